@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -60,14 +61,15 @@ class Evaluations:
     ----------
     outputs : (B, P), in the units of the model's outputs; NaN throughout a row that failed.
     status : B of them.
-    messages : B of them, empty for a run that went well; otherwise which run, why, and where its directory is.
+    messages : B of them, empty for a run that went well; otherwise which run, why, and where its directory
+        is.
     """
 
     outputs: Floats
     status: tuple[Status, ...]
     messages: tuple[str, ...]
 
-    @property
+    @cached_property
     def ok(self) -> NDArray[np.bool_]:
         """(B,) which runs went well."""
         return np.asarray([s is Status.OK for s in self.status], dtype=bool)
@@ -105,8 +107,8 @@ class RunContext:
 class ForwardModel(Protocol):
     """A simulator behind one face.
 
-    An instance is picklable (it travels to worker processes), deterministic, and never raises for one bad row:
-    that row's status and message tell. The result for a row does not depend on the rows beside it.
+    An instance is picklable (it travels to worker processes), deterministic, and never raises for one bad
+    row: that row's status and message tell. The result for a row does not depend on the rows beside it.
     """
 
     @property
@@ -127,7 +129,7 @@ class ForwardModel(Protocol):
 
     @property
     def rows_per_task(self) -> int:
-        """How many rows one parallel task holds; fixed, so that results cannot depend on the number of workers."""
+        """How many rows one parallel task holds; fixed, so that the number of workers cannot sway results."""
 
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
         """Run the simulator at each row of `values`, (B, I), in the units of `inputs`."""

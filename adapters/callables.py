@@ -1,0 +1,229 @@
+"""A simulator that is a Python function."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .imports import import_function
+from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
+from .quantities import check_batch, check_quantities, digest_of, first_bad_output, size_of
+
+_log = logging.getLogger(__name__)
+
+
+class _BadResultError(Exception):
+    """What a function returned cannot be read as its outputs."""
+
+
+@dataclass(frozen=True)
+class CallableModel:
+    """A Python function of keyword arguments, one for each input.
+
+    A vectorised function takes a batch: shape (B,) for an input without labels, (B, size) for one with
+    labels. It returns (B, size) for each output, or (B,) for one of a single number. If it raises, it is
+    called again row by row, so that only the rows at fault are lost. A function that is not vectorised takes
+    one row, a float or (size,) for each input, and returns a float or (size,) for each output. With several
+    outputs, either returns a tuple in their order, or a dict by their names.
+
+    Parameters
+    ----------
+    function : the function, or its name as ``"package.module:function"``. A name is imported again in each
+        worker process; a function itself must be one that pickles.
+    inputs, outputs : what goes in and what comes out.
+    vectorised : whether the function takes a batch.
+    search_path : directory put at the front of ``sys.path`` to import `function` by name.
+    name : for messages and provenance; the function's name if empty.
+
+    Raises
+    ------
+    AdapterError
+        If there is no such function, or the quantities are not sound.
+
+    Notes
+    -----
+    The digest covers the source of the function's module, as far as it can be read, but neither what that
+    module imports nor the values that a closure or an object holds.
+    """
+
+    function: Callable[..., Any] | str
+    inputs: tuple[Quantity, ...]
+    outputs: tuple[Quantity, ...]
+    vectorised: bool = True
+    search_path: Path | None = None
+    name: str = ""
+    digest: str = field(init=False, repr=False)
+    _call: Callable[..., Any] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_quantities("inputs", self.inputs)
+        check_quantities("outputs", self.outputs)
+        call = self._resolve()
+        # The only writes to a frozen instance: what its settings determine.
+        object.__setattr__(self, "_call", call)
+        object.__setattr__(self, "name", self.name or _qualified_name(call).rpartition(".")[2])
+        object.__setattr__(self, "digest", self._compute_digest(call))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if isinstance(self.function, str):
+            del state["_call"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_call" in state:
+            return
+        call = self._resolve()
+        if self._compute_digest(call) != self.digest:
+            raise AdapterError(
+                "function", f"the module of {self.function!r} has changed since the model was made"
+            )
+        object.__setattr__(self, "_call", call)
+
+    @property
+    def rows_per_task(self) -> int:
+        """Many rows for one call of a vectorised function, fewer for a loop over rows."""
+        return 4096 if self.vectorised else 64
+
+    def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
+        """Call the function at `values`, (B, I), in the units of the inputs."""
+        values = check_batch(self.inputs, values, context)
+        with np.errstate(all="ignore"):  # a number that is not finite is told by its row's status
+            if self.vectorised and len(values) > 1:
+                return self._evaluate_batch(values, context)
+            return self._evaluate_rows(values, context)
+
+    def _evaluate_batch(self, values: Floats, context: RunContext) -> Evaluations:
+        try:
+            outputs = self._outputs(values)
+        except _BadResultError as error:
+            messages = tuple(f"run {label}: {error}" for label in context.labels)
+            nothing = np.full((len(values), size_of(self.outputs)), np.nan)
+            return Evaluations(nothing, (Status.UNREADABLE,) * len(values), messages)
+        except (Exception, SystemExit) as error:
+            result = self._evaluate_rows(values, context)
+            if Status.RAISED not in result.status:
+                _log.warning(
+                    "%s raised %s: %s for a batch, but not for its rows one by one; is it vectorised?",
+                    self.name, type(error).__name__, error,
+                )  # fmt: skip
+            return result
+        return self._judge(outputs, context)
+
+    def _evaluate_rows(self, values: Floats, context: RunContext) -> Evaluations:
+        nothing = np.full((1, size_of(self.outputs)), np.nan)
+        parts = [Evaluations(nothing[:0], (), ())]
+        for i, label in enumerate(context.labels):
+            try:
+                part = self._judge(self._outputs(values[i : i + 1]), context.rows(i, i + 1))
+            except _BadResultError as error:
+                part = Evaluations(nothing, (Status.UNREADABLE,), (f"run {label}: {error}",))
+            except (Exception, SystemExit) as error:
+                part = Evaluations(
+                    nothing, (Status.RAISED,), (f"run {label}: {type(error).__name__}: {error}",)
+                )
+            parts.append(part)
+        return Evaluations.concatenate(parts)
+
+    def _outputs(self, values: Floats) -> Floats:
+        """Call the function once, with a batch (B, I) or a single row (1, I), for outputs (B, P)."""
+        result = self._by_name(self._call(**self._arguments(values)))
+        return np.concatenate([self._shaped(q, result[q.name], len(values)) for q in self.outputs], axis=1)
+
+    def _arguments(self, values: Floats) -> dict[str, Any]:
+        arguments: dict[str, Any] = {}
+        start = 0
+        for quantity in self.inputs:
+            # A copy, since the function may work in place.
+            part = values[:, start : start + quantity.size].copy()
+            if self.vectorised:
+                arguments[quantity.name] = part[:, 0] if quantity.labels is None else part
+            else:
+                arguments[quantity.name] = float(part[0, 0]) if quantity.labels is None else part[0]
+            start += quantity.size
+        return arguments
+
+    def _by_name(self, result: Any) -> Mapping[str, Any]:
+        names = [quantity.name for quantity in self.outputs]
+        if isinstance(result, Mapping):
+            if set(result) != set(names):
+                raise _BadResultError(f"the function returned a dict of {list(result)}, expected {names}")
+            return result
+        if len(names) == 1:
+            return {names[0]: result}
+        if not isinstance(result, tuple | list) or len(result) != len(names):
+            count = f" of {len(result)}" if isinstance(result, tuple | list) else ""
+            raise _BadResultError(
+                f"the function returned a {type(result).__name__}{count}, expected a tuple or dict of {names}"
+            )
+        return dict(zip(names, result, strict=True))
+
+    def _shaped(self, quantity: Quantity, result: Any, rows: int) -> Floats:
+        array = _as_floats(quantity.name, result)
+        allowed: list[tuple[int, ...]] = [(rows, quantity.size)] if self.vectorised else [(quantity.size,)]
+        if quantity.size == 1:
+            allowed.append((rows,) if self.vectorised else ())
+        if array.shape not in allowed:
+            expected = " or ".join(str(shape) for shape in allowed)
+            hint = f" (a batch of {rows}; is the function vectorised?)" if self.vectorised else ""
+            raise _BadResultError(
+                f"output {quantity.name} came with shape {array.shape}, expected {expected}{hint}"
+            )
+        return array.reshape(rows, quantity.size)
+
+    def _judge(self, outputs: Floats, context: RunContext) -> Evaluations:
+        bad = ~np.isfinite(outputs).all(axis=1)
+        status, messages = [Status.OK] * len(outputs), [""] * len(outputs)
+        for i in np.flatnonzero(bad).tolist():
+            status[i] = Status.NAN
+            messages[i] = f"run {context.labels[i]}: {first_bad_output(self.outputs, outputs[i])}"
+        outputs[bad] = np.nan
+        return Evaluations(outputs, tuple(status), tuple(messages))
+
+    def _resolve(self) -> Callable[..., Any]:
+        if isinstance(self.function, str):
+            return import_function(self.function, self.search_path)
+        if not callable(self.function):
+            raise AdapterError("function", f"is a {type(self.function).__name__}, which cannot be called")
+        return self.function
+
+    def _compute_digest(self, call: Callable[..., Any]) -> str:
+        settings = (self.inputs, self.outputs, self.vectorised)
+        return digest_of([_qualified_name(call), _source(call), repr(settings)])
+
+
+def _as_floats(name: str, result: Any) -> Floats:
+    if isinstance(result, np.ma.MaskedArray):
+        result = np.ma.filled(result.astype(np.float64), np.nan)
+    if np.iscomplexobj(result):
+        raise _BadResultError(f"output {name} came with complex numbers, expected real ones")
+    try:
+        return np.asarray(result, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise _BadResultError(
+            f"output {name} came as a {type(result).__name__} that holds no numbers: {error}"
+        ) from error
+
+
+def _qualified_name(call: Callable[..., Any]) -> str:
+    named = call if hasattr(call, "__qualname__") else type(call)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _source(call: Callable[..., Any]) -> bytes:
+    """Give the bytes of the module's file, or else the function's source; empty if neither can be had."""
+    module = inspect.getmodule(inspect.unwrap(call))
+    file = getattr(module, "__file__", None)
+    if file is not None and Path(file).is_file():
+        return Path(file).read_bytes()
+    try:
+        return inspect.getsource(call).encode()
+    except (OSError, TypeError):  # built in, or typed at a prompt
+        return b""

@@ -1,0 +1,133 @@
+"""A user's function from its name, ``"package.module:function"``."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .protocol import AdapterError
+from .quantities import did_you_mean
+
+# What this process imported from beside a config: folder and digest of the file, by name of the module.
+# Several surveys may each have a `simulator.py`, and a session may outlive an edit of one.
+_imported: dict[str, tuple[Path, str]] = {}
+
+
+def import_function(reference: str, search_path: Path | None) -> Callable[..., Any]:
+    """Import a function by name.
+
+    Parameters
+    ----------
+    reference : ``"package.module:function"``.
+    search_path : directory put at the front of ``sys.path``; None leaves that as it is.
+
+    Raises
+    ------
+    AdapterError
+        If there is no such function; the setting is ``function``.
+    """
+    module_name, colon, attribute = reference.partition(":")
+    if not (colon and module_name and attribute) or module_name.startswith("."):
+        raise AdapterError("function", f"{reference!r} must read 'package.module:function'")
+    module = _import_module(module_name, None if search_path is None else search_path.absolute())
+    found: Any = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            public = [
+                name for name in vars(found) if callable(getattr(found, name)) and not name.startswith("_")
+            ]
+            raise AdapterError(
+                "function", f"module {module_name!r} has no {attribute!r}; {did_you_mean(part, public)}"
+            )
+        found = getattr(found, part)
+    if not callable(found):
+        raise AdapterError("function", f"{reference!r} is a {type(found).__name__}, which cannot be called")
+    return found  # type: ignore[no-any-return]
+
+
+def _import_module(name: str, folder: Path | None) -> ModuleType:
+    if folder is not None:
+        if not folder.is_dir():
+            raise AdapterError("search_path", f"there is no directory {folder}")
+        if sys.path[:1] != [str(folder)]:
+            sys.path[:] = [str(folder), *(entry for entry in sys.path if entry != str(folder))]
+        _forget_outdated(name, folder)
+        if name in _imported and name in sys.modules:
+            return sys.modules[name]
+        importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            places = "sys.path" if folder is None else f"{folder} and the rest of sys.path"
+            raise AdapterError(
+                "function", f"there is no module {error.name!r} on {places}{_near(name, folder)}"
+            ) from error
+        raise AdapterError(
+            "function", f"module {name!r} needs a module {error.name!r}, which is not installed"
+        ) from error
+    except Exception as error:
+        raise AdapterError(
+            "function", f"importing {name!r} raised {type(error).__name__}: {error}"
+        ) from error
+    if folder is not None:
+        _remember(name, module, folder)
+    return module
+
+
+def _forget_outdated(name: str, folder: Path) -> None:
+    """Drop a module from the cache of imports if another survey's folder gave it, or its file has changed."""
+    for known, (home, digest) in list(_imported.items()):
+        module = sys.modules.get(known)
+        moved = home != folder and _find(known.partition(".")[0], folder) is not None
+        edited = home == folder and known == name and module is not None and _file_digest(module) != digest
+        if moved or edited:
+            del _imported[known]
+            sys.modules.pop(known, None)
+
+
+def _remember(name: str, module: ModuleType, folder: Path) -> None:
+    top = name.partition(".")[0]
+    expected = _find(top, folder)
+    loaded = getattr(sys.modules[top], "__file__", None)
+    if expected is None:
+        return
+    if loaded is not None and not Path(loaded).resolve().is_relative_to(folder.resolve()):
+        raise AdapterError(
+            "function", f"{expected} has the name of a module that is loaded already, {loaded}; rename it"
+        )
+    # Helpers that the module imported from the same folder go with it when another survey takes their names.
+    for known, other in list(sys.modules.items()):
+        file = getattr(other, "__file__", None) or ""
+        if file.startswith(f"{folder}{os.sep}") and _find(known.partition(".")[0], folder) is not None:
+            _imported.setdefault(known, (folder, _file_digest(other)))
+    _imported[name] = (folder, _file_digest(module))
+
+
+def _find(top: str, folder: Path) -> Path | None:
+    for candidate in (folder / f"{top}.py", folder / top / "__init__.py", folder / top):
+        if candidate.exists():
+            return candidate
+    return None
+
+
+def _file_digest(module: ModuleType) -> str:
+    file = getattr(module, "__file__", None)
+    return (
+        ""
+        if file is None or not Path(file).is_file()
+        else hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    )
+
+
+def _near(name: str, folder: Path | None) -> str:
+    if folder is None:
+        return ""
+    stems = [entry.stem for entry in folder.glob("*.py")]
+    return f"; beside the config {did_you_mean(name, stems)}" if stems else ""

@@ -1,0 +1,255 @@
+"""One program, run once: in its own directory and session, within its time, and with nothing left behind.
+
+Per run: one spawn, a wait that sleeps in the kernel, one signal to the process group, one look at a pipe. The
+search for stray processes happens only when a run was cut short or left some.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+
+import psutil
+
+STDOUT = "standard_output.txt"
+STDERR = "standard_error.txt"
+TAIL = 2000
+"""Characters of standard error that a message quotes."""
+LOG_LIMIT = 2**30
+"""Bytes of standard output or standard error beyond which a program is stopped, lest it fill the disk."""
+
+_MARK = "INVGP_RUN_DIRECTORY"
+_THREAD_CAPS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "BLIS_NUM_THREADS",
+)
+_LOOK_EVERY = 1.0  # s, at the size of the logs
+_GRACE = 0.05  # s, for killed processes to close their files
+_PATIENCE = 10.0  # s, for a killed program to end
+_ROUNDS = 20
+
+_log = logging.getLogger(__name__)
+
+
+class Ending(Enum):
+    """How a program came to its end."""
+
+    EXITED = auto()
+    TIMEOUT = auto()
+    LOG_LIMIT = auto()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a program.
+
+    Parameters
+    ----------
+    ending : whether it ended by itself.
+    returncode : its exit code, or minus the number of the signal that killed it.
+    """
+
+    ending: Ending
+    returncode: int
+
+
+def make_environment(extras: Mapping[str, str], threads: int) -> dict[str, str]:
+    """Our own environment, with numerical libraries capped at `threads`, and `extras`, which win."""
+    return {**os.environ, **dict.fromkeys(_THREAD_CAPS, str(threads)), **extras}
+
+
+def run_process(
+    argv: Sequence[str],
+    directory: Path,
+    environment: Mapping[str, str],
+    timeout: float | None = None,
+    log_limit: int = LOG_LIMIT,
+) -> Outcome:
+    """Run `argv` in `directory` and wait; no shell, nothing on standard input, and no descendant outlives it.
+
+    Standard output and standard error go to the files `STDOUT` and `STDERR` in `directory`: a descendant that
+    holds them open cannot keep us waiting, as it could with a pipe.
+
+    Parameters
+    ----------
+    argv : program (an absolute path) and arguments.
+    directory : absolute path of an existing directory that no other run uses at the time.
+    environment : the program's environment; ``PWD`` and ``INVGP_RUN_DIRECTORY`` are added.
+    timeout : seconds; None waits without end.
+    log_limit : bytes for each of standard output and standard error.
+
+    Raises
+    ------
+    OSError
+        If the program cannot be started.
+    """
+    place = str(directory)
+    environment = {**environment, "PWD": place, _MARK: place}
+    deadline = None if timeout is None else time.monotonic() + timeout
+    process: subprocess.Popen[bytes] | None = None
+    with (
+        _Lifeline() as lifeline,
+        (directory / STDOUT).open("wb") as out,
+        (directory / STDERR).open("wb") as err,
+    ):
+        try:
+            process = subprocess.Popen(
+                argv,
+                cwd=place,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                pass_fds=(lifeline.given,),
+            )
+            lifeline.hand_over()
+            ending = _wait(process, deadline, (out.fileno(), err.fileno()), log_limit)
+            if ending is not Ending.EXITED:
+                _end_tree(process.pid, place)
+            # Before the program is reaped: until then no other process can have taken its number.
+            _end_group(process.pid)
+            if not lifeline.all_gone():
+                _end_tree(process.pid, place)
+            return Outcome(ending, _reap(process))
+        except BaseException as error:
+            # An OSError of the spawn itself means that nothing runs; an interrupt of it may leave something.
+            if process is not None or not isinstance(error, OSError):
+                _end_tree(None if process is None else process.pid, place)
+            if process is not None:
+                _reap(process)
+            raise
+
+
+def read_tail(path: Path, characters: int = TAIL) -> str:
+    """Read the last `characters` of a file, however large it is."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * characters))
+        return file.read(4 * characters).decode(errors="replace").strip()[-characters:]
+
+
+class _Lifeline:
+    """A pipe for descendants to inherit; the end that we hold reads as closed once all of them are gone."""
+
+    def __init__(self) -> None:
+        self._held, self.given = os.pipe()
+
+    def hand_over(self) -> None:
+        os.close(self.given)
+        self.given = -1
+
+    def all_gone(self) -> bool:
+        poll = select.poll()
+        poll.register(self._held, 0)  # a hang-up is always reported
+        return bool(poll.poll(1000 * _GRACE))
+
+    def __enter__(self) -> _Lifeline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._held)
+        if self.given >= 0:
+            os.close(self.given)
+
+
+def _wait(
+    process: subprocess.Popen[bytes], deadline: float | None, logs: tuple[int, int], limit: int
+) -> Ending:
+    with _exit_watch(process) as ended:
+        while True:
+            left = _LOOK_EVERY if deadline is None else min(_LOOK_EVERY, deadline - time.monotonic())
+            if ended(max(left, 0.0)):
+                return Ending.EXITED
+            if deadline is not None and time.monotonic() >= deadline:
+                return Ending.TIMEOUT
+            if any(os.fstat(log).st_size > limit for log in logs):
+                return Ending.LOG_LIMIT
+
+
+@contextmanager
+def _exit_watch(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], bool]]:
+    """Give a function that waits some seconds and says whether the program has ended."""
+    try:
+        # `Popen.wait(timeout)` looks at growing intervals, up to 50 ms: too coarse for runs of a millisecond.
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # not Linux, or older than 5.3
+
+        def ended_by_polling(seconds: float) -> bool:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+            return process.returncode is not None
+
+        yield ended_by_polling
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        yield lambda seconds: bool(poll.poll(1000 * seconds))
+    finally:
+        os.close(descriptor)
+
+
+def _reap(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        _log.warning("process %d was killed, but has not ended after %g s", process.pid, _PATIENCE)
+        return -signal.SIGKILL
+
+
+def _end_group(leader: int) -> None:
+    # An empty group is the usual case; macOS answers "not permitted" for a group of zombies.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _end_tree(leader: int | None, place: str) -> None:
+    """Kill a program and all that came of it, round by round, since what is being killed may still spawn."""
+    for _ in range(_ROUNDS):
+        strays = _strays(leader, place)
+        if leader is not None:
+            _end_group(leader)
+        if not strays:
+            return
+        for stray in strays:
+            with suppress(psutil.NoSuchProcess):
+                stray.kill()
+        psutil.wait_procs(strays, timeout=1.0)
+    _log.warning("processes of the run in %s could not be ended: %s", place, [stray.pid for stray in strays])
+
+
+def _strays(leader: int | None, place: str) -> list[psutil.Process]:
+    """Find the living processes of a run: descendants, members of its session, bearers of its mark."""
+    children: set[int] = set()
+    with suppress(psutil.NoSuchProcess):
+        if leader is not None:
+            children = {child.pid for child in psutil.Process(leader).children(recursive=True)}
+    return [
+        process
+        for process in psutil.process_iter()
+        if process.pid not in (leader, os.getpid()) and _belongs(process, children, leader, place)
+    ]
+
+
+def _belongs(process: psutil.Process, children: set[int], leader: int | None, place: str) -> bool:
+    # A process that vanishes, or that belongs to another user, is not one that we can end.
+    with suppress(psutil.Error, OSError):
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        if process.pid in children or os.getsid(process.pid) == leader:
+            return True
+        return process.environ().get(_MARK) == place
+    return False

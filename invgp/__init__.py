@@ -1,0 +1,30 @@
+"""Calibrated posteriors over the fields below a survey, from any simulator."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from invgp.config import load
+    from invgp.errors import InvgpError
+    from invgp.inference.invert import invert
+    from invgp.problem import Problem
+
+__version__ = _version("invgp")
+__all__ = ["InvgpError", "Problem", "__version__", "invert", "load"]
+
+# Loaded on first use: `invgp --help` must not wait for xarray and SciPy.
+_HOME = {
+    "InvgpError": "invgp.errors",
+    "Problem": "invgp.problem",
+    "invert": "invgp.inference.invert",
+    "load": "invgp.config",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'invgp' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

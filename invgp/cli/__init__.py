@@ -1,0 +1,74 @@
+"""The command line: one module a command.
+
+Exit codes: 0 done; 1 a fault of invgp's own; 2 a wrong command, config or data file; 3 the simulator failed;
+4 the device asked for is missing; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from invgp import __version__
+from invgp.errors import ConfigError, InvgpError
+
+INTERRUPTED = 130
+
+# Imported when called: `invgp --help` must not wait for xarray and SciPy.
+COMMANDS = {
+    "check": "Validate a config, run its simulator once, and predict the cost.",
+    "plot": "Draw a posterior: sections or maps, and the data fit.",
+    "run": "Invert a survey and write the posterior as netCDF.",
+}
+
+
+class Commands(click.Group):
+    """Finds each command in the module of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Names, in order."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command itself."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"invgp.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with: invgp check survey.toml. Exit codes: 0 done, 2 wrong command, config or data, 3 simulator "
+    "failed, 4 device missing, 130 interrupted.",
+)
+@click.version_option(__version__, prog_name="invgp")
+def app() -> None:
+    """Calibrated posteriors over the fields below a survey, from any simulator."""
+
+
+def main() -> None:
+    """Run the command line; a person's mistake is a sentence and an exit code, never a traceback."""
+    try:
+        app.main(prog_name="invgp", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except ConfigError as error:
+        for sentence in error.sentences:
+            click.echo(f"invgp: {sentence}", err=True)
+        sys.exit(error.exit_code)
+    except InvgpError as error:
+        click.echo(f"invgp: {error}", err=True)
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("invgp: interrupted", err=True)
+        sys.exit(INTERRUPTED)

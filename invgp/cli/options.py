@@ -1,0 +1,15 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+config_argument = click.argument("config", type=click.Path(path_type=Path))
+data_option = click.option(
+    "--data", type=click.Path(path_type=Path), help="A survey file to use instead of the config's, same columns."
+)
+workers_option = click.option(
+    "--workers", type=click.IntRange(min=1), help="Simulator runs at once; 1 is a plain loop.  [default: config]"
+)

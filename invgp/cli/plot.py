@@ -1,0 +1,26 @@
+"""`invgp plot`: figures from a posterior file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from invgp import netcdf, plots
+from invgp.errors import ConfigError
+
+
+@click.command(epilog="Examples: invgp plot posterior.nc; invgp plot posterior.nc -o figures/line.pdf")
+@click.argument("posterior", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="PNG, SVG or PDF.  [default: beside it]"
+)
+def command(posterior: Path, output: Path | None) -> None:
+    """Draw POSTERIOR, a file that `invgp run` wrote: sections or maps, and the data fit."""
+    dataset = netcdf.read(posterior)
+    try:
+        written = plots.plot(dataset, output or posterior.with_suffix(".png"))
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    for path in written:
+        click.echo(path)

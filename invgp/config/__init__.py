@@ -1,0 +1,52 @@
+"""TOML -> Problem. Every unknown key, unit and shape is checked here, and nowhere else."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from invgp.config.build import build
+from invgp.config.schema import VERSION, Config
+from invgp.config.sentences import sentences
+from invgp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from invgp.problem import Problem
+
+__all__ = ["load"]
+
+
+def load(path: str | Path, *, data: str | Path | None = None) -> Problem:
+    """Read a config file, and the survey file that it names, into a `Problem`.
+
+    Parameters
+    ----------
+    path : the TOML file; relative paths in it are relative to it.
+    data : a survey file with the same columns, to use instead of the one that the config names.
+
+    Raises
+    ------
+    ConfigError
+        With one sentence for each thing that is wrong.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"the config {str(path)!r} cannot be read: {reason}") from error
+    try:
+        keys = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"the config {str(path)!r} is not TOML: {error}") from error
+    version = keys.get("version", VERSION)
+    if isinstance(version, int) and version > VERSION:
+        raise ConfigError(f"version: must be {VERSION} for this release of invgp, was {version}; a newer invgp reads it")
+    try:
+        config = Config.model_validate(keys)
+    except ValidationError as error:
+        raise ConfigError([f"{sentence}" for sentence in sentences(error)]) from None
+    return build(config, path.resolve().parent, text, None if data is None else Path(data))

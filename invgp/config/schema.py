@@ -1,0 +1,300 @@
+"""The keys of a config file: their names, kinds and defaults, and what can be checked without other files."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from invgp.config.sentences import WholeSentenceError, suggestion
+from invgp.core.kernels import CORRELATIONS
+from invgp.links import LINKS
+from invgp.units import is_unit
+
+VERSION = 1
+
+
+class Section(BaseModel):
+    """A table of the config: no unknown key, no missing one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise ValueError("must be a table")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
+        fields = cls.model_fields
+        wrong = [f"{key}: unknown key{suggestion(key, list(fields))}" for key in data if key not in fields]
+        wrong += [
+            f"{name}: is missing; it must be {field.description}"
+            for name, field in fields.items()
+            if field.is_required() and name not in data
+        ]
+        if wrong:
+            raise WholeSentenceError(wrong)
+        return data
+
+
+def _unit(text: str) -> str:
+    if not is_unit(text):
+        raise ValueError("must be a unit that UDUNITS knows, such as 'm', 'm s-1', 'ohm m' or '1'")
+    return text
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", text):
+        raise ValueError("must be letters, digits and underscores, starting with a letter (it names variables)")
+    return text
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _numbers(value: object) -> object:
+    items = value if isinstance(value, list) else [value]
+    if not items or not all(_is_number(v) for v in items):
+        raise ValueError("must be a number or a list of numbers")
+    return value
+
+
+def _percentage(value: object) -> float | None:
+    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*%\s*", value) if isinstance(value, str) else None
+    try:
+        return float(match[1]) / 100.0 if match else None
+    except ValueError:
+        return None
+
+
+def _spreads(value: object) -> object:
+    """Positive numbers, or a percentage."""
+    share = _percentage(value)
+    items = value if isinstance(value, list) else [share if share is not None else value]
+    if not items or not all(_is_number(v) and v > 0 for v in items):
+        raise ValueError("must be a positive number, a list of them, or a percentage such as '15%'")
+    return value
+
+
+def _noise_spreads(value: object) -> object:
+    if isinstance(value, str) and _percentage(value) is None:
+        return value
+    if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
+        return value
+    try:
+        return _spreads(value)
+    except ValueError:
+        raise ValueError(
+            "must be a positive number, a list of them, a percentage such as '5%', or the survey's column or columns"
+        ) from None
+
+
+def _positive(value: object) -> object:
+    items = value if isinstance(value, list) else [value]
+    if not items or not all(_is_number(v) and v > 0 for v in items):
+        raise ValueError("must be a positive number, or a list of one for each coordinate")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+UnitText = Annotated[str, AfterValidator(_unit)]
+Numbers = Annotated[Any, BeforeValidator(_numbers)]
+Spreads = Annotated[Any, BeforeValidator(_spreads)]
+NoiseSpreads = Annotated[Any, BeforeValidator(_noise_spreads)]
+Positives = Annotated[Any, BeforeValidator(_positive)]
+
+UNIT = Field(description="a unit that UDUNITS knows, such as 'm' or 'm s-1'")
+LONG_NAME = Field(default="", description="what the figures call it")
+STANDARD_NAME = Field(default="", description="its CF standard name, if it has one")
+DIMENSION = Field(default=None, description="a key of [dimensions]")
+
+
+def percentage(value: object) -> float | None:
+    """``"15%"`` -> 0.15; None for anything that is not a percentage."""
+    return _percentage(value)
+
+
+class ColumnSection(Section):
+    """A coordinate or a covariate."""
+
+    column: str | None = Field(default=None, description="the survey file's column; by default the same name")
+    unit: UnitText = UNIT
+    long_name: str = LONG_NAME
+    standard_name: str = STANDARD_NAME
+
+
+class ObservationSection(Section):
+    """What was measured."""
+
+    columns: list[str] = Field(
+        description="the survey file's columns, one for each label of its dimension", min_length=1
+    )
+    unit: UnitText = UNIT
+    dimension: str | None = DIMENSION
+    long_name: str = LONG_NAME
+    standard_name: str = STANDARD_NAME
+
+
+class SurveySection(Section):
+    """Sites and measurements."""
+
+    file: str = Field(description="a CSV (.csv) or netCDF (.nc) file with a row a site")
+    crs: str | None = Field(default=None, description="anything that PROJ understands, such as 'EPSG:28354'")
+    coordinates: dict[Name, ColumnSection] = Field(
+        description="one to three tables such as [survey.coordinates.easting]", min_length=1, max_length=3
+    )
+    observations: dict[Name, ObservationSection] = Field(
+        description="at least one table such as [survey.observations.time]", min_length=1
+    )
+    covariates: dict[Name, ColumnSection] = Field(
+        default={}, description="columns that the forward model wants besides the latents"
+    )
+
+
+class KernelSection(Section):
+    """How a latent varies from site to site."""
+
+    kind: Literal[tuple(CORRELATIONS)] = Field(  # type: ignore[valid-type]
+        default="squared exponential", description="the covariance function"
+    )
+    length_scale: Positives = Field(description="a positive number in the coordinates' unit, or one for each coordinate")
+
+
+class LatentSection(Section):
+    """An unknown field."""
+
+    unit: UnitText = UNIT
+    dimension: str | None = DIMENSION
+    mean: Numbers = Field(description="the prior mean, a number or one for each label of the dimension")
+    std: Spreads = Field(description="the prior standard deviation: positive numbers, or a percentage of the mean")
+    kernel: KernelSection = Field(description='a table such as { kind = "matern 5/2", length_scale = 500 }')
+    link: Literal[tuple(LINKS)] = Field(  # type: ignore[valid-type]
+        default="identity", description="'log' for a quantity that is positive"
+    )
+    positive: Literal["", "up", "down"] = Field(default="", description="the way a vertical position counts")
+    long_name: str = LONG_NAME
+    standard_name: str = STANDARD_NAME
+
+
+class InputSection(Section):
+    """An input of the simulator."""
+
+    name: Name = Field(description="the simulator's name for it")
+    source: str | None = Field(
+        default=None, description="the latent, covariate or coordinate it takes; by default the same name"
+    )
+    unit: UnitText | None = Field(default=None, description="the simulator's unit; by default the source's")
+
+
+class OutputSection(Section):
+    """An output of the simulator."""
+
+    name: Name = Field(description="the simulator's name for it")
+    observation: str | None = Field(
+        default=None, description="the observation that it models; by default the same name"
+    )
+    unit: UnitText | None = Field(default=None, description="the simulator's unit; by default the observation's")
+
+
+def _name_alone(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+Inputs = Annotated[list[Annotated[InputSection, BeforeValidator(_name_alone)]], Field(min_length=1)]
+Outputs = Annotated[list[Annotated[OutputSection, BeforeValidator(_name_alone)]], Field(min_length=1)]
+INPUTS = Field(description="the latents and site columns that go in, in the simulator's order")
+OUTPUTS = Field(description="the observations that come out, in the simulator's order")
+
+
+class CallableSection(Section):
+    """A Python function."""
+
+    adapter: Literal["callable"] = Field(description="'callable' or 'executable'")
+    function: str = Field(description="'package.module:function'; a module beside the config is found")
+    vectorised: bool = Field(default=True, description="whether it takes many rows at once")
+    inputs: Inputs = INPUTS
+    outputs: Outputs = OUTPUTS
+
+
+class InputFileSection(Section):
+    """A file that is written for each run."""
+
+    template: str = Field(description="the template's path, relative to the config")
+    path: str = Field(description="the file's path in the run's directory")
+
+
+class OutputFileSection(Section):
+    """A file that is read after each run."""
+
+    path: str | None = Field(default=None, description="the file's path in the run's directory; none: standard output")
+    outputs: list[str] | None = Field(default=None, description="the outputs that it holds, in order; none: all")
+    skip_lines: int = Field(default=0, ge=0, description="lines to pass over at the top")
+
+
+class ExecutableSection(Section):
+    """A program, with files in and out."""
+
+    adapter: Literal["executable"] = Field(description="'callable' or 'executable'")
+    command: list[str] = Field(description="the program and its arguments, each a string", min_length=1)
+    input_files: list[InputFileSection] = Field(default=[], description="files written from templates")
+    output_files: list[OutputFileSection] = Field(
+        default=[OutputFileSection()], description="files read; by default standard output", min_length=1
+    )
+    timeout: float | None = Field(default=None, gt=0, description="seconds after which a run is ended")
+    threads: int = Field(default=1, ge=1, description="threads that one run may use")
+    environment: dict[str, str] = Field(default={}, description="environment variables for the program")
+    inputs: Inputs = INPUTS
+    outputs: Outputs = OUTPUTS
+
+
+class NoiseSection(Section):
+    """What separates the observations from the simulator's outputs."""
+
+    kind: Literal["gaussian"] = Field(default="gaussian", description="the distribution")
+    std: dict[str, NoiseSpreads] = Field(description="for each observation its standard deviation, in its unit")
+
+
+class InferenceSection(Section):
+    """How the posterior is found."""
+
+    posterior: Literal["full gaussian"] = Field(default="full gaussian", description="the posterior family")
+    samples: int = Field(default=256, ge=1, description="runs a site at each evaluation of the bound")
+    max_evaluations: int = Field(default=200, ge=1, description="evaluations of the bound at the most")
+    tolerance: float = Field(default=1e-7, gt=0, description="relative change of the bound at which it has settled")
+    max_failed_share: float = Field(
+        default=0.1, ge=0, lt=1, description="share of failed runs above which the inversion stops"
+    )
+    seed: int = Field(default=0, ge=0, description="of all random numbers")
+    workers: int = Field(default=1, ge=1, description="runs at once; 1 is a plain loop")
+    device: Literal["cpu", "cuda", "auto"] = Field(default="cpu", description="where the arrays live")
+
+
+class FileSection(Section):
+    """What is written."""
+
+    file: str = Field(default="posterior.nc", description="the netCDF file, relative to the config")
+    quantiles: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
+        default=[0.025, 0.25, 0.5, 0.75, 0.975], description="of each latent at each site"
+    )
+    realizations: int = Field(default=20, ge=0, description="joint draws from the posterior")
+
+
+class Config(Section):
+    """A whole config file."""
+
+    version: int = Field(default=VERSION, description="of this format")
+    title: str = Field(default="", description="what the survey is")
+    dimensions: dict[Name, list[int] | list[str]] = Field(
+        default={}, description="named dimensions such as layer = [1, 2, 3], with their labels"
+    )
+    survey: SurveySection = Field(description="the table [survey]")
+    latents: dict[Name, LatentSection] = Field(
+        description="at least one table such as [latents.depth]", min_length=1
+    )
+    forward: Annotated[CallableSection | ExecutableSection, Field(discriminator="adapter")] = Field(
+        description="the table [forward]"
+    )
+    noise: NoiseSection = Field(description="the table [noise]")
+    inference: InferenceSection = Field(default=InferenceSection(), description="the table [inference]")
+    output: FileSection = Field(default=FileSection(), description="the table [output]")

@@ -1,0 +1,145 @@
+"""Optimisers in ask/tell form: immutable state in, new state out. The caller evaluates the objective."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from invgp.core.backend import Array, array_namespace
+
+
+@dataclass(frozen=True)
+class LBFGSState:
+    """Where L-BFGS stands.
+
+    Attributes
+    ----------
+    trial : the point whose value and gradient are wanted next.
+    point, value, gradient : the best point so far, with its value and gradient.
+    accepted : whether the last trial became the best point.
+    finished : why the search is over; empty while it goes on.
+    """
+
+    trial: Array
+    point: Array
+    value: float = math.inf
+    gradient: Array | None = None
+    direction: Array | None = None
+    slope: float = 0.0
+    step: float = 1.0
+    backtracks: int = 0
+    settled: int = 0
+    memory: tuple[tuple[Array, Array, float], ...] = ()
+    accepted: bool = False
+    finished: str = ""
+
+
+@dataclass(frozen=True)
+class LBFGS:
+    """Limited-memory BFGS with a backtracking line search, minimising.
+
+    Nocedal and Wright, Numerical Optimization, 2nd edition, algorithms 7.4 and 3.1. Held here, and not taken
+    from SciPy, because the caller must be able to leave between two evaluations and because the vectors stay on
+    their device. A trial whose value is not finite is stepped back from.
+
+    Parameters
+    ----------
+    tolerance : settled when two steps in a row improve the value by less than this, relative to it (at least 1),
+        or when a line search has come down to steps that promise no more than that.
+    memory : pairs kept.
+    max_backtracks : halvings of a step before the direction is given up.
+    """
+
+    tolerance: float = 1e-7
+    memory: int = 10
+    max_backtracks: int = 12
+    sufficient_decrease: float = 1e-4
+
+    def init(self, point: Array) -> LBFGSState:
+        """Start at `point`."""
+        return LBFGSState(trial=point, point=point)
+
+    def tell(self, state: LBFGSState, value: float, gradient: Array) -> LBFGSState:
+        """Take in value and gradient at `state.trial`; the new state says where to go next."""
+        if state.gradient is None:
+            if not math.isfinite(value):
+                return replace(state, finished="the objective is not finite at the start")
+            return self._start_line(replace(state, accepted=True), value, gradient, settled=0)
+        if not value <= state.value + self.sufficient_decrease * state.step * state.slope:
+            return self._step_back(state, value)
+        return self._accept(state, value, gradient)
+
+    def _accept(self, state: LBFGSState, value: float, gradient: Array) -> LBFGSState:
+        xp = array_namespace(gradient)
+        move, change = state.trial - state.point, gradient - state.gradient
+        curvature = float(xp.sum(move * change))
+        memory = state.memory
+        if curvature > 1e-10 * float(xp.sum(change * change)):
+            memory = (*memory, (move, change, curvature))[-self.memory :]
+        small = state.value - value <= self.tolerance * max(1.0, abs(value))
+        moved = replace(state, point=state.trial, memory=memory, accepted=True)
+        return self._start_line(moved, value, gradient, settled=state.settled + 1 if small else 0)
+
+    def _start_line(self, state: LBFGSState, value: float, gradient: Array, settled: int) -> LBFGSState:
+        xp = array_namespace(gradient)
+        finished = "the bound has settled" if settled >= 2 else ""
+        direction = -self._inverse_hessian_times(gradient, state.memory)
+        slope = float(xp.sum(direction * gradient))
+        memory = state.memory
+        if slope >= 0.0:
+            direction, memory = -gradient, ()
+            slope = -float(xp.sum(gradient * gradient))
+        if slope == 0.0:
+            finished = "the gradient is zero"
+        step = 1.0 if memory else 1.0 / max(1.0, math.sqrt(-slope))
+        return replace(
+            state,
+            trial=state.point + step * direction,
+            value=value,
+            gradient=gradient,
+            direction=direction,
+            slope=slope,
+            step=step,
+            backtracks=0,
+            settled=settled,
+            memory=memory,
+            finished=finished,
+        )
+
+    def _step_back(self, state: LBFGSState, value: float) -> LBFGSState:
+        if -state.step * state.slope <= self.tolerance * max(1.0, abs(state.value)):
+            return replace(state, accepted=False, finished="the bound has settled")
+        if state.backtracks >= self.max_backtracks:
+            if not state.memory:
+                return replace(state, accepted=False, finished="no further step improves the bound")
+            forgetful = replace(state, memory=(), accepted=False)
+            return self._start_line(forgetful, state.value, state.gradient, settled=state.settled)
+        shrink = 0.1
+        if math.isfinite(value):
+            # The minimum of the parabola through what is known, kept within a tenth and a half.
+            excess = value - state.value - state.step * state.slope
+            shrink = min(max(-0.5 * state.step * state.slope / excess, 0.1), 0.5)
+        step = shrink * state.step
+        return replace(
+            state,
+            trial=state.point + step * state.direction,
+            step=step,
+            backtracks=state.backtracks + 1,
+            accepted=False,
+        )
+
+    @staticmethod
+    def _inverse_hessian_times(gradient: Array, memory: tuple[tuple[Array, Array, float], ...]) -> Array:
+        """The two-loop recursion."""
+        xp = array_namespace(gradient)
+        result, weights = gradient, []
+        for move, change, curvature in reversed(memory):
+            weight = xp.sum(move * result) / curvature
+            result = result - weight * change
+            weights.append(weight)
+        if memory:
+            _, change, curvature = memory[-1]
+            result = result * (curvature / xp.sum(change * change))
+        for (move, change, curvature), weight in zip(memory, reversed(weights), strict=True):
+            result = result + move * (weight - xp.sum(change * result) / curvature)
+        return result

@@ -1,0 +1,33 @@
+"""Errors that are a person's or a simulator's, not ours: each is a sentence, and each has an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class InvgpError(Exception):
+    """Something the user can mend; its text says what and how."""
+
+    exit_code = 1
+
+
+class ConfigError(InvgpError):
+    """A config, or a file that it names, that cannot be used. One sentence for each thing that is wrong."""
+
+    exit_code = 2
+
+    def __init__(self, sentences: str | Sequence[str]) -> None:
+        self.sentences = (sentences,) if isinstance(sentences, str) else tuple(sentences)
+        super().__init__("\n".join(self.sentences))
+
+
+class RunsFailedError(InvgpError):
+    """Too many simulator runs failed for the inference to go on."""
+
+    exit_code = 3
+
+
+class DeviceMissingError(InvgpError):
+    """The device asked for is not on this machine."""
+
+    exit_code = 4

@@ -1,0 +1,1 @@
+"""The loop ask -> evaluate -> tell, from a problem to its posterior."""

@@ -1,0 +1,61 @@
+"""A batch of simulator runs, in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import joblib
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext
+from invgp.errors import RunsFailedError
+from invgp.inference.monitor import Monitor, Silent
+from invgp.problem import Floats
+
+THREADS_PER_WORKER = 1
+
+
+def evaluate(
+    model: ForwardModel,
+    values: Floats,
+    context: RunContext,
+    *,
+    workers: int = 1,
+    monitor: Monitor | None = None,
+) -> Evaluations:
+    """Run the model at each row of `values`, (B, I).
+
+    The batch is cut into tasks of `model.rows_per_task` rows whatever the number of workers, so that the outputs
+    are the same to the bit. With ``workers=1`` it is a plain loop in this process, easy to debug. Otherwise the
+    tasks run in that many processes, in each of which BLAS and OpenMP are held to one thread.
+    """
+    monitor = monitor or Silent()
+    step = model.rows_per_task
+    tasks = [(values[a : a + step], context.rows(a, a + step)) for a in range(0, len(values), step)]
+    if not tasks:
+        return model.evaluate(values, context)
+    parts = []
+    for part in _loop(model, tasks) if workers == 1 else _processes(model, tasks, workers):
+        succeeded = int(part.ok.sum())
+        monitor.ran(succeeded, len(part.status) - succeeded)
+        parts.append(part)
+    return Evaluations.concatenate(parts)
+
+
+def _loop(model: ForwardModel, tasks: list[tuple[Floats, RunContext]]) -> Iterator[Evaluations]:
+    for rows, context in tasks:
+        yield model.evaluate(rows, context)
+
+
+def _processes(model: ForwardModel, tasks: list[tuple[Floats, RunContext]], workers: int) -> Iterator[Evaluations]:
+    with joblib.parallel_config(backend="loky", n_jobs=workers, inner_max_num_threads=THREADS_PER_WORKER):
+        # In order, as they come: the caller can count them, and the result does not depend on who was first.
+        pool = joblib.Parallel(return_as="generator")
+        results = pool(joblib.delayed(model.evaluate)(rows, context) for rows, context in tasks)
+    try:
+        yield from results
+    except TerminatedWorkerError as error:
+        raise RunsFailedError(
+            f"a worker process died while it ran {model.name!r}: the function crashed its interpreter, or the machine "
+            "ran out of memory; workers = 1 runs it in this process, where a debugger can see it"
+        ) from error

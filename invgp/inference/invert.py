@@ -1,0 +1,236 @@
+"""From a problem to its posterior."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from invgp.adapters.protocol import Evaluations, RunContext
+from invgp.core.backend import DeviceError, Place, place, to_numpy
+from invgp.core.families import FullGaussian
+from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.optimisers import LBFGS
+from invgp.core.sampling import standard_normals
+from invgp.core.savigp import Info, Savigp, State, dense_full_gaussian
+from invgp.errors import DeviceMissingError, RunsFailedError
+from invgp.inference.evaluate import evaluate
+from invgp.inference.monitor import Monitor, Silent
+from invgp.likelihoods import Gaussian
+from invgp.posterior import Solution, to_dataset
+from invgp.problem import Floats, Problem
+
+MESSAGES_SHOWN = 3
+DIRECTORIES_KEPT = 100  # of failed runs: enough to find a cause, too few to fill a disk
+
+
+class InterruptedInversion(KeyboardInterrupt):  # noqa: N818 - it is a KeyboardInterrupt, and named for what was interrupted
+    """The person stopped the inversion.
+
+    Attributes
+    ----------
+    posterior : the best posterior so far, as `invert` would return it; None if there was none yet.
+    """
+
+    def __init__(self, posterior: xr.Dataset | None) -> None:
+        super().__init__("the inversion was interrupted")
+        self.posterior = posterior
+
+
+def invert(
+    problem: Problem,
+    *,
+    workers: int | None = None,
+    seed: int | None = None,
+    device: str | None = None,
+    run_directory: str | Path | None = None,
+    monitor: Monitor | None = None,
+) -> xr.Dataset:
+    """Infer the posterior over the problem's latents.
+
+    Parameters
+    ----------
+    workers, seed, device : instead of the problem's own settings. The same seed gives the same posterior, to the
+        bit, whatever the number of workers.
+    run_directory : where simulators run and the directories of failed runs are kept; by default a temporary one,
+        which keeps nothing.
+    monitor : told of each step.
+
+    Returns
+    -------
+    xarray.Dataset
+        Posterior mean, spread, quantiles and draws of each latent, the data and their fit, the bound.
+
+    Raises
+    ------
+    RunsFailedError
+        More runs failed than `inference.max_failed_share` allows.
+    DeviceMissingError
+        The device is not on this machine.
+    InterruptedInversion
+        Ctrl-C; it carries the best posterior so far.
+    """
+    settings = problem.inference
+    seed = settings.seed if seed is None else seed
+    try:
+        where = place(device or settings.device)
+    except DeviceError as error:
+        raise DeviceMissingError(str(error)) from error
+    with TemporaryDirectory(prefix="invgp-") as scratch:
+        inversion = _Inversion(
+            problem,
+            where,
+            seed=seed,
+            workers=workers or settings.workers,
+            directory=Path(run_directory or scratch),
+            monitor=monitor or Silent(),
+        )
+        try:
+            status = inversion.run()
+        except KeyboardInterrupt as error:
+            raise InterruptedInversion(inversion.posterior("interrupted before it settled")) from error
+        result = inversion.posterior(status)
+    if result is None:
+        raise RunsFailedError(inversion.failures.sentence("no posterior could be found"))
+    return result
+
+
+@dataclass
+class _Failures:
+    """Runs and what became of them."""
+
+    runs: int = 0
+    failed: int = 0
+    causes: Counter[str] = field(default_factory=Counter)
+    messages: list[str] = field(default_factory=list)
+
+    def add(self, batch: Evaluations) -> None:
+        self.runs += len(batch.status)
+        bad = np.flatnonzero(~batch.ok)
+        self.failed += len(bad)
+        self.causes.update(batch.status[i].value for i in bad)
+        room = MESSAGES_SHOWN - len(self.messages)
+        self.messages += [batch.messages[i] for i in bad[: max(room, 0)]]
+
+    def sentence(self, opening: str) -> str:
+        causes = ", ".join(f"{cause} ({count})" for cause, count in self.causes.most_common())
+        text = f"{opening}: {self.failed} of {self.runs} runs failed"
+        return "\n  ".join([f"{text}: {causes}" if causes else text, *self.messages])
+
+
+class _Inversion:
+    """One inversion under way; holds the best posterior so far."""
+
+    def __init__(
+        self, problem: Problem, where: Place, *, seed: int, workers: int, directory: Path, monitor: Monitor
+    ) -> None:
+        self.problem, self.where, self.seed, self.workers = problem, where, seed, workers
+        self.directory, self.monitor = directory, monitor
+        self.failures = _Failures()
+        self.trace: list[tuple[float, int]] = []
+        self.best_outputs: tuple[Floats, NDArray[np.bool_]] | None = None
+        # One stream for each purpose: drawing more realizations must not change the posterior.
+        points, self.draw_stream = np.random.default_rng(seed).spawn(2)
+        settings = problem.inference
+        self.family = prior_family(problem, where)
+        likelihood = Gaussian(where.asarray(problem.survey.Y), where.asarray(problem.noise_std))
+        normals = standard_normals(points, settings.samples, problem.survey.size, problem.latent_count)
+        self.algorithm = Savigp(
+            self.family, likelihood.log_density, where.asarray(normals), LBFGS(tolerance=settings.tolerance)
+        )
+        self.state: State = self.algorithm.init()
+
+    def run(self) -> str:
+        """Ask, evaluate, tell, until the bound settles; say why it ended."""
+        settings = self.problem.inference
+        self.monitor.begin(settings.samples * self.problem.survey.size, settings.max_evaluations)
+        while not self.state.finished:
+            if self.state.evaluations >= settings.max_evaluations:
+                return f"stopped at inference.max_evaluations = {settings.max_evaluations} before the bound settled"
+            outputs, valid = self._evaluate(self.algorithm.ask(self.state))
+            self.state, info = self.algorithm.tell(
+                self.state, self.where.asarray(outputs), self.where.asmask(valid)
+            )
+            self._keep(info, outputs, valid)
+        return self.state.finished
+
+    def _evaluate(self, f: object) -> tuple[Floats, NDArray[np.bool_]]:
+        samples, sites = self.problem.inference.samples, self.problem.survey.size
+        evaluation = self.state.evaluations + 1
+        labels = [f"evaluation{evaluation}-site{n + 1}-sample{s + 1}" for s in range(samples) for n in range(sites)]
+        batch = evaluate(
+            self.problem.forward,
+            self.problem.to_simulator(self.problem.physical(to_numpy(f))),
+            RunContext(labels, self.directory),
+            workers=self.workers,
+            monitor=self.monitor,
+        )
+        self._drop_directories(batch, labels)
+        self.failures.add(batch)
+        self._stop_if_too_many_failed(batch)
+        return self.problem.from_simulator(batch.outputs, samples), batch.ok.reshape(samples, sites)
+
+    def _drop_directories(self, batch: Evaluations, labels: Sequence[str]) -> None:
+        room = max(DIRECTORIES_KEPT - self.failures.failed, 0)
+        for i in np.flatnonzero(~batch.ok)[room:]:
+            shutil.rmtree(self.directory / labels[i], ignore_errors=True)
+
+    def _stop_if_too_many_failed(self, batch: Evaluations) -> None:
+        allowed = self.problem.inference.max_failed_share
+        if not batch.ok.any():
+            raise RunsFailedError(self.failures.sentence("the inversion stopped because no run of a batch succeeded"))
+        if self.failures.failed > allowed * self.failures.runs:
+            raise RunsFailedError(
+                self.failures.sentence(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
+            )
+
+    def _keep(self, info: Info, outputs: Floats, valid: NDArray[np.bool_]) -> None:
+        if info.accepted:
+            self.trace.append((info.elbo, self.failures.runs))
+            self.best_outputs = outputs, valid
+        self.monitor.evaluated(self.state.evaluations, info.elbo, accepted=info.accepted)
+
+    def posterior(self, status: str) -> xr.Dataset | None:
+        """The best posterior so far, or None if no evaluation of the bound has succeeded."""
+        if self.best_outputs is None:
+            return None
+        outputs, valid = self.best_outputs
+        parameters = self.state.parameters
+        mean, variance = self.family.marginals(parameters)
+        normals = self.draw_stream.standard_normal(
+            (self.problem.output.realizations, self.problem.survey.size, self.problem.latent_count)
+        )
+        modelled = np.where(valid[..., None], outputs, np.nan)
+        solution = Solution(
+            mean=to_numpy(mean),
+            std=np.sqrt(to_numpy(variance)),
+            draws=to_numpy(self.family.sample(parameters, self.where.asarray(normals))),
+            predicted=np.nanmean(modelled, axis=0),
+            predicted_std=np.nanstd(modelled, axis=0),
+            elbo=np.asarray([bound for bound, _ in self.trace]),
+            runs=np.asarray([runs for _, runs in self.trace]),
+            runs_total=self.failures.runs,
+            runs_failed=self.failures.failed,
+            seed=self.seed,
+            status=status,
+        )
+        return to_dataset(self.problem, solution)
+
+
+def prior_family(problem: Problem, where: Place) -> FullGaussian:
+    """The posterior family over the problem's latents at its sites."""
+    mean, std = problem.prior()
+    kernels = [
+        Kernel(CORRELATIONS[latent.kernel], float(s) ** 2, where.asarray(latent.length_scale))
+        for latent in problem.latents
+        for s in std[problem.latent_slices[latent.name]]
+    ]
+    prior_mean = np.broadcast_to(mean[:, None], (len(mean), problem.survey.size))
+    return dense_full_gaussian(where.asarray(problem.survey.X), where.asarray(prior_mean), kernels)

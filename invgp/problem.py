@@ -1,0 +1,256 @@
+"""What is unknown, what was measured, and the simulator between the two.
+
+Units: every array is in the unit that its owner names. Order: the Q latent processes are the latents in order,
+each with its labels in order; the P outputs of a site are the observations in order, each with its labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.adapters.protocol import ForwardModel
+from invgp.links import LINKS, Link
+from invgp.units import IDENTITY, Conversion
+
+Floats = NDArray[np.float64]
+Labels = tuple[int, ...] | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A quantity known at each site: a coordinate, or a covariate of the forward model.
+
+    Parameters
+    ----------
+    values : (N,), in `unit`.
+    """
+
+    name: str
+    unit: str
+    values: Floats
+    long_name: str = ""
+    standard_name: str = ""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was measured at each site: one number, or one for each label of a dimension.
+
+    Parameters
+    ----------
+    values : (N, p), in `unit`; NaN where nothing was measured.
+    """
+
+    name: str
+    unit: str
+    values: Floats
+    dimension: str | None = None
+    labels: Labels | None = None
+    long_name: str = ""
+    standard_name: str = ""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Sites, where they are, and what was measured there.
+
+    Parameters
+    ----------
+    coordinates : one to three.
+    crs : anything that PROJ understands, such as ``"EPSG:28354"``; None if the coordinates have none.
+    """
+
+    coordinates: tuple[Column, ...]
+    observations: tuple[Observation, ...]
+    covariates: tuple[Column, ...] = ()
+    crs: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of sites, N."""
+        return len(self.coordinates[0].values)
+
+    @property
+    def X(self) -> Floats:
+        """Site coordinates, (N, D)."""
+        return np.stack([c.values for c in self.coordinates], axis=-1)
+
+    @property
+    def Y(self) -> Floats:
+        """All observations, (N, P)."""
+        return np.concatenate([o.values for o in self.observations], axis=-1)
+
+
+@dataclass(frozen=True)
+class Latent:
+    """A field below the survey, with its Gaussian process prior: one process, or one for each label.
+
+    Parameters
+    ----------
+    mean, std : (L,), prior mean and standard deviation of the physical quantity, in `unit`.
+    kernel : a key of `invgp.core.kernels.CORRELATIONS`.
+    length_scale : (D,), in the units of the coordinates.
+    link : how the process and the physical quantity hang together.
+    positive : ``"down"`` or ``"up"`` for a vertical position, for plots and CF.
+    """
+
+    name: str
+    unit: str
+    mean: Floats
+    std: Floats
+    kernel: str
+    length_scale: Floats
+    link: Link = LINKS["identity"]
+    dimension: str | None = None
+    labels: Labels | None = None
+    long_name: str = ""
+    standard_name: str = ""
+    positive: str = ""
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        return len(self.mean)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What separates an observation from the simulator's output.
+
+    Parameters
+    ----------
+    kind : ``"gaussian"``.
+    std : for each observation (N, p), in its unit.
+    """
+
+    kind: str
+    std: Mapping[str, Floats]
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One end of the wiring between the problem's names and units and the simulator's.
+
+    Parameters
+    ----------
+    name : of the latent, covariate, coordinate or observation.
+    conversion : into the unit of the destination: the simulator's for an input, the observation's for an output.
+    """
+
+    name: str
+    conversion: Conversion = IDENTITY
+
+
+@dataclass(frozen=True)
+class InferenceSettings:
+    """How the posterior is found; see the config reference for each."""
+
+    posterior: str = "full gaussian"
+    samples: int = 256
+    max_evaluations: int = 200
+    tolerance: float = 1e-7
+    max_failed_share: float = 0.1
+    seed: int = 0
+    workers: int = 1
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class OutputSettings:
+    """What is written, and where."""
+
+    file: Path = Path("posterior.nc")
+    quantiles: tuple[float, ...] = (0.025, 0.25, 0.5, 0.75, 0.975)
+    realizations: int = 20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A survey, the unknown fields below it, and the simulator that ties them.
+
+    Parameters
+    ----------
+    inputs : one wire for each input of `forward`, from a latent, a covariate or a coordinate.
+    outputs : one wire for each output of `forward`, to an observation.
+    config_text : the config as read, kept for provenance; empty for a problem built in code.
+    """
+
+    title: str
+    survey: Survey
+    latents: tuple[Latent, ...]
+    noise: Noise
+    forward: ForwardModel
+    inputs: tuple[Wire, ...]
+    outputs: tuple[Wire, ...]
+    inference: InferenceSettings = field(default_factory=InferenceSettings)
+    output: OutputSettings = field(default_factory=OutputSettings)
+    config_text: str = ""
+
+    @property
+    def latent_count(self) -> int:
+        """Number of latent processes, Q."""
+        return sum(latent.size for latent in self.latents)
+
+    @cached_property
+    def latent_slices(self) -> dict[str, slice]:
+        """Where each latent's processes stand among the Q."""
+        return _slices((latent.name, latent.size) for latent in self.latents)
+
+    @cached_property
+    def observation_slices(self) -> dict[str, slice]:
+        """Where each observation's numbers stand among the P."""
+        return _slices((o.name, o.values.shape[1]) for o in self.survey.observations)
+
+    @cached_property
+    def noise_std(self) -> Floats:
+        """Standard deviation of the noise, (N, P)."""
+        return np.concatenate([self.noise.std[o.name] for o in self.survey.observations], axis=-1)
+
+    def prior(self) -> tuple[Floats, Floats]:
+        """Mean and standard deviation, (Q,) each, of the latent processes, on the scale of the Gaussian process."""
+        pairs = [latent.link.gaussian(latent.mean, latent.std) for latent in self.latents]
+        return np.concatenate([m for m, _ in pairs]), np.concatenate([s for _, s in pairs])
+
+    def physical(self, f: Floats) -> Floats:
+        """Latent processes (..., Q) -> physical values (..., Q), in the latents' units."""
+        return np.concatenate(
+            [latent.link(f[..., self.latent_slices[latent.name]]) for latent in self.latents], axis=-1
+        )
+
+    def to_simulator(self, values: Floats) -> Floats:
+        """Physical values (S, N, Q) of the latents at the sites -> rows (S N, I) for the simulator, in its units."""
+        samples, sites = values.shape[:2]
+        site_columns = {c.name: c.values for c in (*self.survey.coordinates, *self.survey.covariates)}
+        parts = []
+        for wire in self.inputs:
+            if wire.name in self.latent_slices:
+                part = values[..., self.latent_slices[wire.name]]
+            else:
+                part = np.broadcast_to(site_columns[wire.name][:, None], (samples, sites, 1))
+            parts.append(part * wire.conversion.factor + wire.conversion.offset)
+        return np.concatenate(parts, axis=-1).reshape(samples * sites, -1)
+
+    def from_simulator(self, rows: Floats, samples: int) -> Floats:
+        """The simulator's outputs, rows (S N, P) -> (S, N, P), in the observations' order and units."""
+        ends = np.cumsum([q.size for q in self.forward.outputs])[:-1]
+        by_name = {
+            wire.name: part * wire.conversion.factor + wire.conversion.offset
+            for wire, part in zip(self.outputs, np.split(rows, ends, axis=-1), strict=True)
+        }
+        ordered = np.concatenate([by_name[o.name] for o in self.survey.observations], axis=-1)
+        return ordered.reshape(samples, self.survey.size, -1)
+
+
+def _slices(sizes: Iterable[tuple[str, int]]) -> dict[str, slice]:
+    slices: dict[str, slice] = {}
+    start = 0
+    for name, size in sizes:
+        slices[name] = slice(start, start + size)
+        start += size
+    return slices
