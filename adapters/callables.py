@@ -82,9 +82,7 @@ class CallableModel:
             return
         call = self._resolve()
         if self._compute_digest(call) != self.digest:
-            raise AdapterError(
-                "function", f"the module of {self.function!r} has changed since the model was made"
-            )
+            raise AdapterError("function", f"the module of {self.function!r} has changed since the model was made")
         object.__setattr__(self, "_call", call)
 
     @property
@@ -126,9 +124,7 @@ class CallableModel:
             except _BadResultError as error:
                 part = Evaluations(nothing, (Status.UNREADABLE,), (f"run {label}: {error}",))
             except (Exception, SystemExit) as error:
-                part = Evaluations(
-                    nothing, (Status.RAISED,), (f"run {label}: {type(error).__name__}: {error}",)
-                )
+                part = Evaluations(nothing, (Status.RAISED,), (f"run {label}: {type(error).__name__}: {error}",))
             parts.append(part)
         return Evaluations.concatenate(parts)
 
@@ -173,9 +169,7 @@ class CallableModel:
         if array.shape not in allowed:
             expected = " or ".join(str(shape) for shape in allowed)
             hint = f" (a batch of {rows}; is the function vectorised?)" if self.vectorised else ""
-            raise _BadResultError(
-                f"output {quantity.name} came with shape {array.shape}, expected {expected}{hint}"
-            )
+            raise _BadResultError(f"output {quantity.name} came with shape {array.shape}, expected {expected}{hint}")
         return array.reshape(rows, quantity.size)
 
     def _judge(self, outputs: Floats, context: RunContext) -> Evaluations:
@@ -202,9 +196,9 @@ class CallableModel:
 def _as_floats(name: str, result: Any) -> Floats:
     if isinstance(result, np.ma.MaskedArray):
         result = np.ma.filled(result.astype(np.float64), np.nan)
-    if np.iscomplexobj(result):
-        raise _BadResultError(f"output {name} came with complex numbers, expected real ones")
     try:
+        if np.iscomplexobj(result):
+            raise _BadResultError(f"output {name} came with complex numbers, expected real ones")
         return np.asarray(result, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise _BadResultError(

@@ -179,9 +179,7 @@ class ExecutableModel:
         if outcome.ending is Ending.TIMEOUT:
             raise _RunError(Status.TIMEOUT, f"timed out after {self.timeout:g} s")
         if outcome.ending is Ending.LOG_LIMIT:
-            raise _RunError(
-                Status.KILLED, "killed, since it wrote too much to standard output or standard error"
-            )
+            raise _RunError(Status.KILLED, "killed, since it wrote too much to standard output or standard error")
         if outcome.returncode < 0:
             raise _RunError(Status.KILLED, f"killed by signal {_signal_name(-outcome.returncode)}")
         if outcome.returncode > 0:
@@ -211,9 +209,7 @@ class ExecutableModel:
 
     def _check_settings(self) -> None:
         if self.timeout is not None and not (math.isfinite(self.timeout) and self.timeout > 0):
-            raise AdapterError(
-                "timeout", f"must be a positive number of seconds, or None; it is {self.timeout!r}"
-            )
+            raise AdapterError("timeout", f"must be a positive number of seconds, or None; it is {self.timeout!r}")
         if self.threads < 1:
             raise AdapterError("threads", f"must be at least 1; it is {self.threads!r}")
         for key, value in self.environment.items():
@@ -233,10 +229,7 @@ class ExecutableModel:
     def _compute_digest(self) -> str:
         # The timeout is left out: it decides whether a run ends, not what it gives.
         settings = (self.command, self.inputs, self.outputs, self.threads, sorted(self.environment.items()))
-        files = [
-            (file.path, template.text)
-            for file, template in zip(self.input_files, self._templates, strict=True)
-        ]
+        files = [(file.path, template.text) for file, template in zip(self.input_files, self._templates, strict=True)]
         return digest_of(
             [
                 repr(settings),

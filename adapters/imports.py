@@ -39,12 +39,8 @@ def import_function(reference: str, search_path: Path | None) -> Callable[..., A
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
-            public = [
-                name for name in vars(found) if callable(getattr(found, name)) and not name.startswith("_")
-            ]
-            raise AdapterError(
-                "function", f"module {module_name!r} has no {attribute!r}; {did_you_mean(part, public)}"
-            )
+            public = [name for name in vars(found) if callable(getattr(found, name)) and not name.startswith("_")]
+            raise AdapterError("function", f"module {module_name!r} has no {attribute!r}; {did_you_mean(part, public)}")
         found = getattr(found, part)
     if not callable(found):
         raise AdapterError("function", f"{reference!r} is a {type(found).__name__}, which cannot be called")
@@ -64,20 +60,18 @@ def _import_module(name: str, folder: Path | None) -> ModuleType:
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            places = "sys.path" if folder is None else f"{folder} and the rest of sys.path"
-            raise AdapterError(
-                "function", f"there is no module {error.name!r} on {places}{_near(name, folder)}"
-            ) from error
-        raise AdapterError(
-            "function", f"module {name!r} needs a module {error.name!r}, which is not installed"
-        ) from error
+        absent = error.name or ""
+        if name != absent and not name.startswith(f"{absent}."):
+            raise AdapterError("function", f"{name!r} needs a module {absent!r}, which is not installed") from error
+        places = "sys.path" if folder is None else f"{folder} and the rest of sys.path"
+        raise AdapterError("function", f"there is no module {absent!r} on {places}{_near(name, folder)}") from error
     except Exception as error:
-        raise AdapterError(
-            "function", f"importing {name!r} raised {type(error).__name__}: {error}"
-        ) from error
+        raise AdapterError("function", f"importing {name!r} raised {type(error).__name__}: {error}") from error
+    finally:
+        if folder is not None:
+            _remember(folder)
     if folder is not None:
-        _remember(name, module, folder)
+        _check_origin(name, folder)
     return module
 
 
@@ -92,22 +86,21 @@ def _forget_outdated(name: str, folder: Path) -> None:
             sys.modules.pop(known, None)
 
 
-def _remember(name: str, module: ModuleType, folder: Path) -> None:
+def _remember(folder: Path) -> None:
+    """Note what came from `folder`: the module asked for, and helpers that it imported."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if file.startswith(f"{folder}{os.sep}") and _find(name.partition(".")[0], folder) is not None:
+            _imported.setdefault(name, (folder, _file_digest(module)))
+
+
+def _check_origin(name: str, folder: Path) -> None:
     top = name.partition(".")[0]
     expected = _find(top, folder)
     loaded = getattr(sys.modules[top], "__file__", None)
-    if expected is None:
+    if expected is None or loaded is None or Path(loaded).resolve().is_relative_to(folder.resolve()):
         return
-    if loaded is not None and not Path(loaded).resolve().is_relative_to(folder.resolve()):
-        raise AdapterError(
-            "function", f"{expected} has the name of a module that is loaded already, {loaded}; rename it"
-        )
-    # Helpers that the module imported from the same folder go with it when another survey takes their names.
-    for known, other in list(sys.modules.items()):
-        file = getattr(other, "__file__", None) or ""
-        if file.startswith(f"{folder}{os.sep}") and _find(known.partition(".")[0], folder) is not None:
-            _imported.setdefault(known, (folder, _file_digest(other)))
-    _imported[name] = (folder, _file_digest(module))
+    raise AdapterError("function", f"{expected} has the name of a module that is loaded already, {loaded}; rename it")
 
 
 def _find(top: str, folder: Path) -> Path | None:
@@ -119,11 +112,7 @@ def _find(top: str, folder: Path) -> Path | None:
 
 def _file_digest(module: ModuleType) -> str:
     file = getattr(module, "__file__", None)
-    return (
-        ""
-        if file is None or not Path(file).is_file()
-        else hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    )
+    return "" if file is None or not Path(file).is_file() else hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
 def _near(name: str, folder: Path | None) -> str:

@@ -38,8 +38,8 @@ _THREAD_CAPS = (
 )
 _LOOK_EVERY = 1.0  # s, at the size of the logs
 _GRACE = 0.05  # s, for killed processes to close their files
-_PATIENCE = 10.0  # s, for a killed program to end
-_ROUNDS = 20
+_PATIENCE = 10.0  # s, for killed processes to end
+_PAUSE = 0.005  # s, between looks at them
 
 _log = logging.getLogger(__name__)
 
@@ -165,9 +165,7 @@ class _Lifeline:
             os.close(self.given)
 
 
-def _wait(
-    process: subprocess.Popen[bytes], deadline: float | None, logs: tuple[int, int], limit: int
-) -> Ending:
+def _wait(process: subprocess.Popen[bytes], deadline: float | None, logs: tuple[int, int], limit: int) -> Ending:
     with _exit_watch(process) as ended:
         while True:
             left = _LOOK_EVERY if deadline is None else min(_LOOK_EVERY, deadline - time.monotonic())
@@ -218,17 +216,26 @@ def _end_group(leader: int) -> None:
 
 def _end_tree(leader: int | None, place: str) -> None:
     """Kill a program and all that came of it, round by round, since what is being killed may still spawn."""
-    for _ in range(_ROUNDS):
-        strays = _strays(leader, place)
-        if leader is not None:
-            _end_group(leader)
-        if not strays:
-            return
+    end = time.monotonic() + _PATIENCE
+    strays = _strays(leader, place)  # first of all, while the leader can still name its children
+    if leader is not None:
+        _end_group(leader)
+    while strays := [*strays, *_strays(leader, place)]:
         for stray in strays:
-            with suppress(psutil.NoSuchProcess):
+            with suppress(psutil.Error):  # gone by now, or not ours to kill: the next look tells
                 stray.kill()
-        psutil.wait_procs(strays, timeout=1.0)
-    _log.warning("processes of the run in %s could not be ended: %s", place, [stray.pid for stray in strays])
+        if time.monotonic() > end:
+            pids = sorted({stray.pid for stray in strays})
+            _log.warning("processes of the run in %s have been killed, but have not ended: %s", place, pids)
+            return
+        time.sleep(_PAUSE)
+        strays = [stray for stray in strays if _is_alive(stray)]
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def _strays(leader: int | None, place: str) -> list[psutil.Process]:
@@ -247,7 +254,7 @@ def _strays(leader: int | None, place: str) -> list[psutil.Process]:
 def _belongs(process: psutil.Process, children: set[int], leader: int | None, place: str) -> bool:
     # A process that vanishes, or that belongs to another user, is not one that we can end.
     with suppress(psutil.Error, OSError):
-        if process.status() == psutil.STATUS_ZOMBIE:
+        if not _is_alive(process):
             return False
         if process.pid in children or os.getsid(process.pid) == leader:
             return True

@@ -63,9 +63,7 @@ def find_program(command: tuple[str, ...], folder: Path) -> Path:
     if os.sep not in name:
         found = shutil.which(name)
         if found is None:
-            beside = (
-                f"; for the file beside the config, write './{name}'" if (folder / name).is_file() else ""
-            )
+            beside = f"; for the file beside the config, write './{name}'" if (folder / name).is_file() else ""
             raise AdapterError("command", f"no program {name!r} on PATH{beside}")
         return Path(found).absolute()
     path = Path(os.path.normpath(folder / name))
@@ -90,9 +88,7 @@ def load_template(setting: str, path: Path, inputs: tuple[Quantity, ...]) -> Tem
     except OSError as error:
         raise AdapterError(setting, f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise AdapterError(
-            setting, f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
-        ) from error
+        raise AdapterError(setting, f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     return _checked(setting, text, inputs, f"{path}, ")
 
 
@@ -123,9 +119,7 @@ def check_output_files(files: tuple[OutputFile, ...], outputs: tuple[Quantity, .
     for i, file in enumerate(files):
         setting = f"output_files[{i}].outputs"
         if file.skip_lines < 0:
-            raise AdapterError(
-                f"output_files[{i}].skip_lines", f"must not be negative; it is {file.skip_lines}"
-            )
+            raise AdapterError(f"output_files[{i}].skip_lines", f"must not be negative; it is {file.skip_lines}")
         for name in names if file.outputs is None else file.outputs:
             if name not in names:
                 raise AdapterError(setting, f"{name!r} is no output; {did_you_mean(name, names)}")
@@ -161,9 +155,7 @@ def _checked(setting: str, text: str, inputs: tuple[Quantity, ...], where: str =
 def _inside(setting: str, path: str) -> PurePosixPath:
     pure = PurePosixPath(path)
     if "\0" in path or pure.is_absolute() or ".." in pure.parts or not pure.parts:
-        raise AdapterError(
-            setting, f"{path!r} must be a file inside the run's directory: relative, and without '..'"
-        )
+        raise AdapterError(setting, f"{path!r} must be a file inside the run's directory: relative, and without '..'")
     return pure
 
 

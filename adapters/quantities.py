@@ -27,14 +27,10 @@ def check_quantities(setting: str, quantities: tuple[Quantity, ...]) -> None:
         if quantity.labels is None:
             continue
         if not quantity.labels:
-            raise AdapterError(
-                setting, f"{quantity.name!r} has an empty tuple of labels; a single number has None"
-            )
+            raise AdapterError(setting, f"{quantity.name!r} has an empty tuple of labels; a single number has None")
         # Templates and messages write labels as text, where 1 and "1" are the same.
         if len({str(label) for label in quantity.labels}) < len(quantity.labels):
-            raise AdapterError(
-                setting, f"the labels of {quantity.name!r} must differ, but are {quantity.labels}"
-            )
+            raise AdapterError(setting, f"the labels of {quantity.name!r} must differ, but are {quantity.labels}")
 
 
 def size_of(quantities: Iterable[Quantity]) -> int:
@@ -67,9 +63,7 @@ def check_batch(inputs: tuple[Quantity, ...], values: Floats, context: RunContex
     columns = size_of(inputs)
     if values.ndim != 2 or values.shape[1] != columns:
         names = ", ".join(written(*column) for column in columns_of(inputs))
-        raise ValueError(
-            f"values must have shape (B, {columns}), one column for each of {names}; got {values.shape}"
-        )
+        raise ValueError(f"values must have shape (B, {columns}), one column for each of {names}; got {values.shape}")
     if len(context.labels) != len(values):
         raise ValueError(f"context.labels must name {len(values)} runs, but names {len(context.labels)}")
     if len(set(context.labels)) < len(values):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from .protocol import Floats
 SIZE_LIMIT = 64 * 2**20
 """Bytes; an output file above it is refused."""
 
-_SHOWN = 60
+_SHOWN = 60  # characters of a word that is no number
+_COUNTED = 10_000  # words too many, after which the count ends: a huge file is not worth it
 # Fortran writes 1.0D+03, and drops the letter from an exponent of three digits: 1.0+103.
 _FORTRAN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[dDqQ]([+-]?\d+)|([+-]\d+))", re.ASCII)
 
@@ -60,14 +62,15 @@ def read_numbers(text: str, count: int, skip_lines: int = 0) -> Floats:
     """
     numbers = np.empty(count)
     found = 0
-    for position, line in enumerate(text.split("\n"), start=1):
+    for position, line in enumerate(StringIO(text), start=1):
         if position <= skip_lines or line.lstrip().startswith("#"):
             continue
         words = line.replace(",", " ").split()
-        # Words beyond the count are only counted: a huge file costs no more than its text.
         for place, word in enumerate(words[: max(count - found, 0)], start=found):
             numbers[place] = _number(word, position)
         found += len(words)
+        if found > count + _COUNTED:
+            raise ValueError(f"expected {count} number{'s' * (count != 1)}, found {found} or more")
     if found != count:
         raise ValueError(f"expected {count} number{'s' * (count != 1)}, found {found}")
     return numbers

@@ -90,16 +90,12 @@ class Template:
                 raise TemplateError(f"{gap} names no input; {did_you_mean(gap.name, known)} ({_ADVICE})")
             labels = known[gap.name].labels
             if labels is None and gap.label is not None:
-                raise TemplateError(
-                    f"{gap} has a label, but {gap.name!r} is a single number: write {{{gap.name}}}"
-                )
+                raise TemplateError(f"{gap} has a label, but {gap.name!r} is a single number: write {{{gap.name}}}")
             if labels is None:
                 continue
             valid = ", ".join(str(label) for label in labels)
             if gap.label is None:
-                raise TemplateError(
-                    f"{gap} needs a label, {{{gap.name}[{labels[0]}]}}; valid labels are {valid}"
-                )
+                raise TemplateError(f"{gap} needs a label, {{{gap.name}[{labels[0]}]}}; valid labels are {valid}")
             if gap.label not in {str(label) for label in labels}:
                 raise TemplateError(f"{gap} has an unknown label; valid labels are {valid}")
 
@@ -153,18 +149,12 @@ def _field(name: str, spec: str, conversion: str | None, line: int) -> Field:
     if not name or name.isdecimal():
         raise TemplateError(f"{shown} has no name; a field names an input, as {{depth}} ({_ADVICE})")
     if conversion:
-        raise TemplateError(
-            f"{shown} has a conversion; only a format specification is understood, as {{depth:.6f}}"
-        )
+        raise TemplateError(f"{shown} has a conversion; only a format specification is understood, as {{depth:.6f}}")
     match = _FIELD.fullmatch(name)
     if match is None:
-        raise TemplateError(
-            f"{shown} is neither {{name}} nor {{name[label]}}, and nothing else can be reached"
-        )
+        raise TemplateError(f"{shown} is neither {{name}} nor {{name[label]}}, and nothing else can be reached")
     if "{" in spec or _LONG_NUMBER.search(spec):
-        raise TemplateError(
-            f"{shown} has a nested or overlong format specification; write it out, as {{depth:.6f}}"
-        )
+        raise TemplateError(f"{shown} has a nested or overlong format specification; write it out, as {{depth:.6f}}")
     try:
         format(1.0, spec)
     except ValueError as error:

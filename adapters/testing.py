@@ -40,9 +40,7 @@ def check_forward_model(model: ForwardModel, values: Floats, directory: Path, rt
     _require(not (values == values[0]).all(), "the check needs rows of values that differ")
     runs = _Runs(model, directory)
     reference = runs.evaluate(values)
-    _require(
-        bool(reference.ok.any()), f"no run went well, so nothing can be checked: {reference.messages[0]}"
-    )
+    _require(bool(reference.ok.any()), f"no run went well, so nothing can be checked: {reference.messages[0]}")
     _check_repetition(runs, values, reference)
     _check_rows(runs, values, reference, rtol)
     _check_edges(runs, values, reference, rtol)
@@ -68,27 +66,19 @@ class _Runs:
 
 
 def _check_attributes(model: ForwardModel) -> None:
-    missing = [
-        n
-        for n in ("name", "inputs", "outputs", "digest", "rows_per_task", "evaluate")
-        if not hasattr(model, n)
-    ]
+    missing = [n for n in ("name", "inputs", "outputs", "digest", "rows_per_task", "evaluate") if not hasattr(model, n)]
     _require(not missing, f"{type(model).__name__} has no {', '.join(missing)}")
     _require(isinstance(model.name, str) and model.name != "", f"name must be a text, not {model.name!r}")
     for side, quantities in (("inputs", model.inputs), ("outputs", model.outputs)):
         _require(
-            isinstance(quantities, tuple)
-            and all(isinstance(q, Quantity) for q in quantities)
-            and len(quantities) > 0,
+            isinstance(quantities, tuple) and all(isinstance(q, Quantity) for q in quantities) and len(quantities) > 0,
             f"{side} must be a tuple of at least one Quantity, not {quantities!r}",
         )
         names = [q.name for q in quantities]
         _require(len(set(names)) == len(names), f"the names of {side} must differ, not {names}")
         for q in quantities:
             _require(isinstance(q.unit, str) and q.unit != "", f"{q.name} needs a unit; '1' if it has none")
-            _require(
-                q.labels is None or len(set(q.labels)) == q.size > 0, f"the labels of {q.name} must differ"
-            )
+            _require(q.labels is None or len(set(q.labels)) == q.size > 0, f"the labels of {q.name} must differ")
     _require(
         isinstance(model.digest, str) and re.fullmatch(r"[0-9a-f]{16,}", model.digest) is not None,
         f"digest must be at least 16 hexadecimal digits, not {model.digest!r}",
@@ -100,9 +90,7 @@ def _check_attributes(model: ForwardModel) -> None:
 
 def _check_form(model: ForwardModel, result: Evaluations, context: RunContext) -> None:
     count = len(context.labels)
-    _require(
-        isinstance(result, Evaluations), f"evaluate must return Evaluations, not {type(result).__name__}"
-    )
+    _require(isinstance(result, Evaluations), f"evaluate must return Evaluations, not {type(result).__name__}")
     outputs = result.outputs
     _require(isinstance(outputs, np.ndarray), f"outputs must be a NumPy array, not {type(outputs).__name__}")
     _require(outputs.dtype == np.float64, f"outputs must be float64, not {outputs.dtype}")
@@ -112,9 +100,7 @@ def _check_form(model: ForwardModel, result: Evaluations, context: RunContext) -
     )
     _require(len(result.status) == count, f"status must have {count} entries, not {len(result.status)}")
     _require(len(result.messages) == count, f"messages must have {count} entries, not {len(result.messages)}")
-    for label, row, status, message in zip(
-        context.labels, outputs, result.status, result.messages, strict=True
-    ):
+    for label, row, status, message in zip(context.labels, outputs, result.status, result.messages, strict=True):
         _require(isinstance(status, Status), f"the status of run {label} must be a Status, not {status!r}")
         if status is Status.OK:
             _require(message == "", f"run {label} went well, but has the message {message!r}")
@@ -124,12 +110,8 @@ def _check_form(model: ForwardModel, result: Evaluations, context: RunContext) -
                 f"run {label} went well, but left its directory behind",
             )
         else:
-            _require(
-                bool(np.isnan(row).all()), f"run {label} failed, so its outputs must all be NaN, not {row}"
-            )
-            _require(
-                label in message, f"the message of a failed run must name it, {label}; it is {message!r}"
-            )
+            _require(bool(np.isnan(row).all()), f"run {label} failed, so its outputs must all be NaN, not {row}")
+            _require(label in message, f"the message of a failed run must name it, {label}; it is {message!r}")
 
 
 def _check_repetition(runs: _Runs, values: Floats, reference: Evaluations) -> None:
@@ -162,9 +144,7 @@ def _check_edges(runs: _Runs, values: Floats, reference: Evaluations, rtol: floa
     except AssertionError:
         raise
     except Exception as error:
-        raise AssertionError(
-            f"a row of NaN must not raise, but raised {type(error).__name__}: {error}"
-        ) from error
+        raise AssertionError(f"a row of NaN must not raise, but raised {type(error).__name__}: {error}") from error
     others = [i for i in range(len(disturbed)) if i != 1]
     _compare(_pick(result, others), reference, rtol, "a row of NaN disturbed the rows beside it")
 

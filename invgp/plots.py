@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from matplotlib import colormaps, rc_context
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
+from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -38,10 +38,13 @@ _COLUMN, _PAGE = 3.5, 7.2  # inches, the widths of a column and of a page of two
 _LONG_LINE = 5000.0  # m, from where a line is drawn in km
 _TWO_SIGMA = 1.96  # standard deviations from the mean to the edge of a central 95% interval
 _POINT: dict[str, Any] = {"markersize": 1.8, "markeredgewidth": 0.0, "elinewidth": 0.4}
+_PRIOR: dict[str, Any] = {"linewidth": 0.7, "linestyle": (0, (5, 3))}
 _STYLE: dict[Any, Any] = {
     "axes.labelsize": 8.0,
     "axes.linewidth": 0.6,
     "axes.titlesize": 8.0,
+    "figure.constrained_layout.h_pad": 0.06,  # inches
+    "figure.constrained_layout.w_pad": 0.06,
     "font.family": "sans-serif",
     "font.size": 8.0,
     "legend.fontsize": 7.5,
@@ -103,7 +106,7 @@ def section(ds: xr.Dataset) -> Figure:
         handles: list[Any] = [
             Line2D([], [], color=_GREY, label="posterior mean"),
             Patch(color=_GREY, alpha=0.25, linewidth=0.0, label="95% credible interval"),
-            Line2D([], [], color=_GREY, linewidth=0.7, linestyle=(0, (5, 3)), label="prior mean"),
+            Line2D([], [], color=_GREY, label="prior mean", **_PRIOR),
             _site_handle(),
         ]
         _legend(figure, handles)
@@ -152,11 +155,8 @@ def maps(ds: xr.Dataset) -> Figure:
             row[0].set_ylabel(labels[1])
         for ax in axes[-1]:
             ax.set_xlabel(labels[0])
-        titles = [
-            f"{curve.label}, {what}".lstrip(", ")
-            for _, curve in panels
-            for what in ("mean", "standard deviation")
-        ]
+        rows = [", ".join(filter(None, (name.replace("_", " "), curve.label))) for name, curve in panels]
+        titles = [f"{row}: {what}" for row in rows for what in ("mean", "standard deviation")]
         _letter(axes.ravel(), titles)
     return figure
 
@@ -233,9 +233,7 @@ def plot(ds: xr.Dataset, path: str | Path) -> tuple[Path, Path]:
     """
     path = Path(path)
     if path.suffix.lower() not in _FORMATS:
-        raise ValueError(
-            f"The suffix of the figure must be one of {', '.join(_FORMATS)}, but it is '{path.suffix}'."
-        )
+        raise ValueError(f"The suffix of the figure must be one of {', '.join(_FORMATS)}, but it is '{path.suffix}'.")
     fit_path = path.with_name(f"{path.stem}_fit{path.suffix}")
     figures = {
         path: section(ds) if len(_names(ds, "coordinates")) == 1 else maps(ds),
@@ -285,10 +283,10 @@ def _curves(ds: xr.Dataset, variable: str) -> list[_Curve]:
     dimension = next((str(d) for d in array.dims if d != "site"), None)
     if dimension is None:
         return [_Curve(0, "", _COLOURS[0])]
-    labels = array[dimension].values.tolist()
+    labels = ds.get(f"{dimension}_label", array[dimension]).values.tolist()
     colours: Any = _COLOURS
     if len(labels) > len(_COLOURS):
-        colours = colormaps["viridis"](np.linspace(0.0, 0.95, len(labels)))
+        colours = colormaps["viridis"](np.linspace(0.0, 0.9, len(labels)))
     texts = [label if isinstance(label, str) else f"{dimension} {label}" for label in labels]
     return [_Curve(i, text, colours[i]) for i, text in enumerate(texts)]
 
@@ -339,7 +337,8 @@ def _pretty_unit(unit: str) -> str:
 
 
 def _name(array: xr.DataArray) -> str:
-    return str(array.attrs.get("long_name", str(array.name).replace("_", " ")))
+    name = str(array.attrs.get("long_name", str(array.name).removesuffix("_observed").replace("_", " ")))
+    return name.removeprefix("observed ")
 
 
 def _label(array: xr.DataArray, text: str = "", unit: str = "", width: int = 44) -> str:
@@ -347,9 +346,7 @@ def _label(array: xr.DataArray, text: str = "", unit: str = "", width: int = 44)
     text = text or _name(array)
     unit = _pretty_unit(unit or str(array.attrs.get("units", "")))
     if unit not in ("", "1"):
-        text += f" ({unit})".replace(" ", "\xa0").replace(
-            "\xa0", " ", 1
-        )  # a unit is never broken over two lines
+        text += f" ({unit})".replace(" ", "\xa0").replace("\xa0", " ", 1)  # a unit is never broken over two lines
     return "\n".join(textwrap.wrap(text[:1].upper() + text[1:], width)).replace("\xa0", " ")
 
 
@@ -379,7 +376,7 @@ def _draw_latent(ax: Axes, ds: xr.Dataset, name: str, coordinate: str) -> None:
     for curve in curves:
         prior = _values(ds, f"{name}_prior", curve)
         _draw_band(ax, x, _values(ds, name, curve), _band(ds, name, curve), curve.colour)
-        ax.plot(x[order], prior[order], color=curve.colour, linewidth=0.7, linestyle=(0, (5, 3)))
+        ax.plot(x[order], prior[order], color=curve.colour, marker="_" if x.size == 1 else "", **_PRIOR)
     ax.set_xlabel(x_label)
     ax.set_ylabel(_label(ds[name]))
     _finish_panel(ax, x)
@@ -461,8 +458,8 @@ def _draw_noise_level(ax: Axes) -> None:
 def _draw_map(ax: Axes, x: Array, y: Array, values: Array, colours: str) -> ScalarMappable:
     seen = np.isfinite(values)
     triangles = _triangulate(x[seen], y[seen])
-    ax.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-    ax.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+    ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     ax.ticklabel_format(useOffset=False, style="plain")
     ax.margins(0.04)
     if triangles is None:
@@ -504,7 +501,7 @@ def _finish_panel(ax: Axes, x: Array, margin: float = 0.0) -> None:
 def _turn_down(ax: Axes) -> None:
     low, high = ax.get_ylim()
     # The surface belongs in the picture, unless all that matters lies far below it.
-    ax.set_ylim(high, 0.0 if 0.0 < low < high - low else low)
+    ax.set_ylim(high, 0.0 if 0.0 <= ax.dataLim.y0 < ax.dataLim.height else low)
 
 
 def _name_curves(ax: Axes, curves: list[_Curve], ends: list[float]) -> None:
@@ -512,8 +509,10 @@ def _name_curves(ax: Axes, curves: list[_Curve], ends: list[float]) -> None:
     if not curves[0].label:
         return
     if len(curves) > len(_COLOURS):
-        scale = ScalarMappable(Normalize(0, len(curves) - 1), colormaps["viridis"].resampled(len(curves)))
+        palette = ListedColormap([curve.colour for curve in curves])
+        scale = ScalarMappable(Normalize(-0.5, len(curves) - 0.5), palette)
         bar = ax.figure.colorbar(scale, ax=ax, pad=0.02, aspect=30)
+        bar.ax.yaxis.set_inverted(ax.yaxis_inverted())
         ticks = np.unique(np.linspace(0, len(curves) - 1, 6).round().astype(int))
         bar.set_ticks(ticks.tolist(), labels=[curves[i].label for i in ticks])
         return
@@ -549,9 +548,7 @@ def _spread(heights: list[float], gap: float) -> list[float]:
 
 
 def _site_handle() -> Line2D:
-    return Line2D(
-        [], [], color="black", marker=2, markersize=4, markeredgewidth=0.5, linestyle="", label="site"
-    )
+    return Line2D([], [], color="black", marker=2, markersize=4, markeredgewidth=0.5, linestyle="", label="site")
 
 
 def _legend(figure: Figure, handles: list[Any]) -> None:

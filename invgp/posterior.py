@@ -75,7 +75,7 @@ def _latent_variables(
     latent: Latent, solution: Solution, columns: slice, quantiles: tuple[float, ...]
 ) -> dict[str, xr.DataArray]:
     mean, std = solution.mean[:, columns], solution.std[:, columns]
-    prior_mean, prior_std = latent.link.gaussian(latent.mean, latent.std)
+    _, prior_std = latent.link.gaussian(latent.mean, latent.std)
     physical_mean, physical_std = latent.link.moments(mean, std)
     scores = ndtri(np.asarray(quantiles))[:, None, None]
     sites = mean.shape[0]
@@ -175,9 +175,7 @@ def _coordinates(problem: Problem, solution: Solution) -> dict[str, xr.DataArray
         for owner in (*problem.latents, *problem.survey.observations)
         if owner.dimension is not None and owner.labels is not None
     }
-    coordinates = {
-        name: _array((name,), np.asarray(values), {"long_name": name}) for name, values in labels.items()
-    }
+    coordinates = dict(_label_coordinate(name, values) for name, values in labels.items())
     for column in (*problem.survey.coordinates, *problem.survey.covariates):
         coordinates[column.name] = _array(("site",), column.values, _column_attributes(column))
     coordinates["site"] = _array(
@@ -195,6 +193,13 @@ def _coordinates(problem: Problem, solution: Solution) -> dict[str, xr.DataArray
         ("iteration",), np.arange(1, len(solution.elbo) + 1), {"long_name": "iteration of the inference", "units": "1"}
     )
     return coordinates
+
+
+def _label_coordinate(dimension: str, labels: Labels) -> tuple[str, xr.DataArray]:
+    """CF wants numbers in a coordinate of its dimension's name; names are an auxiliary coordinate beside it."""
+    numeric = not isinstance(labels[0], str)
+    name = dimension if numeric else f"{dimension}_label"
+    return name, _array((dimension,), np.asarray(labels), {"long_name": dimension})
 
 
 def _column_attributes(column: Column) -> dict[str, str]:

@@ -77,12 +77,12 @@ class Survey:
         return len(self.coordinates[0].values)
 
     @property
-    def X(self) -> Floats:
+    def X(self) -> Floats:  # noqa: N802 - the paper's name
         """Site coordinates, (N, D)."""
         return np.stack([c.values for c in self.coordinates], axis=-1)
 
     @property
-    def Y(self) -> Floats:
+    def Y(self) -> Floats:  # noqa: N802 - the paper's name
         """All observations, (N, P)."""
         return np.concatenate([o.values for o in self.observations], axis=-1)
 

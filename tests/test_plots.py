@@ -26,7 +26,7 @@ ATTRIBUTES = {
 def wave(coordinates: dict[str, xr.DataArray], phase: float) -> np.ndarray:
     """Return a smooth field (N, 1) between -1 and 1 over the coordinates."""
     waves = [np.sin(phase + (x - x.min()).values / 7e3) for x in coordinates.values()]
-    return np.prod(waves, axis=0)[:, None]
+    return np.asarray(np.prod(waves, axis=0))[:, None]
 
 
 def posterior(coordinates: dict[str, xr.DataArray], seed: int = 1) -> xr.Dataset:
@@ -48,7 +48,7 @@ def posterior(coordinates: dict[str, xr.DataArray], seed: int = 1) -> xr.Dataset
     noise = np.broadcast_to([0.025, 0.05, 0.075, 0.1], predicted.shape)
     observed = predicted + noise * rng.standard_normal(predicted.shape)
     observed[1, 2] = np.nan
-    attributes = {"units": "s", "long_name": "two-way travel time"}
+    attributes = {"units": "s", "long_name": "observed two-way travel time"}
     ds["time_observed"] = (dims, observed, attributes)
     ds["time_noise_std"] = (dims, noise)
     ds["time_predicted"] = (dims, predicted)
@@ -179,7 +179,7 @@ def test_that_maps_show_mean_and_spread_with_equal_aspect_and_units(area: xr.Dat
     bars = [ax.child_axes[0] for ax in panels]
     assert len(panels) == 2 * 4 * 2
     assert all(ax.get_aspect() == 1.0 for ax in panels)
-    assert panels[1].get_title(loc="left") == "(b) layer 1, standard deviation"
+    assert panels[1].get_title(loc="left") == "(b) depth, layer 1: standard deviation"
     assert panels[-2].get_xlabel() == "Easting (km)"
     assert panels[0].get_ylabel() == "Northing (km)"
     assert bars[0].get_ylabel() == "Depth of the reflector (m)"
@@ -270,9 +270,7 @@ def test_that_a_posterior_that_lost_a_variable_is_refused(line: xr.Dataset) -> N
         plots.section(line.drop_vars("depth_std"))
 
 
-def test_that_a_figure_of_the_wrong_kind_is_refused(
-    line: xr.Dataset, area: xr.Dataset, tmp_path: Path
-) -> None:
+def test_that_a_figure_of_the_wrong_kind_is_refused(line: xr.Dataset, area: xr.Dataset, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="A section needs sites with 1 coordinate, but these have 2"):
         plots.section(area)
     with pytest.raises(ValueError, match="A map needs sites with 2 coordinates, but these have 1: position"):

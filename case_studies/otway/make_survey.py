@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from invgp.forward_models import two_way_times
 
 if TYPE_CHECKING:

@@ -65,13 +65,15 @@ PYTHON=$venv/bin/python "$here/setup.sh"
 
 cd -- "$here"
 mkdir -p results
+name=otway
+arguments=()
 if [[ -n $data ]]; then
     name=paper_prior
-    "$venv/bin/invgp" run paper_prior.toml --data "$data" -o results/paper_prior.nc
-else
-    name=otway
-    [[ $model != c ]] || name=otway_c
-    "$venv/bin/invgp" check "$name.toml"
-    "$venv/bin/invgp" run "$name.toml"
+    arguments=(--data "$data")
+elif [[ $model == c ]]; then
+    name=otway_c
 fi
+# Bash before 4.4 takes an empty array for an unset one, hence the guard.
+"$venv/bin/invgp" check "$name.toml" ${arguments[@]+"${arguments[@]}"}
+"$venv/bin/invgp" run "$name.toml" ${arguments[@]+"${arguments[@]}"} -o "results/$name.nc"
 "$venv/bin/invgp" plot "results/$name.nc"

@@ -43,10 +43,12 @@ def load(path: str | Path, *, data: str | Path | None = None) -> Problem:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"the config {str(path)!r} is not TOML: {error}") from error
     version = keys.get("version", VERSION)
-    if isinstance(version, int) and version > VERSION:
-        raise ConfigError(f"version: must be {VERSION} for this release of invgp, was {version}; a newer invgp reads it")
+    if isinstance(version, int) and version > VERSION:  # its keys may mean other things: look no further
+        raise ConfigError(
+            f"version: must be {VERSION} for this release of invgp, was {version}; a newer release may read it"
+        )
     try:
         config = Config.model_validate(keys)
     except ValidationError as error:
-        raise ConfigError([f"{sentence}" for sentence in sentences(error)]) from None
+        raise ConfigError(sentences(error)) from None
     return build(config, path.resolve().parent, text, None if data is None else Path(data))

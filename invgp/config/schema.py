@@ -2,117 +2,56 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from invgp.config.sentences import WholeSentenceError, suggestion
+from invgp.config.sentences import WholeSentenceError, did_you_mean, listed, nearest, path_of, shown, suggestion
+from invgp.config.values import (
+    LabelList,
+    Name,
+    NoiseSpreads,
+    Numbers,
+    Positives,
+    Quantiles,
+    Spreads,
+    UnitText,
+)
 from invgp.core.kernels import CORRELATIONS
 from invgp.links import LINKS
-from invgp.units import is_unit
 
-VERSION = 1
+VERSION: Final = 1
 
 
 class Section(BaseModel):
     """A table of the config: no unknown key, no missing one."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
     def _keys(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             raise ValueError("must be a table")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
-        fields = cls.model_fields
-        wrong = [f"{key}: unknown key{suggestion(key, list(fields))}" for key in data if key not in fields]
+        fields = list(cls.model_fields)
+        unknown = [key for key in data if key not in fields]
+        wrong = [f"{path_of(key)}: unknown key{suggestion(key, fields)}" for key in unknown]
+        # A misspelt key is one mistake, not two.
+        meant = {nearest(key, fields) for key in unknown}
         wrong += [
             f"{name}: is missing; it must be {field.description}"
-            for name, field in fields.items()
-            if field.is_required() and name not in data
+            for name, field in cls.model_fields.items()
+            if field.is_required() and name not in data and name not in meant
         ]
         if wrong:
             raise WholeSentenceError(wrong)
         return data
 
 
-def _unit(text: str) -> str:
-    if not is_unit(text):
-        raise ValueError("must be a unit that UDUNITS knows, such as 'm', 'm s-1', 'ohm m' or '1'")
-    return text
-
-
-def _name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", text):
-        raise ValueError("must be letters, digits and underscores, starting with a letter (it names variables)")
-    return text
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _numbers(value: object) -> object:
-    items = value if isinstance(value, list) else [value]
-    if not items or not all(_is_number(v) for v in items):
-        raise ValueError("must be a number or a list of numbers")
-    return value
-
-
-def _percentage(value: object) -> float | None:
-    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*%\s*", value) if isinstance(value, str) else None
-    try:
-        return float(match[1]) / 100.0 if match else None
-    except ValueError:
-        return None
-
-
-def _spreads(value: object) -> object:
-    """Positive numbers, or a percentage."""
-    share = _percentage(value)
-    items = value if isinstance(value, list) else [share if share is not None else value]
-    if not items or not all(_is_number(v) and v > 0 for v in items):
-        raise ValueError("must be a positive number, a list of them, or a percentage such as '15%'")
-    return value
-
-
-def _noise_spreads(value: object) -> object:
-    if isinstance(value, str) and _percentage(value) is None:
-        return value
-    if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
-        return value
-    try:
-        return _spreads(value)
-    except ValueError:
-        raise ValueError(
-            "must be a positive number, a list of them, a percentage such as '5%', or the survey's column or columns"
-        ) from None
-
-
-def _positive(value: object) -> object:
-    items = value if isinstance(value, list) else [value]
-    if not items or not all(_is_number(v) and v > 0 for v in items):
-        raise ValueError("must be a positive number, or a list of one for each coordinate")
-    return value
-
-
-Name = Annotated[str, AfterValidator(_name)]
-UnitText = Annotated[str, AfterValidator(_unit)]
-Numbers = Annotated[Any, BeforeValidator(_numbers)]
-Spreads = Annotated[Any, BeforeValidator(_spreads)]
-NoiseSpreads = Annotated[Any, BeforeValidator(_noise_spreads)]
-Positives = Annotated[Any, BeforeValidator(_positive)]
-
 UNIT = Field(description="a unit that UDUNITS knows, such as 'm' or 'm s-1'")
 LONG_NAME = Field(default="", description="what the figures call it")
 STANDARD_NAME = Field(default="", description="its CF standard name, if it has one")
 DIMENSION = Field(default=None, description="a key of [dimensions]")
-
-
-def percentage(value: object) -> float | None:
-    """``"15%"`` -> 0.15; None for anything that is not a percentage."""
-    return _percentage(value)
 
 
 class ColumnSection(Section):
@@ -128,7 +67,7 @@ class ObservationSection(Section):
     """What was measured."""
 
     columns: list[str] = Field(
-        description="the survey file's columns, one for each label of its dimension", min_length=1
+        description="a list of the survey file's columns, one for each label of its dimension", min_length=1
     )
     unit: UnitText = UNIT
     dimension: str | None = DIMENSION
@@ -158,7 +97,9 @@ class KernelSection(Section):
     kind: Literal[tuple(CORRELATIONS)] = Field(  # type: ignore[valid-type]
         default="squared exponential", description="the covariance function"
     )
-    length_scale: Positives = Field(description="a positive number in the coordinates' unit, or one for each coordinate")
+    length_scale: Positives = Field(
+        description="a positive number in the coordinates' unit, or one for each coordinate"
+    )
 
 
 class LatentSection(Section):
@@ -198,20 +139,24 @@ class OutputSection(Section):
 
 
 def _name_alone(value: object) -> object:
-    return {"name": value} if isinstance(value, str) else value
+    if isinstance(value, str):
+        return {"name": value}
+    if not isinstance(value, dict):
+        raise ValueError('must be a name in quotes or a table such as { name = "depth", unit = "m" }')
+    return value
 
 
 Inputs = Annotated[list[Annotated[InputSection, BeforeValidator(_name_alone)]], Field(min_length=1)]
 Outputs = Annotated[list[Annotated[OutputSection, BeforeValidator(_name_alone)]], Field(min_length=1)]
-INPUTS = Field(description="the latents and site columns that go in, in the simulator's order")
-OUTPUTS = Field(description="the observations that come out, in the simulator's order")
+INPUTS = Field(description="a list of the latents and site columns that go in, in the simulator's order")
+OUTPUTS = Field(description="a list of the observations that come out, in the simulator's order")
 
 
 class CallableSection(Section):
     """A Python function."""
 
     adapter: Literal["callable"] = Field(description="'callable' or 'executable'")
-    function: str = Field(description="'package.module:function'; a module beside the config is found")
+    function: str = Field(description="'package.module:function', of a module that is installed or beside the config")
     vectorised: bool = Field(default=True, description="whether it takes many rows at once")
     inputs: Inputs = INPUTS
     outputs: Outputs = OUTPUTS
@@ -248,11 +193,36 @@ class ExecutableSection(Section):
     outputs: Outputs = OUTPUTS
 
 
+ADAPTERS = ("callable", "executable")
+
+
+def _known_adapter(value: object) -> object:
+    """Before pydantic looks at `adapter` to know which of the two tables it has before it."""
+    if not isinstance(value, dict):
+        raise ValueError("must be a table")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
+    if "adapter" not in value:
+        raise WholeSentenceError([f"adapter: is missing; it must be {listed(ADAPTERS, 'or')}"])
+    adapter = value["adapter"]
+    if adapter not in ADAPTERS:
+        raise WholeSentenceError(
+            [f"adapter: must be {listed(ADAPTERS, 'or')}, was {shown(adapter)}{did_you_mean(adapter, ADAPTERS)}"]
+        )
+    return value
+
+
+Forward = Annotated[
+    Annotated[CallableSection | ExecutableSection, Field(discriminator="adapter")],
+    BeforeValidator(_known_adapter),
+]
+
+
 class NoiseSection(Section):
     """What separates the observations from the simulator's outputs."""
 
     kind: Literal["gaussian"] = Field(default="gaussian", description="the distribution")
-    std: dict[str, NoiseSpreads] = Field(description="for each observation its standard deviation, in its unit")
+    std: dict[str, NoiseSpreads] = Field(
+        description="a table with the standard deviation of each observation, in its unit"
+    )
 
 
 class InferenceSection(Section):
@@ -265,7 +235,7 @@ class InferenceSection(Section):
     max_failed_share: float = Field(
         default=0.1, ge=0, lt=1, description="share of failed runs above which the inversion stops"
     )
-    seed: int = Field(default=0, ge=0, description="of all random numbers")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="of all random numbers")
     workers: int = Field(default=1, ge=1, description="runs at once; 1 is a plain loop")
     device: Literal["cpu", "cuda", "auto"] = Field(default="cpu", description="where the arrays live")
 
@@ -274,27 +244,21 @@ class FileSection(Section):
     """What is written."""
 
     file: str = Field(default="posterior.nc", description="the netCDF file, relative to the config")
-    quantiles: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
-        default=[0.025, 0.25, 0.5, 0.75, 0.975], description="of each latent at each site"
-    )
+    quantiles: Quantiles = Field(default=[0.025, 0.25, 0.5, 0.75, 0.975], description="of each latent at each site")
     realizations: int = Field(default=20, ge=0, description="joint draws from the posterior")
 
 
 class Config(Section):
     """A whole config file."""
 
-    version: int = Field(default=VERSION, description="of this format")
+    version: Literal[1] = Field(default=VERSION, description="of this format")
     title: str = Field(default="", description="what the survey is")
-    dimensions: dict[Name, list[int] | list[str]] = Field(
+    dimensions: dict[Name, LabelList] = Field(
         default={}, description="named dimensions such as layer = [1, 2, 3], with their labels"
     )
     survey: SurveySection = Field(description="the table [survey]")
-    latents: dict[Name, LatentSection] = Field(
-        description="at least one table such as [latents.depth]", min_length=1
-    )
-    forward: Annotated[CallableSection | ExecutableSection, Field(discriminator="adapter")] = Field(
-        description="the table [forward]"
-    )
+    latents: dict[Name, LatentSection] = Field(description="at least one table such as [latents.depth]", min_length=1)
+    forward: Forward = Field(description="the table [forward]")
     noise: NoiseSection = Field(description="the table [noise]")
     inference: InferenceSection = Field(default=InferenceSection(), description="the table [inference]")
     output: FileSection = Field(default=FileSection(), description="the table [output]")

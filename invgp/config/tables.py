@@ -2,99 +2,199 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
-from invgp.config.sentences import suggestion
+from invgp.config.sentences import did_you_mean, listed, suggestion
 from invgp.errors import ConfigError
 from invgp.problem import Floats
 from invgp.units import conversion, is_unit
+
+NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
+SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
 
 class Table(Protocol):
     """Columns by name."""
 
-    def columns(self, names: list[str], unit: str, key: str) -> Floats:
-        """The named columns side by side, (N, k), in `unit`. `key` is the config key to blame."""
+    def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:
+        """The named columns side by side, (N, k), in `unit`.
+
+        Parameters
+        ----------
+        key : the config key to blame.
+        spread : whether they are standard deviations, which the zero of a unit such as degC does not shift.
+        """
 
 
 @dataclass(frozen=True)
 class CsvTable:
-    """A CSV file with a header line."""
+    """A CSV file with a header line.
+
+    Parameters
+    ----------
+    rows : the cells below the header, as text, each row as long as the header.
+    lines : for each row its line in the file.
+    """
 
     file: Path
-    frame: pd.DataFrame
+    header: list[str]
+    rows: list[list[str]]
+    lines: list[int]
 
-    def columns(self, names: list[str], unit: str, key: str) -> Floats:  # noqa: ARG002 - a CSV names no unit
+    def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:  # noqa: ARG002 - a CSV names no unit
         """The named columns side by side, (N, k)."""
         return np.stack([self._column(name, key) for name in names], axis=-1)
 
     def _column(self, name: str, key: str) -> Floats:
-        if name not in self.frame.columns:
-            raise ConfigError(
-                f"{key}: {self.file.name} has no column {name!r}{suggestion(name, list(self.frame.columns))}"
-            )
-        text = self.frame[name]
-        numbers = pd.to_numeric(text, errors="coerce")
-        bad = numbers.isna() & ~text.str.strip().str.lower().isin(["", "nan"])
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            raise ConfigError(
-                f"{key}: column {name!r} of {self.file.name} must hold numbers (or nothing, where there is none), "
-                f"was {text.iloc[row]!r} at site {row + 1}"
-            )
-        return numbers.to_numpy(dtype=np.float64)
+        if self.header.count(name) != 1:
+            wrong = f"has {self.header.count(name)} columns" if name in self.header else "has no column"
+            valid = suggestion(name, self.header) if name not in self.header else ""
+            raise ConfigError(f"{key}: must be a column of {self.file.name}, which {wrong} {name!r}{valid}")
+        place = self.header.index(name)
+        values = np.empty(len(self.rows))
+        for i, row in enumerate(self.rows):
+            number = _number(row[place])
+            if number is None:
+                raise ConfigError(
+                    f"{key}: column {name!r} of {self.file.name} must hold numbers, or nothing where there is none, "
+                    f"was {row[place].strip()!r} in line {self.lines[i]}"
+                )
+            values[i] = number
+        return values
+
+
+def _number(cell: str) -> float | None:
+    """A cell's number, NaN if the cell is empty, None if it is something else."""
+    text = cell.strip()
+    try:
+        return float(text or "nan") if "_" not in text else None  # Python reads 1_0 as 10
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)
 class NetcdfTable:
-    """Variables of a netCDF file, all along one dimension of sites; a second dimension gives several columns."""
+    """Variables of a netCDF file along one dimension of sites; a second dimension gives several columns.
+
+    Parameters
+    ----------
+    position : the variable whose dimension is that of the sites.
+    """
 
     file: Path
     dataset: xr.Dataset
+    position: str
 
-    def columns(self, names: list[str], unit: str, key: str) -> Floats:
+    def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:
         """The named variables side by side, (N, k), converted to `unit` if they carry another."""
-        return np.concatenate([self._variable(name, unit, key) for name in names], axis=-1)
+        return np.concatenate([self._variable(name, unit, key, spread=spread) for name in names], axis=-1)
 
-    def _variable(self, name: str, unit: str, key: str) -> Floats:
-        variables = {str(n) for n in self.dataset.variables}
-        if name not in variables:
-            raise ConfigError(f"{key}: {self.file.name} has no variable {name!r}{suggestion(name, sorted(variables))}")
-        variable = self.dataset[name]
-        if variable.ndim not in (1, 2) or not np.issubdtype(variable.dtype, np.number):
+    def _variable(self, name: str, unit: str, key: str, *, spread: bool) -> Floats:
+        names = sorted(str(n) for n in self.dataset.variables)
+        if name not in names:
             raise ConfigError(
-                f"{key}: variable {name!r} of {self.file.name} must be numbers along the sites (and one more "
-                f"dimension at the most), was {variable.dtype} along {variable.dims}"
+                f"{key}: must be a variable of {self.file.name}, which has no variable "
+                f"{name!r}{suggestion(name, names)}"
             )
-        own = str(variable.attrs.get("units", unit))
+        values = self._by_site(name, key)
+        own = str(self.dataset[name].attrs.get("units", unit))
         change = conversion(own, unit) if is_unit(own) else None
         if change is None:
             raise ConfigError(
-                f"{key}: variable {name!r} of {self.file.name} is in {own!r}, which cannot be converted to {unit!r}"
+                f"{key}: variable {name!r} of {self.file.name} must be in a unit that can be converted to {unit!r}, "
+                f"was in {own!r}"
             )
-        values = variable.to_numpy().astype(np.float64) * change.factor + change.offset
+        return values * change.factor + (0.0 if spread else change.offset)
+
+    def _by_site(self, name: str, key: str) -> Floats:
+        """The variable as (N, k)."""
+        variable, sites = self.dataset[name], self.dataset[self.position].dims[:1]
+        numeric = np.issubdtype(variable.dtype, np.number)
+        if variable.ndim not in (1, 2) or not numeric or sites[0] not in variable.dims:
+            along = listed(variable.dims) if variable.dims else "no dimension"
+            raise ConfigError(
+                f"{key}: variable {name!r} of {self.file.name} must hold numbers along {sites[0]!r} (the sites) and "
+                f"one more dimension at the most, was {'numbers' if numeric else variable.dtype} along {along}"
+            )
+        values = variable.transpose(*sites, ...).to_numpy().astype(np.float64)
         return values.reshape(values.shape[0], -1)
 
 
-def read_table(file: Path, key: str) -> Table:
-    """Open a survey file; `key` is the config key that names it."""
+def read_table(file: Path, position: str, key: str) -> Table:
+    """Open a survey file.
+
+    Parameters
+    ----------
+    position : the column of the first coordinate.
+    key : what names the file: a config key or an option.
+    """
     if not file.is_file():
-        raise ConfigError(f"{key}: must be a file that can be read, was {str(file)!r}, which does not exist")
+        why = "which is not a file" if file.exists() else f"which does not exist{_neighbour(file)}"
+        raise ConfigError(f"{key}: must be a file that can be read, was {str(file)!r}, {why}")
     try:
-        if file.suffix.lower() in (".nc", ".nc4", ".cdf"):
-            # Times stay numbers: a coordinate is a number with a unit here.
-            with xr.open_dataset(file, decode_times=False) as dataset:
-                return NetcdfTable(file, dataset.load())
-        frame = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8-sig", skipinitialspace=True)
-    except (OSError, ValueError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(f"{key}: {str(file)!r} cannot be read as a table of sites: {reason}") from error
-    if frame.empty:
-        raise ConfigError(f"{key}: must have a row for each site, was {str(file)!r}, which has none")
-    return CsvTable(file, frame)
+        table = _netcdf(file, position) if file.suffix.lower() in NETCDF_SUFFIXES else _csv(file)
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{key}: must be a CSV file in UTF-8 (or netCDF, with a name that ends in .nc), was {str(file)!r}, "
+            f"whose byte {error.start + 1} is not UTF-8"
+        ) from error
+    except (OSError, csv.Error, _LayoutError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        what = "netCDF" if file.suffix.lower() in NETCDF_SUFFIXES else "CSV"
+        raise ConfigError(f"{key}: must be a {what} file of sites, was {str(file)!r}: {reason}") from error
+    return table
+
+
+class _LayoutError(Exception):
+    """A file that is no table of sites; its text says why."""
+
+
+def _netcdf(file: Path, position: str) -> NetcdfTable:
+    # Times stay numbers: a coordinate is a number with a unit here.
+    with xr.open_dataset(file, engine="netcdf4", decode_times=False, decode_timedelta=False) as dataset:
+        table = NetcdfTable(file, dataset.load(), position)
+    variable = table.dataset.get(position)
+    if variable is None:
+        return table  # who asks for the column says so
+    if variable.ndim == 0 or variable.size == 0:
+        raise _LayoutError(f"variable {position!r} holds no sites")
+    return table
+
+
+def _csv(file: Path) -> CsvTable:
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        reader = csv.reader(stream, strict=True)
+        rows, lines = [], []
+        for row in reader:
+            if row:  # an empty line is no site
+                rows.append(row)
+                lines.append(reader.line_num)
+    if not rows:
+        raise _LayoutError("it is empty; the first line must name the columns")
+    header = [name.strip() for name in rows[0]]
+    _check_layout(header, rows[1:], lines[1:])
+    return CsvTable(file, header, rows[1:], lines[1:])
+
+
+def _check_layout(header: list[str], rows: list[list[str]], lines: list[int]) -> None:
+    for separator, name in SEPARATORS.items():
+        if len(header) == 1 and separator in header[0]:
+            raise _LayoutError(f"its columns are separated by {name}; they must be by commas")
+    if not rows:
+        raise _LayoutError("it has a header, and no site below it")
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != len(header):
+            raise _LayoutError(f"line {line} has {len(row)} cells, the header has {len(header)}")
+
+
+def _neighbour(file: Path) -> str:
+    if not file.parent.is_dir():
+        return f" (nor does the directory {str(file.parent)!r})"
+    return did_you_mean(file.name, [entry.name for entry in file.parent.iterdir()])

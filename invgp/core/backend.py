@@ -17,8 +17,9 @@ __all__ = ["Array", "DeviceError", "Place", "array_namespace", "cholesky", "devi
 
 Array = Any  # an array of whichever array-API library; the standard has no common static type yet
 
-# Relative to the mean of the diagonal. A smooth kernel on a dense line is singular to working precision.
-JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
+# Powers of the working precision, relative to the mean of the diagonal: 1e-12 to 1e-6 in double precision.
+# A smooth kernel on a dense line is singular to working precision.
+JITTER_POWERS = (0.75, 0.625, 0.5, 0.375)
 
 
 class DeviceError(RuntimeError):
@@ -103,7 +104,8 @@ def cholesky(matrices: Array) -> Array:
     size = matrices.shape[-1]
     eye = xp.eye(size, dtype=matrices.dtype, device=device_of(matrices))
     scale = xp.mean(xp.linalg.diagonal(matrices), axis=-1)[..., None, None]
-    for jitter in JITTERS:
+    precision = float(xp.finfo(matrices.dtype).eps)
+    for jitter in (0.0, *(precision**power for power in JITTER_POWERS)):
         try:
             factors = xp.linalg.cholesky(matrices + (jitter * scale) * eye)
         except np.linalg.LinAlgError:
@@ -112,5 +114,5 @@ def cholesky(matrices: Array) -> Array:
         if bool(xp.all(xp.isfinite(factors))):
             return factors
     raise np.linalg.LinAlgError(
-        f"a covariance of {size} x {size} is not positive definite, even with a jitter of {JITTERS[-1]:g} of its diagonal"
+        f"a covariance of {size} x {size} is not positive definite, even with a jitter of {jitter:.1g} of its diagonal"
     )

@@ -57,8 +57,8 @@ def score(normals: Array, scale: Array, log_density: Array, valid: Array) -> Sit
     target = xp.where(valid, log_density, xp.zeros_like(log_density)).T[..., None]
     weighted = xp.matrix_transpose(features * weight)
     # The ridge only keeps a site whose runs have nearly all failed from being singular.
-    size = features.shape[-1]
-    ridge = 1e-13 * S * xp.eye(size, dtype=z.dtype, device=device_of(z))
+    rounding = S * float(xp.finfo(z.dtype).eps)
+    ridge = rounding * xp.eye(features.shape[-1], dtype=z.dtype, device=device_of(z))
     coefficients = xp.linalg.solve(weighted @ features + ridge, weighted @ target)[..., 0]
     return SiteTerms(
         value=coefficients[:, 0],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from invgp.core import elbo
 from invgp.core.backend import Array, array_namespace, cholesky
@@ -73,7 +73,7 @@ class Savigp:
     family: Family
     log_density: Callable[[Array], Array]
     normals: Array
-    optimiser: LBFGS = LBFGS()
+    optimiser: LBFGS = field(default_factory=LBFGS)
 
     def init(self, variance_share: float = 0.1) -> State:
         """Start from the prior's mean, with this share of the prior's variance."""
@@ -108,7 +108,7 @@ class Savigp:
         """Whether every site has valid runs enough to be estimated."""
         xp = array_namespace(valid)
         S, _, Q = self.normals.shape
-        return int(xp.min(xp.count_nonzero(valid, axis=0))) >= features_needed(Q, S)
+        return float(xp.min(xp.sum(xp.astype(valid, self.normals.dtype), axis=0))) >= features_needed(Q, S)
 
     def _samples(self, parameters: Array) -> Array:
         mean, variance = self.family.marginals(parameters)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import joblib
-from joblib.externals.loky.process_executor import TerminatedWorkerError
+from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext
 from invgp.errors import RunsFailedError
@@ -54,8 +54,8 @@ def _processes(model: ForwardModel, tasks: list[tuple[Floats, RunContext]], work
         results = pool(joblib.delayed(model.evaluate)(rows, context) for rows, context in tasks)
     try:
         yield from results
-    except TerminatedWorkerError as error:
+    except BrokenProcessPool as error:
         raise RunsFailedError(
-            f"a worker process died while it ran {model.name!r}: the function crashed its interpreter, or the machine "
-            "ran out of memory; workers = 1 runs it in this process, where a debugger can see it"
+            f"a worker process could not start or died while it ran {model.name!r} ({str(error).splitlines()[0]}); "
+            "workers = 1 runs it in this process, where a debugger can see it"
         ) from error

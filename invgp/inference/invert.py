@@ -31,7 +31,7 @@ MESSAGES_SHOWN = 3
 DIRECTORIES_KEPT = 100  # of failed runs: enough to find a cause, too few to fill a disk
 
 
-class InterruptedInversion(KeyboardInterrupt):  # noqa: N818 - it is a KeyboardInterrupt, and named for what was interrupted
+class InterruptedInversion(KeyboardInterrupt):
     """The person stopped the inversion.
 
     Attributes
@@ -155,9 +155,7 @@ class _Inversion:
             if self.state.evaluations >= settings.max_evaluations:
                 return f"stopped at inference.max_evaluations = {settings.max_evaluations} before the bound settled"
             outputs, valid = self._evaluate(self.algorithm.ask(self.state))
-            self.state, info = self.algorithm.tell(
-                self.state, self.where.asarray(outputs), self.where.asmask(valid)
-            )
+            self.state, info = self.algorithm.tell(self.state, self.where.asarray(outputs), self.where.asmask(valid))
             self._keep(info, outputs, valid)
         return self.state.finished
 

@@ -24,7 +24,7 @@ class Gaussian:
     std: Array
 
     def log_density(self, outputs: Array) -> Array:
-        """log p(y_n | outputs), (S, N), for outputs (S, N, P). A missing observation adds nothing."""
+        """Log p(y_n | outputs), (S, N), for outputs (S, N, P). A missing observation adds nothing."""
         xp = array_namespace(outputs, self.observed, self.std)
         residual = (self.observed - outputs) / self.std
         terms = -0.5 * xp.square(residual) - xp.log(self.std) - 0.5 * math.log(2.0 * math.pi)

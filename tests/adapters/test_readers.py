@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from invgp.adapters.readers import read_numbers, read_text
 
 

@@ -1,23 +1,28 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from invgp.adapters import Quantity, Template, TemplateError
+from invgp.adapters.templates import Values
 
 INPUTS = (
     Quantity("speed", "m s-1"),
     Quantity("depth", "m", (1, 2)),
     Quantity("density", "kg m-3", ("sand", "clay")),
 )
-VALUES = {"speed": 0.1, "depth": {1: 10.0, 2: 20.0}, "density": {"sand": 1600.0, "clay": 1800.0}}
+VALUES: Values = {"speed": 0.1, "depth": {1: 10.0, 2: 20.0}, "density": {"sand": 1600.0, "clay": 1800.0}}
 
 
 @given(st.floats())
 def test_that_a_float_without_a_specification_reads_back_exactly(number: float) -> None:
     text = Template("a {speed} b").render({"speed": number})
     back = float(text.split()[1])
-    assert back == number or (back != back and number != number)
+    np.testing.assert_array_equal(back, number)
 
 
 @given(st.text())
@@ -30,10 +35,8 @@ def test_that_text_with_doubled_braces_comes_out_as_it_went_in(text: str) -> Non
 
 @given(st.text())
 def test_that_no_text_does_worse_than_a_template_error(text: str) -> None:
-    try:
+    with suppress(TemplateError):
         Template(text).check(INPUTS)
-    except TemplateError:
-        pass
 
 
 def test_that_labels_and_specifications_are_understood() -> None:
@@ -49,8 +52,6 @@ def test_that_labels_and_specifications_are_understood() -> None:
 
 
 def test_that_numpy_floats_are_written_as_plain_numbers() -> None:
-    import numpy as np
-
     assert Template("{speed}").render({"speed": np.float64(0.1)}) == "0.1"
 
 

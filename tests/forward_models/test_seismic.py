@@ -7,9 +7,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import invgp.forward_models
 import numpy as np
 import pytest
+
+import invgp.forward_models
 from invgp.forward_models import two_way_times
 
 SOURCE = Path(invgp.forward_models.__file__).with_name("two_way_times.c")
@@ -158,9 +159,7 @@ def test_that_the_c_program_names_a_file_it_cannot_read(program: Path, tmp_path:
         ("1\n100 " + "1" * 2000 + "\n", "line 2 of 'model.txt' must hold a depth"),
     ],
 )
-def test_that_the_c_program_refuses_a_malformed_model(
-    program: Path, tmp_path: Path, text: str, words: str
-) -> None:
+def test_that_the_c_program_refuses_a_malformed_model(program: Path, tmp_path: Path, text: str, words: str) -> None:
     assert_fails(run(program, tmp_path, text), MALFORMED, words)
     assert not (tmp_path / "times.txt").exists()
 

@@ -1,0 +1,66 @@
+"""The latents: unknown fields and their priors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from invgp.config.names import labels_of, per_label
+from invgp.config.schema import Config, LatentSection
+from invgp.config.sentences import shown
+from invgp.config.values import percentage
+from invgp.core.estimators import fewest_samples
+from invgp.errors import ConfigError
+from invgp.links import LINKS
+from invgp.problem import Floats, Latent
+
+
+def build_latents(config: Config, dimensions: int) -> tuple[Latent, ...]:
+    """The latents of a config, over coordinates of that many dimensions."""
+    latents = tuple(_latent(config, name, dimensions) for name in config.latents)
+    processes = sum(latent.size for latent in latents)
+    fewest = fewest_samples(processes)
+    if config.inference.samples < fewest:
+        raise ConfigError(
+            f"inference.samples: must be at least {fewest} for {processes} latent "
+            f"process{'es' if processes > 1 else ''}, was {config.inference.samples}"
+        )
+    return latents
+
+
+def _latent(config: Config, name: str, dimensions: int) -> Latent:
+    section = config.latents[name]
+    key = f"latents.{name}"
+    labels = labels_of(config, section.dimension, key)
+    mean = per_label(section.mean, labels, f"{key}.mean")
+    share = percentage(section.std)
+    std = per_label(section.std, labels, f"{key}.std") if share is None else share * np.abs(mean)
+    if not np.all(std > 0):
+        raise ConfigError(
+            f"{key}.std: must be a number in {section.unit!r} where a mean is zero, "
+            f"was {section.std} of {shown(section.mean)}"
+        )
+    if section.link == "log" and not np.all(mean > 0):
+        raise ConfigError(f"{key}.mean: must be positive with link = 'log', was {shown(section.mean)}")
+    return Latent(
+        name=name,
+        unit=section.unit,
+        mean=mean,
+        std=std,
+        kernel=section.kernel.kind,
+        length_scale=_length_scales(section, dimensions, f"{key}.kernel.length_scale"),
+        link=LINKS[section.link],
+        dimension=section.dimension,
+        labels=labels,
+        long_name=section.long_name,
+        standard_name=section.standard_name,
+        positive=section.positive,
+    )
+
+
+def _length_scales(section: LatentSection, dimensions: int, key: str) -> Floats:
+    """One for each coordinate, (D,)."""
+    scales = np.asarray(section.kernel.length_scale, dtype=np.float64)
+    if scales.ndim and len(scales) != dimensions:
+        wanted = f"one number, or a list of {dimensions}: one for each coordinate"
+        raise ConfigError(f"{key}: must be {wanted}, was a list of {len(scales)}")
+    return np.broadcast_to(scales, (dimensions,)).copy()

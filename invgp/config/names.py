@@ -1,0 +1,69 @@
+"""Names and labels: each becomes a variable or a dimension of one dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from invgp.config.schema import Config
+from invgp.config.sentences import suggestion
+from invgp.errors import ConfigError
+from invgp.problem import Floats, Labels
+
+RESERVED = ("site", "quantile", "realization", "iteration", "elbo", "runs", "crs")
+
+# What the posterior file calls the variables that it derives from a latent and from an observation.
+SUFFIXES = {
+    "latents": ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_information"),
+    "survey.observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual"),
+}
+
+
+def check_names(config: Config) -> None:
+    """Raise `ConfigError` if two things would be the same variable of the posterior file."""
+    owners = dict.fromkeys(RESERVED, "that every posterior has")
+    for key, names in _named(config).items():
+        suffixes = SUFFIXES.get(key, ())
+        for name in names:
+            for variable in (name, *(name + suffix for suffix in suffixes)):
+                if variable in owners:
+                    raise ConfigError(
+                        f"{key}.{name}: must have names of its own in the posterior file, was {variable!r}, "
+                        f"a name {owners[variable]}"
+                    )
+                owners[variable] = f"of {key}.{name}"
+
+
+def _named(config: Config) -> dict[str, Iterable[str]]:
+    return {
+        "dimensions": config.dimensions,
+        "survey.coordinates": config.survey.coordinates,
+        "survey.observations": config.survey.observations,
+        "survey.covariates": config.survey.covariates,
+        "latents": config.latents,
+    }
+
+
+def labels_of(config: Config, dimension: str | None, key: str) -> Labels | None:
+    """The labels of the dimension that ``key.dimension`` names; None without one."""
+    if dimension is None:
+        return None
+    if dimension not in config.dimensions:
+        valid = list(config.dimensions)
+        raise ConfigError(
+            f"{key}.dimension: must be a key of [dimensions], was {dimension!r}{suggestion(dimension, valid)}"
+        )
+    labels: Labels = tuple(config.dimensions[dimension])
+    return labels
+
+
+def per_label(value: object, labels: Labels | None, key: str) -> Floats:
+    """A number, or one for each label, as (L,)."""
+    count = 1 if labels is None else len(labels)
+    if isinstance(value, list) and (labels is None or len(value) != count):
+        wanted = "one number (it has no dimension)"
+        if labels is not None:
+            wanted = f"one number, or a list of {count}: one for each label of its dimension"
+        raise ConfigError(f"{key}: must be {wanted}, was a list of {len(value)}")
+    return np.broadcast_to(np.asarray(value, dtype=np.float64), (count,)).copy()

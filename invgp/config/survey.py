@@ -1,0 +1,133 @@
+"""The survey: sites, where they are, what was measured there and how well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pyproj import CRS
+from pyproj.exceptions import CRSError
+
+from invgp.config.names import labels_of, per_label
+from invgp.config.schema import ColumnSection, Config
+from invgp.config.sentences import listed, shown, suggestion
+from invgp.config.tables import Table
+from invgp.config.values import percentage
+from invgp.errors import ConfigError
+from invgp.problem import Column, Floats, Noise, Observation, Survey
+
+
+def build_survey(config: Config, table: Table) -> Survey:
+    """The survey that a config and its table hold."""
+    section = config.survey
+    if section.crs is not None:
+        _check_crs(section.crs)
+    coordinates, covariates = (
+        tuple(_column(table, name, column, f"survey.{kind}.{name}") for name, column in columns.items())
+        for kind, columns in (("coordinates", section.coordinates), ("covariates", section.covariates))
+    )
+    _check_no_site_twice(coordinates)
+    observations = tuple(_observation(config, table, name) for name in section.observations)
+    return Survey(coordinates, observations, covariates, section.crs)
+
+
+def _check_crs(crs: str) -> None:
+    try:
+        CRS.from_user_input(crs)
+    except CRSError:
+        raise ConfigError(
+            f"survey.crs: must be a coordinate reference system that PROJ knows, such as 'EPSG:28354', was {shown(crs)}"
+        ) from None
+
+
+def _column(table: Table, name: str, section: ColumnSection, key: str) -> Column:
+    column = section.column or name
+    values = table.columns([column], section.unit, f"{key}.column")
+    if values.shape[1] != 1:
+        raise ConfigError(f"{key}.column: must be one number a site, was {values.shape[1]} a site in {column!r}")
+    bad = np.flatnonzero(~np.isfinite(values[:, 0]))
+    if bad.size:
+        was = "missing" if np.isnan(values[bad[0], 0]) else "infinite"
+        raise ConfigError(f"{key}.column: must be a number at every site, was {was} in {column!r} at site {bad[0] + 1}")
+    return Column(name, section.unit, values[:, 0], section.long_name, section.standard_name)
+
+
+def _check_no_site_twice(coordinates: Sequence[Column]) -> None:
+    positions = np.stack([c.values for c in coordinates], axis=-1)
+    _, first, count = np.unique(positions, axis=0, return_index=True, return_counts=True)
+    if np.any(count > 1):
+        repeated = int(first[count > 1].min())
+        others = np.flatnonzero(np.all(positions == positions[repeated], axis=-1))
+        raise ConfigError(
+            f"survey.coordinates: must differ from site to site, was {shown(positions[repeated].tolist())} "
+            f"at sites {listed(int(i) + 1 for i in others)}"
+        )
+
+
+def _observation(config: Config, table: Table, name: str) -> Observation:
+    section = config.survey.observations[name]
+    key = f"survey.observations.{name}"
+    labels = labels_of(config, section.dimension, key)
+    values = table.columns(section.columns, section.unit, f"{key}.columns")
+    wanted = 1 if labels is None else len(labels)
+    if values.shape[1] != wanted:
+        which = "it has no dimension" if labels is None else f"one for each label of {section.dimension!r}"
+        raise ConfigError(f"{key}.columns: must be {_columns(wanted)} ({which}), was {values.shape[1]}")
+    if np.any(np.isinf(values)):
+        site = np.argwhere(np.isinf(values))[0][0] + 1
+        raise ConfigError(
+            f"{key}.columns: must be finite numbers, or empty where nothing was measured, was infinite at site {site}"
+        )
+    if np.all(np.isnan(values)):
+        raise ConfigError(f"{key}.columns: must hold a number at one site at least, was empty at every site")
+    return Observation(name, section.unit, values, section.dimension, labels, section.long_name, section.standard_name)
+
+
+def _columns(count: int) -> str:
+    return "1 column" if count == 1 else f"{count} columns"
+
+
+def build_noise(config: Config, survey: Survey, table: Table) -> Noise:
+    """The noise of each observation."""
+    given = config.noise.std
+    names = [o.name for o in survey.observations]
+    for name in given:
+        if name not in names:
+            raise ConfigError(f"noise.std.{name}: must have the name of an observation{suggestion(name, names)}")
+    std = {}
+    for observation in survey.observations:
+        key = f"noise.std.{observation.name}"
+        if observation.name not in given:
+            raise ConfigError(
+                f"{key}: is missing; it must be the standard deviation of the noise in {observation.unit!r}"
+            )
+        std[observation.name] = _noise_std(given[observation.name], observation, table, key)
+    return Noise(config.noise.kind, std)
+
+
+def _noise_std(value: object, observation: Observation, table: Table, key: str) -> Floats:
+    """Standard deviations, (N, p); positive and finite where there is an observation."""
+    spread = _spread(value, observation, table, key)
+    wrong = np.argwhere(~np.isnan(observation.values) & ~((spread > 0) & np.isfinite(spread)))
+    if wrong.size:
+        site, column = wrong[0]
+        was = "missing" if np.isnan(spread[site, column]) else f"{spread[site, column]:g}"
+        if percentage(value) is not None:
+            was = f"{value} of an observation of {observation.values[site, column]:g}"
+        raise ConfigError(f"{key}: must be positive wherever there is an observation, was {was} at site {site + 1}")
+    return spread
+
+
+def _spread(value: object, observation: Observation, table: Table, key: str) -> Floats:
+    share = percentage(value)
+    if share is not None:
+        return np.asarray(share * np.abs(observation.values))
+    columns: list[Any] = value if isinstance(value, list) else [value]
+    if not isinstance(columns[0], str):
+        return np.broadcast_to(per_label(value, observation.labels, key), observation.values.shape).copy()
+    spread = table.columns(columns, observation.unit, key, spread=True)
+    wanted = observation.values.shape[1]
+    if spread.shape[1] != wanted:
+        raise ConfigError(f"{key}: must be {_columns(wanted)} (as many as the observation has), was {spread.shape[1]}")
+    return spread

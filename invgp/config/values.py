@@ -1,0 +1,109 @@
+"""Kinds of values that TOML and pydantic do not know: names, units, spreads, percentages, labels."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator
+
+from invgp.units import is_unit
+
+
+def percentage(value: object) -> float | None:
+    """``"15%"`` -> 0.15; None for anything that is not a percentage."""
+    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*%\s*", value) if isinstance(value, str) else None
+    try:
+        return float(match[1]) / 100.0 if match else None
+    except ValueError:
+        return None
+
+
+def _unit(text: str) -> str:
+    if not is_unit(text):
+        raise ValueError("must be a unit that UDUNITS knows, such as 'm', 'm s-1', 'ohm m' or '1'")
+    return text
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", text):
+        raise ValueError(
+            "must have a name of letters, digits and underscores that starts with a letter (it names variables)"
+        )
+    return text
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _numbers(value: object) -> object:
+    items = _items(value)
+    if not items or not all(_is_number(v) for v in items):
+        raise ValueError("must be a finite number or a list of them")
+    return value
+
+
+def _positives(value: object) -> object:
+    items = _items(value)
+    if not items or not all(_is_positive(v) for v in items):
+        raise ValueError("must be a positive number, or a list of one for each coordinate")
+    return value
+
+
+def _is_spread(value: object) -> bool:
+    share = percentage(value)
+    items = _items(value) if share is None else [share]
+    return bool(items) and all(_is_positive(v) for v in items)
+
+
+def _spreads(value: object) -> object:
+    if not _is_spread(value):
+        raise ValueError("must be a positive number, a list of them, or a percentage such as '15%'")
+    return value
+
+
+def _noise_spreads(value: object) -> object:
+    names = _items(value)
+    are_columns = bool(names) and all(isinstance(v, str) and percentage(v) is None for v in names)
+    if not are_columns and not _is_spread(value):
+        raise ValueError(
+            "must be a positive number, a list of them, a percentage such as '5%', or the survey's column or columns"
+        )
+    return value
+
+
+def _labels(value: object) -> object:
+    items = value if isinstance(value, list) else []
+    whole = all(isinstance(v, int) and not isinstance(v, bool) for v in items)
+    if not items or not (whole or all(isinstance(v, str) for v in items)):
+        raise ValueError("must be a list of labels, all whole numbers or all text")
+    if len(set(items)) < len(items):
+        raise ValueError("must be labels that all differ")
+    return value
+
+
+def _quantiles(value: object) -> object:
+    items = value if isinstance(value, list) else []
+    if not items or not all(_is_number(v) and 0 < v < 1 for v in items) or len(set(items)) < len(items):
+        raise ValueError("must be a list of numbers between 0 and 1 that all differ")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+UnitText = Annotated[str, AfterValidator(_unit)]
+Numbers = Annotated[Any, BeforeValidator(_numbers)]
+Positives = Annotated[Any, BeforeValidator(_positives)]
+Spreads = Annotated[Any, BeforeValidator(_spreads)]
+NoiseSpreads = Annotated[Any, BeforeValidator(_noise_spreads)]
+LabelList = Annotated[Any, BeforeValidator(_labels)]
+Quantiles = Annotated[Any, BeforeValidator(_quantiles)]

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+from scipy.optimize import minimize, rosen, rosen_der
+
+from invgp.core.backend import device_of, to_numpy
+from invgp.core.optimisers import LBFGS
+
+
+def search(optimiser, start, where, function, derivative, limit=500):
+    state = optimiser.init(where.asarray(start))
+    evaluations = 0
+    while not state.finished and evaluations < limit:
+        x = to_numpy(state.trial)
+        state = optimiser.tell(state, float(function(x)), where.asarray(derivative(x)))
+        evaluations += 1
+    return state, evaluations
+
+
+def test_that_it_finds_the_minimum_of_a_curved_valley_as_scipy_does(where, tolerance):
+    start = np.asarray([-1.2, 1.0, -0.5, 0.8, 1.7])
+    state, evaluations = search(LBFGS(tolerance=1e-14), start, where, rosen, rosen_der)
+    reference = minimize(rosen, start, jac=rosen_der, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10})
+    np.testing.assert_allclose(to_numpy(state.point), reference.x, atol=tolerance(where, 1e-5, 0.02))
+    assert evaluations < 2 * reference.nfev or where.dtype == "float32"
+    assert device_of(state.point) == device_of(where.asarray(start))
+
+
+def test_that_it_solves_an_ill_conditioned_quadratic(where, tolerance):
+    scales = np.geomspace(1, 1e4, 20)
+    state, _ = search(
+        LBFGS(tolerance=1e-14), np.ones(20), where, lambda x: 0.5 * np.sum(scales * x**2), lambda x: scales * x
+    )
+    np.testing.assert_allclose(to_numpy(state.point), 0.0, atol=tolerance(where, 1e-5))
+
+
+def test_that_it_steps_back_from_values_that_are_not_finite(where, tolerance):
+    def barrier(x):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.sum(x - np.log(x)) if np.all(x > 0) else np.inf
+
+    state, _ = search(LBFGS(tolerance=1e-12), np.full(3, 50.0), where, barrier, lambda x: 1.0 - 1.0 / x)
+    np.testing.assert_allclose(to_numpy(state.point), 1.0, atol=tolerance(where, 1e-4, 1e-2))
+
+
+def test_that_the_best_point_is_kept_when_no_step_helps(where):
+    # A gradient that points the wrong way: every step makes the value larger.
+    state, evaluations = search(LBFGS(), np.ones(2), where, lambda x: np.sum(x**2), lambda x: -x)
+    np.testing.assert_array_equal(to_numpy(state.point), np.ones(2))
+    assert state.finished
+    assert not state.accepted
+    assert evaluations < 40
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_that_a_start_without_a_finite_value_ends_the_search(value):
+    optimiser = LBFGS()
+    state = optimiser.tell(optimiser.init(np.ones(2)), value, np.ones(2))
+    assert state.finished == "the objective is not finite at the start"

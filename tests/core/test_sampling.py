@@ -1,0 +1,29 @@
+import numpy as np
+import pytest
+
+from invgp.core.sampling import standard_normals
+
+
+def test_that_the_points_are_standard_normal_and_more_even_than_random_ones(rng):
+    z = standard_normals(rng, 256, 50, 4)
+    assert z.shape == (256, 50, 4)
+    assert np.all(np.isfinite(z))
+    root_mean_square = np.sqrt(np.mean(z.mean(axis=0) ** 2))
+    assert root_mean_square < 0.25 / np.sqrt(256)
+    np.testing.assert_allclose(z.var(axis=0).mean(), 1.0, atol=0.02)
+
+
+def test_that_sites_have_points_of_their_own(rng):
+    z = standard_normals(rng, 64, 2, 3)
+    assert np.abs(z[:, 0] - z[:, 1]).max() > 0.1
+    np.testing.assert_allclose(np.linalg.norm(z[:, 0], axis=-1), np.linalg.norm(z[:, 1], axis=-1))
+
+
+@pytest.mark.parametrize("samples", [1, 5, 100])
+def test_that_any_number_of_points_can_be_drawn(samples, rng):
+    assert standard_normals(rng, samples, 2, 1).shape == (samples, 2, 1)
+
+
+def test_that_the_same_seed_gives_the_same_points():
+    first, second = (standard_normals(np.random.default_rng(3), 32, 4, 2) for _ in range(2))
+    np.testing.assert_array_equal(first, second)

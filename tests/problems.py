@@ -1,0 +1,58 @@
+"""Small problems that tests invert."""
+
+from pathlib import Path
+
+import numpy as np
+
+from invgp.adapters import CallableModel, Quantity
+from invgp.links import LINKS
+from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, OutputSettings, Problem, Survey, Wire
+from invgp.units import conversion
+
+
+def apparent_resistivity(resistivity, thickness, elevation):
+    """Not physics: two outputs that depend on both latents and on a covariate."""
+    near = 0.7 * resistivity[:, 0] + 0.3 * resistivity[:, 1] + 0.01 * elevation
+    return {"near": near, "far": np.stack([resistivity[:, 1] + thickness, resistivity[:, 0] * 0.5], axis=-1)}
+
+
+def map_problem(**inference) -> Problem:
+    """Twelve sites on a map, a log-linked latent of two layers, a scalar latent, a covariate, missing data, a CRS."""
+    rng = np.random.default_rng(5)
+    easting, northing = 5e5 + 100.0 * rng.random(12), 6e6 + 80.0 * rng.random(12)
+    near = 60 + 10 * rng.standard_normal((12, 1))
+    far = 1e-3 * np.stack([50 + 5 * rng.standard_normal(12), 30 + rng.standard_normal(12)], axis=-1)
+    near[3], far[7, 1] = np.nan, np.nan
+    survey = Survey(
+        coordinates=(
+            Column("easting", "m", easting, "easting", "projection_x_coordinate"),
+            Column("northing", "m", northing, "northing", "projection_y_coordinate"),
+        ),
+        observations=(
+            Observation("near", "ohm m", near, long_name="apparent resistivity, short array"),
+            Observation("far", "kohm m", far, "gate", ("early", "late"), "apparent resistivity, long array"),
+        ),
+        covariates=(Column("elevation", "m", 10.0 * rng.random(12), standard_name="surface_altitude"),),
+        crs="EPSG:28354",
+    )
+    latents = (
+        Latent("resistivity", "ohm m", np.asarray([60.0, 40.0]), np.asarray([20.0, 15.0]), "matern 3/2",
+               np.asarray([50.0, 30.0]), LINKS["log"], "layer", (1, 2), "electrical resistivity"),
+        Latent("thickness", "m", np.asarray([10.0]), np.asarray([3.0]), "matern 5/2", np.asarray([60.0, 60.0])),
+    )  # fmt: skip
+    model = CallableModel(
+        function=apparent_resistivity,
+        inputs=(Quantity("resistivity", "ohm m", (1, 2)), Quantity("thickness", "m"), Quantity("elevation", "m")),
+        outputs=(Quantity("near", "ohm m"), Quantity("far", "ohm m", ("early", "late"))),
+    )
+    return Problem(
+        title="A map",
+        survey=survey,
+        latents=latents,
+        noise=Noise("gaussian", {"near": np.full((12, 1), 5.0), "far": np.full((12, 2), 4e-3)}),
+        forward=model,
+        inputs=(Wire("resistivity"), Wire("thickness"), Wire("elevation")),
+        outputs=(Wire("near"), Wire("far", conversion("ohm m", "kohm m"))),
+        inference=InferenceSettings(**{"samples": 64, "seed": 3, **inference}),
+        output=OutputSettings(Path("unused.nc"), (0.05, 0.5, 0.95), 7),
+    )

@@ -1,0 +1,142 @@
+"""The loop ask -> evaluate -> tell on small problems."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import invgp
+from invgp.adapters import CallableModel, Quantity
+from invgp.errors import RunsFailedError
+from invgp.inference.invert import InterruptedInversion
+from invgp.inference.monitor import Silent
+from problems import apparent_resistivity, map_problem
+
+
+def data_of(posterior: xr.Dataset) -> xr.Dataset:
+    """Without attributes, which hold the time of day."""
+    return posterior.drop_attrs()
+
+
+def with_function(problem, function):
+    return replace(problem, forward=replace_function(problem.forward, function))
+
+
+def replace_function(model, function):
+    return CallableModel(function=function, inputs=model.inputs, outputs=model.outputs)
+
+
+def test_that_the_same_seed_gives_the_same_posterior_and_another_seed_another():
+    problem = map_problem(max_evaluations=4)
+    first, second, other = (data_of(invgp.invert(problem, seed=seed)) for seed in (1, 1, 2))
+    xr.testing.assert_identical(first, second)
+    assert not first.equals(other)
+
+
+def test_that_the_number_of_workers_does_not_change_a_bit():
+    problem = map_problem(max_evaluations=4)
+    alone, two = (data_of(invgp.invert(problem, workers=workers)) for workers in (1, 2))
+    xr.testing.assert_identical(alone, two)
+
+
+def test_that_the_number_of_realizations_does_not_change_the_posterior():
+    problem = map_problem(max_evaluations=3)
+    more = replace(problem, output=replace(problem.output, realizations=50))
+    np.testing.assert_array_equal(invgp.invert(problem)["thickness"], invgp.invert(more)["thickness"])
+
+
+def test_that_units_between_the_latents_and_the_simulator_are_converted():
+    """The same physics asked in kilometres and answered in kilo-ohm metres gives the same posterior."""
+
+    def in_other_units(resistivity, thickness, elevation):
+        answer = apparent_resistivity(1e3 * resistivity, 1e3 * thickness, elevation)
+        return {"near": answer["near"], "far": 1e-3 * answer["far"]}
+
+    problem = map_problem(max_evaluations=6)
+    model = CallableModel(
+        function=in_other_units,
+        inputs=(Quantity("resistivity", "kohm m", (1, 2)), Quantity("thickness", "km"), Quantity("elevation", "m")),
+        outputs=(Quantity("near", "ohm m"), Quantity("far", "kohm m", ("early", "late"))),
+    )
+    resistivity, thickness, elevation = problem.inputs
+    near, far = problem.outputs
+    other = replace(
+        problem,
+        forward=model,
+        inputs=(
+            replace(resistivity, conversion=invgp.units.conversion("ohm m", "kohm m")),
+            replace(thickness, conversion=invgp.units.conversion("m", "km")),
+            elevation,
+        ),
+        outputs=(near, replace(far, conversion=invgp.units.IDENTITY)),
+    )
+    xr.testing.assert_allclose(data_of(invgp.invert(problem)), data_of(invgp.invert(other)), rtol=1e-8)
+
+
+def test_that_a_few_failed_runs_are_left_out_and_counted():
+    def sometimes(resistivity, thickness, elevation):
+        answer = apparent_resistivity(resistivity, thickness, elevation)
+        # By a digit that has nothing to do with the physics: failures at random.
+        answer["near"] = np.where((1e6 * thickness).astype(int) % 50 == 0, np.nan, answer["near"])
+        return answer
+
+    problem = map_problem(samples=512)
+    whole, holed = invgp.invert(problem), invgp.invert(with_function(problem, sometimes))
+    share = holed.attrs["invgp_runs_failed"] / holed.attrs["invgp_runs"]
+    assert 0.01 < share < 0.03
+    shift = (whole["resistivity"] - holed["resistivity"]) / whole["resistivity_std"]
+    assert float(np.abs(shift).max()) < 0.05
+
+
+def test_that_too_many_failures_stop_the_inversion_and_name_their_cause():
+    def mostly(resistivity, thickness, elevation):
+        answer = apparent_resistivity(resistivity, thickness, elevation)
+        answer["near"] = np.where(thickness > 10.0, np.nan, answer["near"])
+        return answer
+
+    with pytest.raises(RunsFailedError) as stopped:
+        invgp.invert(with_function(map_problem(), mostly))
+    text = str(stopped.value)
+    assert "inference.max_failed_share = 0.1" in text
+    assert "not a finite number" in text
+    assert "evaluation1-site" in text
+    assert "near" in text
+
+
+def test_that_an_inversion_whose_every_run_fails_stops_at_once():
+    calls = []
+
+    def never(resistivity, thickness, elevation):
+        calls.append(len(thickness))
+        raise ValueError("no licence")
+
+    with pytest.raises(RunsFailedError, match="no run of a batch succeeded: 768 of 768 runs failed"):
+        invgp.invert(with_function(map_problem(), never))
+
+
+def test_that_an_interruption_carries_the_best_posterior_so_far():
+    class Impatient(Silent):
+        def evaluated(self, evaluation, elbo, *, accepted):
+            if evaluation == 3:
+                raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedInversion) as interruption:
+        invgp.invert(map_problem(), monitor=Impatient())
+    kept = interruption.value.posterior
+    assert kept.attrs["invgp_status"] == "interrupted before it settled"
+    xr.testing.assert_identical(data_of(kept), data_of(invgp.invert(map_problem(max_evaluations=3))))
+
+
+def test_that_an_interruption_before_the_first_bound_keeps_nothing():
+    def stop(resistivity, thickness, elevation):
+        raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedInversion) as interruption:
+        invgp.invert(with_function(map_problem(), stop))
+    assert interruption.value.posterior is None
+
+
+def test_that_reaching_the_limit_of_evaluations_is_said():
+    status = invgp.invert(map_problem(max_evaluations=2)).attrs["invgp_status"]
+    assert status == "stopped at inference.max_evaluations = 2 before the bound settled"

@@ -1,0 +1,130 @@
+"""What `invert` returns, and what of it is in the file."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from pyproj import CRS
+from scipy.stats import norm
+
+import invgp
+from invgp import netcdf
+from invgp.errors import ConfigError
+from problems import map_problem
+
+VARIABLES = ["", "_std", "_quantile", "_sample", "_prior", "_prior_std", "_information"]
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    return invgp.invert(map_problem())
+
+
+def test_that_each_latent_has_its_variables_with_units(posterior):
+    for suffix in VARIABLES:
+        variable = posterior[f"resistivity{suffix}"]
+        assert variable.dims[-2:] == ("site", "layer")
+        assert variable.attrs["units"] == ("1" if suffix == "_information" else "ohm m")
+        assert variable.attrs["long_name"]
+        assert "layer" not in posterior[f"thickness{suffix}"].dims
+    assert posterior["resistivity_quantile"].dims[0] == "quantile"
+    assert posterior["resistivity_sample"].sizes["realization"] == 7
+
+
+def test_that_each_observation_has_its_fit(posterior):
+    for suffix in ("observed", "noise_std", "predicted", "predicted_std", "residual"):
+        assert posterior[f"far_{suffix}"].dims == ("site", "gate")
+        assert posterior[f"far_{suffix}"].attrs["units"] == "kohm m"
+        assert posterior[f"near_{suffix}"].dims == ("site",)
+    xr.testing.assert_allclose(posterior["far_residual"], posterior["far_observed"] - posterior["far_predicted"])
+    assert np.isnan(posterior["near_residual"].sel(site=4))
+    assert float(np.abs(posterior["far_residual"]).max()) < 0.02
+
+
+def test_that_a_log_linked_latent_is_log_normal(posterior):
+    quantiles = posterior["resistivity_quantile"]
+    width = np.log(quantiles.sel(quantile=0.95) / quantiles.sel(quantile=0.05)) / (2 * norm.ppf(0.95))
+    median = quantiles.sel(quantile=0.5)
+    np.testing.assert_allclose(posterior["resistivity"], median * np.exp(0.5 * width**2), rtol=1e-10)
+    np.testing.assert_allclose(
+        posterior["resistivity_std"], posterior["resistivity"] * np.sqrt(np.expm1(width**2)), rtol=1e-9
+    )
+    prior_variance = np.log1p((posterior["resistivity_prior_std"] / posterior["resistivity_prior"]) ** 2)
+    np.testing.assert_allclose(posterior["resistivity_information"], 1 - width**2 / prior_variance, atol=1e-9)
+
+
+def test_that_data_inform_and_information_lies_between_nothing_and_everything(posterior):
+    for latent in ("resistivity", "thickness"):
+        information = posterior[f"{latent}_information"]
+        assert np.all((information > 0) & (information < 1))
+    assert posterior["resistivity_information"].mean() > 0.2
+
+
+def test_that_the_bound_never_falls_and_runs_are_counted(posterior):
+    assert np.all(np.diff(posterior["elbo"]) > 0)
+    assert posterior.attrs["invgp_runs"] % (64 * 12) == 0
+    assert posterior["runs"][-1] <= posterior.attrs["invgp_runs"]
+    assert posterior.attrs["invgp_runs_failed"] == 0
+
+
+def test_that_provenance_is_in_the_attributes(posterior):
+    attributes = posterior.attrs
+    assert attributes["Conventions"].startswith("CF-1.")
+    assert attributes["invgp_seed"] == 3
+    assert len(attributes["invgp_simulator_digest"]) == 64
+    assert f"invgp {invgp.__version__}" in attributes["invgp_software"]
+    assert attributes["invgp_status"] == "the bound has settled"
+
+
+def test_that_the_crs_is_a_grid_mapping(posterior):
+    assert CRS.from_cf(posterior["crs"].attrs) == CRS.from_epsg(28354)
+    assert posterior["resistivity"].attrs["grid_mapping"] == "crs"
+
+
+def test_that_the_file_opens_with_plain_xarray_and_is_the_same(posterior, tmp_path):
+    path = netcdf.write(posterior, tmp_path / "new" / "map.nc")
+    with xr.open_dataset(path) as opened:
+        xr.testing.assert_identical(opened.load(), posterior)
+    xr.testing.assert_identical(netcdf.read(path), posterior)
+    assert [p.name for p in path.parent.iterdir()] == ["map.nc"]
+
+
+def test_that_the_file_is_compressed_and_chunked(posterior, tmp_path):
+    path = netcdf.write(posterior, tmp_path / "map.nc")
+    with xr.open_dataset(path) as opened:
+        encoding = opened["resistivity_sample"].encoding
+    assert encoding["zlib"]
+    assert encoding["chunksizes"] == posterior["resistivity_sample"].shape
+
+
+def test_that_the_compliance_checker_finds_no_error(posterior, tmp_path):
+    path = netcdf.write(posterior, tmp_path / "map.nc")
+    checker = Path(sys.executable).with_name("compliance-checker")
+    outcome = subprocess.run(
+        [checker, "--test=cf:1.11", "--criteria=strict", "--verbose", path], capture_output=True, text=True, check=False
+    )
+    assert outcome.returncode == 0, outcome.stdout
+    assert "All tests passed!" in outcome.stdout, outcome.stdout
+    assert "exceptions occurred" not in outcome.stderr, outcome.stderr
+
+
+def test_that_files_that_are_no_posterior_are_refused_in_one_sentence(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read: no such file"):
+        netcdf.read(tmp_path / "nothing.nc")
+    (tmp_path / "text.nc").write_text("hello")
+    with pytest.raises(ConfigError, match="it is not a netCDF file"):
+        netcdf.read(tmp_path / "text.nc")
+    xr.Dataset({"a": 1}).to_netcdf(tmp_path / "other.nc")
+    with pytest.raises(ConfigError, match="not a posterior that invgp wrote"):
+        netcdf.read(tmp_path / "other.nc")
+
+
+def test_that_a_write_that_fails_leaves_no_file_behind(posterior, tmp_path):
+    broken = posterior.copy()
+    broken["objects"] = ("site", [object()] * posterior.sizes["site"])
+    with pytest.raises((TypeError, ValueError)):
+        netcdf.write(broken, tmp_path / "map.nc")
+    assert list(tmp_path.iterdir()) == []

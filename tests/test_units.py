@@ -1,0 +1,23 @@
+import pytest
+
+from invgp.units import conversion, is_unit
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "value", "expected"),
+    [("km", "m", 1.5, 1500.0), ("ms", "s", 250.0, 0.25), ("degC", "K", 20.0, 293.15), ("m/s", "m s-1", 3.0, 3.0)],
+)
+def test_that_values_are_converted(source, target, value, expected):
+    factor, offset = conversion(source, target)
+    assert value * factor + offset == pytest.approx(expected, rel=1e-12)
+
+
+def test_that_what_measures_something_else_is_not_converted():
+    assert conversion("m", "s") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "known"), [("ohm m", True), ("1", True), ("furlongz", False), ("", False), ("m s-1", True)]
+)
+def test_that_units_are_what_udunits_knows(text, known):
+    assert is_unit(text) is known
