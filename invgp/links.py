@@ -14,7 +14,9 @@ Floats = NDArray[np.float64]
 class Link(Protocol):
     """A monotone map from the latent to the physical scale."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As the config calls it."""
 
     def __call__(self, f: Floats) -> Floats:
         """The physical value of f."""

@@ -170,10 +170,9 @@ def _labelled(
 
 
 def _coordinates(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:
+    owners: tuple[Latent | Observation, ...] = (*problem.latents, *problem.survey.observations)
     labels: dict[str, Labels] = {
-        owner.dimension: owner.labels
-        for owner in (*problem.latents, *problem.survey.observations)
-        if owner.dimension is not None and owner.labels is not None
+        owner.dimension: owner.labels for owner in owners if owner.dimension is not None and owner.labels is not None
     }
     coordinates = dict(_label_coordinate(name, values) for name, values in labels.items())
     for column in (*problem.survey.coordinates, *problem.survey.covariates):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,3 +29,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def root() -> Path:
     """The top of the repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def otway(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Otway case study, set up by its own script in a copy, so that a check leaves nothing in the repository."""
+    clone = tmp_path_factory.mktemp("clone")
+    made = shutil.ignore_patterns("build", "data", "results", "__pycache__")
+    for name in ("case_studies", "forward_models"):
+        shutil.copytree(root / name, clone / name, ignore=made)
+    folder = clone / "case_studies" / "otway"
+    environment = {**os.environ, "PYTHON": sys.executable}
+    subprocess.run(["bash", str(folder / "setup.sh")], check=True, env=environment, capture_output=True)
+    return folder

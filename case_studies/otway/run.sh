@@ -50,15 +50,10 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd -- "$here/../.." && pwd)
 venv=$root/.venv
 
-if [[ ! -x $venv/bin/python ]]; then
-    "${PYTHON:-python3}" -m venv "$venv"
-    "$venv/bin/python" -m pip install --quiet --upgrade pip
-fi
-# The stamp keeps the second run quick, and installs again when the dependencies change.
-stamp=$venv/invgp-installed
-if [[ ! $stamp -nt $root/pyproject.toml || ! -x $venv/bin/invgp ]]; then
-    "$venv/bin/python" -m pip install --quiet -e "$root"
-    touch "$stamp"
+# Installing again is only needed when the dependencies have changed; without it the second run starts at once.
+if [[ ! $venv/bin/invgp -nt $root/pyproject.toml ]]; then
+    bash "$root/.ci/venv"
+    touch "$venv/bin/invgp"
 fi
 
 PYTHON=$venv/bin/python "$here/setup.sh"

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 import click
 import numpy as np
 
 from invgp.adapters.protocol import Evaluations, Quantity, RunContext
 from invgp.cli.options import config_argument, data_option, workers_option
+from invgp.cli.outputs import check_posterior_path, remove_if_empty
 from invgp.cli.progress import duration
 from invgp.config import load
-from invgp.errors import RunsFailedError
+from invgp.core.backend import DeviceError, place
+from invgp.errors import DeviceMissingError, RunsFailedError
 from invgp.problem import Floats, Problem
 
-QUICK = 0.01  # seconds: below this, one run says little about the rate of many
+QUICK = 0.01  # s: below this, one run says little about the rate of many
 MANY = 200
+PATIENCE = 5.0  # s that a person waits gladly for the misfit at every site
 
 
 @click.command(epilog="Examples: invgp check survey.toml; invgp check survey.toml --workers 8")
@@ -27,18 +33,41 @@ MANY = 200
 def command(config: Path, data: Path | None, workers: int | None) -> None:
     """Validate CONFIG, run its simulator once at the prior mean, and predict the cost of the inversion."""
     problem = load(config, data=data)
-    with TemporaryDirectory(prefix="invgp-") as scratch:
-        rows = problem.to_simulator(prior_means(problem))
-        outcome, seconds = timed(problem, rows, Path(scratch))
-    if not outcome.ok[0]:
-        raise RunsFailedError(f"the simulator failed at the prior mean: {outcome.messages[0]}")
-    modelled = problem.from_simulator(np.repeat(outcome.outputs[:1], problem.survey.size, axis=0), 1)[0, 0]
+    check_posterior_path(problem.output.file, "output.file")
+    check_device(problem.inference.device)
+    rows = problem.to_simulator(prior_means(problem))
+    with scratch() as directory:
+        outcome, seconds = timed(problem, rows, directory)
+        if not outcome.ok[0]:
+            raise RunsFailedError(f"the simulator failed at the prior mean, site 1: {outcome.messages[0]}")
+        modelled = at_sites(problem, rows, outcome.outputs, seconds, directory)
     say_survey(problem)
     click.echo(f"\nOne run of {problem.forward.name!r} at the prior mean, site 1:")
     say_quantities("in", problem.forward.inputs, rows[0])
     say_quantities("out", problem.forward.outputs, outcome.outputs[0])
     say_data(problem, modelled)
     say_cost(problem, seconds, workers or problem.inference.workers)
+
+
+def check_device(device: str) -> None:
+    """Raise `DeviceMissingError` unless the device is there."""
+    try:
+        place(device)
+    except DeviceError as error:
+        raise DeviceMissingError(str(error)) from error
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory for runs. That of a failed run stays, since the message about it names it."""
+    directory = Path(mkdtemp(prefix="invgp-check-"))
+    try:
+        yield directory
+    except KeyboardInterrupt:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    finally:
+        remove_if_empty(directory)
 
 
 def prior_means(problem: Problem) -> Floats:
@@ -62,14 +91,49 @@ def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations,
     return outcome, seconds
 
 
+def at_sites(problem: Problem, rows: Floats, first: Floats, seconds: float, directory: Path) -> Floats:
+    """What the simulator gives at the prior mean, (N, P), in data units; NaN at sites where that is not known."""
+    outputs = np.repeat(first, len(rows), axis=0)
+    # The prior mean is the same at every site, but a covariate or a coordinate may go in as well.
+    if np.any(rows != rows[0]):
+        if seconds * len(rows) < PATIENCE:
+            labels = [f"check-site{n + 1}" for n in range(len(rows))]
+            outcome = problem.forward.evaluate(rows, RunContext(labels, directory))
+            outputs = outcome.outputs
+            warn_of_failures(outcome)
+        else:
+            outputs[1:] = np.nan
+    modelled: Floats = problem.from_simulator(outputs, 1)[0]
+    return modelled
+
+
+def warn_of_failures(outcome: Evaluations) -> None:
+    """Say at how many sites the simulator failed, and why at the first of them."""
+    bad = np.flatnonzero(~outcome.ok)
+    if bad.size:
+        click.echo(
+            f"invgp: warning: the simulator failed at the prior mean at {bad.size} of {len(outcome.status)} sites: "
+            f"{outcome.messages[bad[0]]}",
+            err=True,
+        )
+
+
 def say_survey(problem: Problem) -> None:
     """Sites, observations, latents."""
     survey = problem.survey
     extents = ", ".join(f"{c.name} {c.values.min():g} to {c.values.max():g} {c.unit}" for c in survey.coordinates)
-    click.echo(f"{problem.title or 'Survey'}: {survey.size} sites, {extents}")
+    click.echo(f"{problem.title or 'Survey'}: {counted(survey.size, 'site')}, {extents}")
     present = ~np.isnan(survey.Y)
-    click.echo(f"{present.sum():,} observations, {(~present).sum():,} missing")
-    click.echo(f"{problem.latent_count} latent processes: {', '.join(latent.name for latent in problem.latents)}")
+    click.echo(f"{counted(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
+    names = ", ".join(
+        latent.name if latent.size == 1 else f"{latent.name} x {latent.size}" for latent in problem.latents
+    )
+    click.echo(f"{counted(problem.latent_count, 'latent process', 'latent processes')}: {names}")
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """``1 site``, ``2 sites``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats) -> None:
@@ -82,19 +146,27 @@ def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats
 
 def say_data(problem: Problem, modelled: Floats) -> None:
     """The noise in data units, and how far the prior mean is from the data."""
-    click.echo("\nNoise and first misfit, at the prior mean:")
+    click.echo("\nNoise, and misfit of the prior mean:")
     for observation in problem.survey.observations:
         std = problem.noise.std[observation.name]
-        modelled_here = modelled[problem.observation_slices[observation.name]]
-        misfit = (observation.values - modelled_here) / std
+        misfit = (observation.values - modelled[:, problem.observation_slices[observation.name]]) / std
         for i, label in enumerate(observation.labels or (None,)):
             name = observation.name if label is None else f"{observation.name}[{label}]"
             noise = std[~np.isnan(observation.values[:, i]), i]
-            spread = f"{noise.min():.4g}" if np.ptp(noise) == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
-            click.echo(
-                f"  {name}: {problem.noise.kind} noise, standard deviation {spread} {observation.unit}; "
-                f"root mean square misfit {np.sqrt(np.nanmean(misfit[:, i] ** 2)):.2g} standard deviations"
-            )
+            click.echo(f"  {name}: {described(noise, misfit[:, i], problem.noise.kind, observation.unit)}")
+
+
+def described(noise: Floats, misfit: Floats, kind: str, unit: str) -> str:
+    """The noise (where observed) and the misfit (NaN where not known) of one column of data, in words."""
+    if not noise.size:
+        return "nothing was observed"
+    spread = f"{noise.min():.4g}" if np.ptp(noise) == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
+    known = misfit[~np.isnan(misfit)]
+    text = f"{kind} noise, standard deviation {spread} {unit}"
+    if not known.size:
+        return f"{text}; misfit not known"
+    where = "" if known.size == noise.size else f" at {counted(known.size, 'site')}"
+    return f"{text}; root mean square misfit {np.sqrt(np.mean(known**2)):.2g} standard deviations{where}"
 
 
 def say_cost(problem: Problem, seconds: float, workers: int) -> None:
@@ -104,7 +176,7 @@ def say_cost(problem: Problem, seconds: float, workers: int) -> None:
     most = each * settings.max_evaluations
     click.echo(
         f"\nA run takes {duration(seconds)}. An evaluation of the bound takes {each:,} runs "
-        f"({settings.samples} a site): about {duration(each * seconds / workers)} with {workers} "
-        f"worker{'s' if workers > 1 else ''}. At most {settings.max_evaluations} evaluations: {most:,} runs, "
-        f"about {duration(most * seconds / workers)}."
+        f"({settings.samples} a site): about {duration(each * seconds / workers)} with {counted(workers, 'worker')}.\n"
+        f"At most {settings.max_evaluations} evaluations: {most:,} runs, "
+        f"about {duration(most * seconds / workers)} of simulation."
     )

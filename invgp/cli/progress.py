@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 import click
 
-from invgp.inference.monitor import Monitor
-
 SECONDS_BETWEEN_LINES = 30.0
 
 
@@ -43,14 +41,20 @@ class Tally:
         if accepted:
             self.elbo = elbo
 
-    def text(self) -> str:
-        """One line that says it all."""
-        rate = self.done / max(time.perf_counter() - self.started, 1e-9)
-        left = (self.runs_per_evaluation * self.max_evaluations - self.done) / max(rate, 1e-9)
+    @property
+    def text(self) -> tuple[str, str]:
+        """Where the inversion is; what its runs do."""
+        if not self.max_evaluations:
+            return "starting", ""
+        seconds = max(time.perf_counter() - self.started, 1e-9)
+        left = (self.runs_per_evaluation * self.max_evaluations - self.done) * seconds / max(self.done, 1)
+        begun = self.done - self.evaluation * self.runs_per_evaluation
+        within = f", {begun:,} of {self.runs_per_evaluation:,} runs" if begun else ""
         elbo = "-" if self.elbo is None else f"{self.elbo:.2f}"
         return (
-            f"evaluation {self.evaluation} of at most {self.max_evaluations} | ELBO {elbo} | "
-            f"{self.done:,} runs, {self.failed:,} failed | {rate:,.0f} runs/s | at most {duration(left)} left"
+            f"evaluation {self.evaluation + bool(begun)} of at most {self.max_evaluations}{within} | ELBO {elbo}",
+            f"{self.done:,} runs, {self.failed:,} failed | {rate(self.done / seconds) if self.done else '- runs/s'} | "
+            f"at most {duration(left) if self.done else '-'} left",
         )
 
 
@@ -72,18 +76,19 @@ class Lines(Tally):
 
     def _say(self) -> None:
         self.last = time.perf_counter()
-        click.echo(self.text(), err=True)
+        click.echo(" | ".join(self.text), err=True)
 
 
 class Live(Tally):
-    """One line that is drawn again and again."""
+    """Two lines that are drawn again and again, short enough for a terminal of 80 columns."""
 
     def __rich__(self) -> str:
-        return f"[cyan]inverting[/cyan] {self.text()}"
+        where, runs = self.text
+        return f"[bold cyan]inverting[/] {where}\n          {runs}"
 
 
 @contextmanager
-def progress() -> Iterator[Monitor]:
+def progress() -> Iterator[Tally]:
     """The display that fits where standard error goes."""
     if not sys.stderr.isatty():
         yield Lines()
@@ -92,12 +97,24 @@ def progress() -> Iterator[Monitor]:
     from rich.live import Live as Display  # noqa: PLC0415
 
     live = Live()
-    with Display(live, console=Console(stderr=True), refresh_per_second=8, transient=True):
+    console = Console(stderr=True, highlight=False)
+    with Display(live, console=console, refresh_per_second=8, transient=True):
         yield live
 
 
+def rate(per_second: float) -> str:
+    """``1,200 runs/s``, ``2.5 runs/s``, ``12 runs/min`` or ``3 runs/h``."""
+    for unit, seconds in (("s", 1), ("min", 60), ("h", 3600)):
+        if per_second * seconds >= 1 or unit == "h":
+            break
+    number = per_second * seconds
+    return f"{number:,.0f} runs/{unit}" if number >= 10 else f"{number:.2g} runs/{unit}"
+
+
 def duration(seconds: float) -> str:
-    """``5 s``, ``3 min``, ``2.5 h`` or ``4 days``."""
+    """``20 µs``, ``3 ms``, ``5 s``, ``3 min``, ``2.5 h`` or ``4 days``."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.3g} µs"
     if seconds < 1:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 100:

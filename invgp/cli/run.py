@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+import xarray as xr
 
 from invgp import netcdf
+from invgp.cli import INTERRUPTED
 from invgp.cli.options import config_argument, data_option, workers_option
-from invgp.cli.progress import progress
+from invgp.cli.outputs import check_posterior_path, end_simulators, remove_if_empty
+from invgp.cli.progress import Tally, duration, progress
 from invgp.config import load
 from invgp.errors import ConfigError
-from invgp.inference.invert import InterruptedInversion, invert
+from invgp.problem import Problem
+
+if TYPE_CHECKING:
+    from invgp.inference.invert import InterruptedInversion
+
+LARGEST_SEED = 2**63 - 1  # it is an attribute of the posterior file
 
 
 @click.command(
@@ -21,12 +30,10 @@ from invgp.inference.invert import InterruptedInversion, invert
     "invgp run survey.toml --data other_line.csv -o other_line.nc"
 )
 @config_argument
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The posterior file.  [default: config]"
-)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The posterior file.  [default: config]")
 @data_option
 @workers_option
-@click.option("--seed", type=click.IntRange(min=0), help="Of all random numbers.  [default: config]")
+@click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Of all random numbers.  [default: config]")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), help="Where arrays live.  [default: config]")
 def command(
     config: Path, output: Path | None, data: Path | None, workers: int | None, seed: int | None, device: str | None
@@ -36,30 +43,60 @@ def command(
     Ctrl-C stops it; the best posterior so far is written beside the output.
     """
     problem = load(config, data=data)
+    check_posterior_path(output or problem.output.file, "--output" if output else "output.file")
     output = output or problem.output.file
-    if output.suffix != ".nc":
-        raise ConfigError(f"output.file: must end in .nc, was {str(output)!r}")
-    run_directory = output.with_suffix(".runs")
     started = time.perf_counter()
+    posterior = inverted(problem, output, workers=workers, seed=seed, device=device)
+    write(posterior, output)
+    say(posterior, output, time.perf_counter() - started)
+
+
+def inverted(
+    problem: Problem, output: Path, *, workers: int | None, seed: int | None, device: str | None
+) -> xr.Dataset:
+    """The posterior; if interrupted, the best so far goes into a file beside `output`, and the command ends."""
+    # Here, not above: a mistake is told, and help given, without waiting for SciPy.
+    from invgp.inference.invert import InterruptedInversion, invert  # noqa: PLC0415
+
+    runs = output.with_suffix(".runs")
+    fresh = not runs.exists()
     try:
-        with progress() as monitor:
-            posterior = invert(
-                problem, workers=workers, seed=seed, device=device, run_directory=run_directory, monitor=monitor
-            )
+        with progress() as tally:
+            return invert(problem, workers=workers, seed=seed, device=device, run_directory=runs, monitor=tally)
     except InterruptedInversion as interruption:
-        if interruption.posterior is None:
-            click.echo("invgp: interrupted before the first evaluation of the bound; nothing was kept", err=True)
-        else:
-            kept = netcdf.write(interruption.posterior, output.with_suffix(".interrupted.nc"))
-            click.echo(f"invgp: interrupted; the best posterior so far was kept in {kept}", err=True)
-        raise
+        end_simulators(runs)
+        if fresh and not tally.failed:
+            shutil.rmtree(runs, ignore_errors=True)  # of runs that were cut short: they tell nothing
+        click.echo(f"invgp: interrupted {kept(interruption, tally, output)}", err=True)
+        raise SystemExit(INTERRUPTED) from None
     finally:
-        with suppress(OSError):  # it stays if it holds the directory of a failed run
-            run_directory.rmdir()
-    netcdf.write(posterior, output)
-    seconds = time.perf_counter() - started
+        remove_if_empty(runs)
+
+
+def kept(interruption: InterruptedInversion, tally: Tally, output: Path) -> str:
+    """Write what there is, and say so."""
+    if interruption.posterior is None:
+        return f"after {tally.done:,} runs, before the first evaluation of the bound was done; nothing was kept"
+    path = output.with_suffix(".interrupted.nc")
+    write(interruption.posterior, path)
+    return f"after {tally.done:,} runs; the best posterior so far was kept in {path}"
+
+
+def write(posterior: xr.Dataset, path: Path) -> None:
+    """Write a posterior; a full disk is not a fault of ours."""
+    try:
+        netcdf.write(posterior, path)
+    except OSError as error:
+        raise ConfigError(f"the posterior could not be written to {str(path)!r}: {error.strerror}") from error
+
+
+def say(posterior: xr.Dataset, output: Path, seconds: float) -> None:
+    """What came of it, on one line, and where to look at runs that failed."""
     runs, failed = posterior.attrs["invgp_runs"], posterior.attrs["invgp_runs_failed"]
     click.echo(
         f"{output}: {posterior.attrs['invgp_status']}; ELBO {float(posterior['elbo'][-1]):.2f} nats, "
-        f"{runs:,} runs, {failed:,} failed, {seconds:.1f} s"
+        f"{runs:,} runs, {failed:,} failed, {duration(seconds)}"
     )
+    directory = output.with_suffix(".runs")
+    if failed and directory.exists():
+        click.echo(f"{directory}: the directories of failed runs")

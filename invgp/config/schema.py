@@ -142,7 +142,8 @@ def _name_alone(value: object) -> object:
     if isinstance(value, str):
         return {"name": value}
     if not isinstance(value, dict):
-        raise ValueError('must be a name in quotes or a table such as { name = "depth", unit = "m" }')
+        example = '{ name = "depth", unit = "m" }'
+        raise ValueError(f"must be a name in quotes or a table such as {example}")  # noqa: TRY004 - as above
     return value
 
 

@@ -121,7 +121,7 @@ class NetcdfTable:
             along = listed(variable.dims) if variable.dims else "no dimension"
             raise ConfigError(
                 f"{key}: variable {name!r} of {self.file.name} must hold numbers along {sites[0]!r} (the sites) and "
-                f"one more dimension at the most, was {'numbers' if numeric else variable.dtype} along {along}"
+                f"one more dimension at the most, was {'numbers' if numeric else 'something else'} along {along}"
             )
         values = variable.transpose(*sites, ...).to_numpy().astype(np.float64)
         return values.reshape(values.shape[0], -1)
@@ -145,7 +145,7 @@ def read_table(file: Path, position: str, key: str) -> Table:
             f"{key}: must be a CSV file in UTF-8 (or netCDF, with a name that ends in .nc), was {str(file)!r}, "
             f"whose byte {error.start + 1} is not UTF-8"
         ) from error
-    except (OSError, csv.Error, _LayoutError) as error:
+    except (OSError, _LayoutError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         what = "netCDF" if file.suffix.lower() in NETCDF_SUFFIXES else "CSV"
         raise ConfigError(f"{key}: must be a {what} file of sites, was {str(file)!r}: {reason}") from error
@@ -170,12 +170,15 @@ def _netcdf(file: Path, position: str) -> NetcdfTable:
 
 def _csv(file: Path) -> CsvTable:
     with file.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.reader(stream, strict=True)
+        reader = csv.reader(stream, strict=True, skipinitialspace=True)
         rows, lines = [], []
-        for row in reader:
-            if row:  # an empty line is no site
-                rows.append(row)
-                lines.append(reader.line_num)
+        try:
+            for row in reader:
+                if row:  # an empty line is no site
+                    rows.append(row)
+                    lines.append(reader.line_num)
+        except csv.Error as error:
+            raise _LayoutError(f"line {reader.line_num} cannot be cut into cells: {error}") from error
     if not rows:
         raise _LayoutError("it is empty; the first line must name the columns")
     header = [name.strip() for name in rows[0]]
@@ -186,7 +189,7 @@ def _csv(file: Path) -> CsvTable:
 def _check_layout(header: list[str], rows: list[list[str]], lines: list[int]) -> None:
     for separator, name in SEPARATORS.items():
         if len(header) == 1 and separator in header[0]:
-            raise _LayoutError(f"its columns are separated by {name}; they must be by commas")
+            raise _LayoutError(f"its columns are separated by {name}, they must be by commas")
     if not rows:
         raise _LayoutError("it has a header, and no site below it")
     for row, line in zip(rows, lines, strict=True):

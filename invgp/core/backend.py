@@ -9,11 +9,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from array_api_compat import array_namespace, is_cupy_namespace, is_numpy_namespace
 from array_api_compat import device as device_of
 from numpy.typing import NDArray
 
-__all__ = ["Array", "DeviceError", "Place", "array_namespace", "cholesky", "device_of", "place", "to_numpy"]
+__all__ = [
+    "Array",
+    "DeviceError",
+    "Place",
+    "array_namespace",
+    "cholesky",
+    "device_of",
+    "place",
+    "place_of",
+    "solve_triangular",
+    "to_numpy",
+]
 
 Array = Any  # an array of whichever array-API library; the standard has no common static type yet
 
@@ -84,6 +96,12 @@ def _cuda() -> Place:
     return Place(array_namespace(cupy.empty(0)), cupy.cuda.Device())
 
 
+def place_of(array: Array) -> Place:
+    """The place where an array lives."""
+    xp = array_namespace(array)
+    return Place(xp, device_of(array), "float64" if array.dtype == xp.float64 else "float32")
+
+
 def to_numpy(array: Array) -> NDArray[Any]:
     """Copy an array to the host, if it is not there already."""
     xp = array_namespace(array)
@@ -116,3 +134,16 @@ def cholesky(matrices: Array) -> Array:
     raise np.linalg.LinAlgError(
         f"a covariance of {size} x {size} is not positive definite, even with a jitter of {jitter:.1g} of its diagonal"
     )
+
+
+def solve_triangular(factors: Array, right: Array, *, transposed: bool = False) -> Array:
+    """Solve L x = b, or L^T x = b, for lower triangular L (..., M, M) and b (..., M, B)."""
+    xp = array_namespace(factors, right)
+    if is_numpy_namespace(xp):
+        solve: Any = scipy.linalg.solve_triangular
+        return solve(factors, right, lower=True, trans=int(transposed), check_finite=False)
+    if is_cupy_namespace(xp):
+        import cupyx.scipy.linalg  # noqa: PLC0415 - needs cuBLAS at import
+
+        return cupyx.scipy.linalg.solve_triangular(factors, right, lower=True, trans=int(transposed))
+    return xp.linalg.solve(xp.matrix_transpose(factors) if transposed else factors, right)

@@ -49,22 +49,34 @@ def score(normals: Array, scale: Array, log_density: Array, valid: Array) -> Sit
     log_density : (S, N); ignored where not valid.
     valid : (S, N), False where the run failed.
     """
-    xp = array_namespace(normals, scale, log_density, valid)
-    S, _, Q = normals.shape
-    z = xp.permute_dims(normals, (1, 0, 2))
-    features = hermite_features(z, cross_terms=features_needed(Q, S) > 2 * Q + 1)
-    weight = xp.astype(valid, z.dtype).T[..., None]
-    target = xp.where(valid, log_density, xp.zeros_like(log_density)).T[..., None]
-    weighted = xp.matrix_transpose(features * weight)
-    # The ridge only keeps a site whose runs have nearly all failed from being singular.
-    rounding = S * float(xp.finfo(z.dtype).eps)
-    ridge = rounding * xp.eye(features.shape[-1], dtype=z.dtype, device=device_of(z))
-    coefficients = xp.linalg.solve(weighted @ features + ridge, weighted @ target)[..., 0]
+    xp = array_namespace(normals, scale)
+    Q = normals.shape[-1]
+    coefficients = hermite_coefficients(normals, log_density[..., None], valid)[..., 0]
     return SiteTerms(
         value=coefficients[:, 0],
         gradient=coefficients[:, 1 : Q + 1] / scale,
         curvature=2.0 * coefficients[:, Q + 1 : 2 * Q + 1] / xp.square(scale),
     )
+
+
+def expectation(normals: Array, values: Array, valid: Array) -> Array:
+    """Expectations (N, T) of quantities known at the samples, values (S, N, T), with the same control variates."""
+    return hermite_coefficients(normals, values, valid)[:, 0, :]
+
+
+def hermite_coefficients(normals: Array, values: Array, valid: Array) -> Array:
+    """Least-squares fit (N, F, T) of values (S, N, T) to Hermite features of the normals (S, N, Q), site by site."""
+    xp = array_namespace(normals, values, valid)
+    S, _, Q = normals.shape
+    z = xp.permute_dims(normals, (1, 0, 2))
+    features = hermite_features(z, cross_terms=features_needed(Q, S) > 2 * Q + 1)
+    weight = xp.astype(valid, z.dtype).T[..., None]
+    targets = xp.permute_dims(xp.where(valid[..., None], values, xp.zeros_like(values)), (1, 0, 2))
+    weighted = xp.matrix_transpose(features * weight)
+    # The ridge only keeps a site whose runs have nearly all failed from being singular.
+    rounding = S * float(xp.finfo(z.dtype).eps)
+    ridge = rounding * xp.eye(features.shape[-1], dtype=z.dtype, device=device_of(z))
+    return xp.linalg.solve(weighted @ features + ridge, weighted @ targets)
 
 
 def hermite_features(z: Array, *, cross_terms: bool) -> Array:

@@ -1,11 +1,37 @@
-"""Covariance functions of the latent processes."""
+"""Covariance functions of the latent processes, and their derivatives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from invgp.core.backend import Array, array_namespace
+
+FEW_DIMENSIONS = 8
+
+
+class Correlation(NamedTuple):
+    """A correlation as a function of the squared scaled distance r2, and its derivative with respect to r2."""
+
+    value: Callable[[Array], Array]
+    slope: Callable[[Array], Array]
+
+
+class KernelGradient(NamedTuple):
+    """Gradient of a scalar with respect to what a covariance matrix was made from.
+
+    Attributes
+    ----------
+    log_variance : ().
+    log_length_scale : (D,).
+    X1, X2 : (N, D) and (M, D).
+    """
+
+    log_variance: Array
+    log_length_scale: Array
+    X1: Array
+    X2: Array
 
 
 @dataclass(frozen=True)
@@ -14,32 +40,71 @@ class Kernel:
 
     Parameters
     ----------
-    correlation : a value of `CORRELATIONS`; takes squared scaled distances, (N, M).
-    variance : prior variance of the process.
+    correlation : a value of `CORRELATIONS`.
+    variance : prior variance of the process, ().
     length_scale : (D,), in the units of the inputs.
     """
 
-    correlation: Callable[[Array], Array]
-    variance: float
+    correlation: Correlation
+    variance: Array
     length_scale: Array
+
+    @property
+    def parameters(self) -> Array:
+        """Free parameters: log variance, then log length-scales, (1 + D,)."""
+        xp = array_namespace(self.length_scale)
+        variance = xp.asarray(self.variance, dtype=self.length_scale.dtype, device=self.length_scale.device)
+        return xp.log(xp.concat([xp.reshape(variance, (1,)), self.length_scale]))
+
+    def with_parameters(self, parameters: Array) -> Kernel:
+        """The same kind of kernel with other free parameters."""
+        values = array_namespace(parameters).exp(parameters)
+        return Kernel(self.correlation, values[0], values[1:])
 
     def __call__(self, X1: Array, X2: Array) -> Array:
         """Covariance (N, M) between inputs X1 (N, D) and X2 (M, D)."""
-        return self.variance * self.correlation(squared_distances(X1 / self.length_scale, X2 / self.length_scale))
+        r2 = squared_distances(X1 / self.length_scale, X2 / self.length_scale)
+        return self.variance * self.correlation.value(r2)
+
+    def pull_back(self, X1: Array, X2: Array, cotangent: Array) -> KernelGradient:
+        """Gradient of a scalar whose gradient with respect to the covariance (N, M) is `cotangent`."""
+        xp = array_namespace(X1, X2, cotangent)
+        # Distances do not change under a shift, and large coordinates would cancel badly below.
+        centre = xp.mean(X2, axis=0)
+        Y1, Y2 = (X1 - centre) / self.length_scale, (X2 - centre) / self.length_scale
+        r2 = squared_distances(Y1, Y2)
+        weight = cotangent * (self.variance * self.correlation.slope(r2))
+        rows, columns = xp.sum(weight, axis=1)[:, None], xp.sum(weight, axis=0)[:, None]
+        across = weight @ Y2
+        spread = xp.sum(rows * Y1 * Y1, axis=0) + xp.sum(columns * Y2 * Y2, axis=0) - 2.0 * xp.sum(Y1 * across, axis=0)
+        return KernelGradient(
+            log_variance=xp.sum(cotangent * self.variance * self.correlation.value(r2)),
+            log_length_scale=-2.0 * spread,
+            X1=2.0 * (rows * Y1 - across) / self.length_scale,
+            X2=2.0 * (columns * Y2 - weight.T @ Y1) / self.length_scale,
+        )
 
 
 def squared_distances(X1: Array, X2: Array) -> Array:
-    """Squared Euclidean distances (N, M), free of cancellation for neighbours far from the origin."""
+    """Squared Euclidean distances (N, M); in few dimensions free of cancellation, in many as fast as a product."""
     xp = array_namespace(X1, X2)
-    return sum(
-        (xp.square(X1[:, None, d] - X2[None, :, d]) for d in range(1, X1.shape[1])),
-        start=xp.square(X1[:, None, 0] - X2[None, :, 0]),
-    )
+    if X1.shape[1] <= FEW_DIMENSIONS:
+        return sum(
+            (xp.square(X1[:, None, d] - X2[None, :, d]) for d in range(1, X1.shape[1])),
+            start=xp.square(X1[:, None, 0] - X2[None, :, 0]),
+        )
+    norms = xp.sum(X1 * X1, axis=1)[:, None] + xp.sum(X2 * X2, axis=1)[None, :]
+    return xp.maximum(norms - 2.0 * (X1 @ X2.T), xp.zeros_like(norms))
 
 
 def squared_exponential(r2: Array) -> Array:
     """exp(-r^2 / 2)."""
     return array_namespace(r2).exp(-0.5 * r2)
+
+
+def squared_exponential_slope(r2: Array) -> Array:
+    """Derivative of `squared_exponential`."""
+    return -0.5 * squared_exponential(r2)
 
 
 def matern32(r2: Array) -> Array:
@@ -49,6 +114,12 @@ def matern32(r2: Array) -> Array:
     return (1.0 + r) * xp.exp(-r)
 
 
+def matern32_slope(r2: Array) -> Array:
+    """Derivative of `matern32`."""
+    xp = array_namespace(r2)
+    return -1.5 * xp.exp(-xp.sqrt(3.0 * r2))
+
+
 def matern52(r2: Array) -> Array:
     """(1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)."""
     xp = array_namespace(r2)
@@ -56,8 +127,15 @@ def matern52(r2: Array) -> Array:
     return (1.0 + r + r * r / 3.0) * xp.exp(-r)
 
 
-CORRELATIONS: dict[str, Callable[[Array], Array]] = {
-    "squared exponential": squared_exponential,
-    "matern 3/2": matern32,
-    "matern 5/2": matern52,
+def matern52_slope(r2: Array) -> Array:
+    """Derivative of `matern52`."""
+    xp = array_namespace(r2)
+    r = xp.sqrt(5.0 * r2)
+    return (-5.0 / 6.0) * (1.0 + r) * xp.exp(-r)
+
+
+CORRELATIONS: dict[str, Correlation] = {
+    "squared exponential": Correlation(squared_exponential, squared_exponential_slope),
+    "matern 3/2": Correlation(matern32, matern32_slope),
+    "matern 5/2": Correlation(matern52, matern52_slope),
 }

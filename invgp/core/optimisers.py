@@ -23,8 +23,8 @@ class LBFGSState:
     trial: Array
     point: Array
     value: float = math.inf
-    gradient: Array | None = None
-    direction: Array | None = None
+    gradient: Array = None
+    direction: Array = None
     slope: float = 0.0
     step: float = 1.0
     backtracks: int = 0

@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from invgp.core.backend import Array, Place, array_namespace
 
-def standard_normals(rng: np.random.Generator, samples: int, sites: int, latents: int) -> NDArray[np.float64]:
+
+@dataclass(frozen=True)
+class Points:
     """Scrambled Sobol points through the normal quantile, turned by one random rotation a site.
 
-    The rotation keeps the points' even spread and makes the errors of different sites independent.
+    The rotation keeps the points' even spread and makes the errors of different sites independent. Held as one set of
+    points and N rotations, so that memory does not grow with samples times sites.
 
-    Returns
-    -------
-    (samples, sites, latents)
+    Parameters
+    ----------
+    base : (S, Q).
+    rotations : (N, Q, Q).
     """
+
+    base: Array
+    rotations: Array
+
+    @staticmethod
+    def draw(rng: np.random.Generator, samples: int, sites: int, latents: int, where: Place) -> Points:
+        """Draw on the host, hold in a place."""
+        base, rotations = _draw(rng, samples, sites, latents)
+        return Points(where.asarray(base), where.asarray(rotations))
+
+    def at(self, start: int, stop: int) -> Array:
+        """Standard normals (S, B, Q) of a range of sites."""
+        xp = array_namespace(self.base)
+        return xp.permute_dims(self.base @ xp.matrix_transpose(self.rotations[start:stop, ...]), (1, 0, 2))
+
+
+def standard_normals(rng: np.random.Generator, samples: int, sites: int, latents: int) -> NDArray[np.float64]:
+    """The points of every site at once, (samples, sites, latents), on the host."""
+    base, rotations = _draw(rng, samples, sites, latents)
+    normals: NDArray[np.float64] = np.einsum("sj,nij->sni", base, rotations)
+    return normals
+
+
+def _draw(
+    rng: np.random.Generator, samples: int, sites: int, latents: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     exponent = max(int(np.ceil(np.log2(samples))), 0)
     uniforms = qmc.Sobol(latents, scramble=True, rng=rng).random_base2(exponent)[:samples]
     tiny = np.finfo(np.float64).tiny
@@ -24,5 +57,4 @@ def standard_normals(rng: np.random.Generator, samples: int, sites: int, latents
     rotations, triangles = np.linalg.qr(rng.standard_normal((sites, latents, latents)))
     # The sign of the diagonal makes the rotation uniform (Haar).
     rotations *= np.sign(np.diagonal(triangles, axis1=1, axis2=2))[:, None, :]
-    rotated: NDArray[np.float64] = np.einsum("sj,nij->sni", points, rotations)
-    return rotated
+    return points, rotations

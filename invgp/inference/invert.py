@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,11 +16,13 @@ from numpy.typing import NDArray
 
 from invgp.adapters.protocol import Evaluations, RunContext
 from invgp.core.backend import DeviceError, Place, place, to_numpy
-from invgp.core.families import FullGaussian
+from invgp.core.bound import Bound, Parameters
+from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.optimisers import LBFGS
-from invgp.core.sampling import standard_normals
-from invgp.core.savigp import Info, Savigp, State, dense_full_gaussian
+from invgp.core.posteriors import Full
+from invgp.core.sampling import Points
+from invgp.core.savigp import Info, Savigp, State
 from invgp.errors import DeviceMissingError, RunsFailedError
 from invgp.inference.evaluate import evaluate
 from invgp.inference.monitor import Monitor, Silent
@@ -28,6 +31,7 @@ from invgp.posterior import Solution, to_dataset
 from invgp.problem import Floats, Problem
 
 MESSAGES_SHOWN = 3
+START_SHARE = 0.1  # of the prior's variance
 DIRECTORIES_KEPT = 100  # of failed runs: enough to find a cause, too few to fill a disk
 
 
@@ -139,11 +143,14 @@ class _Inversion:
         # One stream for each purpose: drawing more realizations must not change the posterior.
         points, self.draw_stream = np.random.default_rng(seed).spawn(2)
         settings = problem.inference
-        self.family = prior_family(problem, where)
-        likelihood = Gaussian(where.asarray(problem.survey.Y), where.asarray(problem.noise_std))
-        normals = standard_normals(points, settings.samples, problem.survey.size, problem.latent_count)
+        bound, parameters = dense_full_gaussian(problem, where)
+        likelihood = Gaussian(where.asarray(problem.noise_std))
         self.algorithm = Savigp(
-            self.family, likelihood.log_density, where.asarray(normals), LBFGS(tolerance=settings.tolerance)
+            bound,
+            parameters,
+            partial(likelihood.log_density, where.asarray(problem.survey.Y)),
+            Points.draw(points, settings.samples, problem.survey.size, problem.latent_count, where),
+            LBFGS(tolerance=settings.tolerance),
         )
         self.state: State = self.algorithm.init()
 
@@ -200,8 +207,7 @@ class _Inversion:
         if self.best_outputs is None:
             return None
         outputs, valid = self.best_outputs
-        parameters = self.state.parameters
-        mean, variance = self.family.marginals(parameters)
+        mean, variance = self.algorithm.marginals(self.state)
         normals = self.draw_stream.standard_normal(
             (self.problem.output.realizations, self.problem.survey.size, self.problem.latent_count)
         )
@@ -209,7 +215,7 @@ class _Inversion:
         solution = Solution(
             mean=to_numpy(mean),
             std=np.sqrt(to_numpy(variance)),
-            draws=to_numpy(self.family.sample(parameters, self.where.asarray(normals))),
+            draws=to_numpy(self.algorithm.draws(self.state, self.where.asarray(normals))),
             predicted=np.nanmean(modelled, axis=0),
             predicted_std=np.nanstd(modelled, axis=0),
             elbo=np.asarray([bound for bound, _ in self.trace]),
@@ -222,13 +228,22 @@ class _Inversion:
         return to_dataset(self.problem, solution)
 
 
-def prior_family(problem: Problem, where: Place) -> FullGaussian:
-    """The posterior family over the problem's latents at its sites."""
+def dense_full_gaussian(problem: Problem, where: Place) -> tuple[Bound, Parameters]:
+    """The paper's full Gaussian at the sites, and where it starts: the prior's mean, a tenth of its variance."""
     mean, std = problem.prior()
-    kernels = [
-        Kernel(CORRELATIONS[latent.kernel], float(s) ** 2, where.asarray(latent.length_scale))
+    kernels = tuple(
+        Kernel(CORRELATIONS[latent.kernel], where.asarray(float(s) ** 2), where.asarray(latent.length_scale))
         for latent in problem.latents
         for s in std[problem.latent_slices[latent.name]]
-    ]
-    prior_mean = np.broadcast_to(mean[:, None], (len(mean), problem.survey.size))
-    return dense_full_gaussian(where.asarray(problem.survey.X), where.asarray(prior_mean), kernels)
+    )
+    xp, N, Q = where.namespace, problem.survey.size, problem.latent_count
+    X = where.asarray(problem.survey.X)
+    Z = xp.broadcast_to(X, (Q, *X.shape))
+    family = Full(latents=Q, inducing=N)
+    parameters = Parameters(
+        posterior=family.initial(inducing_factor(kernels, Z), START_SHARE, where.asarray(np.zeros((1, Q, N)))),
+        kernels=xp.stack([kernel.parameters for kernel in kernels]),
+        inducing=Z,
+        likelihood=where.asarray(np.zeros(0)),
+    )
+    return Bound(family, kernels, where.asarray(mean), X, dense=True), parameters

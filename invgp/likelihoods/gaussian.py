@@ -1,31 +1,28 @@
-"""Gaussian noise with a known standard deviation for each observation."""
+"""Gaussian noise."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from array_api_compat import array_namespace
-
 from invgp.core.backend import Array
+from invgp.likelihoods._additive import GaussianNoise
+from invgp.likelihoods._arrays import set_fields
+from invgp.likelihoods._per_output import log_per_output
 
 
-@dataclass(frozen=True)
-class Gaussian:
-    """Independent Gaussian noise.
+@dataclass(frozen=True, eq=False, init=False)
+class Gaussian(GaussianNoise):
+    """y = f + noise with independent Gaussian noise, and P = Q.
+
+    After a simulator, its outputs (S, N, P) take the place of f.
 
     Parameters
     ----------
-    observed : y, (N, P); NaN where there is no observation.
-    std : standard deviation of the noise, (N, P), in the unit of the observation.
+    std : standard deviation of the noise, in the unit of y: a number shared by all outputs, (P,), or (N, P), one for
+        each datum, which is known and not learnt.
+    outputs : P; by default what `std` says, or 1.
+    learn : whether the logarithm of the standard deviation is a parameter.
     """
 
-    observed: Array
-    std: Array
-
-    def log_density(self, outputs: Array) -> Array:
-        """Log p(y_n | outputs), (S, N), for outputs (S, N, P). A missing observation adds nothing."""
-        xp = array_namespace(outputs, self.observed, self.std)
-        residual = (self.observed - outputs) / self.std
-        terms = -0.5 * xp.square(residual) - xp.log(self.std) - 0.5 * math.log(2.0 * math.pi)
-        return xp.sum(xp.where(xp.isnan(self.observed), xp.zeros_like(terms), terms), axis=-1)
+    def __init__(self, std: Array = 1.0, outputs: int | None = None, *, learn: bool = True) -> None:
+        set_fields(self, log_scale=log_per_output("std", std, outputs, learn=learn))

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
+
+import pytest
+
+from invgp.config import load
+from invgp.errors import ConfigError
+
+from .conftest import WriteSurvey
 
 
 class Case(NamedTuple):
-    """Edits to the config of the fixture, and the sentence that they give; ``{here}`` is the config's folder."""
+    """Edits to the config of the fixture, and the sentence that they give; ``<here>`` is the config's folder."""
 
     mistake: str
     config: dict[str, str]
@@ -14,126 +22,574 @@ class Case(NamedTuple):
 
 
 UNKNOWN_KEYS = [
-    Case("top level", {"title =": "titel ="}, ""),
-    Case("survey", {'crs = "EPSG': 'CRS_ = "EPSG'}, ""),
-    Case("coordinate", {'easting]\nunit = "m"': 'easting]\nunit = "m"\ncolumns = ["x"]'}, ""),
-    Case("observation", {"columns =": "colums ="}, ""),
-    Case("latent", {"mean = 2000": "means = 2000"}, ""),
-    Case("kernel", {"kind =": "kernel ="}, ""),
-    Case("callable", {"function =": "funktion ="}, ""),
-    Case("callable, far from any", {"function =": "xyz = 1\nfunction ="}, ""),
-    Case("input", {'"elevation"]': '{ name = "elevation", units = "m" }]'}, ""),
-    Case("noise", {"std.time": "stdev.time"}, ""),
-    Case("inference", {"samples =": "sample ="}, ""),
-    Case("output", {"[output]": "[output]\nquantile = [0.5]"}, ""),
+    Case(
+        "top level",
+        {"title =": "titel ="},
+        "titel: unknown key; valid: 'version', 'title', 'dimensions', 'survey', 'latents', 'forward', 'noise', "
+        "'inference' and 'output'; did you mean 'title'?",
+    ),
+    Case(
+        "survey",
+        {'crs = "EPSG': 'CRS_ = "EPSG'},
+        "survey.CRS_: unknown key; valid: 'file', 'crs', 'coordinates', 'observations' and 'covariates'; did you "
+        "mean 'crs'?",
+    ),
+    Case(
+        "coordinate",
+        {'easting]\nunit = "m"': 'easting]\nunit = "m"\ncolumns = ["x"]'},
+        "survey.coordinates.easting.columns: unknown key; valid: 'column', 'unit', 'long_name' and "
+        "'standard_name'; did you mean 'column'?",
+    ),
+    Case(
+        "observation",
+        {"columns =": "colums ="},
+        "survey.observations.time.colums: unknown key; valid: 'columns', 'unit', 'dimension', 'long_name' and "
+        "'standard_name'; did you mean 'columns'?",
+    ),
+    Case(
+        "latent",
+        {"mean = 2000": "means = 2000"},
+        "latents.velocity.means: unknown key; valid: 'unit', 'dimension', 'mean', 'std', 'kernel', 'link', "
+        "'positive', 'long_name' and 'standard_name'; did you mean 'mean'?",
+    ),
+    Case(
+        "kernel", {"kind =": "kernel ="}, "latents.depth.kernel.kernel: unknown key; valid: 'kind' and 'length_scale'"
+    ),
+    Case(
+        "callable",
+        {"function =": "funktion ="},
+        "forward.funktion: unknown key; valid: 'adapter', 'function', 'vectorised', 'inputs' and 'outputs'; did "
+        "you mean 'function'?",
+    ),
+    Case(
+        "callable, far from any",
+        {"function =": "xyz = 1\nfunction ="},
+        "forward.xyz: unknown key; valid: 'adapter', 'function', 'vectorised', 'inputs' and 'outputs'",
+    ),
+    Case(
+        "input",
+        {'"elevation"]': '{ name = "elevation", units = "m" }]'},
+        "forward.inputs[2].units: unknown key; valid: 'name', 'source' and 'unit'; did you mean 'unit'?",
+    ),
+    Case("noise", {"std.time": "stdev.time"}, "noise.stdev: unknown key; valid: 'kind' and 'std'; did you mean 'std'?"),
+    Case(
+        "inference",
+        {"samples =": "sample ="},
+        "inference.sample: unknown key; valid: 'posterior', 'samples', 'max_evaluations', 'tolerance', "
+        "'max_failed_share', 'seed', 'workers' and 'device'; did you mean 'samples'?",
+    ),
+    Case(
+        "output",
+        {"[output]": "[output]\nquantile = [0.5]"},
+        "output.quantile: unknown key; valid: 'file', 'quantiles' and 'realizations'; did you mean 'quantiles'?",
+    ),
 ]
 UNKNOWN_KEYS_OF_A_PROGRAM = [
-    Case("executable", {"timeout = 10": "time_out = 10"}, ""),
-    Case("input file", {"template =": "templat ="}, ""),
-    Case("output file", {'[{ path = "times.txt" }]': '[{ path = "times.txt", skip = 1 }]'}, ""),
+    Case(
+        "executable",
+        {"timeout = 10": "time_out = 10"},
+        "forward.time_out: unknown key; valid: 'adapter', 'command', 'input_files', 'output_files', 'timeout', "
+        "'threads', 'environment', 'inputs' and 'outputs'; did you mean 'timeout'?",
+    ),
+    Case(
+        "input file",
+        {"template =": "templat ="},
+        "forward.input_files[0].templat: unknown key; valid: 'template' and 'path'; did you mean 'template'?",
+    ),
+    Case(
+        "output file",
+        {'[{ path = "times.txt" }]': '[{ path = "times.txt", skip = 1 }]'},
+        "forward.output_files[0].skip: unknown key; valid: 'path', 'outputs' and 'skip_lines'",
+    ),
 ]
 MISSING_KEYS = [
-    Case("no survey file", {'file = "sites.csv"\n': ""}, ""),
-    Case("no unit", {'[latents.depth]\nunit = "m"\n': "[latents.depth]\n"}, ""),
-    Case("no length-scale", {", length_scale = 1000 }": " }"}, ""),
-    Case("no adapter", {'adapter = "callable"\n': ""}, ""),
-    Case("no noise", {"[noise]\nstd.time = 0.05\n": ""}, ""),
-    Case("no noise for an observation", {"std.time = 0.05": "std = {}"}, ""),
-    Case("no outputs", {'outputs = ["time"]\n': ""}, ""),
+    Case(
+        "no survey file",
+        {'file = "sites.csv"\n': ""},
+        "survey.file: is missing; it must be a CSV (.csv) or netCDF (.nc) file with a row a site",
+    ),
+    Case(
+        "no unit",
+        {'[latents.depth]\nunit = "m"\n': "[latents.depth]\n"},
+        "latents.depth.unit: is missing; it must be a unit that UDUNITS knows, such as 'm' or 'm s-1'",
+    ),
+    Case(
+        "no length-scale",
+        {", length_scale = 1000 }": " }"},
+        "latents.depth.kernel.length_scale: is missing; it must be a positive number in the coordinates' unit, "
+        "or one for each coordinate",
+    ),
+    Case(
+        "no adapter",
+        {'adapter = "callable"\n': ""},
+        "forward.adapter: is missing; it must be 'callable' or 'executable'",
+    ),
+    Case("no noise", {"[noise]\nstd.time = 0.05\n": ""}, "noise: is missing; it must be the table [noise]"),
+    Case(
+        "no noise for an observation",
+        {"std.time = 0.05": "std = {}"},
+        "noise.std.time: is missing; it must be the standard deviation of the noise in 's'",
+    ),
+    Case(
+        "no outputs",
+        {'outputs = ["time"]\n': ""},
+        "forward.outputs: is missing; it must be a list of the observations that come out, in the simulator's order",
+    ),
 ]
 WRONG_TYPES = [
-    Case("number for text", {'title = "A short line"': "title = 5"}, ""),
-    Case("number for a CRS", {'"EPSG:28354"': "28354"}, ""),
-    Case("text for a number", {"samples = 16": 'samples = "16"'}, ""),
-    Case("fraction for a count", {"samples = 16": "samples = 16.5"}, ""),
-    Case("Boolean for a count", {"samples = 16": "samples = true"}, ""),
-    Case("text for a Boolean", {"outputs =": 'vectorised = "yes"\noutputs ='}, ""),
-    Case("text for a list", {'["t1", "t2"]': '"t1"'}, ""),
-    Case("number in a list of text", {'["t1", "t2"]': '["t1", 2]'}, ""),
-    Case("empty list", {'["t1", "t2"]': "[]"}, ""),
-    Case("number for a table", {'kernel = { kind = "matern 5/2", length_scale = 1000 }': "kernel = 1000"}, ""),
-    Case("text for a table of tables", {"[dimensions]\nlayer = [1, 2]": "dimensions = 3"}, ""),
-    Case("text for an input", {'"elevation"]': "3]"}, ""),
-    Case("text for a mean", {"mean = 2000": 'mean = "fast"'}, ""),
-    Case("infinite mean", {"mean = 2000": "mean = inf"}, ""),
-    Case("date for a mean", {"mean = 2000": "mean = 2024-01-31"}, ""),
-    Case("mixed labels", {"layer = [1, 2]": 'layer = [1, "b"]'}, ""),
-    Case("labels that repeat", {"layer = [1, 2]": "layer = [1, 1]"}, ""),
-    Case("no labels", {"layer = [1, 2]": "layer = []"}, ""),
-    Case("text for a tolerance", {"samples = 16": 'samples = 16\ntolerance = "small"'}, ""),
-    Case("tolerance of zero", {"samples = 16": "samples = 16\ntolerance = 0"}, ""),
-    Case("NaN for a tolerance", {"samples = 16": "samples = 16\ntolerance = nan"}, ""),
-    Case("no worker", {"samples = 16": "samples = 16\nworkers = 0"}, ""),
-    Case("share of one", {"samples = 16": "samples = 16\nmax_failed_share = 1"}, ""),
-    Case("seed too large", {"samples = 16": "samples = 16\nseed = 9223372036854775808"}, ""),
-    Case("quantile of one", {"[output]": "[output]\nquantiles = [0.5, 1]"}, ""),
-    Case("unknown device", {"samples = 16": 'samples = 16\ndevice = "cude"'}, ""),
-    Case("unknown kernel", {"matern 5/2": "mattern 5/2"}, ""),
-    Case("unknown link", {'link = "log"': 'link = "ln"'}, ""),
-    Case("unknown adapter", {'"callable"': '"calable"'}, ""),
-    Case("adapter of a wrong type", {'"callable"': "1"}, ""),
-    Case("output file without .nc", {"posterior.nc": "posterior.hdf"}, ""),
+    Case("number for text", {'title = "A short line"': "title = 5"}, "title: must be text in quotes, was 5"),
+    Case("number for a CRS", {'"EPSG:28354"': "28354"}, "survey.crs: must be text in quotes, was 28354"),
+    Case(
+        "text for a number", {"samples = 16": 'samples = "16"'}, "inference.samples: must be a whole number, was '16'"
+    ),
+    Case(
+        "fraction for a count",
+        {"samples = 16": "samples = 16.5"},
+        "inference.samples: must be a whole number, was 16.5",
+    ),
+    Case(
+        "Boolean for a count", {"samples = 16": "samples = true"}, "inference.samples: must be a whole number, was true"
+    ),
+    Case(
+        "text for a Boolean",
+        {"outputs =": 'vectorised = "yes"\noutputs ='},
+        "forward.vectorised: must be true or false, was 'yes'",
+    ),
+    Case("text for a list", {'["t1", "t2"]': '"t1"'}, "survey.observations.time.columns: must be a list, was 't1'"),
+    Case(
+        "number in a list of text",
+        {'["t1", "t2"]': '["t1", 2]'},
+        "survey.observations.time.columns[1]: must be text in quotes, was 2",
+    ),
+    Case("empty list", {'["t1", "t2"]': "[]"}, "survey.observations.time.columns: must hold 1 at least, was []"),
+    Case(
+        "number for a table",
+        {'kernel = { kind = "matern 5/2", length_scale = 1000 }': "kernel = 1000"},
+        "latents.depth.kernel: must be a table, was 1000",
+    ),
+    Case(
+        "text for a table of tables",
+        {"[dimensions]\nlayer = [1, 2]": "dimensions = 3"},
+        "dimensions: must be a table, was 3",
+    ),
+    Case(
+        "text for an input",
+        {'"elevation"]': "3]"},
+        'forward.inputs[2]: must be a name in quotes or a table such as { name = "depth", unit = "m" }, was 3',
+    ),
+    Case(
+        "text for a mean",
+        {"mean = 2000": 'mean = "fast"'},
+        "latents.velocity.mean: must be a finite number or a list of them, was 'fast'",
+    ),
+    Case(
+        "infinite mean",
+        {"mean = 2000": "mean = inf"},
+        "latents.velocity.mean: must be a finite number or a list of them, was inf",
+    ),
+    Case(
+        "date for a mean",
+        {"mean = 2000": "mean = 2024-01-31"},
+        "latents.velocity.mean: must be a finite number or a list of them, was 2024-01-31",
+    ),
+    Case(
+        "mixed labels",
+        {"layer = [1, 2]": 'layer = [1, "b"]'},
+        "dimensions.layer: must be a list of labels, all whole numbers or all text, was [1, 'b']",
+    ),
+    Case(
+        "labels that repeat",
+        {"layer = [1, 2]": "layer = [1, 1]"},
+        "dimensions.layer: must be labels that all differ, was [1, 1]",
+    ),
+    Case(
+        "no labels",
+        {"layer = [1, 2]": "layer = []"},
+        "dimensions.layer: must be a list of labels, all whole numbers or all text, was []",
+    ),
+    Case(
+        "text for a tolerance",
+        {"samples = 16": 'samples = 16\ntolerance = "small"'},
+        "inference.tolerance: must be a number, was 'small'",
+    ),
+    Case(
+        "tolerance of zero",
+        {"samples = 16": "samples = 16\ntolerance = 0"},
+        "inference.tolerance: must be greater than 0, was 0",
+    ),
+    Case(
+        "NaN for a tolerance",
+        {"samples = 16": "samples = 16\ntolerance = nan"},
+        "inference.tolerance: must be a finite number, was nan",
+    ),
+    Case("no worker", {"samples = 16": "samples = 16\nworkers = 0"}, "inference.workers: must be at least 1, was 0"),
+    Case(
+        "share of one",
+        {"samples = 16": "samples = 16\nmax_failed_share = 1"},
+        "inference.max_failed_share: must be less than 1, was 1",
+    ),
+    Case(
+        "seed too large",
+        {"samples = 16": "samples = 16\nseed = 9223372036854775808"},
+        "inference.seed: must be less than 9223372036854775808, was 9223372036854775808",
+    ),
+    Case(
+        "quantile of one",
+        {"[output]": "[output]\nquantiles = [0.5, 1]"},
+        "output.quantiles: must be a list of numbers between 0 and 1 that all differ, was [0.5, 1]",
+    ),
+    Case(
+        "unknown device",
+        {"samples = 16": 'samples = 16\ndevice = "cude"'},
+        "inference.device: must be 'cpu', 'cuda' or 'auto', was 'cude'; did you mean 'cuda'?",
+    ),
+    Case(
+        "unknown kernel",
+        {"matern 5/2": "mattern 5/2"},
+        "latents.depth.kernel.kind: must be 'squared exponential', 'matern 3/2' or 'matern 5/2', was 'mattern "
+        "5/2'; did you mean 'matern 5/2'?",
+    ),
+    Case(
+        "unknown link", {'link = "log"': 'link = "ln"'}, "latents.velocity.link: must be 'identity' or 'log', was 'ln'"
+    ),
+    Case(
+        "unknown adapter",
+        {'"callable"': '"calable"'},
+        "forward.adapter: must be 'callable' or 'executable', was 'calable'; did you mean 'callable'?",
+    ),
+    Case("adapter of a wrong type", {'"callable"': "1"}, "forward.adapter: must be 'callable' or 'executable', was 1"),
+    Case(
+        "output file without .nc",
+        {"posterior.nc": "posterior.hdf"},
+        "output.file: must end in .nc, was 'results/posterior.hdf'",
+    ),
     Case(
         "four coordinates",
-        {"[survey.observations.time]": '[survey.coordinates]\na.unit = "m"\nb.unit = "m"\n[survey.observations.time]'},
-        "",
+        {"[survey.obs": '[survey.coordinates]\na.unit = "m"\nb.unit = "m"\n[survey.obs'},
+        "survey.coordinates: must hold 3 at most, was 'easting', 'northing', 'a' and 'b'",
     ),
-    Case("an old version", {"version = 1": "version = 0"}, ""),
-    Case("a newer version", {"version = 1": "version = 2"}, ""),
-    Case("version as text", {"version = 1": 'version = "1"'}, ""),
+    Case("an old version", {"version = 1": "version = 0"}, "version: must be 1, was 0"),
+    Case(
+        "a newer version",
+        {"version = 1": "version = 2"},
+        "version: must be 1 for this release of invgp, was 2; a newer release may read it",
+    ),
+    Case("version as text", {"version = 1": 'version = "1"'}, "version: must be 1, was '1'"),
 ]
 WRONG_UNITS = [
-    Case("not a unit", {'[latents.depth]\nunit = "m"': '[latents.depth]\nunit = "metrs"'}, ""),
-    Case("empty unit", {'[latents.depth]\nunit = "m"': '[latents.depth]\nunit = ""'}, ""),
-    Case("latent to simulator", {'["depth",': '[{ name = "depth", unit = "s" },'}, ""),
-    Case("simulator to observation", {'["time"]': '[{ name = "time", unit = "m" }]'}, ""),
+    Case(
+        "not a unit",
+        {'[latents.depth]\nunit = "m"': '[latents.depth]\nunit = "metrs"'},
+        "latents.depth.unit: must be a unit that UDUNITS knows, such as 'm', 'm s-1', 'ohm m' or '1', was 'metrs'",
+    ),
+    Case(
+        "empty unit",
+        {'[latents.depth]\nunit = "m"': '[latents.depth]\nunit = ""'},
+        "latents.depth.unit: must be a unit that UDUNITS knows, such as 'm', 'm s-1', 'ohm m' or '1', was ''",
+    ),
+    Case(
+        "latent to simulator",
+        {'["depth",': '[{ name = "depth", unit = "s" },'},
+        "forward.inputs[0].unit: must be a unit that 'depth' (in 'm') can be converted to, was 's'",
+    ),
+    Case(
+        "simulator to observation",
+        {'["time"]': '[{ name = "time", unit = "m" }]'},
+        "forward.outputs[0].unit: must be a unit that can be converted to that of 'time' ('s'), was 'm'",
+    ),
 ]
 WRONG_VALUES = [
-    Case("mean too long", {"mean = [200, 500]": "mean = [200, 500, 600]"}, ""),
-    Case("mean a list without a dimension", {"mean = 2000": "mean = [2000]"}, ""),
-    Case("std too short", {'std = "15%"': "std = [10]"}, ""),
-    Case("columns too few", {'["t1", "t2"]': '["t1"]'}, ""),
-    Case("columns without a dimension", {'dimension = "layer"\nunit = "s"': 'unit = "s"'}, ""),
-    Case("length-scales", {"[1000, 2000]": "[1000, 2000, 3000]"}, ""),
-    Case("length-scale of zero", {"[1000, 2000]": "0"}, ""),
-    Case("noise too long", {"std.time = 0.05": "std.time = [1, 2, 3]"}, ""),
-    Case("unknown dimension", {'dimension = "layer"\nmean': 'dimension = "layers"\nmean'}, ""),
-    Case("negative std", {"std = 200": "std = -200"}, ""),
-    Case("zero std in a list", {'std = "15%"': "std = [10, 0]"}, ""),
-    Case("bad percentage", {'std = "15%"': 'std = "15 percent"'}, ""),
-    Case("negative percentage", {'std = "15%"': 'std = "-15%"'}, ""),
-    Case("percentage of zero", {"mean = [200, 500]": "mean = [0, 500]"}, ""),
-    Case("log of zero", {"mean = 2000": "mean = 0"}, ""),
-    Case("negative noise", {"std.time = 0.05": "std.time = -0.05"}, ""),
-    Case("too few samples", {"samples = 16": "samples = 8"}, ""),
-    Case("unknown CRS", {"EPSG:28354": "EPSG:2835444"}, ""),
-    Case("name twice", {"[latents.velocity]": "[latents.easting]"}, ""),
-    Case("reserved name", {"[latents.velocity]": "[latents.site]"}, ""),
-    Case("dimension with the name of a latent", {"[dimensions]": "[dimensions]\ndepth = [1]"}, ""),
-    Case("name of a derived variable", {"[latents.velocity]": "[latents.depth_std]"}, ""),
-    Case("name with a space", {"[latents.velocity]": '[latents."the velocity"]'}, ""),
-    Case("noise for an unknown observation", {"std.time = 0.05": "std.time = 0.05\nstd.tim = 0.1"}, ""),
-    Case("noise column missing", {"std.time = 0.05": 'std.time = ["s1", "s3"]'}, ""),
-    Case("too few noise columns", {"std.time = 0.05": 'std.time = "s1"'}, ""),
+    Case(
+        "mean too long",
+        {"mean = [200, 500]": "mean = [200, 500, 600]"},
+        "latents.depth.mean: must be one number, or a list of 2: one for each label of its dimension, was a list of 3",
+    ),
+    Case(
+        "mean a list without a dimension",
+        {"mean = 2000": "mean = [2000]"},
+        "latents.velocity.mean: must be one number (it has no dimension), was a list of 1",
+    ),
+    Case(
+        "std too short",
+        {'std = "15%"': "std = [10]"},
+        "latents.depth.std: must be one number, or a list of 2: one for each label of its dimension, was a list of 1",
+    ),
+    Case(
+        "columns too few",
+        {'["t1", "t2"]': '["t1"]'},
+        "survey.observations.time.columns: must be 2 columns (one for each label of 'layer'), was 1",
+    ),
+    Case(
+        "columns without a dimension",
+        {'dimension = "layer"\nunit = "s"': 'unit = "s"'},
+        "survey.observations.time.columns: must be 1 column (it has no dimension), was 2",
+    ),
+    Case(
+        "length-scales",
+        {"[1000, 2000]": "[1000, 2000, 3000]"},
+        "latents.velocity.kernel.length_scale: must be one number, or a list of 2: one for each coordinate, was "
+        "a list of 3",
+    ),
+    Case(
+        "length-scale of zero",
+        {"[1000, 2000]": "0"},
+        "latents.velocity.kernel.length_scale: must be a positive number, or a list of one for each coordinate, was 0",
+    ),
+    Case(
+        "noise too long",
+        {"std.time = 0.05": "std.time = [1, 2, 3]"},
+        "noise.std.time: must be one number, or a list of 2: one for each label of its dimension, was a list of 3",
+    ),
+    Case(
+        "unknown dimension",
+        {'dimension = "layer"\nmean': 'dimension = "layers"\nmean'},
+        "latents.depth.dimension: must be a key of [dimensions], was 'layers'; valid: 'layer'; did you mean 'layer'?",
+    ),
+    Case(
+        "negative std",
+        {"std = 200": "std = -200"},
+        "latents.velocity.std: must be a positive number, a list of them, or a percentage such as '15%', was -200",
+    ),
+    Case(
+        "zero std in a list",
+        {'std = "15%"': "std = [10, 0]"},
+        "latents.depth.std: must be a positive number, a list of them, or a percentage such as '15%', was [10, 0]",
+    ),
+    Case(
+        "bad percentage",
+        {'std = "15%"': 'std = "15 percent"'},
+        "latents.depth.std: must be a positive number, a list of them, or a percentage such as '15%', was '15 percent'",
+    ),
+    Case(
+        "negative percentage",
+        {'std = "15%"': 'std = "-15%"'},
+        "latents.depth.std: must be a positive number, a list of them, or a percentage such as '15%', was '-15%'",
+    ),
+    Case(
+        "percentage of zero",
+        {"mean = [200, 500]": "mean = [0, 500]"},
+        "latents.depth.std: must be a number in 'm' where a mean is zero, was 15% of [0, 500]",
+    ),
+    Case(
+        "log of zero", {"mean = 2000": "mean = 0"}, "latents.velocity.mean: must be positive with link = 'log', was 0"
+    ),
+    Case(
+        "negative noise",
+        {"std.time = 0.05": "std.time = -0.05"},
+        "noise.std.time: must be a positive number, a list of them, a percentage such as '5%', or the survey's "
+        "column or columns, was -0.05",
+    ),
+    Case(
+        "too few samples",
+        {"samples = 16": "samples = 8"},
+        "inference.samples: must be at least 14 for 3 latent processes, was 8",
+    ),
+    Case(
+        "unknown CRS",
+        {"EPSG:28354": "EPSG:2835444"},
+        "survey.crs: must be a coordinate reference system that PROJ knows, such as 'EPSG:28354', was 'EPSG:2835444'",
+    ),
+    Case(
+        "name twice",
+        {"[latents.velocity]": "[latents.easting]"},
+        "latents.easting: must have names of its own in the posterior file, was 'easting', a name of "
+        "survey.coordinates.easting",
+    ),
+    Case(
+        "reserved name",
+        {"[latents.velocity]": "[latents.site]"},
+        "latents.site: must have names of its own in the posterior file, was 'site', a name that every posterior has",
+    ),
+    Case(
+        "dimension with the name of a latent",
+        {"[dimensions]": "[dimensions]\ndepth = [1]"},
+        "latents.depth: must have names of its own in the posterior file, was 'depth', a name of dimensions.depth",
+    ),
+    Case(
+        "name of a derived variable",
+        {"[latents.velocity]": "[latents.depth_std]"},
+        "latents.depth_std: must have names of its own in the posterior file, was 'depth_std', a name of latents.depth",
+    ),
+    Case(
+        "name with a space",
+        {"[latents.velocity]": '[latents."the velocity"]'},
+        'latents."the velocity": must have a name of letters, digits and underscores that starts with a letter '
+        "(it names variables), was 'the velocity'",
+    ),
+    Case(
+        "noise for an unknown observation",
+        {"std.time = 0.05": "std.time = 0.05\nstd.tim = 0.1"},
+        "noise.std.tim: must have the name of an observation; valid: 'time'; did you mean 'time'?",
+    ),
+    Case(
+        "noise column missing",
+        {"std.time = 0.05": 'std.time = ["s1", "s3"]'},
+        "noise.std.time: must be a column of sites.csv, which has no column 's3'; valid: 'easting', 'northing', "
+        "'elev', 't1', 't2', 's1' and 's2'",
+    ),
+    Case(
+        "too few noise columns",
+        {"std.time = 0.05": 'std.time = "s1"'},
+        "noise.std.time: must be 2 columns (as many as the observation has), was 1",
+    ),
 ]
 WRONG_WIRES = [
-    Case("latent that is no input", {'"depth", "velocity", "elevation"': '"depth", "elevation"'}, ""),
-    Case("input that is nothing", {'"velocity", "elevation"]': '"velosity", "elevation"]'}, ""),
-    Case("observation that is no output", {'["time"]': '["times"]'}, ""),
-    Case("output twice", {'["time"]': '["time", { name = "again", observation = "time" }]'}, ""),
-    Case("input twice", {'"elevation"]': '"elevation", "elevation"]'}, ""),
-    Case("misspelt function", {"simulator:times": "simulator:tims"}, ""),
-    Case("misspelt module", {"simulator:times": "simulater:times"}, ""),
-    Case("function without a module", {"simulator:times": "times"}, ""),
-    Case("not a function", {"simulator:times": "simulator:ANSWER"}, ""),
+    Case(
+        "latent that is no input",
+        {'"depth", "velocity", "elevation"': '"depth", "elevation"'},
+        "forward.inputs: must name 'velocity' of [latents] once, was not named",
+    ),
+    Case(
+        "input that is nothing",
+        {'"velocity", "elevation"]': '"velosity", "elevation"]'},
+        "forward.inputs[1]: must be a latent, a covariate or a coordinate, was 'velosity'; valid: 'depth', "
+        "'velocity', 'elevation', 'easting' and 'northing'; did you mean 'velocity'?",
+    ),
+    Case(
+        "observation that is no output",
+        {'["time"]': '["times"]'},
+        "forward.outputs[0]: must be an observation of the survey, was 'times'; valid: 'time'; did you mean 'time'?",
+    ),
+    Case(
+        "output twice",
+        {'["time"]': '["time", { name = "again", observation = "time" }]'},
+        "forward.outputs: must name 'time' of [survey.observations] once, was named 2 times",
+    ),
+    Case(
+        "input twice",
+        {'"elevation"]': '"elevation", "elevation"]'},
+        "forward.inputs: names must differ, but 'elevation' comes twice",
+    ),
+    Case(
+        "misspelt function",
+        {"simulator:times": "simulator:tims"},
+        "forward.function: module 'simulator' has no 'tims'; did you mean 'times'?",
+    ),
+    Case(
+        "misspelt module",
+        {"simulator:times": "simulater:times"},
+        "forward.function: there is no module 'simulater' on <here> and the rest of sys.path; beside the config "
+        "did you mean 'simulator'?",
+    ),
+    Case(
+        "function without a module",
+        {"simulator:times": "times"},
+        "forward.function: 'times' must read 'package.module:function'",
+    ),
+    Case(
+        "not a function",
+        {"simulator:times": "simulator:ANSWER"},
+        "forward.function: 'simulator:ANSWER' is a int, which cannot be called",
+    ),
 ]
 WRONG_PROGRAMS = [
-    Case("program missing", {"./simulator.sh": "./simulater.sh"}, ""),
-    Case("program not on PATH", {"./simulator.sh": "no-such-program"}, ""),
-    Case("program beside the config", {"./simulator.sh": "simulator.sh"}, ""),
-    Case("template missing", {"model.tpl": "modl.tpl"}, ""),
-    Case("argument with an unknown field", {"{elevation}": "{elevaton}"}, ""),
-    Case("input that never reaches the program", {', "{elevation}"': ""}, ""),
-    Case("command as one text", {'["./simulator.sh", "{elevation}"]': '"./simulator.sh {elevation}"'}, ""),
-    Case("timeout of zero", {"timeout = 10": "timeout = 0"}, ""),
+    Case(
+        "program missing",
+        {"./simulator.sh": "./simulater.sh"},
+        "forward.command: there is no file <here>/simulater.sh; did you mean 'simulator.sh'?",
+    ),
+    Case(
+        "program not on PATH",
+        {"./simulator.sh": "no-such-program"},
+        "forward.command: no program 'no-such-program' on PATH",
+    ),
+    Case(
+        "program beside the config",
+        {"./simulator.sh": "simulator.sh"},
+        "forward.command: no program 'simulator.sh' on PATH; for the file beside the config, write './simulator.sh'",
+    ),
+    Case(
+        "template missing",
+        {"model.tpl": "modl.tpl"},
+        "forward.input_files[0].template: there is no file <here>/modl.tpl; did you mean 'model.tpl'?",
+    ),
+    Case(
+        "argument with an unknown field",
+        {"{elevation}": "{elevaton}"},
+        "forward.command[1]: line 1: {elevaton} names no input; did you mean 'elevation'? (a brace that is meant "
+        "literally is doubled, {{ or }})",
+    ),
+    Case(
+        "input that never reaches the program",
+        {', "{elevation}"': ""},
+        "forward.inputs: elevation never reaches the program: write {elevation} in the template of an input "
+        "file, or in an argument of the command",
+    ),
+    Case(
+        "command as one text",
+        {'["./simulator.sh", "{elevation}"]': '"./simulator.sh {elevation}"'},
+        "forward.command: must be a list, was './simulator.sh {elevation}'",
+    ),
+    Case("timeout of zero", {"timeout = 10": "timeout = 0"}, "forward.timeout: must be greater than 0, was 0"),
 ]
+
+
+def sentence_of(path: Path, data: Path | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(path, data=data)
+    return str(caught.value).replace(str(path.parent), "<here>")
+
+
+def by_mistake(*tables: list[Case]) -> pytest.MarkDecorator:
+    cases = [case for table in tables for case in table]
+    return pytest.mark.parametrize("case", cases, ids=[case.mistake for case in cases])
+
+
+@by_mistake(UNKNOWN_KEYS, MISSING_KEYS, WRONG_TYPES, WRONG_UNITS, WRONG_VALUES, WRONG_WIRES)
+def test_that_a_mistake_gives_one_sentence(case: Case, write_survey: WriteSurvey) -> None:
+    assert sentence_of(write_survey(case.config)) == case.sentence
+
+
+@by_mistake(UNKNOWN_KEYS_OF_A_PROGRAM, WRONG_PROGRAMS)
+def test_that_a_mistake_about_a_program_gives_one_sentence(case: Case, write_survey: WriteSurvey) -> None:
+    assert sentence_of(write_survey(case.config, executable=True)) == case.sentence
+
+
+def test_that_each_of_several_mistakes_gives_a_sentence(write_survey: WriteSurvey) -> None:
+    path = write_survey({"title =": "titel =", "samples = 16": "samples = 0", "mean = 2000": 'mean = "fast"'})
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    keys = [sentence.partition(":")[0] for sentence in caught.value.sentences]
+    assert keys == ["titel"]
+    path = write_survey({"samples = 16": "samples = 0", "mean = 2000": 'mean = "fast"'})
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    keys = [sentence.partition(":")[0] for sentence in caught.value.sentences]
+    assert keys == ["latents.velocity.mean", "inference.samples"]
+
+
+def test_that_a_template_with_an_unknown_field_names_its_line(write_survey: WriteSurvey) -> None:
+    path = write_survey(executable=True)
+    (path.parent / "model.tpl").write_text("{depth[1]} {depth[2]}\n{velocty}\n")
+    assert sentence_of(path).startswith(
+        "forward.input_files[0].template: <here>/model.tpl, line 2: {velocty} names no input; did you mean 'velocity'?"
+    )
+
+
+def test_that_a_simulator_that_cannot_be_imported_gives_one_line(write_survey: WriteSurvey) -> None:
+    path = write_survey()
+    (path.parent / "simulator.py").write_text('raise RuntimeError("no licence:\\n  ask for one")\n')
+    assert sentence_of(path) == ("forward.function: importing 'simulator' raised RuntimeError: no licence: ask for one")
+
+
+def test_that_bad_toml_names_its_line(write_survey: WriteSurvey) -> None:
+    path = write_survey({"samples = 16": "samples = "})
+    assert sentence_of(path) == "the config '<here>/survey.toml' is not TOML: Invalid value (at line 50, column 11)"
+
+
+def test_that_a_config_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    assert sentence_of(tmp_path / "none.toml") == (
+        "the config '<here>/none.toml' cannot be read: No such file or directory"
+    )
+    (tmp_path / "folder.toml").mkdir()
+    assert sentence_of(tmp_path / "folder.toml") == "the config '<here>/folder.toml' cannot be read: Is a directory"
+    (tmp_path / "latin.toml").write_bytes('title = "Übersicht"'.encode("latin-1"))
+    assert sentence_of(tmp_path / "latin.toml") == (
+        "the config '<here>/latin.toml' cannot be read: it is not UTF-8 text"
+    )
+
+
+def test_that_an_empty_config_says_what_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "survey.toml").touch()
+    sentences = sentence_of(tmp_path / "survey.toml").split("\n")
+    assert [s.partition(":")[0] for s in sentences] == ["survey", "latents", "forward", "noise"]

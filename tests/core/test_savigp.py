@@ -1,14 +1,19 @@
 """The whole algorithm against exact answers."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
 from invgp.core.backend import to_numpy
+from invgp.core.bound import Bound, Parameters
+from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.optimisers import LBFGS
-from invgp.core.sampling import standard_normals
-from invgp.core.savigp import Savigp, dense_full_gaussian
+from invgp.core.posteriors import Full
+from invgp.core.sampling import Points
+from invgp.core.savigp import Savigp
 from invgp.likelihoods import Gaussian
 
 N, S = 12, 32
@@ -24,16 +29,32 @@ def settle(algorithm, where, forward, limit=400):
     return state, info
 
 
-def regression(where, kind, observed, seed=0):
+def dense_savigp(where, X, kernels, prior_mean, observed, std, *, samples, tolerance=1e-15, seed=0):
+    """SAVIGP with one full Gaussian at the sites and Gaussian noise."""
+    Q, N = len(kernels), len(X)
+    Z = where.asarray(np.broadcast_to(X, (Q, *X.shape)))
+    family = Full(Q, N)
+    start = family.initial(inducing_factor(kernels, Z), 0.1, where.asarray(np.zeros((1, Q, N))))
+    numbers = where.namespace.stack([kernel.parameters for kernel in kernels])
+    parameters = Parameters(start, numbers, Z, where.asarray(np.zeros(0)))
+    bound = Bound(family, tuple(kernels), where.asarray(prior_mean), where.asarray(X), dense=True)
+    density = partial(Gaussian(where.asarray(np.full(observed.shape, std))).log_density, where.asarray(observed))
+    points = Points.draw(np.random.default_rng(seed), samples, N, Q, where)
+    return Savigp(bound, parameters, density, points, LBFGS(tolerance=tolerance))
+
+
+def regression(where, kind, observed):
     X = np.linspace(0, 5, N)[:, None]
-    prior_mean = np.full((1, N), 0.7)
-    kernels = [Kernel(CORRELATIONS[kind], 1.44, where.asarray([0.8]))]
-    family = dense_full_gaussian(where.asarray(X), where.asarray(prior_mean), kernels)
-    likelihood = Gaussian(where.asarray(observed), where.asarray(np.full(observed.shape, NOISE)))
-    normals = standard_normals(np.random.default_rng(seed), S, N, 1)
-    algorithm = Savigp(family, likelihood.log_density, where.asarray(normals), LBFGS(tolerance=1e-15))
-    prior = to_numpy(kernels[0](where.asarray(X), where.asarray(X)))
-    return algorithm, prior, prior_mean[0]
+    kernel = Kernel(CORRELATIONS[kind], where.asarray(1.44), where.asarray([0.8]))
+    algorithm = dense_savigp(where, X, [kernel], [0.7], observed, NOISE, samples=S)
+    return algorithm, to_numpy(kernel(where.asarray(X), where.asarray(X))), np.full(N, 0.7)
+
+
+def posterior_moments(algorithm, state):
+    """Mean (N,) and covariance (N, N) of the first latent."""
+    frame = algorithm.frame(state.posterior)
+    factor = to_numpy(frame.factor)[0] @ to_numpy(frame.q.spread)[0, 0]
+    return to_numpy(algorithm.marginals(state)[0])[:, 0], factor @ factor.T
 
 
 @pytest.fixture
@@ -47,14 +68,10 @@ def test_that_gaussian_noise_gives_the_exact_gaussian_process(kind, where, toler
     algorithm, prior, mean = regression(where, kind, observed)
     state, _ = settle(algorithm, where, lambda f: f)
     gain = prior @ np.linalg.inv(prior + NOISE**2 * np.eye(N))
-    factor = to_numpy(algorithm.family.covariance_factor(state.parameters))[0]
+    found_mean, found_covariance = posterior_moments(algorithm, state)
     evidence = multivariate_normal(mean, prior + NOISE**2 * np.eye(N)).logpdf(observed[:, 0])
-    np.testing.assert_allclose(
-        to_numpy(algorithm.family.mean(state.parameters))[0],
-        mean + gain @ (observed[:, 0] - mean),
-        atol=tolerance(where, 1e-6, 0.02),
-    )
-    np.testing.assert_allclose(factor @ factor.T, prior - gain @ prior, atol=tolerance(where, 1e-6, 0.01))
+    np.testing.assert_allclose(found_mean, mean + gain @ (observed[:, 0] - mean), atol=tolerance(where, 1e-6, 0.02))
+    np.testing.assert_allclose(found_covariance, prior - gain @ prior, atol=tolerance(where, 1e-6, 0.01))
     assert -state.optimiser.value == pytest.approx(evidence, abs=tolerance(where, 1e-6, 0.01))
 
 
@@ -65,28 +82,22 @@ def test_that_a_missing_observation_is_as_if_it_had_not_been_asked_for(where, to
     state, _ = settle(algorithm, where, lambda f: f)
     kept = np.flatnonzero(~np.isnan(gappy[:, 0]))
     gain = prior[:, kept] @ np.linalg.inv(prior[np.ix_(kept, kept)] + NOISE**2 * np.eye(len(kept)))
-    np.testing.assert_allclose(
-        to_numpy(algorithm.family.mean(state.parameters))[0],
-        mean + gain @ (gappy[kept, 0] - mean[kept]),
-        atol=tolerance(where, 1e-6, 0.02),
-    )
+    expected = mean + gain @ (gappy[kept, 0] - mean[kept])
+    np.testing.assert_allclose(posterior_moments(algorithm, state)[0], expected, atol=tolerance(where, 1e-6, 0.02))
     evidence = multivariate_normal(mean[kept], prior[np.ix_(kept, kept)] + NOISE**2 * np.eye(len(kept)))
     assert -state.optimiser.value == pytest.approx(evidence.logpdf(gappy[kept, 0]), abs=tolerance(where, 1e-6, 0.01))
 
 
 def test_that_random_failures_change_nothing_when_the_fit_is_exact(where, tolerance, observed, rng):
-    whole, _, _ = regression(where, "matern 5/2", observed)
-    reference, _ = settle(whole, where, lambda f: f)
+    algorithm, _, _ = regression(where, "matern 5/2", observed)
+    reference, _ = settle(algorithm, where, lambda f: f)
 
     def sometimes(f):
         return np.where(rng.random(f.shape[:2])[..., None] < 0.2, np.nan, f)
 
-    state, _ = settle(whole, where, sometimes)
-    np.testing.assert_allclose(
-        to_numpy(whole.family.mean(state.parameters)),
-        to_numpy(whole.family.mean(reference.parameters)),
-        atol=tolerance(where, 1e-6, 0.03),
-    )
+    state, _ = settle(algorithm, where, sometimes)
+    found, expected = (posterior_moments(algorithm, s)[0] for s in (state, reference))
+    np.testing.assert_allclose(found, expected, atol=tolerance(where, 1e-6, 0.03))
 
 
 def test_that_a_step_to_where_most_runs_fail_is_taken_back(numpy_place, observed):
@@ -100,12 +111,19 @@ def test_that_a_step_to_where_most_runs_fail_is_taken_back(numpy_place, observed
     after, info = algorithm.tell(state, algorithm.ask(state), broken)
     assert info.elbo == -np.inf
     assert not info.accepted
-    np.testing.assert_array_equal(after.parameters, state.parameters)
+    np.testing.assert_array_equal(after.posterior, state.posterior)
 
 
-def test_that_a_nonlinear_model_of_two_latents_gives_the_same_numbers_in_every_place(
-    where, tolerance, numpy_place, rng
-):
+def test_that_draws_have_the_joint_moments_of_the_posterior(where, observed, rng):
+    algorithm, _, _ = regression(where, "matern 3/2", observed)
+    state, _ = settle(algorithm, where, lambda f: f)
+    mean, covariance = posterior_moments(algorithm, state)
+    draws = to_numpy(algorithm.draws(state, where.asarray(rng.standard_normal((20_000, N, 1)))))[..., 0]
+    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.02)
+    np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.01)
+
+
+def test_that_a_nonlinear_model_gives_the_same_numbers_in_every_place(where, tolerance, numpy_place, rng):
     X = np.sort(rng.random((6, 2)), axis=0)
     y = rng.random((6, 2))
 
@@ -113,16 +131,13 @@ def test_that_a_nonlinear_model_of_two_latents_gives_the_same_numbers_in_every_p
         return np.stack([np.exp(0.3 * f[..., 0]) * f[..., 1], f[..., 0] - f[..., 1] ** 2], axis=-1)
 
     def run(at):
-        kernels = [Kernel(c, 1.0, at.asarray([0.5, 0.9])) for c in list(CORRELATIONS.values())[:2]]
-        family = dense_full_gaussian(at.asarray(X), at.asarray(np.zeros((2, 6))), kernels)
-        likelihood = Gaussian(at.asarray(y), at.asarray(np.full((6, 2), 0.2)))
-        normals = standard_normals(np.random.default_rng(1), 64, 6, 2)
-        algorithm = Savigp(family, likelihood.log_density, at.asarray(normals))
+        kernels = [Kernel(c, at.asarray(1.0), at.asarray([0.5, 0.9])) for c in list(CORRELATIONS.values())[:2]]
+        algorithm = dense_savigp(at, X, kernels, np.zeros(2), y, 0.2, samples=64, tolerance=1e-7)
         state, _ = settle(algorithm, at, forward, limit=8)
-        return -state.optimiser.value, to_numpy(state.parameters), state
+        return -state.optimiser.value, to_numpy(state.posterior), state
 
     bound, parameters, state = run(where)
     expected_bound, expected_parameters, _ = run(numpy_place)
     assert bound == pytest.approx(expected_bound, rel=tolerance(where, 1e-9, 1e-3))
     np.testing.assert_allclose(parameters, expected_parameters, atol=tolerance(where, 1e-7, 0.05))
-    assert state.parameters.dtype == getattr(where.namespace, where.dtype)
+    assert state.posterior.dtype == getattr(where.namespace, where.dtype)

@@ -1,0 +1,107 @@
+"""Write docs/config.md from the schema: python docs/make_config_reference.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from invgp.config import schema
+
+INTRODUCTION = """# The config file
+One TOML file describes a survey, the unknown fields below it, the simulator, the noise, the inference and the output.
+Relative paths are relative to the file. Every key is listed here; an unknown one is an error. This page is made from
+the code by `python docs/make_config_reference.py`.
+
+A percentage such as `"15%"` is of the prior mean (`latents.*.std`) or of the observed value (`noise.std.*`). Prior mean
+and standard deviation are those of the physical quantity, also with `link = "log"`. Where a latent or an observation
+has a `dimension`, its lists have one entry for each label of `[dimensions]`, and one number stands for all.
+"""
+
+
+def tables() -> list[tuple[str, str, type[schema.Section]]]:
+    """Heading, note and section, in the order of a config file."""
+    return [
+        ("the top of the file", "", schema.Config),
+        ("[survey]", "", schema.SurveySection),
+        ("[survey.coordinates.NAME], [survey.covariates.NAME]", "", schema.ColumnSection),
+        ("[survey.observations.NAME]", "", schema.ObservationSection),
+        ("[latents.NAME]", "", schema.LatentSection),
+        ("[latents.NAME.kernel]", "", schema.KernelSection),
+        ('[forward] with adapter = "callable"', CALLABLE, schema.CallableSection),
+        ('[forward] with adapter = "executable"', EXECUTABLE, schema.ExecutableSection),
+        ("an entry of forward.inputs", "A string is short for `{ name = ... }`.", schema.InputSection),
+        ("an entry of forward.outputs", "A string is short for `{ name = ... }`.", schema.OutputSection),
+        ("an entry of forward.input_files", TEMPLATE, schema.InputFileSection),
+        ("an entry of forward.output_files", READER, schema.OutputFileSection),
+        ("[noise]", "", schema.NoiseSection),
+        ("[inference]", "", schema.InferenceSection),
+        ("[output]", "", schema.FileSection),
+    ]
+
+
+CALLABLE = """The function gets its inputs by name: arrays (B,) or, for an input with labels, (B, L), when `vectorised`;
+otherwise numbers or arrays (L,), one row at a time. It returns an array for one output, or a dictionary by output
+name."""
+EXECUTABLE = """Each run has a private directory, removed when it went well and kept when it failed. A program named
+with a slash is found beside the config, otherwise on the path. There is no shell. Arguments may hold placeholders as
+templates do."""
+TEMPLATE = """In a template, `{depth[1]}` is the number of label 1, `{elevation}` an input without labels; Python format
+specs work (`{depth[1]:.3f}`), and without one the number is written so that it reads back exactly. `{{` is a brace."""
+READER = """The numbers in the file, separated by white space or commas, in order; lines that start with `#` are passed
+over. There must be exactly as many as the outputs that it holds."""
+
+
+def kind(annotation: Any) -> str:
+    """A type in words."""
+    if get_origin(annotation) is Annotated:
+        return kind(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{shown(value)}`" for value in get_args(annotation))
+    if get_origin(annotation) in (Union, UnionType):
+        return " or ".join(dict.fromkeys(kind(a) for a in get_args(annotation) if a is not type(None)))
+    if get_origin(annotation) is list:
+        return f"list of {kind(get_args(annotation)[0])}s"
+    if get_origin(annotation) is dict or (isinstance(annotation, type) and issubclass(annotation, schema.Section)):
+        return "table"
+    return {str: "string", int: "integer", float: "number", bool: "true or false"}.get(annotation, "see right")
+
+
+def default(field: FieldInfo) -> str:
+    """The default, or that there is none."""
+    if field.is_required():
+        return "required"
+    value = field.default
+    if value is None or value in ("", [], {}) or isinstance(value, schema.Section):
+        return ""
+    if isinstance(value, list) and isinstance(value[0], schema.Section):
+        return ""
+    return f"`{shown(value)}`"
+
+
+def shown(value: object) -> str:
+    """A value as TOML writes it."""
+    return json.dumps(value)
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    for heading, note, section in tables():
+        parts.append(f"## {heading}\n")
+        if note:
+            parts.append(note.strip() + "\n")
+        parts.append("| key | kind | default | what it is |\n| --- | --- | --- | --- |")
+        parts += [
+            f"| `{name}` | {kind(field.annotation)} | {default(field)} | {field.description} |"
+            for name, field in section.model_fields.items()
+        ]
+        parts.append("")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("config.md").write_text(page(), encoding="utf-8")

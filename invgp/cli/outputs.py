@@ -1,0 +1,55 @@
+"""Where results go: looked at before the simulator is paid for, not after."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import psutil
+
+from invgp.errors import ConfigError
+
+MARK = "INVGP_RUN_DIRECTORY"  # in the environment of each program that the executable adapter starts
+
+
+def check_posterior_path(path: Path, key: str) -> None:
+    """Raise `ConfigError` unless a posterior can be written there; `key` is the config key or option that names it."""
+    if path.suffix != ".nc":
+        raise ConfigError(f"{key}: must end in .nc, was {str(path)!r}")
+    check_writable(path, key)
+
+
+def check_writable(path: Path, key: str) -> None:
+    """Raise `ConfigError` unless a file can be written there, in a directory that is there or can be made."""
+    if path.is_dir():
+        raise ConfigError(f"{key}: must be a file, was {str(path)!r}, which is a directory")
+    nearest = path.parent
+    try:
+        while not nearest.exists():
+            nearest = nearest.parent
+        # Asking for permissions is not enough: a disk may be mounted read-only, or full.
+        with TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"{key}: must be in a directory that can be written, was {str(path)!r}, "
+            f"and nothing can be written in {str(nearest)!r} ({error.strerror})"
+        ) from error
+
+
+def remove_if_empty(directory: Path) -> None:
+    """Remove the directory of the runs, unless it holds the directory of a failed run."""
+    with suppress(OSError):
+        directory.rmdir()
+
+
+def end_simulators(directory: Path) -> None:
+    """Kill the programs of the runs in `directory`: a worker process that was killed can no longer end its own."""
+    home = directory.absolute()
+    for process in psutil.process_iter():
+        try:
+            if Path(process.environ().get(MARK, "")).is_relative_to(home):
+                process.kill()
+        except psutil.Error:  # it has ended, or it is another person's
+            continue

@@ -1,0 +1,316 @@
+"""The evidence lower bound of a latent Gaussian process model and its gradient, for any family, kernels and likelihood.
+
+Computed once for each set of kernel parameters and inducing inputs: the factor of K_zz. For each batch of sites: the
+geometry, the marginals, the sites' terms, and what they pull back. Batches are as large as the memory budget allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from invgp.core.backend import Array, array_namespace
+from invgp.core.estimators import expectation, score
+from invgp.core.geometry import (
+    Geometry,
+    GeometryGradient,
+    dense_geometry,
+    inducing_factor,
+    pull_back_batch,
+    pull_back_factor,
+    sparse_geometry,
+)
+from invgp.core.kernels import Kernel
+from invgp.core.posteriors import Family, Mixture, MixtureGradient, Sites
+
+BLOCKS = ("posterior", "kernels", "inducing", "likelihood")
+MEMORY_BUDGET = 512 * 2**20  # bytes of temporary arrays
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Everything that can be learnt, as free numbers, by block.
+
+    Attributes
+    ----------
+    posterior : flat, as the family holds it.
+    kernels : (Q, 1 + D), log variance and log length-scales.
+    inducing : Z, (Q, M, D).
+    likelihood : (P,).
+    """
+
+    posterior: Array
+    kernels: Array
+    inducing: Array
+    likelihood: Array
+
+    def flat(self, blocks: Sequence[str]) -> Array:
+        """The named blocks as one vector."""
+        xp = array_namespace(self.posterior)
+        return xp.concat([xp.reshape(getattr(self, name), (-1,)) for name in blocks])
+
+    def updated(self, blocks: Sequence[str], vector: Array) -> Parameters:
+        """A copy with the named blocks taken from one vector."""
+        xp = array_namespace(vector)
+        new, start = {}, 0
+        for name in blocks:
+            old = getattr(self, name)
+            size = 1
+            for length in old.shape:
+                size *= length
+            new[name] = xp.reshape(vector[start : start + size], old.shape)
+            start += size
+        return replace(self, **new)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The bound at some parameters, and its gradient.
+
+    Attributes
+    ----------
+    elbo, expected_log_likelihood, kl : (), in nats.
+    gradient : of the bound.
+    """
+
+    elbo: Array
+    expected_log_likelihood: Array
+    kl: Array
+    gradient: Parameters
+
+
+# samples f (S, B, Q), first site, last site + 1 -> log densities (S, B), and their derivatives (S, B, P) or None
+LogDensity = Callable[[Array, int, int], tuple[Array, Array | None]]
+Normals = Callable[[int, int], Array]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The bound as a function of its parameters.
+
+    Parameters
+    ----------
+    posterior : the family.
+    kernels : Q of them; of each only the kind counts, the numbers are in the parameters.
+    prior_mean : (Q,) constants, or (Q, N) values at the sites.
+    X : inputs of the sites, (N, D).
+    dense : the inducing inputs are X itself.
+    weight : what one site counts: N / B on a mini-batch of B.
+    """
+
+    posterior: Family
+    kernels: tuple[Kernel, ...]
+    prior_mean: Array
+    X: Array
+    dense: bool
+    weight: float = 1.0
+
+    def ground(self, parameters: Parameters) -> Ground:
+        """What the kernels and the inducing inputs alone decide; worth keeping while only the posterior moves."""
+        kernels = tuple(k.with_parameters(parameters.kernels[j, :]) for j, k in enumerate(self.kernels))
+        return Ground(kernels, parameters.inducing, inducing_factor(kernels, parameters.inducing))
+
+    def frame(self, parameters: Parameters, *, ground: Ground | None = None, held: Frame | None = None) -> Frame:
+        """Everything that does not depend on the samples.
+
+        Parameters
+        ----------
+        ground : of the same kernels and inducing inputs, if it is at hand.
+        held : keep the distribution of u of that frame, instead of reading the posterior from the parameters.
+        """
+        ground = ground or self.ground(parameters)
+        family = self.posterior
+        if isinstance(family, Sites):
+            family = family.placed(self.geometry(ground, 0, self.X.shape[0]).projection)
+        if held is None or isinstance(family, Sites):
+            q = family.unpack(parameters.posterior, ground.factor)
+        else:
+            q = family.moved(held.q, held.ground.factor, ground.factor)
+        return Frame(self, family, parameters, ground, q, held is not None)
+
+    def geometry(self, ground: Ground, start: int, stop: int) -> Geometry:
+        """The geometry of a range of sites, kept on the ground if all of them together fit the memory budget."""
+        if (start, stop) in ground.geometries:
+            return ground.geometries[start, stop]
+        if self.dense:
+            found = dense_geometry(ground.factor)
+        else:
+            found = sparse_geometry(ground.kernels, ground.inducing, ground.factor, self.X[start:stop, :])
+        if 8 * self.X.shape[0] * self.posterior.inducing * len(self.kernels) <= MEMORY_BUDGET:
+            ground.geometries[start, stop] = found
+        return found
+
+    def batches(self) -> Iterator[tuple[int, int]]:
+        """Ranges of sites that fit in the memory budget."""
+        N, width = self.X.shape[0], self.posterior.inducing * len(self.kernels) * (self.posterior.components + 3)
+        step = N if self.dense else max(1, MEMORY_BUDGET // (8 * width))
+        for start in range(0, N, step):
+            yield start, min(start + step, N)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Kernels, inducing inputs Z (Q, M, D), the factor (Q, M, M) of their covariance, and geometries already made."""
+
+    kernels: tuple[Kernel, ...]
+    inducing: Array
+    factor: Array
+    geometries: dict[tuple[int, int], Geometry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A bound at given parameters, ready for samples.
+
+    Attributes
+    ----------
+    q : the posterior as a mixture.
+    held : whether the distribution of u is held fixed while the kernels and inducing inputs move.
+    """
+
+    bound: Bound
+    family: Family
+    parameters: Parameters
+    ground: Ground
+    q: Mixture
+    held: bool
+
+    @property
+    def factor(self) -> Array:
+        """L, (Q, M, M)."""
+        return self.ground.factor
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """With the numbers of the parameters."""
+        return self.ground.kernels
+
+    def geometry(self, start: int, stop: int) -> Geometry:
+        """The geometry of a range of sites."""
+        return self.bound.geometry(self.ground, start, stop)
+
+    def marginals(self, geometry: Geometry, start: int, stop: int) -> tuple[Array, Array]:
+        """Means and variances (K, B, Q) of the latents."""
+        xp = array_namespace(self.factor)
+        mean, variance = self.family.marginals(self.q, geometry)
+        offset = self.bound.prior_mean
+        offset = offset[:, start:stop] if offset.ndim == 2 else offset[:, None]
+        # A sparse posterior can round to a variance of nothing.
+        smallest = xp.finfo(variance.dtype).smallest_normal
+        return mean + offset.T, xp.maximum(variance, smallest * xp.ones_like(variance))
+
+    def evaluate(self, log_density: LogDensity, normals: Normals, learn: Sequence[str] = BLOCKS) -> Terms:
+        """The bound and its gradient; the blocks that are not learnt get zeros."""
+        return self.finish(self.site_terms(log_density, normals, learn), learn)
+
+    def site_terms(self, log_density: LogDensity, normals: Normals, learn: Sequence[str] = BLOCKS) -> Sum:
+        """Expected log likelihood and its gradient, summed over batches of sites."""
+        total = Sum.nothing(self)
+        for start, stop in self.bound.batches():
+            geometry, z = self.geometry(start, stop), normals(start, stop)
+            mean, variance = self.marginals(geometry, start, stop)
+            scale = array_namespace(variance).sqrt(variance)
+            found = [log_density(mean[k, ...] + scale[k, ...] * z, start, stop) for k in range(self.family.components)]
+            total = total.plus(self, geometry, (start, stop), z, scale, found, learn)
+        return total
+
+    def finish(self, total: Sum, learn: Sequence[str]) -> Terms:
+        """Add the KL term and pull everything back to the free parameters."""
+        xp = array_namespace(self.factor)
+        family, q = self.family, self.q
+        negative_kl = family.negative_kl(q, self.factor)
+        kl_part = family.negative_kl_gradient(q, self.factor)
+        mixture = MixtureGradient(
+            total.weights + kl_part.weights,
+            total.mean + kl_part.mean,
+            total.spread + kl_part.spread,
+            GeometryGradient(total.factor + kl_part.geometry.factor, None, None),
+        )
+        zeros = Parameters(*(xp.zeros_like(getattr(self.parameters, name)) for name in BLOCKS))
+        gradient = replace(zeros, likelihood=total.likelihood)
+        if "posterior" in learn:
+            gradient = replace(gradient, posterior=family.parameter_gradient(q, mixture))
+        if "kernels" in learn or "inducing" in learn:
+            by_factor, across = mixture.geometry.factor, (total.kernels, total.inducing)
+            if isinstance(family, Sites):
+                more = self._through_precision(family.projection_gradient(q, self.parameters.posterior, mixture))
+                across, by_factor = (across[0] + more[0], across[1] + more[1]), by_factor + more[2]
+            elif self.held:
+                by_factor = by_factor + family.held(q, self.factor, mixture)
+            kernels, inducing = pull_back_factor(self.kernels, self.parameters.inducing, self.factor, by_factor)
+            gradient = replace(gradient, kernels=across[0] + kernels)
+            if not self.bound.dense:
+                gradient = replace(gradient, inducing=across[1] + inducing)
+        return Terms(total.value + negative_kl, total.value, -negative_kl, gradient)
+
+    def _through_precision(self, projection_gradient: Array) -> tuple[Array, Array, Array]:
+        xp = array_namespace(self.factor)
+        whole = self.geometry(0, self.bound.X.shape[0])
+        gradient = GeometryGradient(xp.zeros_like(self.factor), projection_gradient, xp.zeros_like(whole.residual))
+        return pull_back_batch(self.kernels, self.parameters.inducing, self.bound.X, whole, gradient)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Sums over batches of sites."""
+
+    value: Array
+    weights: Array
+    mean: Array
+    spread: Array
+    factor: Array
+    kernels: Array
+    inducing: Array
+    likelihood: Array
+
+    @staticmethod
+    def nothing(frame: Frame) -> Sum:
+        """The sum over no sites."""
+        xp = array_namespace(frame.factor)
+        q, p = frame.q, frame.parameters
+        like = (q.weights, q.mean, q.spread, frame.factor, p.kernels, p.inducing, p.likelihood)
+        return Sum(xp.sum(xp.zeros_like(q.weights)), *(xp.zeros_like(a) for a in like))
+
+    def plus(
+        self,
+        frame: Frame,
+        geometry: Geometry,
+        sites: tuple[int, int],
+        normals: Array,
+        scale: Array,
+        found: Sequence[tuple[Array, Array | None]],
+        learn: Sequence[str],
+    ) -> Sum:
+        """Add a batch of sites, from log densities (and derivatives) at the samples of each component.
+
+        A log density that is not finite marks a sample to leave out.
+        """
+        xp = array_namespace(frame.factor)
+        weight = frame.bound.weight
+        values, by_mean, by_variance, likelihood = [], [], [], self.likelihood
+        for k, (densities, derivatives) in enumerate(found):
+            valid = xp.isfinite(densities)
+            terms = score(normals, scale[k, ...], densities, valid)
+            pi = frame.q.weights[k]
+            values.append(weight * xp.sum(terms.value))
+            by_mean.append(weight * pi * terms.gradient)
+            by_variance.append(weight * pi * 0.5 * terms.curvature)
+            if derivatives is not None:
+                likelihood = likelihood + weight * pi * xp.sum(expectation(normals, derivatives, valid), axis=0)
+        by_weight = xp.stack(values)
+        pulled = frame.family.pull_back(frame.q, geometry, xp.stack(by_mean), xp.stack(by_variance))
+        kernels, inducing, factor = self.kernels, self.inducing, self.factor
+        if "kernels" in learn or "inducing" in learn:
+            X = frame.bound.X[slice(*sites), :]
+            more = pull_back_batch(frame.kernels, frame.parameters.inducing, X, geometry, pulled.geometry)
+            kernels, inducing, factor = kernels + more[0], inducing + more[1], factor + more[2]
+        return Sum(
+            value=self.value + xp.sum(frame.q.weights * by_weight),
+            weights=self.weights + by_weight,
+            mean=self.mean + pulled.mean,
+            spread=self.spread + pulled.spread,
+            factor=factor,
+            kernels=kernels,
+            inducing=inducing,
+            likelihood=likelihood,
+        )

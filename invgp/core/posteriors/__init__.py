@@ -1,0 +1,10 @@
+"""Posterior families over the inducing variables: free parameters <-> mixtures of Gaussians."""
+
+from invgp.core.posteriors.diagonal import Diagonal
+from invgp.core.posteriors.full import Full
+from invgp.core.posteriors.mixture import Mixture, MixtureGradient
+from invgp.core.posteriors.sites import Sites
+
+Family = Full | Diagonal | Sites
+
+__all__ = ["Diagonal", "Family", "Full", "Mixture", "MixtureGradient", "Sites"]

@@ -1,0 +1,183 @@
+"""Mixtures of Gaussians with a diagonal covariance over the inducing variables: the paper's MoG."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from invgp.core.backend import Array, array_namespace, device_of, solve_triangular
+from invgp.core.geometry import Geometry, GeometryGradient
+from invgp.core.posteriors.mixture import (
+    LOG_2PI,
+    Mixture,
+    MixtureGradient,
+    logit_gradient,
+    mixture_entropy,
+    site_gradients,
+    weights_of,
+)
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """K Gaussians; the spread is the variance of each inducing variable u, on its own scale.
+
+    Free parameters: K logits of the weights (none for K = 1), v, and the logarithms of the variances.
+
+    Parameters
+    ----------
+    components : K.
+    latents, inducing : Q and M.
+    """
+
+    latents: int
+    inducing: int
+    components: int = 1
+
+    def initial(self, factor: Array, variance_share: float, jitter: Array) -> Array:
+        """Parameters at the prior's mean, moved by `jitter`, with a share of each variable's conditional variance.
+
+        The conditional variances 1 / (K_zz^-1)_mm are the best diagonal covariance where there are no data.
+        """
+        xp = array_namespace(factor)
+        variances = variance_share / _inverse_diagonal(factor)
+        spread = xp.broadcast_to(xp.log(variances), (self.components, *variances.shape))
+        return self._pack(xp.zeros_like(jitter[:, 0, 0]), jitter, spread)
+
+    def unpack(self, parameters: Array, factor: Array) -> Mixture:  # noqa: ARG002 - as other families
+        """Free parameters -> mixture."""
+        xp = array_namespace(parameters)
+        K, shape = self.components, (self.components, self.latents, self.inducing)
+        logits = parameters[:K] if K > 1 else None
+        mean, spread = (xp.reshape(part, shape) for part in _halves(parameters[K:] if K > 1 else parameters))
+        return Mixture(weights_of(logits, parameters), mean, xp.exp(spread))
+
+    def pack(self, q: Mixture) -> Array:
+        """Mixture -> free parameters; the inverse of `unpack`."""
+        xp = array_namespace(q.mean)
+        return self._pack(xp.log(q.weights), q.mean, xp.log(q.spread))
+
+    def marginals(self, q: Mixture, geometry: Geometry) -> tuple[Array, Array]:
+        """Means (without the prior's) and variances (K, B, Q)."""
+        xp = array_namespace(q.mean)
+        mean = (xp.matrix_transpose(geometry.projection) @ q.mean[..., None])[..., 0]
+        squares = xp.matrix_transpose(xp.square(geometry.weights))
+        variance = geometry.residual + (squares @ q.spread[..., None])[..., 0]
+        return xp.permute_dims(mean, (0, 2, 1)), xp.permute_dims(variance, (0, 2, 1))
+
+    def covariance(self, q: Mixture, geometry: Geometry, component: int) -> Array:
+        """What the inducing variables add to the covariance between the geometry's inputs, (Q, B, B)."""
+        xp = array_namespace(q.mean)
+        A = geometry.weights
+        return xp.matrix_transpose(A) @ (q.spread[component, ..., None] * A)
+
+    def negative_kl(self, q: Mixture, factor: Array) -> Array:
+        """Entropy, exact for K = 1 and Jensen's bound otherwise, plus negative cross-entropy."""
+        xp = array_namespace(q.mean)
+        cross = -0.5 * xp.sum(q.weights * self._cross_terms(q, factor))
+        if self.components == 1:
+            return cross + 0.5 * xp.sum(LOG_2PI + 1.0 + xp.log(q.spread))
+        return cross + mixture_entropy(q.weights, self._overlaps(q, factor)[0])[0]
+
+    def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
+        """Gradient of `negative_kl`."""
+        xp = array_namespace(q.mean)
+        pi = q.weights[:, None, None]
+        weights = -0.5 * self._cross_terms(q, factor)
+        mean, spread = -pi * q.mean, -0.5 * pi * _inverse_diagonal(factor)
+        by_factor = self._cross_factor_gradient(q, factor)
+        if self.components == 1:
+            spread = spread + 0.5 / q.spread
+        else:
+            overlaps, difference, total = self._overlaps(q, factor)
+            _, by_weight, coupling = mixture_entropy(q.weights, overlaps)
+            weights = weights + by_weight
+            coupling = coupling[..., None, None]
+            solved = difference / total
+            by_u = xp.sum(coupling * solved, axis=1)
+            spread = spread + 0.5 * xp.sum(coupling * (1.0 / total - xp.square(solved)), axis=1)
+            mean = mean + (xp.matrix_transpose(factor) @ by_u[..., None])[..., 0]
+            by_factor = by_factor + xp.sum(by_u[..., :, None] * q.mean[..., None, :], axis=0)
+        nothing = xp.zeros_like(factor[..., :0])
+        return MixtureGradient(weights, mean, spread, GeometryGradient(by_factor, nothing, nothing[:, 0, :]))
+
+    def pull_back(
+        self, q: Mixture, geometry: Geometry, mean_gradient: Array, variance_gradient: Array
+    ) -> MixtureGradient:
+        """From gradients (K, B, Q) with respect to the marginals to the mixture's."""
+        xp = array_namespace(q.mean)
+        by_mean, by_variance = site_gradients(mean_gradient, variance_gradient)
+        W, A = geometry.projection, geometry.weights
+        by_projection = xp.sum(q.mean[..., :, None] * xp.matrix_transpose(by_mean), axis=0)
+        by_factor = xp.zeros_like(geometry.factor)
+        if not geometry.dense:
+            # A = L^-T W; in the dense case A is the identity whatever L is.
+            by_weights = 2.0 * A * xp.sum(q.spread[..., :, None] * xp.matrix_transpose(by_variance), axis=0)
+            whitened = solve_triangular(geometry.factor, by_weights)
+            by_projection = by_projection + whitened
+            by_factor = by_factor - A @ xp.matrix_transpose(whitened)
+        return MixtureGradient(
+            weights=xp.zeros_like(q.weights),
+            mean=(W @ by_mean)[..., 0],
+            spread=(xp.square(A) @ by_variance)[..., 0],
+            geometry=GeometryGradient(by_factor, by_projection, xp.sum(by_variance[..., 0], axis=0)),
+        )
+
+    def parameter_gradient(self, q: Mixture, gradient: MixtureGradient) -> Array:
+        """From a mixture's gradient to the free parameters'."""
+        return self._pack(logit_gradient(q.weights, gradient.weights), gradient.mean, gradient.spread * q.spread)
+
+    def held(self, q: Mixture, factor: Array, gradient: MixtureGradient) -> Array:
+        """Gradient of the factor when the distribution of u is held fixed: v = L^-1 m moves with L."""
+        xp = array_namespace(factor)
+        by_mean = xp.sum(gradient.mean[..., :, None] * q.mean[..., None, :], axis=0)
+        return -solve_triangular(factor, by_mean, transposed=True)
+
+    def moved(self, q: Mixture, old_factor: Array, new_factor: Array) -> Mixture:
+        """The same distribution of u, its means whitened by another factor."""
+        change = solve_triangular(new_factor, old_factor)
+        return Mixture(q.weights, (change @ q.mean[..., None])[..., 0], q.spread)
+
+    def _cross_terms(self, q: Mixture, factor: Array) -> Array:
+        """The bracket of equation crossentropy, summed over latents, (K,)."""
+        xp = array_namespace(q.mean)
+        log_det = 2.0 * xp.sum(xp.log(xp.linalg.diagonal(factor)))
+        constant = self.latents * self.inducing * LOG_2PI + log_det
+        return constant + xp.sum(xp.square(q.mean) + _inverse_diagonal(factor) * q.spread, axis=(1, 2))
+
+    def _cross_factor_gradient(self, q: Mixture, factor: Array) -> Array:
+        xp = array_namespace(q.mean)
+        eye = _eye(factor)
+        inverse = solve_triangular(factor, xp.broadcast_to(eye, factor.shape))
+        expected = xp.sum(q.weights[:, None, None] * q.spread, axis=0)
+        by_trace = xp.matrix_transpose(inverse) @ (inverse * expected[:, None, :]) @ xp.matrix_transpose(inverse)
+        return by_trace - eye / xp.linalg.diagonal(factor)[..., None]
+
+    def _overlaps(self, q: Mixture, factor: Array) -> tuple[Array, Array, Array]:
+        """Log N_kl (K, K), differences of means and sums of variances of u, (K, K, Q, M)."""
+        xp = array_namespace(q.mean)
+        u = (factor @ q.mean[..., None])[..., 0]
+        difference = u[:, None, ...] - u[None, :, ...]
+        total = q.spread[:, None, ...] + q.spread[None, :, ...]
+        return -0.5 * xp.sum(LOG_2PI + xp.log(total) + xp.square(difference) / total, axis=(2, 3)), difference, total
+
+    def _pack(self, logits: Array, mean: Array, spread: Array) -> Array:
+        xp = array_namespace(mean)
+        parts = [logits] if self.components > 1 else []
+        return xp.concat([*parts, xp.reshape(mean, (-1,)), xp.reshape(spread, (-1,))])
+
+
+def _halves(values: Array) -> tuple[Array, Array]:
+    middle = values.shape[0] // 2
+    return values[:middle], values[middle:]
+
+
+def _inverse_diagonal(factor: Array) -> Array:
+    """Diagonal of (L L^T)^-1, (Q, M)."""
+    xp = array_namespace(factor)
+    inverse = solve_triangular(factor, xp.broadcast_to(_eye(factor), factor.shape))
+    return xp.sum(xp.square(inverse), axis=1)
+
+
+def _eye(matrices: Array) -> Array:
+    xp = array_namespace(matrices)
+    return xp.eye(matrices.shape[-1], dtype=matrices.dtype, device=device_of(matrices))

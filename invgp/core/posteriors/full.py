@@ -1,0 +1,195 @@
+"""Mixtures of Gaussians with a full covariance for each latent; one component is the paper's full Gaussian (FG)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from invgp.core.backend import Array, array_namespace, cholesky, device_of, solve_triangular
+from invgp.core.geometry import Geometry, GeometryGradient
+from invgp.core.posteriors.mixture import (
+    LOG_2PI,
+    Mixture,
+    MixtureGradient,
+    logit_gradient,
+    mixture_entropy,
+    site_gradients,
+    weights_of,
+)
+
+
+@dataclass(frozen=True)
+class Full:
+    """K Gaussians; the spread is the whitened lower Cholesky factor R of each covariance.
+
+    Free parameters: K logits of the weights (none for K = 1), v, and R with the logarithm of its diagonal (what lies
+    above the diagonal is not used).
+
+    Parameters
+    ----------
+    components : K.
+    latents, inducing : Q and M.
+    """
+
+    latents: int
+    inducing: int
+    components: int = 1
+
+    def initial(self, factor: Array, variance_share: float, jitter: Array) -> Array:
+        """Parameters at the prior's mean, moved by `jitter` (K, Q, M), with a share of the prior's variance."""
+        xp = array_namespace(factor)
+        share = xp.asarray(variance_share, dtype=factor.dtype, device=device_of(factor))
+        raw = xp.broadcast_to(_eye(factor) * (0.5 * xp.log(share)), (self.components, *factor.shape))
+        return self._pack(xp.zeros_like(jitter[:, 0, 0]), jitter, raw)
+
+    def unpack(self, parameters: Array, factor: Array) -> Mixture:
+        """Free parameters -> mixture."""
+        xp = array_namespace(parameters)
+        K, Q, M = self.components, self.latents, self.inducing
+        logits = parameters[:K] if K > 1 else None
+        rest = parameters[K:] if K > 1 else parameters
+        raw = xp.reshape(rest[K * Q * M :], (K, Q, M, M))
+        R = xp.tril(raw, k=-1) + xp.exp(xp.linalg.diagonal(raw))[..., None] * _eye(factor)
+        return Mixture(weights_of(logits, parameters), xp.reshape(rest[: K * Q * M], (K, Q, M)), R)
+
+    def pack(self, q: Mixture) -> Array:
+        """Mixture -> free parameters; the inverse of `unpack`."""
+        xp = array_namespace(q.spread)
+        raw = xp.tril(q.spread, k=-1) + xp.log(xp.linalg.diagonal(q.spread))[..., None] * _eye(q.spread)
+        return self._pack(xp.log(q.weights), q.mean, raw)
+
+    def marginals(self, q: Mixture, geometry: Geometry) -> tuple[Array, Array]:
+        """Means (without the prior's) and variances (K, B, Q)."""
+        return factor_marginals(q, geometry)
+
+    def covariance(self, q: Mixture, geometry: Geometry, component: int) -> Array:
+        """What the inducing variables add to the covariance between the geometry's inputs, (Q, B, B)."""
+        return factor_covariance(q, geometry, component)
+
+    def negative_kl(self, q: Mixture, factor: Array) -> Array:  # noqa: ARG002 - whitened: the prior is standard normal
+        """Entropy, exact for K = 1 and Jensen's bound otherwise, plus negative cross-entropy."""
+        xp = array_namespace(q.mean)
+        quadratic = xp.sum(xp.square(q.mean), axis=(1, 2)) + xp.sum(xp.square(q.spread), axis=(1, 2, 3))
+        size = self.latents * self.inducing
+        cross = -0.5 * xp.sum(q.weights * (size * LOG_2PI + quadratic))
+        if self.components == 1:
+            return cross + 0.5 * size * (LOG_2PI + 1.0) + xp.sum(xp.log(_positive_diagonal(q.spread)))
+        return cross + mixture_entropy(q.weights, self._overlaps(q)[0])[0]
+
+    def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
+        """Gradient of `negative_kl`."""
+        xp = array_namespace(q.mean)
+        pi = q.weights[:, None, None]
+        quadratic = xp.sum(xp.square(q.mean), axis=(1, 2)) + xp.sum(xp.square(q.spread), axis=(1, 2, 3))
+        weights = -0.5 * (self.latents * self.inducing * LOG_2PI + quadratic)
+        mean, spread = -pi * q.mean, -pi[..., None] * q.spread
+        if self.components == 1:
+            spread = spread + _eye(factor) / xp.linalg.diagonal(q.spread)[..., None]
+        else:
+            overlaps, solved, inverse = self._overlaps(q)
+            _, by_weight, coupling = mixture_entropy(q.weights, overlaps)
+            weights = weights + by_weight
+            coupling = coupling[..., None, None]
+            mean = mean + xp.sum(coupling * solved, axis=1)
+            outer = solved[..., :, None] * solved[..., None, :]
+            by_covariance = 0.5 * xp.sum(coupling[..., None] * (inverse - outer), axis=1)
+            spread = spread + 2.0 * by_covariance @ q.spread
+        return MixtureGradient(weights, mean, spread, _no_geometry(factor))
+
+    def pull_back(
+        self, q: Mixture, geometry: Geometry, mean_gradient: Array, variance_gradient: Array
+    ) -> MixtureGradient:
+        """From gradients (K, B, Q) with respect to the marginals to the mixture's."""
+        return factor_pull_back(q, geometry, mean_gradient, variance_gradient)
+
+    def parameter_gradient(self, q: Mixture, gradient: MixtureGradient) -> Array:
+        """From a mixture's gradient to the free parameters'."""
+        xp = array_namespace(q.mean)
+        on_diagonal = xp.linalg.diagonal(gradient.spread) * xp.linalg.diagonal(q.spread)
+        raw = xp.tril(gradient.spread, k=-1) + on_diagonal[..., None] * _eye(q.spread)
+        return self._pack(logit_gradient(q.weights, gradient.weights), gradient.mean, raw)
+
+    def held(self, q: Mixture, factor: Array, gradient: MixtureGradient) -> Array:
+        """Gradient of the factor when the distribution of u is held fixed: v = L^-1 m and R = L^-1 C move with L."""
+        xp = array_namespace(factor)
+        by_mean = gradient.mean[..., :, None] * q.mean[..., None, :]
+        by_spread = gradient.spread @ xp.matrix_transpose(q.spread)
+        return -solve_triangular(factor, xp.sum(by_mean + by_spread, axis=0), transposed=True)
+
+    def moved(self, q: Mixture, old_factor: Array, new_factor: Array) -> Mixture:
+        """The same distribution of u, whitened by another factor."""
+        xp = array_namespace(old_factor)
+        K = self.components
+        change = solve_triangular(new_factor, old_factor)
+        mean = (xp.broadcast_to(change, (K, *change.shape)) @ q.mean[..., None])[..., 0]
+        return Mixture(q.weights, mean, change @ q.spread)
+
+    def _overlaps(self, q: Mixture) -> tuple[Array, Array, Array]:
+        """Log N_kl (K, K), C_kl^-1 (m_k - m_l) (K, K, Q, M) and C_kl^-1 (K, K, Q, M, M), C_kl = S_k + S_l."""
+        xp = array_namespace(q.mean)
+        covariance = q.spread @ xp.matrix_transpose(q.spread)
+        factors = cholesky(covariance[:, None, ...] + covariance[None, :, ...])
+        difference = (q.mean[:, None, ...] - q.mean[None, :, ...])[..., None]
+        half = solve_triangular(factors, difference)
+        solved = solve_triangular(factors, half, transposed=True)[..., 0]
+        eye = xp.broadcast_to(_eye(covariance), factors.shape)
+        inverse_half = solve_triangular(factors, eye)
+        inverse = xp.matrix_transpose(inverse_half) @ inverse_half
+        log_det = 2.0 * xp.sum(xp.log(xp.linalg.diagonal(factors)), axis=(2, 3))
+        distance = xp.sum(xp.square(half), axis=(2, 3, 4))
+        size = self.latents * self.inducing
+        return -0.5 * (size * LOG_2PI + log_det + distance), solved, inverse
+
+    def _pack(self, logits: Array, mean: Array, raw: Array) -> Array:
+        xp = array_namespace(mean)
+        parts = [logits] if self.components > 1 else []
+        return xp.concat([*parts, xp.reshape(mean, (-1,)), xp.reshape(raw, (-1,))])
+
+
+def factor_marginals(q: Mixture, geometry: Geometry) -> tuple[Array, Array]:
+    """Means and variances (K, B, Q) when the spread is a whitened factor: b_kn and Sigma_kn in the paper."""
+    xp = array_namespace(q.mean)
+    Wt = xp.matrix_transpose(geometry.projection)
+    mean = (Wt @ q.mean[..., None])[..., 0]
+    variance = geometry.residual + xp.sum(xp.square(Wt @ q.spread), axis=-1)
+    return xp.permute_dims(mean, (0, 2, 1)), xp.permute_dims(variance, (0, 2, 1))
+
+
+def factor_covariance(q: Mixture, geometry: Geometry, component: int) -> Array:
+    """W^T R R^T W, (Q, B, B)."""
+    xp = array_namespace(q.mean)
+    half = xp.matrix_transpose(geometry.projection) @ q.spread[component, ...]
+    return half @ xp.matrix_transpose(half)
+
+
+def factor_pull_back(q: Mixture, geometry: Geometry, mean_gradient: Array, variance_gradient: Array) -> MixtureGradient:
+    """Pull-back of `factor_marginals`."""
+    xp = array_namespace(q.mean)
+    by_mean, by_variance = site_gradients(mean_gradient, variance_gradient)
+    W = geometry.projection
+    weighted = by_variance * (xp.matrix_transpose(W) @ q.spread)
+    by_projection = q.mean[..., :, None] * xp.matrix_transpose(by_mean)
+    by_projection = by_projection + 2.0 * q.spread @ xp.matrix_transpose(weighted)
+    return MixtureGradient(
+        weights=xp.zeros_like(q.weights),
+        mean=(W @ by_mean)[..., 0],
+        spread=2.0 * W @ weighted,
+        geometry=GeometryGradient(
+            factor=xp.zeros_like(geometry.factor),
+            projection=xp.sum(by_projection, axis=0),
+            residual=xp.sum(by_variance[..., 0], axis=0),
+        ),
+    )
+
+
+def _no_geometry(factor: Array) -> GeometryGradient:
+    xp = array_namespace(factor)
+    return GeometryGradient(xp.zeros_like(factor), xp.zeros_like(factor[..., :0]), xp.zeros_like(factor[:, 0, :0]))
+
+
+def _positive_diagonal(factors: Array) -> Array:
+    return array_namespace(factors).abs(array_namespace(factors).linalg.diagonal(factors))
+
+
+def _eye(matrices: Array) -> Array:
+    xp = array_namespace(matrices)
+    return xp.eye(matrices.shape[-1], dtype=matrices.dtype, device=device_of(matrices))

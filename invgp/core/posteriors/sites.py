@@ -1,0 +1,104 @@
+"""The full Gaussian held in N numbers a latent (Theorem 2 of the paper), instead of M (M + 1) / 2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from invgp.core.backend import Array, array_namespace, cholesky, device_of, solve_triangular
+from invgp.core.geometry import Geometry, GeometryGradient
+from invgp.core.posteriors.full import Full, factor_covariance, factor_marginals, factor_pull_back
+from invgp.core.posteriors.mixture import Mixture, MixtureGradient
+
+
+@dataclass(frozen=True)
+class Sites:
+    """One Gaussian whose whitened precision is I + W Lambda W^T, with Lambda (Q, N) diagonal.
+
+    At the optimum lambda_jn = -2 d l_n / d Sigma_n, so nothing is lost. Free parameters: v, then Lambda. What they mean
+    depends on W, the projection of all sites, so a family of this kind is `placed` before it is used, and the kernels
+    are learnt with Lambda held fixed.
+
+    Parameters
+    ----------
+    latents, inducing, sites : Q, M and N.
+    projection : W, (Q, M, N).
+    """
+
+    latents: int
+    inducing: int
+    sites: int
+    projection: Array = None
+    components: int = 1
+
+    def placed(self, projection: Array) -> Sites:
+        """The family at sites with this projection."""
+        return replace(self, projection=projection)
+
+    def initial(self, factor: Array, variance_share: float, jitter: Array) -> Array:  # noqa: ARG002 - as other families
+        """Parameters at the prior's mean; the spread is the prior's, whatever the share."""
+        xp = array_namespace(jitter)
+        precisions = xp.zeros((self.latents, self.sites), dtype=jitter.dtype, device=device_of(jitter))
+        return xp.concat([xp.reshape(jitter, (-1,)), xp.reshape(precisions, (-1,))])
+
+    def unpack(self, parameters: Array, factor: Array) -> Mixture:  # noqa: ARG002 - as other families
+        """Free parameters -> mixture; the whitened factor of the covariance is upper triangular."""
+        xp = array_namespace(parameters)
+        Q, M, N = self.latents, self.inducing, self.sites
+        mean = xp.reshape(parameters[: Q * M], (1, Q, M))
+        precision = xp.reshape(parameters[Q * M :], (Q, 1, N))
+        P = _eye(self.projection, M) + (self.projection * precision) @ xp.matrix_transpose(self.projection)
+        inverse = solve_triangular(cholesky(P), xp.broadcast_to(_eye(self.projection, M), P.shape))
+        return Mixture(xp.ones_like(mean[:, 0, 0]), mean, xp.matrix_transpose(inverse)[None, ...])
+
+    def marginals(self, q: Mixture, geometry: Geometry) -> tuple[Array, Array]:
+        """Means (without the prior's) and variances (K, B, Q)."""
+        return factor_marginals(q, geometry)
+
+    def covariance(self, q: Mixture, geometry: Geometry, component: int) -> Array:
+        """What the inducing variables add to the covariance between the geometry's inputs, (Q, B, B)."""
+        return factor_covariance(q, geometry, component)
+
+    def negative_kl(self, q: Mixture, factor: Array) -> Array:
+        """Minus the KL divergence."""
+        return self._as_full().negative_kl(q, factor)
+
+    def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
+        """Gradient of `negative_kl` with respect to the factor as a whole matrix, not only its triangle."""
+        xp = array_namespace(q.mean)
+        inverse = solve_triangular(
+            xp.matrix_transpose(q.spread), xp.broadcast_to(_eye(factor, factor.shape[-1]), q.spread.shape)
+        )
+        nothing = xp.zeros_like(factor[..., :0])
+        geometry = GeometryGradient(xp.zeros_like(factor), nothing, nothing[:, 0, :])
+        return MixtureGradient(xp.zeros_like(q.weights), -q.mean, inverse - q.spread, geometry)
+
+    def pull_back(
+        self, q: Mixture, geometry: Geometry, mean_gradient: Array, variance_gradient: Array
+    ) -> MixtureGradient:
+        """From gradients (K, B, Q) with respect to the marginals to the mixture's."""
+        return factor_pull_back(q, geometry, mean_gradient, variance_gradient)
+
+    def parameter_gradient(self, q: Mixture, gradient: MixtureGradient) -> Array:
+        """From a mixture's gradient to the free parameters': -w_n^T S (dB / dS) S w_n for lambda_n."""
+        xp = array_namespace(q.mean)
+        R = q.spread[0, ...]
+        inner = xp.matrix_transpose(R) @ gradient.spread[0, ...]
+        seen = xp.matrix_transpose(R) @ self.projection
+        by_precision = -0.5 * xp.sum(seen * (inner @ seen), axis=1)
+        return xp.concat([xp.reshape(gradient.mean, (-1,)), xp.reshape(by_precision, (-1,))])
+
+    def projection_gradient(self, q: Mixture, parameters: Array, gradient: MixtureGradient) -> Array:
+        """Gradient (Q, M, N) with respect to W through the precision I + W Lambda W^T, with Lambda held fixed."""
+        xp = array_namespace(q.mean)
+        R = q.spread[0, ...]
+        by_precision = -0.5 * R @ (xp.matrix_transpose(R) @ gradient.spread[0, ...]) @ xp.matrix_transpose(R)
+        precision = xp.reshape(parameters[self.latents * self.inducing :], (self.latents, 1, self.sites))
+        return (by_precision + xp.matrix_transpose(by_precision)) @ (self.projection * precision)
+
+    def _as_full(self) -> Full:
+        return Full(self.latents, self.inducing)
+
+
+def _eye(like: Array, size: int) -> Array:
+    xp = array_namespace(like)
+    return xp.eye(size, dtype=like.dtype, device=device_of(like))

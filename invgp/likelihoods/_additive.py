@@ -1,0 +1,107 @@
+"""What the likelihoods with additive noise, y = location(f) + scale e, have in common."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Self
+
+from invgp.core.backend import Array, array_namespace
+from invgp.likelihoods._arrays import altered, check_latents, check_shapes, filled, observed
+from invgp.likelihoods._per_output import PerOutput
+
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class AdditiveNoise(ABC):
+    """y = location(f) + scale e, with independent e of a standard density g.
+
+    Then log p(y | f) = log g(r) - log scale with r = (y - location) / scale, summed over the outputs, and its
+    derivative with respect to log scale is -r g'(r) / g(r) - 1.
+    """
+
+    log_scale: PerOutput
+
+    @property
+    def outputs(self) -> int:
+        """P."""
+        return self.log_scale.outputs
+
+    @property
+    def latents(self) -> int:
+        """Q; as many as outputs, unless `location` says otherwise."""
+        return self.outputs
+
+    @property
+    def scale(self) -> Array:
+        """Scale of the noise, in the unit of y: (), (P,) or (N, P)."""
+        return array_namespace(self.log_scale.values).exp(self.log_scale.values)
+
+    @property
+    def parameters(self) -> Array:
+        """Logarithm of the scale, (K,): K = 1 if shared, P if one for each output, 0 if known."""
+        return self.log_scale.parameters
+
+    def with_parameters(self, parameters: Array) -> Self:
+        """The same likelihood with another logarithm of the scale, (K,)."""
+        return altered(self, log_scale=self.log_scale.with_parameters(parameters))
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        """Log p(y_n | f_sn), (S, N), for y (N, P) and f (S, N, Q)."""
+        xp = array_namespace(y, f)
+        terms = self._standard_log_density(self._residual(y, f)) - self.log_scale.beside(f)
+        return xp.sum(observed(y, terms), axis=-1)
+
+    def parameter_gradient(self, y: Array, f: Array) -> Array:
+        """Derivative of `log_density` with respect to each logarithm of a scale, (S, N, K)."""
+        return self.log_scale.gradient(observed(y, self._standard_slope(self._residual(y, f)) - 1.0))
+
+    def moments(self, f: Array) -> tuple[Array, Array]:
+        """Mean and variance of y given f, (S, N, P) each."""
+        xp = array_namespace(f)
+        check_latents(f, self.latents)
+        location = self.location(f)
+        variance = self._standard_variance() * xp.exp(2.0 * self.log_scale.beside(f))
+        return location, variance + xp.zeros_like(location)
+
+    def location(self, f: Array) -> Array:
+        """What y scatters about, (S, N, P), for f (S, N, Q)."""
+        return f
+
+    def _residual(self, y: Array, f: Array) -> Array:
+        xp = array_namespace(y, f)
+        check_shapes(y, f, outputs=self.outputs, latents=self.latents)
+        return (filled(y) - self.location(f)) * xp.exp(-self.log_scale.beside(f))
+
+    @abstractmethod
+    def _standard_log_density(self, r: Array) -> Array:
+        """Log g(r)."""
+
+    @abstractmethod
+    def _standard_slope(self, r: Array) -> Array:
+        """-r g'(r) / g(r)."""
+
+    @abstractmethod
+    def _standard_variance(self) -> float:
+        """Variance under g."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class GaussianNoise(AdditiveNoise):
+    """y = location(f) + std e with standard normal e."""
+
+    @property
+    def std(self) -> Array:
+        """Standard deviation of the noise, in the unit of y: (), (P,) or (N, P)."""
+        return self.scale
+
+    def _standard_log_density(self, r: Array) -> Array:
+        return -0.5 * r * r - HALF_LOG_TWO_PI
+
+    def _standard_slope(self, r: Array) -> Array:
+        return r * r
+
+    def _standard_variance(self) -> float:
+        return 1.0

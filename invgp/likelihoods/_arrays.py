@@ -1,0 +1,92 @@
+"""Small helpers that all likelihoods share: where arrays live, what is missing, copies of frozen instances."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, TypeVar
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+
+from invgp.core.backend import Array, array_namespace, device_of, to_numpy
+
+T = TypeVar("T")
+
+
+def floats(name: str, values: Any) -> Array:
+    """`values` as a floating-point array: where it lives if it is an array already, otherwise on the host.
+
+    Raises
+    ------
+    ValueError
+        A value is not a finite number.
+    """
+    if not is_array_api_obj(values):
+        values = np.asarray(values, dtype=np.float64)
+    xp = array_namespace(values)
+    if not xp.isdtype(values.dtype, "real floating"):
+        values = xp.astype(values, xp.__array_namespace_info__().default_dtypes()["real floating"])
+    if not bool(xp.all(xp.isfinite(values))):
+        raise ValueError(f"{name} must be finite numbers, was {values}")
+    return values
+
+
+def beside(values: Array, like: Array) -> Array:
+    """`values` where `like` lives, and of its type. Nothing is copied if they are there already."""
+    xp = array_namespace(like)
+    if array_namespace(values) is xp and device_of(values) == device_of(like):
+        return xp.astype(values, like.dtype, copy=False)
+    return xp.asarray(to_numpy(values), dtype=like.dtype, device=device_of(like))
+
+
+def filled(y: Array) -> Array:
+    """Y with 0 for what is missing, so that no NaN enters the arithmetic."""
+    xp = array_namespace(y)
+    return xp.where(xp.isnan(y), xp.zeros_like(y), y)
+
+
+def observed(y: Array, terms: Array) -> Array:
+    """`terms` (..., N, P) with 0 where y (N, P) is missing."""
+    xp = array_namespace(y, terms)
+    return xp.where(xp.isnan(y), xp.zeros_like(terms), terms)
+
+
+def no_gradient(f: Array) -> Array:
+    """The gradient with respect to no parameters, (S, N, 0)."""
+    xp = array_namespace(f)
+    return xp.zeros((*f.shape[:2], 0), dtype=f.dtype, device=device_of(f))
+
+
+def check_latents(f: Array, latents: int) -> None:
+    """Raise `ValueError` unless f is (S, N, latents)."""
+    if f.ndim != 3 or f.shape[2] != latents:
+        raise ValueError(f"f must have shape (samples, sites, {latents}), was {tuple(f.shape)}")
+
+
+def check_shapes(y: Array, f: Array, *, outputs: int, latents: int) -> None:
+    """Raise `ValueError` unless y is (N, outputs) and f is (S, N, latents)."""
+    check_latents(f, latents)
+    if tuple(y.shape) != (f.shape[1], outputs):
+        raise ValueError(f"y must have shape ({f.shape[1]}, {outputs}) beside f of {f.shape}, was {tuple(y.shape)}")
+
+
+def check_parameters(parameters: Array, count: int) -> Array:
+    """`parameters` as an array of shape (count,); `ValueError` if it is not."""
+    if not is_array_api_obj(parameters):
+        parameters = np.asarray(parameters, dtype=np.float64)
+    if tuple(parameters.shape) != (count,):
+        raise ValueError(f"parameters must have shape ({count},), was {tuple(parameters.shape)}")
+    return parameters
+
+
+def set_fields(instance: object, **values: Any) -> None:
+    """Set fields of a frozen dataclass that has its own `__init__`."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
+
+
+def altered(instance: T, **values: Any) -> T:
+    """A copy of a frozen instance with other fields, unchecked: unlike `dataclasses.replace`, it runs no `__init__`."""
+    clone = copy.copy(instance)
+    set_fields(clone, **values)
+    return clone

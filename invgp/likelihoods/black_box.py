@@ -1,0 +1,108 @@
+"""Any Python function of NumPy arrays as a likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.backend import Array, array_namespace, device_of, to_numpy
+from invgp.likelihoods._arrays import altered, check_latents, check_parameters, check_shapes, floats, set_fields
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class BlackBox:
+    """A likelihood known only by the function that computes it.
+
+    The functions get copies of the data as NumPy arrays in double precision, and the results go back to where the data
+    are. A site without any observation adds nothing, whatever the function says of it; a function that cannot deal with
+    a site of which *some* outputs are NaN is told so by an error.
+
+    Parameters
+    ----------
+    log_density : called as log_density(y, f), or log_density(y, f, parameters) if there are parameters, with y (N, P)
+        and f (S, N, Q); returns (S, N). Each site and sample for itself.
+    latents, outputs : Q and P.
+    parameters : start of what may be learnt, (K,), free to take any real value. There are no gradients for them.
+    moments : called as moments(f), or moments(f, parameters); returns mean and variance of y, (S, N, P) each.
+    """
+
+    latents: int
+    outputs: int
+    function: Function
+    moments_function: Function | None
+    parameters: Array
+
+    def __init__(
+        self,
+        log_density: Function,
+        latents: int,
+        outputs: int,
+        parameters: Array | None = None,
+        moments: Function | None = None,
+    ) -> None:
+        if latents < 1 or outputs < 1:
+            raise ValueError(f"latents and outputs must be at least 1, were {latents} and {outputs}")
+        parameters = floats("parameters", [] if parameters is None else parameters)
+        if parameters.ndim != 1:
+            raise ValueError(f"parameters must have shape (K,), was {tuple(parameters.shape)}")
+        set_fields(
+            self,
+            latents=latents,
+            outputs=outputs,
+            function=log_density,
+            moments_function=moments,
+            parameters=parameters,
+        )
+
+    def with_parameters(self, parameters: Array) -> Self:
+        """The same likelihood with other parameters, (K,)."""
+        return altered(self, parameters=check_parameters(parameters, self.parameters.shape[0]))
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        """Log p(y_n | f_sn), (S, N), for y (N, P) and f (S, N, Q)."""
+        check_shapes(y, f, outputs=self.outputs, latents=self.latents)
+        missing = np.isnan(_host(y))
+        values = self._shaped(self.function(_host(y), _host(f), *self._extra()), f.shape[:2], "log_density")
+        some = missing.any(axis=-1) & ~missing.all(axis=-1)
+        undecided = some & np.isnan(values).all(axis=0)
+        if undecided.any():
+            raise ValueError(
+                f"log_density is NaN at site {np.flatnonzero(undecided)[0]}, of which some outputs are missing "
+                "(NaN in y): it must leave those outputs out"
+            )
+        return _like(f, np.where(missing.all(axis=-1), 0.0, values))
+
+    def parameter_gradient(self, y: Array, f: Array) -> None:
+        """None: nobody knows."""
+
+    def moments(self, f: Array) -> tuple[Array, Array] | None:
+        """Mean and variance of y given f, (S, N, P) each; None if there is no function for them."""
+        check_latents(f, self.latents)
+        if self.moments_function is None:
+            return None
+        shape = (*f.shape[:2], self.outputs)
+        mean, variance = self.moments_function(_host(f), *self._extra())
+        return _like(f, self._shaped(mean, shape, "mean")), _like(f, self._shaped(variance, shape, "variance"))
+
+    def _extra(self) -> tuple[NDArray[np.float64], ...]:
+        return (_host(self.parameters),) if self.parameters.shape[0] else ()
+
+    def _shaped(self, values: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
+        result = np.asarray(values, dtype=np.float64)
+        if result.shape != tuple(shape):
+            raise ValueError(f"the black box's {name} must have shape {tuple(shape)}, was {result.shape}")
+        return result
+
+
+def _host(array: Array) -> NDArray[np.float64]:
+    return np.array(to_numpy(array), dtype=np.float64)
+
+
+def _like(f: Array, values: NDArray[np.float64]) -> Array:
+    return array_namespace(f).asarray(values, dtype=f.dtype, device=device_of(f))

@@ -1,0 +1,56 @@
+"""Two classes, with the logistic function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from invgp.core.backend import Array, array_namespace
+from invgp.likelihoods._arrays import check_latents, check_parameters, check_shapes, no_gradient, observed
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """p(y = 1 | f) = 1 / (1 + exp(-f)), with P = Q = 1 and no parameters.
+
+    The labels are -1 and 1, or 0 and 1; whatever is above 0 is class 1. `moments` are those of the indicator of
+    class 1, so its mean is the probability of class 1 for either kind of label.
+    """
+
+    latents: ClassVar[int] = 1
+    outputs: ClassVar[int] = 1
+
+    @property
+    def parameters(self) -> Array:
+        """None, (0,)."""
+        return np.zeros(0)
+
+    def with_parameters(self, parameters: Array) -> Self:
+        """The same likelihood."""
+        check_parameters(parameters, 0)
+        return self
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        """Log p(y_n | f_sn), (S, N), for y (N, 1) and f (S, N, 1)."""
+        xp = array_namespace(y, f)
+        check_shapes(y, f, outputs=1, latents=1)
+        against = xp.where(y > 0.0, -f, f)
+        return observed(y, -xp.logaddexp(xp.zeros_like(against), against))[..., 0]
+
+    def parameter_gradient(self, y: Array, f: Array) -> Array:  # noqa: ARG002 - the protocol's arguments
+        """(S, N, 0)."""
+        return no_gradient(f)
+
+    def moments(self, f: Array) -> tuple[Array, Array]:
+        """Probability of class 1, and the variance of its indicator, (S, N, 1) each."""
+        check_latents(f, 1)
+        return _sigmoid(f), _sigmoid(f) * _sigmoid(-f)
+
+
+def _sigmoid(f: Array) -> Array:
+    """1 / (1 + exp(-f)), without overflow."""
+    xp = array_namespace(f)
+    small = xp.exp(-xp.abs(f))
+    return xp.where(f > 0.0, xp.ones_like(f), small) / (1.0 + small)

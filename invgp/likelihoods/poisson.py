@@ -1,0 +1,75 @@
+"""Counts: the log Gaussian Cox process, on a grid of cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from invgp.core.backend import Array, array_namespace
+from invgp.likelihoods._arrays import altered, check_latents, check_shapes, filled, observed, set_fields
+from invgp.likelihoods._per_output import PerOutput, per_output
+from invgp.likelihoods._special import log_factorial
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Poisson:
+    """Counts y with mean exp(f + offset), and P = Q.
+
+    A rate beyond the largest number of the type in use has log density -inf.
+
+    Parameters
+    ----------
+    offset : m, of the logarithm of the mean: a number shared by all outputs, (P,), or (N, P), which is known: the
+        logarithm of each cell's size, say.
+    outputs : P; by default what `offset` says, or 1.
+    learn : whether the offset is a parameter.
+    """
+
+    log_mean: PerOutput
+
+    def __init__(self, offset: Array = 0.0, outputs: int | None = None, *, learn: bool = True) -> None:
+        set_fields(self, log_mean=per_output("offset", offset, outputs, learn=learn))
+
+    @property
+    def outputs(self) -> int:
+        """P."""
+        return self.log_mean.outputs
+
+    @property
+    def latents(self) -> int:
+        """Q = P."""
+        return self.outputs
+
+    @property
+    def offset(self) -> Array:
+        """(), (P,) or (N, P)."""
+        return self.log_mean.values
+
+    @property
+    def parameters(self) -> Array:
+        """The offset, (K,): K = 1 if shared, P if one for each output, 0 if known."""
+        return self.log_mean.parameters
+
+    def with_parameters(self, parameters: Array) -> Self:
+        """The same likelihood with another offset, (K,)."""
+        return altered(self, log_mean=self.log_mean.with_parameters(parameters))
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        """Log p(y_n | f_sn), (S, N), for counts y (N, P) and f (S, N, P)."""
+        xp = array_namespace(y, f)
+        check_shapes(y, f, outputs=self.outputs, latents=self.outputs)
+        log_rate, counts = f + self.log_mean.beside(f), filled(y)
+        terms = counts * log_rate - xp.exp(log_rate) - log_factorial(counts)
+        return xp.sum(observed(y, terms), axis=-1)
+
+    def parameter_gradient(self, y: Array, f: Array) -> Array:
+        """Derivative of `log_density` with respect to the offset, (S, N, K)."""
+        check_shapes(y, f, outputs=self.outputs, latents=self.outputs)
+        return self.log_mean.gradient(observed(y, filled(y) - self.moments(f)[0]))
+
+    def moments(self, f: Array) -> tuple[Array, Array]:
+        """Mean and variance of the counts given f, (S, N, P) each: they are the same."""
+        xp = array_namespace(f)
+        check_latents(f, self.outputs)
+        rate = xp.exp(f + self.log_mean.beside(f))
+        return rate, rate

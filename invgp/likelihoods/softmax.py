@@ -1,0 +1,71 @@
+"""Several classes, with the softmax function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from invgp.core.backend import Array, array_namespace
+from invgp.likelihoods._arrays import check_latents, check_parameters, check_shapes, filled, no_gradient
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """p(class c | f) = exp(f_c) / sum_i exp(f_i), with P = Q = C and no parameters.
+
+    Labels are one-hot rows: 1 in the column of the class, 0 elsewhere. A row with any NaN is missing. The moments of
+    the outputs are those of the indicators, so the mean holds the probabilities of the classes.
+
+    Parameters
+    ----------
+    classes : C, at least 2.
+    """
+
+    classes: int
+
+    def __post_init__(self) -> None:
+        if self.classes < 2:
+            raise ValueError(f"classes must be at least 2, was {self.classes}")
+
+    @property
+    def latents(self) -> int:
+        """Q = C."""
+        return self.classes
+
+    @property
+    def outputs(self) -> int:
+        """P = C."""
+        return self.classes
+
+    @property
+    def parameters(self) -> Array:
+        """None, (0,)."""
+        return np.zeros(0)
+
+    def with_parameters(self, parameters: Array) -> Self:
+        """The same likelihood."""
+        check_parameters(parameters, 0)
+        return self
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        """Log p(y_n | f_sn), (S, N), for one-hot y (N, C) and f (S, N, C)."""
+        xp = array_namespace(y, f)
+        check_shapes(y, f, outputs=self.classes, latents=self.classes)
+        below = f - xp.max(f, axis=-1, keepdims=True)
+        log_total = xp.log(xp.sum(xp.exp(below), axis=-1))
+        terms = xp.sum(filled(y) * below, axis=-1) - log_total
+        return xp.where(xp.any(xp.isnan(y), axis=-1), xp.zeros_like(terms), terms)
+
+    def parameter_gradient(self, y: Array, f: Array) -> Array:  # noqa: ARG002 - the protocol's arguments
+        """(S, N, 0)."""
+        return no_gradient(f)
+
+    def moments(self, f: Array) -> tuple[Array, Array]:
+        """Probabilities of the classes, and variances of their indicators, (S, N, C) each."""
+        xp = array_namespace(f)
+        check_latents(f, self.classes)
+        weight = xp.exp(f - xp.max(f, axis=-1, keepdims=True))
+        probability = weight / xp.sum(weight, axis=-1, keepdims=True)
+        return probability, probability * (1.0 - probability)

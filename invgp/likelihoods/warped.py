@@ -1,0 +1,130 @@
+"""The warped Gaussian process of Snelson, Rasmussen and Ghahramani (2003)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, Self, get_args
+
+import numpy as np
+
+from invgp.core.backend import Array, array_namespace
+from invgp.likelihoods._additive import HALF_LOG_TWO_PI
+from invgp.likelihoods._arrays import (
+    altered,
+    beside,
+    check_latents,
+    check_parameters,
+    check_shapes,
+    filled,
+    floats,
+    no_gradient,
+    observed,
+    set_fields,
+)
+from invgp.likelihoods._per_output import log_of
+from invgp.likelihoods._warp import Warp, inverse
+
+Learn = Literal["nothing", "noise", "noise and warp"]
+QUADRATURE_NODES = 40
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Warped:
+    """t(y) = f + noise with the monotone warp t(y) = y + sum_i a_i tanh(b_i (y + c_i)), and P = Q = 1.
+
+    So log p(y | f) = log N(t(y); f, std^2) + log t'(y). Where a b is large, t is steep and p(y | f) flat.
+
+    Parameters
+    ----------
+    std : standard deviation of the noise, a number, on the scale of f and t(y).
+    a, b, c : of the I terms of the warp, (I,) each; a >= 0, b > 0. With a = 0 or without terms the noise is Gaussian.
+    learn : which of them are parameters. "noise" (as in the paper): log std, K = 1. "noise and warp": log std, log a,
+        log b, c, in this order, K = 1 + 3 I; then a must be positive.
+    """
+
+    latents: ClassVar[int] = 1
+    outputs: ClassVar[int] = 1
+    log_std: Array
+    warp: Warp
+    learn: Learn
+
+    def __init__(
+        self, std: Array = 1.0, a: Array = (), b: Array = (), c: Array = (), *, learn: Learn = "noise"
+    ) -> None:
+        if learn not in get_args(Learn):
+            raise ValueError(f"learn must be one of {get_args(Learn)}, was {learn!r}")
+        std = floats("std", std)
+        if std.shape != ():
+            raise ValueError(f"std must be a number, was of shape {tuple(std.shape)}")
+        warp = Warp.of(a, b, c, positive=learn == "noise and warp")
+        set_fields(self, log_std=log_of("std", std), warp=warp, learn=learn)
+
+    @property
+    def std(self) -> Array:
+        """Standard deviation of the noise, ()."""
+        return array_namespace(self.log_std).exp(self.log_std)
+
+    @property
+    def parameters(self) -> Array:
+        """What `learn` says, (K,)."""
+        xp = array_namespace(self.log_std)
+        everything = [xp.reshape(self.log_std, (1,)), *self.warp.beside(self.log_std)]
+        return xp.concat(everything)[: self._count]
+
+    def with_parameters(self, parameters: Array) -> Self:
+        """The same likelihood with other parameters, (K,)."""
+        parameters = check_parameters(parameters, self._count)
+        if self.learn == "nothing":
+            return self
+        log_std, terms = array_namespace(parameters).reshape(parameters[:1], ()), self.warp.terms
+        if self.learn == "noise":
+            return altered(self, log_std=log_std)
+        parts = (parameters[1 + i * terms : 1 + (i + 1) * terms] for i in range(3))
+        return altered(self, log_std=log_std, warp=Warp(*parts))
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        """Log p(y_n | f_sn), (S, N), for y (N, 1) and f (S, N, 1)."""
+        check_shapes(y, f, outputs=1, latents=1)
+        at = self._at(y, f)
+        terms = -0.5 * at.residual * at.residual - at.log_std - HALF_LOG_TWO_PI + at.log_slope
+        return observed(y, terms)[..., 0]
+
+    def parameter_gradient(self, y: Array, f: Array) -> Array:
+        """Derivative of `log_density` with respect to each parameter, (S, N, K)."""
+        xp = array_namespace(y, f)
+        check_shapes(y, f, outputs=1, latents=1)
+        if self.learn == "nothing":
+            return no_gradient(f)
+        at = self._at(y, f)
+        gradient = at.residual * at.residual - 1.0
+        if self.learn == "noise and warp":
+            d_value, d_log_slope = self.warp.beside(f).gradients(filled(y))
+            gradient = xp.concat([gradient, d_log_slope - at.residual * xp.exp(-at.log_std) * d_value], axis=-1)
+        return observed(y, gradient)
+
+    def moments(self, f: Array) -> tuple[Array, Array]:
+        """Mean and variance of y given f, (S, N, 1) each, by Gauss-Hermite quadrature over the noise."""
+        xp = array_namespace(f)
+        check_latents(f, 1)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE_NODES)
+        noise = beside(nodes, f) * xp.exp(beside(self.log_std, f))
+        weights = beside(weights / weights.sum(), f)
+        y = inverse(self.warp.beside(f), f + noise)
+        mean = xp.sum(weights * y, axis=-1, keepdims=True)
+        return mean, xp.sum(weights * xp.square(y - mean), axis=-1, keepdims=True)
+
+    @property
+    def _count(self) -> int:
+        return {"nothing": 0, "noise": 1, "noise and warp": 1 + 3 * self.warp.terms}[self.learn]
+
+    def _at(self, y: Array, f: Array) -> _Warped:
+        xp = array_namespace(y, f)
+        log_std = beside(self.log_std, f)
+        value, excess = self.warp.beside(f).value(filled(y))
+        return _Warped((value - f) * xp.exp(-log_std), xp.log1p(excess), log_std)
+
+
+class _Warped(NamedTuple):
+    residual: Array  # (t(y) - f) / std, (S, N, 1)
+    log_slope: Array  # log t'(y), (N, 1)
+    log_std: Array  # ()

@@ -1,0 +1,117 @@
+"""The fit: the data against what the posterior predicts, and the residuals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from invgp.plots.labels import axis_label, quantity_name
+from invgp.plots.lines import band_handles, draw_band, finish_panel
+from invgp.plots.reading import (
+    TWO_SIGMA,
+    Curve,
+    Floats,
+    read_curves,
+    read_interval,
+    read_names,
+    read_positions,
+    read_values,
+)
+from invgp.plots.style import COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels
+
+_POINT: dict[str, Any] = {"markersize": 1.8, "markeredgewidth": 0.0}
+_ERROR_BAR: dict[str, Any] = {"fmt": "o", "elinewidth": 0.4, **_POINT}
+
+
+def data_fit(ds: xr.Dataset) -> Figure:
+    """Draw the data against what the posterior predicts, and the residuals in units of the noise.
+
+    Along a line, the observations stand over the predicted mean and its 95% interval. For sites with two
+    coordinates, observed stands against predicted. Missing observations are not drawn.
+
+    Parameters
+    ----------
+    ds : Dataset
+        A posterior.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If ``ds`` is not a posterior of invgp.
+    """
+    on_a_line = len(read_names(ds, "coordinates")) == 1
+    observations = read_names(ds, "observations")
+    with rc_context(STYLE):
+        width = COLUMN + 0.5 if len(observations) == 1 else PAGE / 2 * len(observations)
+        figure = Figure((width, 4.2), layout="constrained")
+        axes = figure.subplots(2, len(observations), squeeze=False, sharex="col", height_ratios=(3, 1))
+        draw = _draw_along_line if on_a_line else _draw_cross_plot
+        for (above, below), name in zip(axes.T, observations, strict=True):
+            draw(above, below, ds, name)
+            _frame_residuals(below)
+        letter_panels(axes[0])
+        figure.align_ylabels()
+        sample = axes[0, 0].errorbar([], [], yerr=[], color=GREY, label="observed ± noise std", **_ERROR_BAR)
+        diagonal = Line2D([], [], color=GREY, linewidth=0.7, label="observed = predicted")
+        add_legend(figure, [sample, *(band_handles("predicted") if on_a_line else [diagonal])])
+    return figure
+
+
+def _draw_along_line(above: Axes, below: Axes, ds: xr.Dataset, name: str) -> None:
+    ((x, x_label),) = read_positions(ds, read_names(ds, "coordinates"))
+    curves = read_curves(ds, f"{name}_observed")
+    means = [read_values(ds, f"{name}_predicted", curve) for curve in curves]
+    for curve, mean in zip(curves, means, strict=True):
+        draw_band(above, x, mean, read_interval(ds, f"{name}_predicted", curve), curve.colour)
+        _draw_data(above, below, ds, name, curve, x)
+    below.set_xlabel(x_label)
+    last = int(np.argmax(x))
+    finish_panel(above, x, ds[f"{name}_observed"], curves, ends=[float(mean[last]) for mean in means], margin=0.01)
+
+
+def _draw_cross_plot(above: Axes, below: Axes, ds: xr.Dataset, name: str) -> None:
+    observations = ds[f"{name}_observed"]
+    curves = read_curves(ds, f"{name}_observed")
+    for curve in curves:
+        _draw_data(above, below, ds, name, curve, read_values(ds, f"{name}_predicted", curve))
+    left, right = above.get_xlim()
+    above.set(xlim=(left, right), ylim=above.get_ylim())  # the line must not stretch the axes
+    above.plot([left, right], [left, right], color=GREY, linewidth=0.7, zorder=0.5)
+    above.set_ylabel(axis_label(observations, f"observed {quantity_name(observations)}"))
+    below.set_xlabel(axis_label(observations, f"predicted {quantity_name(observations)}"))
+    above.spines[["top", "right"]].set_visible(False)
+    if curves[0].label:
+        above.legend(frameon=False, loc="upper left", handletextpad=0.1)
+
+
+def _draw_data(above: Axes, below: Axes, ds: xr.Dataset, name: str, curve: Curve, x: Floats) -> None:
+    """Draw observations with their noise above, and residuals in units of it below, at abscissae (N,)."""
+    observed, noise = read_values(ds, f"{name}_observed", curve), read_values(ds, f"{name}_noise_std", curve)
+    seen = np.isfinite(observed)
+    above.errorbar(x[seen], observed[seen], noise[seen], color=curve.colour, label=curve.label, **_ERROR_BAR)
+    normalised = read_values(ds, f"{name}_residual", curve) / noise
+    seen = np.isfinite(normalised)
+    below.plot(x[seen], normalised[seen], "o", color=curve.colour, **_POINT)
+
+
+def _frame_residuals(ax: Axes) -> None:
+    """Put the residuals on a grey strip in which 95% of them belong."""
+    ax.axhspan(-TWO_SIGMA, TWO_SIGMA, color="0.92", linewidth=0.0, zorder=0)
+    ax.axhline(0.0, color=GREY, linewidth=0.6, zorder=0.5)
+    largest = max(float(np.max(np.abs(line.get_ydata()), initial=0.0)) for line in ax.lines)
+    limit = max(3.0, 1.1 * largest)
+    ax.set_ylim(-limit, limit)
+    ax.set_ylabel("Residual /\nnoise std")
+    ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    ax.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,46 @@
+"""Labels of axes: names of quantities, and units as they are typeset."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import xarray as xr
+
+_RAISED = str.maketrans("+-0123456789", "⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SYMBOLS = {
+    "degC": "°C",
+    "degree": "°",
+    "degrees": "°",
+    "degrees_east": "°E",
+    "degrees_north": "°N",
+    "ohm": "Ω",
+    "percent": "%",
+}
+
+
+def axis_label(array: xr.DataArray, text: str = "", unit: str = "", width: int = 44) -> str:
+    """Label of an axis: the text, or else the name of the array, and the unit, or else that of the array."""
+    text = text or quantity_name(array)
+    unit = _typeset(unit or str(array.attrs.get("units", "")))
+    if unit not in ("", "1"):
+        text += " (" + unit.replace(" ", "\xa0") + ")"  # a unit is never broken over two lines
+    return "\n".join(textwrap.wrap(text[:1].upper() + text[1:], width)).replace("\xa0", " ")
+
+
+def quantity_name(array: xr.DataArray) -> str:
+    """Name of what an array holds, without the word that it was observed."""
+    name = str(array.attrs.get("long_name", str(array.name).removesuffix("_observed").replace("_", " ")))
+    return name.removeprefix("observed ")
+
+
+def _typeset(unit: str) -> str:
+    """Typeset a unit: 'm s-1' becomes 'm s⁻¹'."""
+    return " ".join(_typeset_factor(factor) for factor in unit.split())
+
+
+def _typeset_factor(factor: str) -> str:
+    parts = re.fullmatch(r"([^\W\d]+)(?:\^|\*\*)?([-+]?\d+)?", factor)
+    if parts is None:
+        return factor
+    return _SYMBOLS.get(parts[1], parts[1]) + (parts[2] or "").translate(_RAISED)

@@ -1,0 +1,120 @@
+"""Panels along a line: bands, site marks, depth downwards, and names at the right end of the curves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from invgp.plots.labels import axis_label
+from invgp.plots.reading import Curve, Floats, points_down
+from invgp.plots.style import COLOURS, GREY
+
+
+def draw_band(ax: Axes, x: Floats, mean: Floats, edges: tuple[Floats, Floats], colour: Any) -> None:
+    """Draw a mean (N,) over the interval between two edges (N,), for sites in any order."""
+    order = np.argsort(x, kind="stable")
+    x, mean, lower, upper = (values[order] for values in (x, mean, *edges))
+    if x.size == 1:
+        ax.vlines(x, lower, upper, color=colour, alpha=0.4, linewidth=3.0)
+    else:
+        ax.fill_between(x, lower, upper, color=colour, alpha=0.22, linewidth=0.0)
+    ax.plot(x, mean, color=colour, marker="o" if x.size == 1 else "", markersize=3.0)
+
+
+def band_handles(mean: str) -> list[Artist]:
+    """Samples of `draw_band` for a legend that calls the mean so."""
+    return [
+        Line2D([], [], color=GREY, label=mean),
+        Patch(color=GREY, alpha=0.25, linewidth=0.0, label="95% credible interval"),
+    ]
+
+
+def finish_panel(
+    ax: Axes, x: Floats, array: xr.DataArray, curves: list[Curve], ends: list[float], margin: float = 0.0
+) -> None:
+    """Label a panel of an array, once all is drawn, trim it to the line, mark the sites and name the curves.
+
+    `ends` are the heights of the curves at the right end, `margin` the share of the line to leave free at each end.
+    """
+    ax.set_ylabel(axis_label(array))
+    if np.ptp(x) > 0.0:
+        ax.set_xlim(float(x.min()) - margin * np.ptp(x), float(x.max()) + margin * np.ptp(x))
+    _mark_sites(ax, x)
+    ax.spines["right"].set_visible(False)
+    if points_down(array):
+        _turn_down(ax)
+    if len(curves) > len(COLOURS):
+        _add_colour_bar(ax, curves)
+    elif curves[0].label:
+        _name_curves(ax, curves, ends)
+
+
+def _mark_sites(ax: Axes, x: Floats) -> None:
+    ax.plot(
+        x,
+        np.ones_like(x),
+        linestyle="",
+        marker=2,  # a tick upwards
+        markersize=3.0,
+        markeredgewidth=0.4,
+        color="black",
+        transform=ax.get_xaxis_transform(),
+        clip_on=False,
+    )
+
+
+def _turn_down(ax: Axes) -> None:
+    low, high = ax.get_ylim()
+    # The surface belongs in the picture, unless all that matters lies far below it.
+    ax.set_ylim(high, 0.0 if 0.0 <= ax.dataLim.y0 < ax.dataLim.height else low)
+
+
+def _add_colour_bar(ax: Axes, curves: list[Curve]) -> None:
+    """Name curves too many to be named one by one."""
+    palette = ListedColormap([curve.colour for curve in curves])
+    scale = ScalarMappable(Normalize(-0.5, len(curves) - 0.5), palette)
+    bar = ax.figure.colorbar(scale, ax=ax, pad=0.02, aspect=30)
+    bar.ax.yaxis.set_inverted(ax.yaxis_inverted())
+    ticks = np.unique(np.linspace(0, len(curves) - 1, 6).round().astype(int))
+    bar.set_ticks(ticks.tolist(), labels=[curves[i].label for i in ticks])
+
+
+def _name_curves(ax: Axes, curves: list[Curve], ends: list[float]) -> None:
+    """Write the label of each curve at its right end."""
+    low, high = ax.get_ylim()
+    heights = _spread([(end - low) / (high - low) for end in ends], gap=0.055)
+    for curve, height in zip(curves, heights, strict=True):
+        ax.annotate(
+            curve.label,
+            (1.0, height),
+            xycoords="axes fraction",
+            xytext=(3.0, 0.0),
+            textcoords="offset points",
+            color=curve.colour,
+            fontsize=7.5,
+            va="center",
+            annotation_clip=False,
+        )
+
+
+def _spread(heights: list[float], gap: float) -> list[float]:
+    """Move heights in [0, 1] apart until neighbours stand at least `gap` from each other."""
+    order = np.argsort(heights)
+    placed = np.clip(np.asarray(heights)[order], 0.0, 1.0)
+    for i in range(1, placed.size):
+        placed[i] = max(placed[i], placed[i - 1] + gap)
+    ceiling = 1.0
+    for i in reversed(range(placed.size)):
+        placed[i] = min(placed[i], ceiling)
+        ceiling = placed[i] - gap
+    result = np.empty_like(placed)
+    result[order] = placed
+    return [float(height) for height in result]

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import textwrap
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+CONFIG = """\
+title = "A short line"
+
+[survey]
+file = "sites.csv"
+
+[survey.coordinates.position]
+unit = "m"
+
+[survey.observations.time]
+columns = ["t"]
+unit = "s"
+
+[latents.depth]
+unit = "m"
+mean = 500
+std = "15%"
+kernel = { length_scale = 1000 }
+positive = "down"
+
+[forward]
+adapter = "callable"
+function = "model:time"
+inputs = ["depth"]
+outputs = ["time"]
+
+[noise]
+std.time = 0.02
+
+[inference]
+samples = 16
+seed = 3
+"""
+
+SITES = """\
+position,t
+0,0.50
+400,0.52
+800,0.49
+1200,0.47
+1600,
+2000,0.51
+"""
+
+# It leaves a mark, so that a test can see whether the simulator was paid for.
+MODEL = """\
+from pathlib import Path
+
+
+def time(depth):
+    Path(__file__).with_name("was_called").touch()
+    return 2.0 * depth / 2000.0
+"""
+
+SIMULATOR = 'awk "BEGIN { print 2 * $1 / 2000 }"'
+SCRIPT = Path(sysconfig.get_path("scripts")) / "invgp"
+MODULE = [sys.executable, "-m", "invgp"]
+
+
+def invgp(*arguments: str | Path, cwd: Path, program: list[str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The command line as a person runs it, in a process of its own."""
+    command = [*(program or MODULE), *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+
+
+def at_once(commands: Iterable[Sequence[str | Path]], *, cwd: Path) -> list[subprocess.CompletedProcess[str]]:
+    """Several command lines, two at a time: most of their time is the start of Python."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda arguments: invgp(*arguments, cwd=cwd), commands))
+
+
+def with_program(config: str = CONFIG, body: str = SIMULATOR, *, directory: Path) -> str:
+    """The config with the simulator as a program, whose shell script is written beside it."""
+    program = directory / "simulator.sh"
+    program.write_text(f"#!/bin/sh\n{textwrap.dedent(body)}\n")
+    program.chmod(0o755)
+    return config.replace('adapter = "callable"', 'adapter = "executable"').replace(
+        'function = "model:time"', 'command = ["./simulator.sh", "{depth}"]'
+    )
+
+
+def small(config: str) -> str:
+    """The config with few runs, for a simulator that takes its time: 12 for an evaluation of the bound."""
+    return config.replace("samples = 16", "samples = 6").replace("sites.csv", "two_sites.csv")
+
+
+def write_files(directory: Path, config: str = CONFIG) -> Path:
+    """Write a config, its surveys and its function; give the config's path."""
+    (directory / "survey.toml").write_text(config)
+    (directory / "sites.csv").write_text(SITES)
+    (directory / "two_sites.csv").write_text("\n".join(SITES.split("\n")[:3]))
+    (directory / "model.py").write_text(MODEL)
+    return directory / "survey.toml"
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A survey that was inverted: its folder, and what the command said. Look, do not touch."""
+    directory = tmp_path_factory.mktemp("finished")
+    write_files(directory)
+    return directory, invgp("run", "survey.toml", cwd=directory)
+
+
+@pytest.fixture(autouse=True)
+def _no_leftovers_in_the_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command leaves in the temporary directory must not outlive the tests."""
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))

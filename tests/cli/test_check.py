@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from invgp.cli.check import described
+
+from .conftest import CONFIG, MODULE, SCRIPT, SITES, invgp, with_program, write_files
+
+
+@pytest.mark.parametrize("program", [MODULE, [str(SCRIPT)]], ids=["python -m invgp", "invgp"])
+def test_that_check_says_what_goes_in_comes_out_and_costs(program: list[str], tmp_path: Path) -> None:
+    write_files(tmp_path)
+    result = invgp("check", "survey.toml", cwd=tmp_path, program=program)
+    assert (result.returncode, result.stderr) == (0, "")
+    for line in (
+        "A short line: 6 sites, position 0 to 2000 m",
+        "5 observations, 1 missing",
+        "1 latent process: depth",
+        "   in  depth = 500 m",
+        "  out  time = 0.5 s",
+        "  time: gaussian noise, standard deviation 0.02 s; root mean square misfit 0.87 standard deviations",
+    ):
+        assert line in result.stdout.split("\n")
+    assert re.search(
+        r"A run takes [\d.]+ (µs|ms)\. An evaluation of the bound takes 96 runs \(16 a site\)", result.stdout
+    )
+    assert "with 1 worker." in result.stdout
+    assert "At most 200 evaluations: 19,200 runs, about" in result.stdout
+
+
+def test_that_check_runs_a_program(tmp_path: Path) -> None:
+    config = with_program(directory=tmp_path).replace('["time"]', '[{ name = "time", unit = "ms" }]')
+    write_files(tmp_path, config.replace("seed = 3", "seed = 3\nworkers = 2"))
+    result = invgp("check", "survey.toml", "--workers", "4", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "One run of 'simulator.sh' at the prior mean, site 1:" in result.stdout
+    assert "  out  time = 0.5 ms" in result.stdout
+    assert re.search(r"A run takes [\d.]+ m?s\.", result.stdout)
+    assert "with 4 workers." in result.stdout
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_that_check_keeps_the_directory_of_the_run_that_failed(tmp_path: Path) -> None:
+    write_files(tmp_path, with_program(body="echo out of licences >&2; exit 7", directory=tmp_path))
+    result = invgp("check", "survey.toml", cwd=tmp_path)
+    assert result.returncode == 3
+    assert result.stdout == ""
+    assert result.stderr.startswith("invgp: the simulator failed at the prior mean, site 1: run check: exit code 7; ")
+    assert "out of licences" in result.stderr
+    directory = Path(result.stderr.rpartition("directory: ")[2].strip())
+    assert (directory / "standard_error.txt").read_text() == "out of licences\n"
+
+
+def test_that_check_says_what_a_function_raised(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    (tmp_path / "model.py").write_text("def time(deep):\n    return deep\n")
+    result = invgp("check", "survey.toml", cwd=tmp_path)
+    assert result.returncode == 3
+    assert "TypeError: time() got an unexpected keyword argument 'depth'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_that_check_compares_each_site_with_its_own_run(tmp_path: Path) -> None:
+    """The function gives the observed times wherever it is told the position, and fails at the last."""
+    config = CONFIG.replace('["depth"]', '["depth", "position"]')
+    write_files(tmp_path, config.replace('"model:time"', '"model:time"\nvectorised = false'))
+    times = dict(line.split(",") for line in SITES.split()[1:])
+    (tmp_path / "model.py").write_text(
+        f"TIMES = {times}\n\n\ndef time(depth, position):\n"
+        "    return float('nan') if position == 2000 else float(TIMES[f'{position:g}'] or 1)\n"
+    )
+    result = invgp("check", "survey.toml", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "root mean square misfit 0 standard deviations at 4 sites" in result.stdout
+    assert result.stderr.startswith(
+        "invgp: warning: the simulator failed at the prior mean at 1 of 6 sites: run check-site6: output time is nan"
+    )
+
+
+def test_that_noise_and_misfit_are_described_whatever_was_observed() -> None:
+    nan = np.nan
+    assert described(np.array([]), np.array([nan, nan]), "gaussian", "s") == "nothing was observed"
+    assert described(np.array([1.0, 2.0]), np.array([nan, nan]), "gaussian", "s") == (
+        "gaussian noise, standard deviation 1 to 2 s; misfit not known"
+    )
+    assert described(np.array([1.0, 1.0]), np.array([3.0, nan]), "gaussian", "s") == (
+        "gaussian noise, standard deviation 1 s; root mean square misfit 3 standard deviations at 1 site"
+    )

@@ -1,0 +1,148 @@
+"""Ctrl-C ends an inversion within seconds, with the best posterior so far, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+import pytest
+import xarray as xr
+
+from .conftest import CONFIG, MODULE, SIMULATOR, small, with_program, write_files
+
+PATIENCE = 20.0  # s, for a busy machine; what is measured is checked below
+PROMPT = 5.0  # s, from Ctrl-C to the end
+
+
+@contextmanager
+def running(*arguments: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A command in a process group of its own, as a shell starts it, and a mark that all its children bear."""
+    mark = uuid4().hex
+    environment = {**os.environ, "INVGP_TEST_MARK": mark}
+    with subprocess.Popen(
+        [*MODULE, *arguments],
+        cwd=cwd,
+        env=environment,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process, mark
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not path.exists():
+        assert process.poll() is None, f"it ended before {path} appeared: {process.communicate()[1]}"
+        assert time.monotonic() < deadline, f"{path} did not appear"
+        time.sleep(0.02)
+
+
+def left_behind(mark: str) -> list[str]:
+    """Processes that bear the mark, once those that are about to end have had a moment."""
+    found: list[str] = []
+    for _ in range(50):
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("INVGP_TEST_MARK") == mark:
+                    found.append(" ".join(process.cmdline()))
+            except psutil.Error:  # it ended while we looked, or it is not ours
+                continue
+        if not found:
+            break
+        time.sleep(0.05)
+    return found
+
+
+def interrupt(process: subprocess.Popen[str], *, group: bool = True) -> tuple[str, float]:
+    """Ctrl-C; what is said on standard error, and the seconds until the end."""
+    started = time.monotonic()
+    if group:
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE)
+    return errors, time.monotonic() - started
+
+
+def own_words(errors: str) -> list[str]:
+    """What invgp said; a worker of joblib that was idle prints the traceback of its own KeyboardInterrupt besides."""
+    return [line for line in errors.splitlines() if line.startswith(("invgp:", "evaluation"))]
+
+
+@pytest.mark.parametrize(("workers", "group"), [("1", True), ("2", True), ("2", False)])
+def test_that_ctrl_c_in_the_first_evaluation_ends_at_once(workers: str, group: bool, tmp_path: Path) -> None:
+    write_files(tmp_path, with_program(body="touch ../../started; sleep 60", directory=tmp_path))
+    with running("run", "survey.toml", "--workers", workers, cwd=tmp_path) as (process, mark):
+        wait_for(tmp_path / "started", process)
+        errors, seconds = interrupt(process, group=group)
+    assert process.returncode == 130
+    assert own_words(errors) == [
+        "invgp: interrupted after 0 runs, before the first evaluation of the bound was done; nothing was kept"
+    ]
+    assert seconds < PROMPT
+    assert left_behind(mark) == []
+    assert not (tmp_path / "posterior.runs").exists()
+    assert not list(tmp_path.glob("*.nc"))
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_that_ctrl_c_later_keeps_the_best_posterior(workers: str, tmp_path: Path) -> None:
+    config = small(with_program(body=f"sleep 0.04; {SIMULATOR}", directory=tmp_path))
+    write_files(tmp_path, config)
+    with running("run", "survey.toml", "--workers", workers, cwd=tmp_path) as (process, mark):
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("evaluation 1 of at most 200 | ELBO ")
+        errors, seconds = interrupt(process)
+    assert process.returncode == 130
+    said = own_words(errors)[-1]
+    kept = tmp_path / "posterior.interrupted.nc"
+    assert said.startswith("invgp: interrupted after ")
+    assert said.endswith(f" runs; the best posterior so far was kept in {kept}")
+    assert errors.count("interrupted after") == 1
+    assert workers == "2" or "Traceback" not in errors
+    assert seconds < PROMPT
+    assert left_behind(mark) == []
+    with xr.open_dataset(kept) as posterior:
+        assert posterior.attrs["invgp_status"] == "interrupted before it settled"
+        assert posterior["depth"].notnull().all()
+    assert not (tmp_path / "posterior.nc").exists()
+
+
+def test_that_ctrl_c_ends_a_slow_function(tmp_path: Path) -> None:
+    write_files(tmp_path, CONFIG.replace('"model:time"', '"model:time"\nvectorised = false'))
+    (tmp_path / "model.py").write_text(
+        "import time as clock\nfrom pathlib import Path\n\n\n"
+        "def time(depth):\n    Path(__file__).with_name('started').touch()\n    clock.sleep(60)\n"
+    )
+    with running("run", "survey.toml", "--workers", "2", cwd=tmp_path) as (process, mark):
+        wait_for(tmp_path / "started", process)
+        errors, seconds = interrupt(process)
+    assert process.returncode == 130
+    assert own_words(errors)[-1].startswith("invgp: interrupted after 0 runs, ")
+    assert seconds < PROMPT
+    assert left_behind(mark) == []
+
+
+def test_that_ctrl_c_ends_a_check(tmp_path: Path) -> None:
+    write_files(tmp_path, with_program(body="touch ../../../started; sleep 60", directory=tmp_path))
+    with running("check", "survey.toml", cwd=tmp_path) as (process, mark):
+        wait_for(tmp_path / "started", process)
+        errors, seconds = interrupt(process)
+    assert (process.returncode, errors) == (130, "\ninvgp: interrupted\n")  # the first line ends that of the ^C
+    assert seconds < PROMPT
+    assert left_behind(mark) == []
+    assert not list((tmp_path / "tmp").iterdir())

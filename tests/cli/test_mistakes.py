@@ -1,0 +1,138 @@
+"""A person's mistake is a sentence and an exit code; a fault of ours is a traceback and exit code 1."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from invgp.cli.outputs import check_writable
+from invgp.errors import ConfigError
+
+from .conftest import CONFIG, at_once, invgp, write_files
+
+MISTAKES = [
+    (["run", "none.toml"], 2, "invgp: the config 'none.toml' cannot be read: No such file or directory"),
+    (["check", "wrong.toml"], 2, "invgp: title: must be text in quotes, was 5"),
+    (
+        ["run", "survey.toml", "--data", "none.csv"],
+        2,
+        "invgp: --data: must be a file that can be read, was 'none.csv', which does not exist",
+    ),
+    (["run", "survey.toml", "-o", "line.hdf"], 2, "invgp: --output: must end in .nc, was 'line.hdf'"),
+    (["run", "survey.toml", "-o", "a.nc"], 2, "invgp: --output: must be a file, was 'a.nc', which is a directory"),
+    (
+        ["run", "survey.toml", "-o", "sites.csv/line.nc"],
+        2,
+        "invgp: --output: must be in a directory that can be written, was 'sites.csv/line.nc', "
+        "and nothing can be written in 'sites.csv' (Not a directory)",
+    ),
+    (
+        ["check", "unwritable.toml"],
+        2,
+        "invgp: output.file: must be in a directory that can be written, was '/proc/line/posterior.nc', "
+        "and nothing can be written in '/proc' (No such file or directory)",
+    ),
+    (
+        ["plot", "none.nc"],
+        2,
+        "invgp: the posterior 'none.nc' cannot be read: no such file",
+    ),
+    (["plot", "sites.csv"], 2, "invgp: the posterior 'sites.csv' cannot be read: it is not a netCDF file"),
+    (["rum", "survey.toml"], 2, "Error: No such command 'rum'; did you mean 'run'?"),
+    (["run", "survey.toml", "--workers", "0"], 2, "Error: Invalid value for '--workers': 0 is not in the range x>=1."),
+]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("mistakes")
+    write_files(directory)
+    (directory / "a.nc").mkdir()
+    (directory / "wrong.toml").write_text(CONFIG.replace('"A short line"', "5"))
+    (directory / "unwritable.toml").write_text(CONFIG + '[output]\nfile = "/proc/line/posterior.nc"\n')
+    return directory
+
+
+@pytest.fixture(scope="module")
+def results(directory: Path) -> list[subprocess.CompletedProcess[str]]:
+    return at_once([arguments for arguments, _, _ in MISTAKES], cwd=directory)
+
+
+@pytest.mark.parametrize("i", range(len(MISTAKES)), ids=[" ".join(m[0]) for m in MISTAKES])
+def test_that_a_mistake_costs_nothing_and_says_what_to_do(
+    i: int, results: list[subprocess.CompletedProcess[str]], directory: Path
+) -> None:
+    (_, code, sentence), result = MISTAKES[i], results[i]
+    assert (result.returncode, result.stdout) == (code, "")
+    assert result.stderr.rstrip("\n").split("\n")[-1] == sentence
+    if sentence.startswith("invgp:"):
+        assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    assert not (directory / "was_called").exists(), "the simulator was paid for before the mistake was found"
+
+
+@pytest.mark.skipif(os.path.exists("/proc/driver/nvidia"), reason="there may be a GPU")  # noqa: PTH110
+def test_that_a_missing_device_is_exit_code_4(directory: Path) -> None:
+    (directory / "cuda.toml").write_text(CONFIG + 'device = "cuda"\n')
+    for result in at_once([["run", "survey.toml", "--device", "cuda"], ["check", "cuda.toml"]], cwd=directory):
+        assert (result.returncode, result.stdout) == (4, "")
+        assert result.stderr.startswith("invgp: device 'cuda' needs ")
+    assert not (directory / "was_called").exists()
+
+
+def test_that_a_figure_of_another_kind_is_refused(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    result = invgp("plot", finished[0] / "posterior.nc", "-o", "line.txt", cwd=tmp_path)
+    assert result.returncode == 2
+    assert ".txt" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_that_several_mistakes_give_a_line_each(tmp_path: Path) -> None:
+    write_files(tmp_path, CONFIG.replace("samples = 16", "samples = 0").replace('std = "15%"', "std = -1"))
+    result = invgp("run", "survey.toml", cwd=tmp_path)
+    assert result.returncode == 2
+    assert [line.split(":")[1] for line in result.stderr.splitlines()] == [" latents.depth.std", " inference.samples"]
+
+
+def test_that_a_fault_of_ours_is_a_traceback(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    code = (
+        "import invgp.config\n"
+        "def broken(*arguments, **options): raise ValueError('a fault of ours')\n"
+        "invgp.config.load = broken\n"
+        "from invgp.cli import main\nmain()\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, "check", "survey.toml"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    assert "Traceback" in result.stderr
+    assert "ValueError: a fault of ours" in result.stderr
+
+
+def test_that_help_does_not_wait_for_the_libraries(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom invgp.cli import main\n"
+        "try:\n    main()\nfinally:\n    print([m for m in ('xarray', 'scipy', 'matplotlib') if m in sys.modules])\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0
+    for name in ("check", "run", "plot"):
+        assert f"\n  {name} " in result.stdout
+    assert result.stdout.endswith("[]\n")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_that_a_directory_without_permission_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(ConfigError, match=r"nothing can be written in .* \(Permission denied\)"):
+        check_writable(tmp_path / "new/line.nc", "--output")
+    tmp_path.chmod(0o700)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from invgp.cli.progress import duration, rate
+from invgp.config.names import RESERVED, SUFFIXES
+
+from .conftest import CONFIG, MODULE, SCRIPT, SITES, at_once, invgp, with_program, write_files
+
+Finished = tuple[Path, subprocess.CompletedProcess[str]]
+
+
+def test_that_run_writes_a_posterior_and_says_so(finished: Finished) -> None:
+    directory, result = finished
+    assert result.returncode == 0, result.stderr
+    assert re.fullmatch(
+        rf"{directory}/posterior\.nc: the bound has settled; ELBO [\d.]+ nats, [\d,]+ runs, 0 failed, [\d.]+ m?s\n",
+        result.stdout,
+    )
+    with xr.open_dataset(directory / "posterior.nc") as posterior:
+        assert posterior["depth"].dims == ("site",)
+        assert posterior.attrs["invgp_config"] == CONFIG
+        # A missing observation leaves the site with a wider posterior than its mirror image has, not without one.
+        assert posterior["depth_std"][4] > posterior["depth_std"][1]
+        assert np.isfinite(posterior["depth"]).all()
+    assert not (directory / "posterior.runs").exists()
+
+
+def test_that_log_lines_hold_bound_runs_rate_and_time_left(finished: Finished) -> None:
+    lines = finished[1].stderr.splitlines()
+    assert len(lines) > 3
+    for i, line in enumerate(lines, start=1):
+        assert re.fullmatch(
+            rf"evaluation {i} of at most 200 \| ELBO -?[\d.]+ \| {96 * i:,} runs, 0 failed \| [\d,.]+ runs/s \| "
+            r"at most [\d.]+ \S+ left",
+            line,
+        )
+
+
+def test_that_every_variable_of_a_posterior_is_a_name_that_the_config_guards(finished: Finished) -> None:
+    with xr.open_dataset(finished[0] / "posterior.nc") as posterior:
+        written = {str(name) for name in posterior.variables}
+    derived = {"depth" + suffix for suffix in SUFFIXES["latents"]}
+    derived |= {"time" + suffix for suffix in SUFFIXES["survey.observations"]}
+    assert written == {"position", "depth", *derived, *RESERVED} - {"crs"}
+
+
+def test_that_plot_draws_a_posterior(finished: Finished, tmp_path: Path) -> None:
+    result = invgp("plot", finished[0] / "posterior.nc", "-o", "figures/line.svg", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["figures/line.svg", "figures/line_fit.svg"]
+    assert all((tmp_path / name).stat().st_size > 0 for name in result.stdout.split())
+
+
+def test_that_options_win_over_the_config(finished: Finished, tmp_path: Path) -> None:
+    config = write_files(tmp_path / "tmp")
+    (tmp_path / "line.csv").write_text(SITES.replace("2000,0.51", "2000,0.61"))
+    options = ["--data", "line.csv", "-o", "new/line.nc", "--seed", "7", "--workers", "2", "--device", "auto"]
+    result = invgp("run", config, *options, cwd=tmp_path, program=[str(SCRIPT)])
+    assert result.returncode == 0, result.stderr
+    with (
+        xr.open_dataset(tmp_path / "new/line.nc") as changed,
+        xr.open_dataset(finished[0] / "posterior.nc") as plain,
+    ):
+        assert (changed.attrs["invgp_seed"], plain.attrs["invgp_seed"]) == (7, 3)
+        assert (float(changed["time_observed"][5]), float(plain["time_observed"][5])) == (0.61, 0.51)
+        assert changed["depth"][5] > plain["depth"][5]
+    assert not (config.parent / "posterior.nc").exists()
+
+
+def posteriors(directory: Path) -> list[xr.Dataset]:
+    """Of one and of two workers, without what says when it was."""
+    commands = [["run", "survey.toml", "-o", f"workers{count}.nc", "--workers", count] for count in ("1", "2")]
+    for result in at_once(commands, cwd=directory):
+        assert result.returncode == 0, result.stderr
+    return [xr.load_dataset(directory / f"workers{count}.nc").drop_attrs() for count in ("1", "2")]
+
+
+def test_that_the_number_of_workers_changes_no_bit_with_a_function(tmp_path: Path) -> None:
+    write_files(tmp_path, CONFIG.replace('"model:time"', '"model:time"\nvectorised = false'))
+    one, two = posteriors(tmp_path)
+    xr.testing.assert_identical(one, two)
+
+
+def test_that_the_number_of_workers_changes_no_bit_with_a_program(tmp_path: Path) -> None:
+    config = with_program(directory=tmp_path)
+    write_files(tmp_path, config.replace("seed = 3", "seed = 3\nmax_evaluations = 2"))
+    one, two = posteriors(tmp_path)
+    xr.testing.assert_identical(one, two)
+
+
+def read_until_closed(terminal: int) -> str:
+    text = b""
+    while True:
+        try:
+            part = os.read(terminal, 4096)
+        except OSError:  # Linux says so when the other side has closed
+            break
+        if not part:
+            break
+        text += part
+    return text.decode()
+
+
+def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
+    config = with_program(directory=tmp_path)
+    write_files(tmp_path, config.replace("seed = 3", "seed = 3\nmax_evaluations = 2"))
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(
+        [*MODULE, "run", "survey.toml"], cwd=tmp_path, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        text = read_until_closed(ours)
+    os.close(ours)
+    assert process.returncode == 0, text
+    assert "inverting" in text
+    assert re.search(r"evaluation 1 of at most 2, \d+ of 96 runs \| ELBO -", text)
+    assert re.search(r"runs, 0 failed \| [\d,]+ runs/s \| at most [\d.]+ m?s left", text)
+    assert "\x1b[2K" in text  # a line was drawn again
+    drawn = re.split(r"\r|\n|\x1b\[\d*[AK]", text)
+    plain = [re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", line) for line in drawn]
+    assert max(len(line) for line in plain if "posterior.nc" not in line) <= 80
+    assert plain[-3].startswith(f"{tmp_path}/posterior.nc: stopped at inference.max_evaluations = 2")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(3.4e-7, "0.34 µs"), (0.012, "12 ms"), (5, "5 s"), (150, "2 min"), (9000, "2.5 h"), (864000, "10 days")],
+)
+def test_that_durations_are_short(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("per_second", "text"),
+    [
+        (123456, "123,456 runs/s"),
+        (2.5, "2.5 runs/s"),
+        (0.5, "30 runs/min"),
+        (1 / 1800, "2 runs/h"),
+        (1e-5, "0.036 runs/h"),
+    ],
+)
+def test_that_rates_are_in_a_unit_that_fits(per_second: float, text: str) -> None:
+    assert rate(per_second) == text

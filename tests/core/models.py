@@ -1,0 +1,63 @@
+"""Models small enough to check by finite differences."""
+
+import numpy as np
+
+from invgp.core.bound import Bound, Parameters
+from invgp.core.geometry import inducing_factor
+from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.posteriors import Diagonal, Full, Sites
+from invgp.core.sampling import Points
+
+Q, M, D, N, S = 2, 4, 2, 7, 64
+FAMILIES = {
+    "full": lambda size: Full(Q, size),
+    "mixture of two full": lambda size: Full(Q, size, 2),
+    "diagonal": lambda size: Diagonal(Q, size),
+    "mixture of three diagonal": lambda size: Diagonal(Q, size, 3),
+    "sites": lambda size: Sites(Q, size, N),
+}
+
+
+class Quadratic:
+    """A log density that is quadratic in the latents and couples them: the estimator is exact on it."""
+
+    def __init__(self, rng):
+        half = 0.5 * rng.standard_normal((N, Q, Q))
+        self.y, self.precision = rng.standard_normal((N, Q)), half @ half.transpose(0, 2, 1) + np.eye(Q)
+
+    def at(self, where, parameters):
+        y, precision, xp = where.asarray(self.y), where.asarray(self.precision), where.namespace
+
+        def log_density(f, start, stop):
+            residual = (y[start:stop, :] - f)[..., None]
+            product = xp.matrix_transpose(residual) @ precision[start:stop, ...] @ residual
+            quadratic = xp.exp(-2.0 * parameters[0]) * product[..., 0, 0]
+            return -0.5 * quadratic - Q * parameters[0], (quadratic - Q)[..., None]
+
+        return log_density
+
+
+def small_model(family, kinds, dense, seed=0):
+    """A family by name, kernels by kind -> (place -> bound, parameters, points), the same numbers everywhere."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, D))
+    Z = np.stack([X] * Q) if dense else rng.standard_normal((Q, M, D))
+    size = N if dense else M
+    numbers = 0.2 * rng.standard_normal((Q, 1 + D))
+    mean = rng.standard_normal(Q)
+    components = FAMILIES[family](size).components
+    jitter = 0.3 * rng.standard_normal((components, Q, size))
+    noise = rng.standard_normal(10_000)
+
+    def build(where):
+        kernels = tuple(Kernel(CORRELATIONS[k], where.asarray(1.0), where.asarray(np.ones(D))) for k in kinds)
+        posterior = FAMILIES[family](size)
+        there = where.asarray(numbers)
+        factor = inducing_factor([k.with_parameters(there[j, :]) for j, k in enumerate(kernels)], where.asarray(Z))
+        start = posterior.initial(factor, 0.5, where.asarray(jitter))
+        start = start + where.asarray(0.2 * noise[: start.shape[0]])
+        parameters = Parameters(start, there, where.asarray(Z), where.asarray([0.2]))
+        points = Points.draw(np.random.default_rng(1), S, N, Q, where)
+        return Bound(posterior, kernels, where.asarray(mean), where.asarray(X), dense), parameters, points
+
+    return build

@@ -1,0 +1,151 @@
+"""The bound and its gradient, against finite differences and against each other, for every family and block."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from invgp.core import bound as bound_module
+from invgp.core.backend import to_numpy
+from invgp.core.bound import BLOCKS
+from invgp.core.kernels import CORRELATIONS
+from models import FAMILIES, M, N, Q, Quadratic, small_model
+
+KINDS = ("squared exponential", "matern 5/2")
+STEP = 1e-5
+
+
+@pytest.fixture
+def quadratic():
+    return Quadratic(np.random.default_rng(7))
+
+
+def differences(function, point):
+    """Central differences of a function of a vector."""
+    steps = STEP * np.eye(len(point))
+    return np.asarray([(function(point + h) - function(point - h)) / (2 * STEP) for h in steps])
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("block", BLOCKS)
+def test_that_the_gradient_of_each_block_is_that_of_finite_differences(
+    block, family, dense, where, tolerance, numpy_place, quadratic
+):
+    build = small_model(family, KINDS, dense)
+    bound, parameters, points = build(where)
+    terms = bound.frame(parameters).evaluate(quadratic.at(where, parameters.likelihood), points.at)
+    gradient = to_numpy(terms.gradient.flat([block]))
+    if block == "inducing" and dense:
+        np.testing.assert_array_equal(gradient, 0.0)
+        return
+    reference, start, reference_points = build(numpy_place)
+
+    def value(vector):
+        trial = start.updated([block], vector)
+        density = quadratic.at(numpy_place, trial.likelihood)
+        return float(reference.frame(trial).evaluate(density, reference_points.at, ()).elbo)
+
+    expected = differences(value, start.flat([block]))
+    scale = max(1.0, np.abs(expected).max())
+    np.testing.assert_allclose(gradient / scale, expected / scale, atol=tolerance(where, 1e-6, 5e-3))
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "sites"])
+@pytest.mark.parametrize("block", ["kernels", "inducing"])
+def test_that_gradients_with_the_inducing_variables_held_are_those_of_finite_differences(
+    block, family, dense, numpy_place, quadratic
+):
+    bound, parameters, points = small_model(family, KINDS, dense)(numpy_place)
+    held = bound.frame(parameters)
+    density = quadratic.at(numpy_place, parameters.likelihood)
+
+    def terms(vector):
+        return bound.frame(parameters.updated([block], vector), held=held).evaluate(density, points.at)
+
+    gradient = terms(parameters.flat([block])).gradient.flat([block])
+    expected = (
+        0.0 * gradient
+        if dense and block == "inducing"
+        else differences(lambda vector: float(terms(vector).elbo), parameters.flat([block]))
+    )
+    np.testing.assert_allclose(gradient, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", CORRELATIONS)
+def test_that_every_kernel_has_its_gradients(kind, numpy_place, quadratic):
+    bound, parameters, points = small_model("full", (kind, kind), dense=False)(numpy_place)
+    density = quadratic.at(numpy_place, parameters.likelihood)
+    gradient = bound.frame(parameters).evaluate(density, points.at).gradient
+    for block in ("kernels", "inducing"):
+        expected = differences(
+            lambda v, block=block: float(
+                bound.frame(parameters.updated([block], v)).evaluate(density, points.at, ()).elbo
+            ),
+            parameters.flat([block]),
+        )
+        np.testing.assert_allclose(gradient.flat([block]), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "sites"])
+def test_that_in_the_dense_case_the_likelihood_sees_no_kernel(family, numpy_place, quadratic):
+    """With the distribution of the inducing variables held, kernels move the KL term alone."""
+    bound, parameters, points = small_model(family, KINDS, dense=True)(numpy_place)
+    held = bound.frame(parameters)
+    other = replace(parameters, kernels=parameters.kernels + 0.3)
+    density = quadratic.at(numpy_place, parameters.likelihood)
+    before, after = (
+        float(bound.frame(p, held=held).evaluate(density, points.at).expected_log_likelihood)
+        for p in (parameters, other)
+    )
+    assert before == pytest.approx(after, rel=1e-10)
+
+
+def test_that_inducing_inputs_at_the_sites_are_the_dense_case(where, tolerance, quadratic):
+    bound, parameters, points = small_model("full", KINDS, dense=True)(where)
+    density = quadratic.at(where, parameters.likelihood)
+    dense = bound.frame(parameters).evaluate(density, points.at)
+    sparse = replace(bound, dense=False).frame(parameters).evaluate(density, points.at)
+    assert float(dense.elbo) == pytest.approx(float(sparse.elbo), rel=tolerance(where, 1e-9, 1e-3))
+
+
+def test_that_two_equal_components_are_one(numpy_place, quadratic):
+    """A mixture of equal components has the bound of one, but for what Jensen's inequality costs the entropy."""
+    one, parameters, points = small_model("full", KINDS, dense=False)(numpy_place)
+    two, _, _ = small_model("mixture of two full", KINDS, dense=False)(numpy_place)
+    half = parameters.posterior
+    means, rest = np.split(half, [Q * M])
+    doubled = np.concatenate([[0.0, 0.0], means, means, rest, rest])
+    density = quadratic.at(numpy_place, parameters.likelihood)
+    single = one.frame(parameters).evaluate(density, points.at)
+    double = two.frame(replace(parameters, posterior=doubled)).evaluate(density, points.at)
+    assert float(double.expected_log_likelihood) == pytest.approx(float(single.expected_log_likelihood), rel=1e-12)
+    # Exact entropy minus Jensen's bound of a Gaussian: (1 - log 2) / 2 for each dimension.
+    assert float(double.kl - single.kl) == pytest.approx(0.5 * Q * M * (1 - np.log(2)), rel=1e-10)
+
+
+def test_that_batches_of_sites_add_up(monkeypatch, numpy_place, quadratic):
+    bound, parameters, points = small_model("mixture of two full", KINDS, dense=False)(numpy_place)
+    density = quadratic.at(numpy_place, parameters.likelihood)
+    whole = bound.frame(parameters).evaluate(density, points.at)
+    monkeypatch.setattr(bound_module, "MEMORY_BUDGET", 8 * M * Q * 5 * 2)
+    assert len(list(bound.batches())) == 4
+    parts = bound.frame(parameters).evaluate(density, points.at)
+    assert float(parts.elbo) == pytest.approx(float(whole.elbo), rel=1e-12)
+    np.testing.assert_allclose(parts.gradient.flat(BLOCKS), whole.gradient.flat(BLOCKS), atol=1e-9)
+
+
+def test_that_mini_batches_estimate_the_bound_without_bias(numpy_place, quadratic):
+    bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_place)
+    density = quadratic.at(numpy_place, parameters.likelihood)
+    whole = bound.frame(parameters).evaluate(density, points.at)
+    estimates = []
+    for n in range(N):
+        alone = replace(bound, X=bound.X[n : n + 1], weight=float(N))
+        at_n = alone.frame(parameters).evaluate(
+            lambda f, start, stop, n=n: density(f, n, n + 1), lambda start, stop, n=n: points.at(n, n + 1)
+        )
+        estimates.append(np.concatenate([[float(at_n.elbo)], at_n.gradient.flat(BLOCKS)]))
+    expected = np.concatenate([[float(whole.elbo)], whole.gradient.flat(BLOCKS)])
+    np.testing.assert_allclose(np.mean(estimates, axis=0), expected, atol=1e-8)
