@@ -115,8 +115,8 @@ class ExecutableModel:
 
     @property
     def rows_per_task(self) -> int:
-        """Sixteen runs: enough to make the dispatch of a task cheap beside the start of a process."""
-        return 16
+        """One: a run may take hours, and whoever waits wants to see each one come back."""
+        return 1
 
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
         """Run the program for each row of `values`, (B, I), one after the other."""

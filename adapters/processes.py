@@ -20,6 +20,8 @@ from pathlib import Path
 
 import psutil
 
+from .protocol import RUN_DIRECTORY_VARIABLE
+
 STDOUT = "standard_output.txt"
 STDERR = "standard_error.txt"
 TAIL = 2000
@@ -27,7 +29,6 @@ TAIL = 2000
 LOG_LIMIT = 2**30
 """Bytes of standard output or standard error beyond which a program is stopped, lest it fill the disk."""
 
-_MARK = "INVGP_RUN_DIRECTORY"
 _THREAD_CAPS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -97,7 +98,7 @@ def run_process(
         If the program cannot be started.
     """
     place = str(directory)
-    environment = {**environment, "PWD": place, _MARK: place}
+    environment = {**environment, "PWD": place, RUN_DIRECTORY_VARIABLE: place}
     deadline = None if timeout is None else time.monotonic() + timeout
     process: subprocess.Popen[bytes] | None = None
     with (
@@ -258,5 +259,5 @@ def _belongs(process: psutil.Process, children: set[int], leader: int | None, pl
             return False
         if process.pid in children or os.getsid(process.pid) == leader:
             return True
-        return process.environ().get(_MARK) == place
+        return process.environ().get(RUN_DIRECTORY_VARIABLE) == place
     return False

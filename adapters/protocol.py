@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+# Set in the environment of every program that an adapter starts, to the run's directory: whoever must end the programs
+# of a worker that was killed finds them by it.
+RUN_DIRECTORY_VARIABLE = "INVGP_RUN_DIRECTORY"
+
 
 @dataclass(frozen=True)
 class Quantity:

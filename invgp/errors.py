@@ -21,6 +21,18 @@ class ConfigError(InvgpError):
         super().__init__("\n".join(self.sentences))
 
 
+class PlotError(InvgpError, ValueError):
+    """A dataset that cannot be drawn as asked."""
+
+    exit_code = 2
+
+
+class WriteError(InvgpError):
+    """A result that could not be written."""
+
+    exit_code = 1
+
+
 class RunsFailedError(InvgpError):
     """Too many simulator runs failed for the inference to go on."""
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import numpy as np
 import xarray as xr
 
-from invgp.errors import ConfigError
+from invgp.errors import ConfigError, WriteError
 
 LARGEST_CHUNK = 4096  # sites in a chunk: a map opens in pieces, a line is one piece
 
@@ -23,6 +23,8 @@ def write(posterior: xr.Dataset, path: str | Path) -> Path:
     try:
         posterior.to_netcdf(part, engine="netcdf4", format="NETCDF4", encoding=_encoding(posterior))
         os.replace(part, path)  # noqa: PTH105 - the atomic one, by name
+    except (OSError, RuntimeError) as error:  # the netCDF library says RuntimeError for a full disk
+        raise WriteError(f"the posterior could not be written to {str(path)!r}: {error}") from error
     finally:
         part.unlink(missing_ok=True)
     return path

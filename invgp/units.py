@@ -20,10 +20,11 @@ IDENTITY = Conversion(1.0, 0.0)
 def is_unit(text: str) -> bool:
     """Whether UDUNITS understands it."""
     try:
-        Unit(text)
+        unit = Unit(text)
     except ValueError:
         return False
-    return bool(text.strip())
+    # cf-units knows words for having no unit at all; a quantity without one is written '1'.
+    return bool(text.strip()) and not (unit.is_unknown() or unit.is_no_unit())
 
 
 def conversion(source: str, target: str) -> Conversion | None:

@@ -6,11 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
-import psutil
-
 from invgp.errors import ConfigError
-
-MARK = "INVGP_RUN_DIRECTORY"  # in the environment of each program that the executable adapter starts
 
 
 def check_posterior_path(path: Path, key: str) -> None:
@@ -42,14 +38,3 @@ def remove_if_empty(directory: Path) -> None:
     """Remove the directory of the runs, unless it holds the directory of a failed run."""
     with suppress(OSError):
         directory.rmdir()
-
-
-def end_simulators(directory: Path) -> None:
-    """Kill the programs of the runs in `directory`: a worker process that was killed can no longer end its own."""
-    home = directory.absolute()
-    for process in psutil.process_iter():
-        try:
-            if Path(process.environ().get(MARK, "")).is_relative_to(home):
-                process.kill()
-        except psutil.Error:  # it has ended, or it is another person's
-            continue

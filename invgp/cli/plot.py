@@ -8,7 +8,6 @@ import click
 
 from invgp import netcdf
 from invgp.cli.outputs import check_writable
-from invgp.errors import ConfigError
 from invgp.plots import plot as draw
 
 
@@ -20,9 +19,5 @@ def command(posterior: Path, output: Path | None) -> None:
     dataset = netcdf.read(posterior)
     output = output or posterior.with_suffix(".png")
     check_writable(output, "--output")
-    try:
-        written = draw(dataset, output)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-    for path in written:
+    for path in draw(dataset, output):
         click.echo(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +14,9 @@ import xarray as xr
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
 from invgp.cli.options import config_argument, data_option, workers_option
-from invgp.cli.outputs import check_posterior_path, end_simulators, remove_if_empty
+from invgp.cli.outputs import check_posterior_path, remove_if_empty
 from invgp.cli.progress import Tally, duration, progress
 from invgp.config import load
-from invgp.errors import ConfigError
 from invgp.problem import Problem
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def command(
     output = output or problem.output.file
     started = time.perf_counter()
     posterior = inverted(problem, output, workers=workers, seed=seed, device=device)
-    write(posterior, output)
+    netcdf.write(posterior, output)
     say(posterior, output, time.perf_counter() - started)
 
 
@@ -60,11 +60,12 @@ def inverted(
 
     runs = output.with_suffix(".runs")
     fresh = not runs.exists()
+    # Batch systems ask a job to end by SIGTERM: treated as Ctrl-C, it keeps what there is.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with progress() as tally:
             return invert(problem, workers=workers, seed=seed, device=device, run_directory=runs, monitor=tally)
     except InterruptedInversion as interruption:
-        end_simulators(runs)
         if fresh and not tally.failed:
             shutil.rmtree(runs, ignore_errors=True)  # of runs that were cut short: they tell nothing
         click.echo(f"invgp: interrupted {kept(interruption, tally, output)}", err=True)
@@ -78,16 +79,8 @@ def kept(interruption: InterruptedInversion, tally: Tally, output: Path) -> str:
     if interruption.posterior is None:
         return f"after {tally.done:,} runs, before the first evaluation of the bound was done; nothing was kept"
     path = output.with_suffix(".interrupted.nc")
-    write(interruption.posterior, path)
+    netcdf.write(interruption.posterior, path)
     return f"after {tally.done:,} runs; the best posterior so far was kept in {path}"
-
-
-def write(posterior: xr.Dataset, path: Path) -> None:
-    """Write a posterior; a full disk is not a fault of ours."""
-    try:
-        netcdf.write(posterior, path)
-    except OSError as error:
-        raise ConfigError(f"the posterior could not be written to {str(path)!r}: {error.strerror}") from error
 
 
 def say(posterior: xr.Dataset, output: Path, seconds: float) -> None:

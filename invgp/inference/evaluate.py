@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import joblib
+import psutil
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext
+from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE, Evaluations, ForwardModel, RunContext
 from invgp.errors import RunsFailedError
 from invgp.inference.monitor import Monitor, Silent
 from invgp.problem import Floats
@@ -48,14 +51,37 @@ def _loop(model: ForwardModel, tasks: list[tuple[Floats, RunContext]]) -> Iterat
 
 
 def _processes(model: ForwardModel, tasks: list[tuple[Floats, RunContext]], workers: int) -> Iterator[Evaluations]:
-    with joblib.parallel_config(backend="loky", n_jobs=workers, inner_max_num_threads=THREADS_PER_WORKER):
+    how = {"inner_max_num_threads": THREADS_PER_WORKER, "initializer": _leave_interrupts_to_the_parent}
+    with joblib.parallel_config(backend="loky", n_jobs=workers, **how):
         # In order, as they come: the caller can count them, and the result does not depend on who was first.
         pool = joblib.Parallel(return_as="generator")
         results = pool(joblib.delayed(model.evaluate)(rows, context) for rows, context in tasks)
+    whole = False
     try:
         yield from results
+        whole = True
     except BrokenProcessPool as error:
         raise RunsFailedError(
             f"a worker process could not start or died while it ran {model.name!r} ({str(error).splitlines()[0]}); "
             "workers = 1 runs it in this process, where a debugger can see it"
         ) from error
+    finally:
+        if not whole:  # interrupted, or failed: what still runs is wanted no more
+            results.close()
+            end_programs(tasks[0][1].directory)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    """Ctrl-C goes to the whole process group; a worker's own traceback would only confuse."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def end_programs(directory: Path) -> None:
+    """Kill the programs of runs in `directory`: a worker that was killed can no longer end its own."""
+    home = directory.absolute()
+    for process in psutil.process_iter():
+        try:
+            if Path(process.environ().get(RUN_DIRECTORY_VARIABLE, "")).is_relative_to(home):
+                process.kill()
+        except psutil.Error:  # it has ended, or it is another person's
+            continue

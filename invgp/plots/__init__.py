@@ -11,6 +11,7 @@ from pathlib import Path
 import xarray as xr
 from matplotlib import rc_context
 
+from invgp.errors import PlotError
 from invgp.plots.fit import data_fit
 from invgp.plots.maps import maps
 from invgp.plots.reading import read_names
@@ -40,14 +41,14 @@ def plot(ds: xr.Dataset, path: str | Path) -> tuple[Path, Path]:
 
     Raises
     ------
-    ValueError
+    PlotError
         If ``ds`` is not a posterior of invgp, its sites have more than two coordinates, or the format is
         unknown.
     """
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in _FORMATS:
-        raise ValueError(f"The suffix of the figure must be one of {', '.join(_FORMATS)}, but it is '{path.suffix}'.")
+        raise PlotError(f"The suffix of the figure must be one of {', '.join(_FORMATS)}, but it is '{path.suffix}'.")
     fit_path = path.with_name(f"{path.stem}_fit{path.suffix}")
     fields = section if len(read_names(ds, "coordinates")) == 1 else maps
     figures = {path: fields(ds), fit_path: data_fit(ds)}

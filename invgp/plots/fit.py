@@ -47,7 +47,7 @@ def data_fit(ds: xr.Dataset) -> Figure:
 
     Raises
     ------
-    ValueError
+    PlotError
         If ``ds`` is not a posterior of invgp.
     """
     on_a_line = len(read_names(ds, "coordinates")) == 1

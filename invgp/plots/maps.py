@@ -41,7 +41,7 @@ def maps(ds: xr.Dataset) -> Figure:
 
     Raises
     ------
-    ValueError
+    PlotError
         If ``ds`` is not a posterior of invgp, or its sites do not have two coordinates.
     """
     across, up = read_coordinates(ds, 2, "A map")

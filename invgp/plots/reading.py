@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from invgp.errors import PlotError
 from invgp.plots.labels import axis_label
 from invgp.plots.style import colours_for
 
@@ -35,14 +36,14 @@ def read_names(ds: xr.Dataset, kind: str) -> list[str]:
     """Names of the ``coordinates``, ``latents`` or ``observations``, whose variables must all be there."""
     names = str(ds.attrs.get(f"invgp_{kind}", "")).split()
     if not names:
-        raise ValueError(
+        raise PlotError(
             f"The dataset is not an invgp posterior: its attribute 'invgp_{kind}' is missing or empty. "
             "Open a file that `invgp run` wrote."
         )
     variables = [f"{name}{suffix}" for name in names for suffix in _NEEDED[kind]]
     missing = [variable for variable in variables if variable not in ds]
     if missing:
-        raise ValueError(f"The dataset is not a whole invgp posterior: it lacks {', '.join(missing)}.")
+        raise PlotError(f"The dataset is not a whole invgp posterior: it lacks {', '.join(missing)}.")
     return names
 
 
@@ -50,7 +51,7 @@ def read_coordinates(ds: xr.Dataset, count: int, what: str) -> list[str]:
     """Names of the coordinates, of which a figure of this kind needs `count`."""
     names = read_names(ds, "coordinates")
     if len(names) != count:
-        raise ValueError(
+        raise PlotError(
             f"{what} needs sites with {count} coordinate{'s' * (count > 1)}, but these have {len(names)}: "
             f"{', '.join(names)}."
         )

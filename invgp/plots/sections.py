@@ -46,7 +46,7 @@ def section(ds: xr.Dataset) -> Figure:
 
     Raises
     ------
-    ValueError
+    PlotError
         If ``ds`` is not a posterior of invgp, or its sites have more than one coordinate.
     """
     ((x, x_label),) = read_positions(ds, read_coordinates(ds, 1, "A section"))

@@ -426,7 +426,7 @@ def test_that_the_digest_travels_with_the_files_and_ignores_the_timeout(compiled
     model = compiled_model(compiled)
     assert compiled_model(tmp_path, timeout=5.0).digest == model.digest
     assert pickle.loads(pickle.dumps(model)).digest == model.digest
-    assert (model.name, model.rows_per_task) == ("simulator", 16)
+    assert (model.name, model.rows_per_task) == ("simulator", 1)
 
 
 def test_that_an_interpreter_runs_a_script_by_its_absolute_path(tmp_path: Path) -> None:
