@@ -13,7 +13,7 @@ import numpy as np
 
 from .imports import import_function
 from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
-from .quantities import check_batch, check_quantities, digest_of, first_bad_output, size_of
+from .quantities import check_batch, check_quantities, digest_of, first_bad_output, kind_of, size_of
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class CallableModel:
     Raises
     ------
     AdapterError
-        If there is no such function, or the quantities are not sound.
+        If there is no such function, it does not take these inputs, or the quantities are not sound.
 
     Notes
     -----
@@ -65,6 +65,7 @@ class CallableModel:
         check_quantities("inputs", self.inputs)
         check_quantities("outputs", self.outputs)
         call = self._resolve()
+        self._check_parameters(call)
         # The only writes to a frozen instance: what its settings determine.
         object.__setattr__(self, "_call", call)
         object.__setattr__(self, "name", self.name or _qualified_name(call).rpartition(".")[2])
@@ -157,7 +158,7 @@ class CallableModel:
         if not isinstance(result, tuple | list) or len(result) != len(names):
             count = f" of {len(result)}" if isinstance(result, tuple | list) else ""
             raise _BadResultError(
-                f"the function returned a {type(result).__name__}{count}, expected a tuple or dict of {names}"
+                f"the function returned {kind_of(result)}{count}, expected a tuple or dict of {names}"
             )
         return dict(zip(names, result, strict=True))
 
@@ -185,8 +186,26 @@ class CallableModel:
         if isinstance(self.function, str):
             return import_function(self.function, self.search_path)
         if not callable(self.function):
-            raise AdapterError("function", f"is a {type(self.function).__name__}, which cannot be called")
+            raise AdapterError("function", f"is {kind_of(self.function)}, which cannot be called")
         return self.function
+
+    def _check_parameters(self, call: Callable[..., Any]) -> None:
+        try:
+            # Not what a decorated function takes, but what its decorator does: that is what will be called.
+            signature = inspect.signature(call, follow_wrapped=False)
+        except (TypeError, ValueError):  # a compiled function may have none
+            return
+        names = [quantity.name for quantity in self.inputs]
+        try:
+            signature.bind(**dict.fromkeys(names))
+        except TypeError as error:
+            short = _qualified_name(call).rpartition(".")[2]
+            takes = ", ".join(repr(name) for name in signature.parameters) or "nothing"
+            given = ", ".join(repr(name) for name in names)
+            raise AdapterError(
+                "inputs",
+                f"must have the names that the function {short!r} knows: it takes {takes}, was given {given} ({error})",
+            ) from error
 
     def _compute_digest(self, call: Callable[..., Any]) -> str:
         settings = (self.inputs, self.outputs, self.vectorised)
@@ -201,9 +220,7 @@ def _as_floats(name: str, result: Any) -> Floats:
             raise _BadResultError(f"output {name} came with complex numbers, expected real ones")
         return np.asarray(result, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise _BadResultError(
-            f"output {name} came as a {type(result).__name__} that holds no numbers: {error}"
-        ) from error
+        raise _BadResultError(f"output {name} came as {kind_of(result)} that holds no numbers: {error}") from error
 
 
 def _qualified_name(call: Callable[..., Any]) -> str:

@@ -13,7 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
-from .processes import STDERR, STDOUT, Ending, Outcome, make_environment, read_tail, run_process
+from .processes import (
+    KEPT,
+    LOG_LIMIT,
+    STDERR,
+    STDOUT,
+    Ending,
+    Outcome,
+    make_environment,
+    read_tail,
+    run_process,
+)
 from .programs import (
     InputFile,
     OutputFile,
@@ -37,6 +47,8 @@ from .quantities import (
 from .readers import read_numbers, read_text
 from .templates import Template, Values
 
+_FLOODED = {Ending.STDOUT_LIMIT: "standard output", Ending.STDERR_LIMIT: "standard error"}
+
 _log = logging.getLogger(__name__)
 
 
@@ -54,7 +66,8 @@ class ExecutableModel:
 
     A run's directory is ``context.directory / label``. It is the program's working directory and holds the
     input files, ``standard_output.txt`` and ``standard_error.txt``. It is removed after a run that went well,
-    and kept after one that failed. No shell is involved.
+    and kept after one that failed. A run that writes more than 64 MiB to standard output or to standard error is
+    killed. No shell is involved.
 
     Parameters
     ----------
@@ -178,8 +191,12 @@ class ExecutableModel:
     def _check_outcome(self, outcome: Outcome) -> None:
         if outcome.ending is Ending.TIMEOUT:
             raise _RunError(Status.TIMEOUT, f"timed out after {self.timeout:g} s")
-        if outcome.ending is Ending.LOG_LIMIT:
-            raise _RunError(Status.KILLED, "killed, since it wrote too much to standard output or standard error")
+        if outcome.ending in _FLOODED:
+            raise _RunError(
+                Status.KILLED,
+                f"killed, since it wrote more than {LOG_LIMIT // 2**20} MiB to {_FLOODED[outcome.ending]}, "
+                f"of which the first and last {KEPT // 2**10} KiB are kept",
+            )
         if outcome.returncode < 0:
             raise _RunError(Status.KILLED, f"killed by signal {_signal_name(-outcome.returncode)}")
         if outcome.returncode > 0:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from .protocol import AdapterError
-from .quantities import did_you_mean
+from .quantities import did_you_mean, kind_of, nearest
 
 # What this process imported from beside a config: folder and digest of the file, by name of the module.
 # Several surveys may each have a `simulator.py`, and a session may outlive an edit of one.
@@ -43,7 +43,7 @@ def import_function(reference: str, search_path: Path | None) -> Callable[..., A
             raise AdapterError("function", f"module {module_name!r} has no {attribute!r}; {did_you_mean(part, public)}")
         found = getattr(found, part)
     if not callable(found):
-        raise AdapterError("function", f"{reference!r} is a {type(found).__name__}, which cannot be called")
+        raise AdapterError("function", f"{reference!r} is {kind_of(found)}, which cannot be called")
     return found  # type: ignore[no-any-return]
 
 
@@ -118,5 +118,8 @@ def _file_digest(module: ModuleType) -> str:
 def _near(name: str, folder: Path | None) -> str:
     if folder is None:
         return ""
-    stems = [entry.stem for entry in folder.glob("*.py")]
-    return f"; beside the config {did_you_mean(name, stems)}" if stems else ""
+    stems = sorted(entry.stem for entry in folder.glob("*.py"))
+    near = nearest(name, stems)
+    if near is not None:
+        return f"; did you mean {near!r}?"
+    return f"; {folder} has {', '.join(repr(stem) for stem in stems)}" if stems else ""

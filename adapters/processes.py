@@ -26,8 +26,10 @@ STDOUT = "standard_output.txt"
 STDERR = "standard_error.txt"
 TAIL = 2000
 """Characters of standard error that a message quotes."""
-LOG_LIMIT = 2**30
+LOG_LIMIT = 64 * 2**20
 """Bytes of standard output or standard error beyond which a program is stopped, lest it fill the disk."""
+KEPT = 32 * 2**10
+"""Bytes kept at either end of a log that went beyond the limit."""
 
 _THREAD_CAPS = (
     "OMP_NUM_THREADS",
@@ -37,7 +39,7 @@ _THREAD_CAPS = (
     "VECLIB_MAXIMUM_THREADS",
     "BLIS_NUM_THREADS",
 )
-_LOOK_EVERY = 1.0  # s, at the size of the logs
+_LOOK_EVERY = 0.1  # s, at the size of the logs; the end of a program is seen at once
 _GRACE = 0.05  # s, for killed processes to close their files
 _PATIENCE = 10.0  # s, for killed processes to end
 _PAUSE = 0.005  # s, between looks at them
@@ -50,7 +52,8 @@ class Ending(Enum):
 
     EXITED = auto()
     TIMEOUT = auto()
-    LOG_LIMIT = auto()
+    STDOUT_LIMIT = auto()
+    STDERR_LIMIT = auto()
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ def run_process(
     """Run `argv` in `directory` and wait; no shell, nothing on standard input, and no descendant outlives it.
 
     Standard output and standard error go to the files `STDOUT` and `STDERR` in `directory`: a descendant that
-    holds them open cannot keep us waiting, as it could with a pipe.
+    holds them open cannot keep us waiting, as it could with a pipe. A program that writes more than `log_limit` to
+    one of them is killed, and the file keeps `KEPT` bytes of its start and of its end.
 
     Parameters
     ----------
@@ -103,9 +107,10 @@ def run_process(
     process: subprocess.Popen[bytes] | None = None
     with (
         _Lifeline() as lifeline,
-        (directory / STDOUT).open("wb") as out,
-        (directory / STDERR).open("wb") as err,
+        (directory / STDOUT).open("w+b") as out,
+        (directory / STDERR).open("w+b") as err,
     ):
+        logs = out.fileno(), err.fileno()
         try:
             process = subprocess.Popen(
                 argv,
@@ -118,14 +123,19 @@ def run_process(
                 pass_fds=(lifeline.given,),
             )
             lifeline.hand_over()
-            ending = _wait(process, deadline, (out.fileno(), err.fileno()), log_limit)
+            ending = _wait(process, deadline, logs, log_limit)
             if ending is not Ending.EXITED:
                 _end_tree(process.pid, place)
             # Before the program is reaped: until then no other process can have taken its number.
             _end_group(process.pid)
             if not lifeline.all_gone():
                 _end_tree(process.pid, place)
-            return Outcome(ending, _reap(process))
+            returncode = _reap(process)
+            # A flood of the last moment, or one that ended by itself, is no less a flood.
+            flood = _flood(logs, log_limit)
+            for log in logs if flood is not None else ():
+                _shorten(log, log_limit)
+            return Outcome(flood or ending, returncode)
         except BaseException as error:
             # An OSError of the spawn itself means that nothing runs; an interrupt of it may leave something.
             if process is not None or not isinstance(error, OSError):
@@ -174,8 +184,26 @@ def _wait(process: subprocess.Popen[bytes], deadline: float | None, logs: tuple[
                 return Ending.EXITED
             if deadline is not None and time.monotonic() >= deadline:
                 return Ending.TIMEOUT
-            if any(os.fstat(log).st_size > limit for log in logs):
-                return Ending.LOG_LIMIT
+            flood = _flood(logs, limit)
+            if flood is not None:
+                return flood
+
+
+def _flood(logs: tuple[int, int], limit: int) -> Ending | None:
+    """Which of standard output and standard error holds more than `limit` bytes; None if neither does."""
+    for log, ending in zip(logs, (Ending.STDOUT_LIMIT, Ending.STDERR_LIMIT), strict=True):
+        if os.fstat(log).st_size > limit:
+            return ending
+    return None
+
+
+def _shorten(log: int, limit: int) -> None:
+    """Cut the middle out of a log of more than `limit` bytes, in place: the disk may be full."""
+    size = os.fstat(log).st_size
+    if size > max(limit, 2 * KEPT):
+        tail = os.pread(log, KEPT, size - KEPT)
+        os.ftruncate(log, KEPT)
+        os.pwrite(log, f"\n[invgp: {size - 2 * KEPT} bytes were cut out here]\n".encode() + tail, KEPT)
 
 
 @contextmanager

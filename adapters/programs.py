@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shutil
 from collections.abc import Iterator
@@ -11,8 +10,10 @@ from pathlib import Path, PurePosixPath
 
 from .processes import STDERR, STDOUT
 from .protocol import AdapterError, Quantity
-from .quantities import did_you_mean
+from .quantities import did_you_mean, nearest
 from .templates import Template, TemplateError
+
+_LIKENESS = 0.8  # of names of files: many end alike
 
 
 @dataclass(frozen=True)
@@ -162,5 +163,5 @@ def _inside(setting: str, path: str) -> PurePosixPath:
 def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f", nor a directory {path.parent}"
-    close = difflib.get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    near = nearest(path.name, [entry.name for entry in path.parent.iterdir()], _LIKENESS)
+    return f"; did you mean {near!r}?" if near is not None else ""

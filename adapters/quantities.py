@@ -71,12 +71,25 @@ def check_batch(inputs: tuple[Quantity, ...], values: Floats, context: RunContex
     return values
 
 
+def kind_of(value: object) -> str:
+    """A value's type with its article: ``an int``, ``a list``."""
+    name = type(value).__name__
+    # A NumPy array is called an n-d array.
+    return f"an {name}" if name[0] in "aeioAEIO" or name == "ndarray" else f"a {name}"
+
+
+def nearest(word: str, choices: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Give the choice that is most like `word`; None if none has that likeness, of 1 for the same word."""
+    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=likeness)
+    return close[0] if close else None
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """End a sentence about an unknown word: the nearest choice, or all of them."""
     choices = [str(choice) for choice in choices]
-    close = difflib.get_close_matches(word, choices, n=1)
-    if close:
-        return f"did you mean {close[0]!r}?"
+    near = nearest(word, choices)
+    if near is not None:
+        return f"did you mean {near!r}?"
     return f"there is {', '.join(repr(choice) for choice in choices)}" if choices else "there is none"
 
 

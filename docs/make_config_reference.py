@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from invgp.config import schema
+from invgp.config.values import Kind
 
 INTRODUCTION = """# The config file
 One TOML file describes a survey, the unknown fields below it, the simulator, the noise, the inference and the output.
@@ -48,26 +50,38 @@ otherwise numbers or arrays (L,), one row at a time. It returns an array for one
 name."""
 EXECUTABLE = """Each run has a private directory, removed when it went well and kept when it failed. A program named
 with a slash is found beside the config, otherwise on the path. There is no shell. Arguments may hold placeholders as
-templates do."""
+templates do. A run that writes more than 64 MiB to standard output or to standard error is killed."""
 TEMPLATE = """In a template, `{depth[1]}` is the number of label 1, `{elevation}` an input without labels; Python format
 specs work (`{depth[1]:.3f}`), and without one the number is written so that it reads back exactly. `{{` is a brace."""
 READER = """The numbers in the file, separated by white space or commas, in order; lines that start with `#` are passed
-over. There must be exactly as many as the outputs that it holds."""
+over. Fortran's exponents are read (`1.0D+03`). There must be exactly as many as the outputs that it
+holds."""
 
 
-def kind(annotation: Any) -> str:
-    """A type in words."""
+def kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+    """A type in words: its own, where it brings some."""
+    own = [item.words for item in metadata if isinstance(item, Kind)]
+    if own:
+        return own[0]
     if get_origin(annotation) is Annotated:
-        return kind(get_args(annotation)[0])
+        return kind(annotation.__origin__, annotation.__metadata__)
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{shown(value)}`" for value in get_args(annotation))
-    if get_origin(annotation) in (Union, UnionType):
-        return " or ".join(dict.fromkeys(kind(a) for a in get_args(annotation) if a is not type(None)))
-    if get_origin(annotation) is list:
-        return f"list of {kind(get_args(annotation)[0])}s"
-    if get_origin(annotation) is dict or (isinstance(annotation, type) and issubclass(annotation, schema.Section)):
+    if get_args(annotation):
+        return kind_of_several(annotation)
+    if issubclass(annotation, schema.Section):
         return "table"
-    return {str: "string", int: "integer", float: "number", bool: "true or false"}.get(annotation, "see right")
+    return {str: "string", int: "integer", float: "number", bool: "true or false"}[annotation]
+
+
+def kind_of_several(annotation: Any) -> str:
+    """A union, a list or a table in words."""
+    kinds = list(dict.fromkeys(kind(a) for a in get_args(annotation) if a is not type(None)))
+    if get_origin(annotation) in (Union, UnionType):
+        return " or ".join(kinds)
+    if get_origin(annotation) is list:
+        return f"list of {kinds[0]}s"
+    return "table of tables" if kinds[-1] == "table" else f"table, each value a {kinds[-1]}"
 
 
 def default(field: FieldInfo) -> str:
@@ -75,7 +89,9 @@ def default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.default
-    if value is None or value in ("", [], {}) or isinstance(value, schema.Section):
+    if value is None:  # unless the description says what stands in
+        return "" if "by default" in str(field.description) else "none"
+    if value in ("", [], {}) or isinstance(value, schema.Section):
         return ""
     if isinstance(value, list) and isinstance(value[0], schema.Section):
         return ""
@@ -96,7 +112,7 @@ def page() -> str:
             parts.append(note.strip() + "\n")
         parts.append("| key | kind | default | what it is |\n| --- | --- | --- | --- |")
         parts += [
-            f"| `{name}` | {kind(field.annotation)} | {default(field)} | {field.description} |"
+            f"| `{name}` | {kind(field.annotation, field.metadata)} | {default(field)} | {field.description} |"
             for name, field in section.model_fields.items()
         ]
         parts.append("")

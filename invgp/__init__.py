@@ -1,4 +1,4 @@
-"""Calibrated posteriors over the fields below a survey, from any simulator."""
+"""The fields below a survey, with their uncertainty, from any simulator."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ _HOME = {
     "invert": "invgp.inference.invert",
     "load": "invgp.config",
 }
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> object:

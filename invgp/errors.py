@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class InvgpError(Exception):
@@ -34,9 +35,15 @@ class WriteError(InvgpError):
 
 
 class RunsFailedError(InvgpError):
-    """Too many simulator runs failed for the inference to go on."""
+    """Too many simulator runs failed for the inference to go on.
+
+    Attributes
+    ----------
+    posterior : the best posterior so far, an xarray.Dataset as `invgp.invert` returns it; None if there is none.
+    """
 
     exit_code = 3
+    posterior: Any = None
 
 
 class DeviceMissingError(InvgpError):

@@ -12,7 +12,7 @@ import xarray as xr
 
 from invgp.errors import ConfigError, WriteError
 
-LARGEST_CHUNK = 4096  # sites in a chunk: a map opens in pieces, a line is one piece
+LARGEST_CHUNK = 2**20  # numbers in a chunk: a map opens in pieces, a line is one piece
 
 
 def write(posterior: xr.Dataset, path: str | Path) -> Path:
@@ -52,6 +52,15 @@ def _encoding(posterior: xr.Dataset) -> dict[str, dict[str, Any]]:
         how: dict[str, Any] = {"_FillValue": np.nan if floating and name not in posterior.coords else None}
         if variable.ndim and np.issubdtype(variable.dtype, np.number) and variable.size:
             how |= {"zlib": True, "complevel": 1, "shuffle": True}
-            how["chunksizes"] = tuple(min(size, LARGEST_CHUNK) for size in variable.shape)
+            how["chunksizes"] = _chunks(variable.shape)
         encoding[str(name)] = how
     return encoding
+
+
+def _chunks(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Whole trailing axes as far as they fit, so that one realization or quantile is read without the others."""
+    chunks, room = [], LARGEST_CHUNK
+    for size in reversed(shape):
+        chunks.append(max(1, min(size, room)))
+        room //= chunks[-1]
+    return tuple(reversed(chunks))

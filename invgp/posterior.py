@@ -30,6 +30,7 @@ class Solution:
     draws : (R, N, Q), joint over sites.
     predicted, predicted_std : (N, P), of the simulator's outputs under the posterior, in the observations' units.
     elbo, runs : (I,), the bound and the runs spent so far, at each iteration.
+    status, settled : why the inference ended, and whether that is where it should.
     """
 
     mean: Floats
@@ -43,6 +44,7 @@ class Solution:
     runs_failed: int
     seed: int
     status: str
+    settled: bool
 
 
 def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
@@ -62,8 +64,10 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     )
     dataset = xr.Dataset(variables, coords=_coordinates(problem, solution), attrs=_attributes(problem, solution))
     if survey.crs is not None:
-        # PROJ's nested WKT is text; what else it gives are numbers and strings.
-        mapping = {k: v for k, v in CRS.from_user_input(survey.crs).to_cf().items() if isinstance(v, str | float | int)}
+        mapping = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in CRS.from_user_input(survey.crs).to_cf().items()
+        }
         dataset["crs"] = xr.DataArray(np.int32(0), attrs=mapping)
         for variable in dataset.data_vars.values():
             if "site" in variable.dims:
@@ -202,8 +206,9 @@ def _label_coordinate(dimension: str, labels: Labels) -> tuple[str, xr.DataArray
 
 
 def _column_attributes(column: Column) -> dict[str, str]:
-    attributes = {"long_name": column.long_name or column.name, "units": column.unit}
-    return {**attributes, "standard_name": column.standard_name} if column.standard_name else attributes
+    optional = {"standard_name": column.standard_name, "positive": column.positive}
+    named = {key: text for key, text in optional.items() if text}
+    return {"long_name": column.long_name or column.name, "units": column.unit, **named}
 
 
 def _attributes(problem: Problem, solution: Solution) -> dict[str, str | int]:
@@ -218,10 +223,13 @@ def _attributes(problem: Problem, solution: Solution) -> dict[str, str | int]:
         "references": "Bonilla, Krauth and Dezfouli, Generic Inference in Latent Gaussian Process Models, "
         "Journal of Machine Learning Research 20 (2019)",
         "invgp_status": solution.status,
+        "invgp_settled": "yes" if solution.settled else "no",
         "invgp_posterior": problem.inference.posterior,
         "invgp_runs": solution.runs_total,
         "invgp_runs_failed": solution.runs_failed,
         "invgp_seed": solution.seed,
+        "invgp_survey": problem.survey.file,
+        "invgp_survey_digest": problem.survey.digest,
         "invgp_simulator": problem.forward.name,
         "invgp_simulator_digest": problem.forward.digest,
         "invgp_software": ", ".join(software),

@@ -29,6 +29,7 @@ class Column:
     Parameters
     ----------
     values : (N,), in `unit`.
+    positive : ``"down"`` or ``"up"`` for a vertical position.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Column:
     values: Floats
     long_name: str = ""
     standard_name: str = ""
+    positive: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,15 @@ class Survey:
     ----------
     coordinates : one to three.
     crs : anything that PROJ understands, such as ``"EPSG:28354"``; None if the coordinates have none.
+    file, digest : where it was read from, and the SHA-256 of that file, for provenance; empty if it was made in code.
     """
 
     coordinates: tuple[Column, ...]
     observations: tuple[Observation, ...]
     covariates: tuple[Column, ...] = ()
     crs: str | None = None
+    file: str = ""
+    digest: str = ""
 
     @property
     def size(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from cf_units import Unit
@@ -28,11 +29,14 @@ def is_unit(text: str) -> bool:
 
 
 def conversion(source: str, target: str) -> Conversion | None:
-    """How to get from one unit to another; None if they measure different things."""
+    """How to get from one unit to another; None if no factor and offset do."""
     if source == target:
         return IDENTITY
     a, b = Unit(source), Unit(target)
     if not a.is_convertible(b):
         return None
-    offset = float(a.convert(0.0, b))
-    return Conversion(float(a.convert(1.0, b)) - offset, offset)
+    at_zero, at_one, at_two = (float(a.convert(value, b)) for value in (0.0, 1.0, 2.0))
+    factor = at_one - at_zero
+    if not math.isclose(at_two, at_one + factor, rel_tol=1e-9):
+        return None  # a logarithmic unit, such as decibels: no straight line leads there
+    return Conversion(factor, at_zero)

@@ -16,6 +16,14 @@ def apparent_resistivity(resistivity, thickness, elevation):
     return {"near": near, "far": np.stack([resistivity[:, 1] + thickness, resistivity[:, 0] * 0.5], axis=-1)}
 
 
+def multiplied(resistivity, thickness, elevation):
+    """A function whose last digits depend on the number of BLAS threads."""
+    weights = np.random.default_rng(0).standard_normal((600, 600))
+    answer = apparent_resistivity(resistivity, thickness, elevation)
+    tail = np.outer(thickness, np.ones(600)) @ weights @ weights.T
+    return {**answer, "near": answer["near"] + 1e-9 * tail.sum(axis=-1)}
+
+
 def map_problem(**inference) -> Problem:
     """Twelve sites on a map, a log-linked latent of two layers, a scalar latent, a covariate, missing data, a CRS."""
     rng = np.random.default_rng(5)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-PAGES = ["README.md", "CONTRIBUTING.md", "docs/design.md", "docs/result.md", "case_studies/otway/README.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "docs/design.md", "docs/models.md", "docs/result.md", "case_studies/otway/README.md"]
 
 
 def test_that_the_config_reference_is_made_from_the_schema(root):
@@ -30,3 +30,11 @@ def test_that_the_python_example_of_the_readme_runs(root, otway):
     assert outcome.returncode == 0, outcome.stderr
     depth = float(outcome.stdout.split()[0])
     assert 1000 < depth < 2200
+
+
+def test_that_the_examples_of_the_models_page_run(root):
+    examples = re.findall(r"```python\n(.*?)```", (root / "docs" / "models.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        outcome = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
+        assert outcome.returncode == 0, outcome.stderr

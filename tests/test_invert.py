@@ -8,10 +8,10 @@ import xarray as xr
 
 import invgp
 from invgp.adapters import CallableModel, Quantity
-from invgp.errors import RunsFailedError
+from invgp.errors import ConfigError, RunsFailedError
 from invgp.inference.invert import InterruptedInversion
 from invgp.inference.monitor import Silent
-from problems import apparent_resistivity, map_problem
+from problems import apparent_resistivity, map_problem, multiplied
 
 
 def data_of(posterior: xr.Dataset) -> xr.Dataset:
@@ -111,7 +111,7 @@ def test_that_an_inversion_whose_every_run_fails_stops_at_once():
         calls.append(len(thickness))
         raise ValueError("no licence")
 
-    with pytest.raises(RunsFailedError, match="no run of a batch succeeded: 768 of 768 runs failed"):
+    with pytest.raises(RunsFailedError, match="not one of 768 runs succeeded: 768 of 768 runs failed"):
         invgp.invert(with_function(map_problem(), never))
 
 
@@ -140,3 +140,65 @@ def test_that_an_interruption_before_the_first_bound_keeps_nothing():
 def test_that_reaching_the_limit_of_evaluations_is_said():
     status = invgp.invert(map_problem(max_evaluations=2)).attrs["invgp_status"]
     assert status == "stopped at inference.max_evaluations = 2 before the bound settled"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"workers": 0}, "workers: must be at least 1, was 0"),
+        ({"seed": -1}, "seed: must be at least 0, was -1"),
+    ],
+)
+def test_that_settings_out_of_range_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        invgp.invert(map_problem(), **settings)
+
+
+def test_that_too_few_samples_are_refused():
+    with pytest.raises(ConfigError, match=r"inference.samples: must be at least 14, was 2"):
+        invgp.invert(map_problem(samples=2))
+
+
+def test_that_noise_may_be_unknown_where_nothing_was_observed():
+    problem = map_problem(max_evaluations=5)
+    unknown = {
+        o.name: np.where(np.isnan(o.values), np.nan, problem.noise.std[o.name]) for o in problem.survey.observations
+    }
+    holed = replace(problem, noise=replace(problem.noise, std=unknown))
+    xr.testing.assert_equal(invgp.invert(problem)["resistivity"], invgp.invert(holed)["resistivity"])
+
+
+def test_that_blas_threads_do_not_change_a_bit_either():
+    problem = with_function(map_problem(max_evaluations=3), multiplied)
+    alone, two = (data_of(invgp.invert(problem, workers=workers)) for workers in (1, 2))
+    xr.testing.assert_identical(alone, two)
+
+
+def test_that_a_kernel_that_cannot_be_factorised_is_a_sentence():
+    problem = map_problem()
+    broken = replace(problem.latents[1], length_scale=np.asarray([1e-200, 1e-200]))
+    with pytest.raises(ConfigError, match="cannot be factorised"):
+        invgp.invert(replace(problem, latents=(problem.latents[0], broken)))
+
+
+def test_that_a_batch_that_cannot_end_well_is_cut_short_and_the_best_posterior_kept():
+    """One row a task: after twenty failures in a row, or more than the share allows, the rest is not paid for."""
+    calls = []
+
+    def breaks_later(resistivity, thickness, elevation):
+        calls.append(1)
+        if len(calls) > 768:
+            raise ValueError("licence expired")
+        single = apparent_resistivity(resistivity[None], np.asarray([thickness]), np.asarray([elevation]))
+        return {name: value[0] for name, value in single.items()}
+
+    problem = map_problem()
+    model = CallableModel(
+        function=breaks_later, inputs=problem.forward.inputs, outputs=problem.forward.outputs, vectorised=False
+    )
+    with pytest.raises(RunsFailedError, match="not one of 64 runs succeeded: 64 of 832 runs failed") as stopped:
+        invgp.invert(replace(problem, forward=model))
+    assert len(calls) == 832
+    kept = stopped.value.posterior
+    assert kept.attrs["invgp_settled"] == "no"
+    assert kept.sizes["iteration"] == 1

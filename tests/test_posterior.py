@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.stats import norm
 import invgp
 from invgp import netcdf
 from invgp.errors import ConfigError
+from invgp.problem import Column
 from problems import map_problem
 
 VARIABLES = ["", "_std", "_quantile", "_sample", "_prior", "_prior_std", "_information"]
@@ -100,15 +102,36 @@ def test_that_the_file_is_compressed_and_chunked(posterior, tmp_path):
     assert encoding["chunksizes"] == posterior["resistivity_sample"].shape
 
 
-def test_that_the_compliance_checker_finds_no_error(posterior, tmp_path):
-    path = netcdf.write(posterior, tmp_path / "map.nc")
+def checked(path):
+    """What the IOOS compliance checker says of a file, having found no error and made none."""
     checker = Path(sys.executable).with_name("compliance-checker")
-    outcome = subprocess.run(
-        [checker, "--test=cf:1.11", "--criteria=strict", "--verbose", path], capture_output=True, text=True, check=False
-    )
+    command = [checker, "--test=cf:1.11", "--criteria=strict", "--verbose", path]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stdout
-    assert "All tests passed!" in outcome.stdout, outcome.stdout
     assert "exceptions occurred" not in outcome.stderr, outcome.stderr
+    return outcome.stdout
+
+
+def test_that_the_compliance_checker_finds_no_error(posterior, tmp_path):
+    assert "All tests passed!" in checked(netcdf.write(posterior, tmp_path / "map.nc"))
+
+
+def test_that_a_projection_keeps_all_its_parameters(tmp_path):
+    problem = map_problem(max_evaluations=1)
+    conic = replace(problem, survey=replace(problem.survey, crs="EPSG:3577"))
+    written = netcdf.write(invgp.invert(conic), tmp_path / "map.nc")
+    with xr.open_dataset(written) as opened:
+        assert CRS.from_cf(opened["crs"].attrs) == CRS.from_epsg(3577)
+        np.testing.assert_array_equal(opened["crs"].attrs["standard_parallel"], [-18, -36])
+
+
+def test_that_a_vertical_coordinate_passes_the_checker(tmp_path):
+    problem = map_problem(max_evaluations=1)
+    height = Column("height", "m", np.linspace(0, 30, 12), "height of the sensor", "height", "up")
+    deeper = [replace(v, length_scale=np.append(v.length_scale, 20.0)) for v in problem.latents]
+    survey = replace(problem.survey, coordinates=(*problem.survey.coordinates, height))
+    path = netcdf.write(invgp.invert(replace(problem, survey=survey, latents=tuple(deeper))), tmp_path / "volume.nc")
+    assert "All tests passed!" in checked(path)
 
 
 def test_that_files_that_are_no_posterior_are_refused_in_one_sentence(tmp_path):

@@ -21,3 +21,7 @@ def test_that_what_measures_something_else_is_not_converted():
 )
 def test_that_units_are_what_udunits_knows(text, known):
     assert is_unit(text) is known
+
+
+def test_that_logarithmic_units_are_not_converted_by_a_factor():
+    assert conversion("lg(re 1 mW)", "W") is None

@@ -20,6 +20,7 @@ INTERRUPTED = 130
 # Imported when called: `invgp --help` must not wait for xarray and SciPy.
 COMMANDS = {
     "check": "Validate a config, run its simulator once, and predict the cost.",
+    "doctor": "Print device, libraries, BLAS and threads, and say what is missing.",
     "plot": "Draw a posterior: sections or maps, and the data fit.",
     "run": "Invert a survey and write the posterior as netCDF.",
 }
@@ -62,7 +63,7 @@ class Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="invgp")
 def app() -> None:
-    """Calibrated posteriors over the fields below a survey, from any simulator."""
+    """The fields below a survey, with their uncertainty, from any simulator."""
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from tempfile import mkdtemp
 import click
 import numpy as np
 
+from invgp.adapters import ExecutableModel
 from invgp.adapters.protocol import Evaluations, Quantity, RunContext
 from invgp.cli.options import config_argument, data_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
@@ -33,7 +34,7 @@ PATIENCE = 5.0  # s that a person waits gladly for the misfit at every site
 def command(config: Path, data: Path | None, workers: int | None) -> None:
     """Validate CONFIG, run its simulator once at the prior mean, and predict the cost of the inversion."""
     problem = load(config, data=data)
-    check_posterior_path(problem.output.file, "output.file")
+    check_posterior_path(problem.output.file, "output.file", problem, config)
     check_device(problem.inference.device)
     rows = problem.to_simulator(prior_means(problem))
     with scratch() as directory:
@@ -41,6 +42,7 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
         if not outcome.ok[0]:
             raise RunsFailedError(f"the simulator failed at the prior mean, site 1: {outcome.messages[0]}")
         modelled = at_sites(problem, rows, outcome.outputs, seconds, directory)
+    warn_of_hanging(problem)
     say_survey(problem)
     click.echo(f"\nOne run of {problem.forward.name!r} at the prior mean, site 1:")
     say_quantities("in", problem.forward.inputs, rows[0])
@@ -80,11 +82,11 @@ def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations,
     """The outcome of the first row, and the seconds a run takes."""
     model = problem.forward
     started = time.perf_counter()
-    outcome = model.evaluate(rows[:1], RunContext(["check"], directory))
+    outcome = model.evaluate(rows[:1], RunContext(["site-1"], directory))
     seconds = time.perf_counter() - started
     if outcome.ok[0] and seconds < QUICK:
         many = np.repeat(rows[:1], min(MANY, model.rows_per_task), axis=0)
-        labels = [f"check{i}" for i in range(len(many))]
+        labels = [f"repeat-{i + 1}" for i in range(len(many))]
         started = time.perf_counter()
         model.evaluate(many, RunContext(labels, directory))
         seconds = (time.perf_counter() - started) / len(many)
@@ -97,7 +99,7 @@ def at_sites(problem: Problem, rows: Floats, first: Floats, seconds: float, dire
     # The prior mean is the same at every site, but a covariate or a coordinate may go in as well.
     if np.any(rows != rows[0]):
         if seconds * len(rows) < PATIENCE:
-            labels = [f"check-site{n + 1}" for n in range(len(rows))]
+            labels = [f"site-{n + 1}" for n in range(len(rows))]
             outcome = problem.forward.evaluate(rows, RunContext(labels, directory))
             outputs = outcome.outputs
             warn_of_failures(outcome)
@@ -114,6 +116,15 @@ def warn_of_failures(outcome: Evaluations) -> None:
         click.echo(
             f"invgp: warning: the simulator failed at the prior mean at {bad.size} of {len(outcome.status)} sites: "
             f"{outcome.messages[bad[0]]}",
+            err=True,
+        )
+
+
+def warn_of_hanging(problem: Problem) -> None:
+    """Say that a program may take as long as it likes, if it may."""
+    if isinstance(problem.forward, ExecutableModel) and problem.forward.timeout is None:
+        click.echo(
+            "invgp: warning: forward.timeout is not set: a run that hangs is waited for for ever",
             err=True,
         )
 
@@ -166,7 +177,16 @@ def described(noise: Floats, misfit: Floats, kind: str, unit: str) -> str:
     if not known.size:
         return f"{text}; misfit not known"
     where = "" if known.size == noise.size else f" at {counted(known.size, 'site')}"
-    return f"{text}; root mean square misfit {np.sqrt(np.mean(known**2)):.2g} standard deviations{where}"
+    worst = int(np.nanargmax(np.abs(misfit)))
+    return (
+        f"{text}; root mean square misfit {plain(np.sqrt(np.mean(known**2)))} standard deviations{where}, "
+        f"largest {plain(abs(misfit[worst]))} at site {worst + 1:,}"
+    )
+
+
+def plain(number: float) -> str:
+    """Two digits at the least, and no power of ten where a person would write none: 0.87, 730, 499,975."""
+    return f"{number:,.0f}" if 99.5 <= number < 1e7 else f"{number:.2g}"
 
 
 def say_cost(problem: Problem, seconds: float, workers: int) -> None:

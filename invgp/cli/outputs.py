@@ -7,12 +7,16 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from invgp.errors import ConfigError
+from invgp.problem import Problem
 
 
-def check_posterior_path(path: Path, key: str) -> None:
+def check_posterior_path(path: Path, key: str, problem: Problem, config: Path) -> None:
     """Raise `ConfigError` unless a posterior can be written there; `key` is the config key or option that names it."""
     if path.suffix != ".nc":
         raise ConfigError(f"{key}: must end in .nc, was {str(path)!r}")
+    for what, other in (("the survey's file", Path(problem.survey.file)), ("the config", config)):
+        if path.exists() and other.exists() and path.samefile(other):
+            raise ConfigError(f"{key}: must be a file of its own, was {str(path)!r}, which is {what}")
     check_writable(path, key)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from invgp.cli.options import config_argument, data_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
 from invgp.cli.progress import Tally, duration, progress
 from invgp.config import load
+from invgp.errors import RunsFailedError
 from invgp.problem import Problem
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def command(
     Ctrl-C stops it; the best posterior so far is written beside the output.
     """
     problem = load(config, data=data)
-    check_posterior_path(output or problem.output.file, "--output" if output else "output.file")
+    check_posterior_path(output or problem.output.file, "--output" if output else "output.file", problem, config)
     output = output or problem.output.file
     started = time.perf_counter()
     posterior = inverted(problem, output, workers=workers, seed=seed, device=device)
@@ -59,17 +59,20 @@ def inverted(
     from invgp.inference.invert import InterruptedInversion, invert  # noqa: PLC0415
 
     runs = output.with_suffix(".runs")
-    fresh = not runs.exists()
-    # Batch systems ask a job to end by SIGTERM: treated as Ctrl-C, it keeps what there is.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Batch systems ask a job to end by SIGTERM, a closed terminal by SIGHUP: as Ctrl-C, they keep what there is.
+    for asked_to_end in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(asked_to_end, signal.default_int_handler)
     try:
         with progress() as tally:
             return invert(problem, workers=workers, seed=seed, device=device, run_directory=runs, monitor=tally)
     except InterruptedInversion as interruption:
-        if fresh and not tally.failed:
-            shutil.rmtree(runs, ignore_errors=True)  # of runs that were cut short: they tell nothing
         click.echo(f"invgp: interrupted {kept(interruption, tally, output)}", err=True)
         raise SystemExit(INTERRUPTED) from None
+    except RunsFailedError as failure:
+        if failure.posterior is not None:
+            path = netcdf.write(failure.posterior, output.with_suffix(".interrupted.nc"))
+            click.echo(f"invgp: the best posterior so far was kept in {path}", err=True)
+        raise
     finally:
         remove_if_empty(runs)
 
@@ -90,6 +93,8 @@ def say(posterior: xr.Dataset, output: Path, seconds: float) -> None:
         f"{output}: {posterior.attrs['invgp_status']}; ELBO {float(posterior['elbo'][-1]):.2f} nats, "
         f"{runs:,} runs, {failed:,} failed, {duration(seconds)}"
     )
+    if posterior.attrs["invgp_settled"] == "no":
+        click.echo("invgp: warning: the bound has not settled; do not trust this posterior's spreads yet", err=True)
     directory = output.with_suffix(".runs")
     if failed and directory.exists():
         click.echo(f"{directory}: the directories of failed runs")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 from invgp.config.forward import build_forward
@@ -24,14 +26,15 @@ def build(config: Config, directory: Path, text: str, data: Path | None) -> Prob
     data : a survey file to use instead of the config's.
     """
     check_names(config)
-    table = _table(config, directory, data)
+    file, key = (data, "--data") if data is not None else (directory / config.survey.file, "survey.file")
+    table = _table(config, file, key)
     survey = build_survey(config, table)
     noise = build_noise(config, survey, table)
-    latents = build_latents(config, len(survey.coordinates))
+    latents = build_latents(config, [c.unit for c in survey.coordinates])
     forward, inputs, outputs = build_forward(config, survey, latents, directory)
     return Problem(
         title=config.title,
-        survey=survey,
+        survey=replace(survey, file=str(file), digest=hashlib.sha256(file.read_bytes()).hexdigest()),
         latents=latents,
         noise=noise,
         forward=forward,
@@ -43,12 +46,9 @@ def build(config: Config, directory: Path, text: str, data: Path | None) -> Prob
     )
 
 
-def _table(config: Config, directory: Path, data: Path | None) -> Table:
+def _table(config: Config, file: Path, key: str) -> Table:
     name, section = next(iter(config.survey.coordinates.items()))
-    position = section.column or name
-    if data is not None:
-        return read_table(data, position, "--data")
-    return read_table(directory / config.survey.file, position, "survey.file")
+    return read_table(file, section.column or name, key)
 
 
 def _output(config: Config, directory: Path) -> OutputSettings:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from invgp.config.names import labels_of, per_label
 from invgp.config.schema import Config, LatentSection
-from invgp.config.sentences import shown
+from invgp.config.sentences import listed, shown
 from invgp.config.values import percentage
 from invgp.core.estimators import fewest_samples
 from invgp.errors import ConfigError
 from invgp.links import LINKS
 from invgp.problem import Floats, Latent
+from invgp.units import IDENTITY, conversion
 
 
-def build_latents(config: Config, dimensions: int) -> tuple[Latent, ...]:
-    """The latents of a config, over coordinates of that many dimensions."""
-    latents = tuple(_latent(config, name, dimensions) for name in config.latents)
+def build_latents(config: Config, units: Sequence[str]) -> tuple[Latent, ...]:
+    """The latents of a config, over coordinates in those units."""
+    latents = tuple(_latent(config, name, units) for name in config.latents)
     processes = sum(latent.size for latent in latents)
     fewest = fewest_samples(processes)
     if config.inference.samples < fewest:
@@ -27,7 +30,7 @@ def build_latents(config: Config, dimensions: int) -> tuple[Latent, ...]:
     return latents
 
 
-def _latent(config: Config, name: str, dimensions: int) -> Latent:
+def _latent(config: Config, name: str, units: Sequence[str]) -> Latent:
     section = config.latents[name]
     key = f"latents.{name}"
     labels = labels_of(config, section.dimension, key)
@@ -47,7 +50,7 @@ def _latent(config: Config, name: str, dimensions: int) -> Latent:
         mean=mean,
         std=std,
         kernel=section.kernel.kind,
-        length_scale=_length_scales(section, dimensions, f"{key}.kernel.length_scale"),
+        length_scale=_length_scales(section, units, f"{key}.kernel.length_scale"),
         link=LINKS[section.link],
         dimension=section.dimension,
         labels=labels,
@@ -57,9 +60,15 @@ def _latent(config: Config, name: str, dimensions: int) -> Latent:
     )
 
 
-def _length_scales(section: LatentSection, dimensions: int, key: str) -> Floats:
+def _length_scales(section: LatentSection, units: Sequence[str], key: str) -> Floats:
     """One for each coordinate, (D,)."""
     scales = np.asarray(section.kernel.length_scale, dtype=np.float64)
+    dimensions = len(units)
+    if not scales.ndim and any(conversion(unit, units[0]) != IDENTITY for unit in units):
+        raise ConfigError(
+            f"{key}: must be a list of {dimensions}, one for each coordinate, since their units differ "
+            f"({listed(units)}), was {shown(section.kernel.length_scale)}"
+        )
     if scales.ndim and len(scales) != dimensions:
         wanted = f"one number, or a list of {dimensions}: one for each coordinate"
         raise ConfigError(f"{key}: must be {wanted}, was a list of {len(scales)}")

@@ -13,8 +13,9 @@ from invgp.problem import Floats, Labels
 
 RESERVED = ("site", "quantile", "realization", "iteration", "elbo", "runs", "crs")
 
-# What the posterior file calls the variables that it derives from a latent and from an observation.
+# What the posterior file calls the variables that it derives from others.
 SUFFIXES = {
+    "dimensions": ("_label",),
     "latents": ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_information"),
     "survey.observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual"),
 }

@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from invgp.config.sentences import WholeSentenceError, did_you_mean, listed, nearest, path_of, shown, suggestion
 from invgp.config.values import (
+    Kind,
     LabelList,
     Name,
     NoiseSpreads,
@@ -50,6 +51,7 @@ class Section(BaseModel):
 
 UNIT = Field(description="a unit that UDUNITS knows, such as 'm' or 'm s-1'")
 LONG_NAME = Field(default="", description="what the figures call it")
+POSITIVE: Any = Field(default="", description="'up' or 'down' for a vertical position")
 STANDARD_NAME = Field(default="", description="its CF standard name, if it has one")
 DIMENSION = Field(default=None, description="a key of [dimensions]")
 
@@ -61,6 +63,7 @@ class ColumnSection(Section):
     unit: UnitText = UNIT
     long_name: str = LONG_NAME
     standard_name: str = STANDARD_NAME
+    positive: Literal["", "up", "down"] = POSITIVE
 
 
 class ObservationSection(Section):
@@ -78,8 +81,12 @@ class ObservationSection(Section):
 class SurveySection(Section):
     """Sites and measurements."""
 
-    file: str = Field(description="a CSV (.csv) or netCDF (.nc) file with a row a site")
-    crs: str | None = Field(default=None, description="anything that PROJ understands, such as 'EPSG:28354'")
+    file: str = Field(description="a netCDF file (.nc, .nc4, .cdf) or, with any other ending, a CSV file; a row a site")
+    crs: str | None = Field(
+        default=None,
+        description="anything that PROJ understands, such as 'EPSG:28354'; the first two coordinates must be in a unit "
+        "that converts to metres if it is projected, to degrees if it is geographic",
+    )
     coordinates: dict[Name, ColumnSection] = Field(
         description="one to three tables such as [survey.coordinates.easting]", min_length=1, max_length=3
     )
@@ -98,7 +105,8 @@ class KernelSection(Section):
         default="squared exponential", description="the covariance function"
     )
     length_scale: Positives = Field(
-        description="a positive number in the coordinates' unit, or one for each coordinate"
+        description="a positive number in the coordinates' unit, or one for each coordinate, each in its unit; "
+        "a list where the units differ"
     )
 
 
@@ -108,12 +116,15 @@ class LatentSection(Section):
     unit: UnitText = UNIT
     dimension: str | None = DIMENSION
     mean: Numbers = Field(description="the prior mean, a number or one for each label of the dimension")
-    std: Spreads = Field(description="the prior standard deviation: positive numbers, or a percentage of the mean")
+    std: Spreads = Field(
+        description="the prior standard deviation: a positive number, one for each label of the dimension, or a "
+        "percentage of the mean such as '15%'"
+    )
     kernel: KernelSection = Field(description='a table such as { kind = "matern 5/2", length_scale = 500 }')
     link: Literal[tuple(LINKS)] = Field(  # type: ignore[valid-type]
         default="identity", description="'log' for a quantity that is positive"
     )
-    positive: Literal["", "up", "down"] = Field(default="", description="the way a vertical position counts")
+    positive: Literal["", "up", "down"] = POSITIVE
     long_name: str = LONG_NAME
     standard_name: str = STANDARD_NAME
 
@@ -147,8 +158,12 @@ def _name_alone(value: object) -> object:
     return value
 
 
-Inputs = Annotated[list[Annotated[InputSection, BeforeValidator(_name_alone)]], Field(min_length=1)]
-Outputs = Annotated[list[Annotated[OutputSection, BeforeValidator(_name_alone)]], Field(min_length=1)]
+Inputs = Annotated[
+    list[Annotated[InputSection, BeforeValidator(_name_alone)]], Field(min_length=1), Kind("list of names or tables")
+]
+Outputs = Annotated[
+    list[Annotated[OutputSection, BeforeValidator(_name_alone)]], Field(min_length=1), Kind("list of names or tables")
+]
 INPUTS = Field(description="a list of the latents and site columns that go in, in the simulator's order")
 OUTPUTS = Field(description="a list of the observations that come out, in the simulator's order")
 
@@ -187,7 +202,11 @@ class ExecutableSection(Section):
     output_files: list[OutputFileSection] = Field(
         default=[OutputFileSection()], description="files read; by default standard output", min_length=1
     )
-    timeout: float | None = Field(default=None, gt=0, description="seconds after which a run is ended")
+    timeout: float | None = Field(
+        default=None,
+        gt=0,
+        description="seconds after which a run is ended; none: it is waited for, however long it takes",
+    )
     threads: int = Field(default=1, ge=1, description="threads that one run may use")
     environment: dict[str, str] = Field(default={}, description="environment variables for the program")
     inputs: Inputs = INPUTS
@@ -222,7 +241,9 @@ class NoiseSection(Section):
 
     kind: Literal["gaussian"] = Field(default="gaussian", description="the distribution")
     std: dict[str, NoiseSpreads] = Field(
-        description="a table with the standard deviation of each observation, in its unit"
+        description="a table with the standard deviation of each observation: a positive number in its unit, a list "
+        "with one for each label, a percentage of the observed value such as '5%', or the survey file's column, or "
+        "list of columns, that holds it by site"
     )
 
 
@@ -230,7 +251,12 @@ class InferenceSection(Section):
     """How the posterior is found."""
 
     posterior: Literal["full gaussian"] = Field(default="full gaussian", description="the posterior family")
-    samples: int = Field(default=256, ge=1, description="runs a site at each evaluation of the bound")
+    samples: int = Field(
+        default=256,
+        ge=1,
+        description="runs a site at each evaluation of the bound: with Q latent processes (a latent with L labels is L "
+        "of them) at least 2 (2 Q + 1); from (Q + 1) (Q + 2) on, the control variates have cross terms",
+    )
     max_evaluations: int = Field(default=200, ge=1, description="evaluations of the bound at the most")
     tolerance: float = Field(default=1e-7, gt=0, description="relative change of the bound at which it has settled")
     max_failed_share: float = Field(

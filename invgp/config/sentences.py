@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 LONGEST_VALUE = 60
 MOST_NAMES = 12
+LIKENESS = 0.6
 
 # pydantic's own findings, in words of a person who writes TOML; the braces take what pydantic says of the limit.
 _WORDS = {
@@ -77,16 +78,16 @@ def suggestion(name: object, valid: Sequence[str]) -> str:
     return f"; valid: {listed(valid)}{did_you_mean(name, valid)}"
 
 
-def did_you_mean(name: object, valid: Sequence[str]) -> str:
+def did_you_mean(name: object, valid: Sequence[str], likeness: float = LIKENESS) -> str:
     """``; did you mean 'columns'?``, or nothing if no name is near."""
-    near = nearest(name, valid)
+    near = nearest(name, valid, likeness)
     return "" if near is None else f"; did you mean {near!r}?"
 
 
-def nearest(name: object, valid: Sequence[str]) -> str | None:
-    """The valid name that a misspelt one probably stands for."""
+def nearest(name: object, valid: Sequence[str], likeness: float = LIKENESS) -> str | None:
+    """The valid name that a misspelt one probably stands for; `likeness` is 1 for the same name."""
     by_lower_case = {v.lower(): v for v in valid}
-    close = get_close_matches(str(name).lower(), by_lower_case, n=1)
+    close = get_close_matches(str(name).lower(), by_lower_case, n=1, cutoff=likeness)
     return by_lower_case[close[0]] if close else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,14 @@ from invgp.config.tables import Table
 from invgp.config.values import percentage
 from invgp.errors import ConfigError
 from invgp.problem import Column, Floats, Noise, Observation, Survey
+from invgp.units import conversion
 
 
 def build_survey(config: Config, table: Table) -> Survey:
     """The survey that a config and its table hold."""
     section = config.survey
     if section.crs is not None:
-        _check_crs(section.crs)
+        _check_crs(section.crs, section.coordinates)
     coordinates, covariates = (
         tuple(_column(table, name, column, f"survey.{kind}.{name}") for name, column in columns.items())
         for kind, columns in (("coordinates", section.coordinates), ("covariates", section.covariates))
@@ -32,13 +33,22 @@ def build_survey(config: Config, table: Table) -> Survey:
     return Survey(coordinates, observations, covariates, section.crs)
 
 
-def _check_crs(crs: str) -> None:
+def _check_crs(crs: str, coordinates: Mapping[str, ColumnSection]) -> None:
     try:
-        CRS.from_user_input(crs)
+        system = CRS.from_user_input(crs)
     except CRSError:
         raise ConfigError(
             f"survey.crs: must be a coordinate reference system that PROJ knows, such as 'EPSG:28354', was {shown(crs)}"
         ) from None
+    if not (system.is_geographic or system.is_projected):
+        return  # of a local or a geocentric system we know nothing
+    kind, unit = ("geographic", "degrees") if system.is_geographic else ("projected", "metres")
+    for name, column in list(coordinates.items())[:2]:  # a third is a height
+        if conversion(column.unit, unit) is None:
+            raise ConfigError(
+                f"survey.crs: must be one of coordinates in {column.unit!r}, the unit of {name!r}, was {shown(crs)} "
+                f"({system.name}), which is {kind}: its coordinates are in {unit}, or a unit that converts to them"
+            )
 
 
 def _column(table: Table, name: str, section: ColumnSection, key: str) -> Column:
@@ -50,7 +60,7 @@ def _column(table: Table, name: str, section: ColumnSection, key: str) -> Column
     if bad.size:
         was = "missing" if np.isnan(values[bad[0], 0]) else "infinite"
         raise ConfigError(f"{key}.column: must be a number at every site, was {was} in {column!r} at site {bad[0] + 1}")
-    return Column(name, section.unit, values[:, 0], section.long_name, section.standard_name)
+    return Column(name, section.unit, values[:, 0], section.long_name, section.standard_name, section.positive)
 
 
 def _check_no_site_twice(coordinates: Sequence[Column]) -> None:

@@ -17,6 +17,7 @@ from invgp.problem import Floats
 from invgp.units import conversion, is_unit
 
 NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
+LIKENESS_OF_FILES = 0.8  # many names end alike
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
 
@@ -200,4 +201,4 @@ def _check_layout(header: list[str], rows: list[list[str]], lines: list[int]) ->
 def _neighbour(file: Path) -> str:
     if not file.parent.is_dir():
         return f" (nor does the directory {str(file.parent)!r})"
-    return did_you_mean(file.name, [entry.name for entry in file.parent.iterdir()])
+    return did_you_mean(file.name, [entry.name for entry in file.parent.iterdir()], LIKENESS_OF_FILES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator
 
@@ -99,11 +99,21 @@ def _quantiles(value: object) -> object:
     return value
 
 
+class Kind(NamedTuple):
+    """What a value may be, in words for the reference of the config."""
+
+    words: str
+
+
 Name = Annotated[str, AfterValidator(_name)]
 UnitText = Annotated[str, AfterValidator(_unit)]
-Numbers = Annotated[Any, BeforeValidator(_numbers)]
-Positives = Annotated[Any, BeforeValidator(_positives)]
-Spreads = Annotated[Any, BeforeValidator(_spreads)]
-NoiseSpreads = Annotated[Any, BeforeValidator(_noise_spreads)]
-LabelList = Annotated[Any, BeforeValidator(_labels)]
-Quantiles = Annotated[Any, BeforeValidator(_quantiles)]
+Numbers = Annotated[Any, BeforeValidator(_numbers), Kind("number or list of numbers")]
+Positives = Annotated[Any, BeforeValidator(_positives), Kind("number or list of numbers")]
+Spreads = Annotated[Any, BeforeValidator(_spreads), Kind("number, list of numbers or percentage")]
+NoiseSpreads = Annotated[
+    Any,
+    BeforeValidator(_noise_spreads),
+    Kind("number, list of numbers, percentage, column name or list of column names"),
+]
+LabelList = Annotated[Any, BeforeValidator(_labels), Kind("list of integers or list of strings")]
+Quantiles = Annotated[Any, BeforeValidator(_quantiles), Kind("list of numbers")]

@@ -5,6 +5,7 @@ Everything else in `invgp.core` is written against the standard, through `array_
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +19,21 @@ __all__ = [
     "Array",
     "DeviceError",
     "Place",
+    "add_weighted_gram",
     "array_namespace",
+    "at_least_zero",
     "cholesky",
     "device_of",
     "place",
     "place_of",
     "solve_triangular",
+    "stacked",
+    "sum_of_squares",
+    "symmetric",
     "to_numpy",
+    "transposed_times",
+    "tril_with_diagonal",
+    "zeros_like",
 ]
 
 Array = Any  # an array of whichever array-API library; the standard has no common static type yet
@@ -32,6 +41,8 @@ Array = Any  # an array of whichever array-API library; the standard has no comm
 # Powers of the working precision, relative to the mean of the diagonal: 1e-12 to 1e-6 in double precision.
 # A smooth kernel on a dense line is singular to working precision.
 JITTER_POWERS = (0.75, 0.625, 0.5, 0.375)
+
+MIRRORED = 256  # rows at a time, which stay in the cache
 
 
 class DeviceError(RuntimeError):
@@ -113,6 +124,16 @@ def to_numpy(array: Array) -> NDArray[Any]:
     return np.asarray(array.to_device(cpu))
 
 
+def zeros_like(array: Array) -> Array:
+    """Zeros, which take no memory until they are written to where the operating system can do that."""
+    return array_namespace(array).zeros(array.shape, dtype=array.dtype, device=device_of(array))
+
+
+def stacked(arrays: Sequence[Array]) -> Array:
+    """The arrays along a new first axis; a single one is not copied."""
+    return arrays[0][None, ...] if len(arrays) == 1 else array_namespace(*arrays).stack(arrays)
+
+
 def cholesky(matrices: Array) -> Array:
     """Lower Cholesky factors of positive definite matrices (..., N, N), with as little jitter as it takes.
 
@@ -120,30 +141,150 @@ def cholesky(matrices: Array) -> Array:
     """
     xp = array_namespace(matrices)
     size = matrices.shape[-1]
-    eye = xp.eye(size, dtype=matrices.dtype, device=device_of(matrices))
-    scale = xp.mean(xp.linalg.diagonal(matrices), axis=-1)[..., None, None]
+    diagonal = xp.linalg.diagonal(matrices)
+    scale = xp.mean(diagonal, axis=-1)[..., None]
     precision = float(xp.finfo(matrices.dtype).eps)
     for jitter in (0.0, *(precision**power for power in JITTER_POWERS)):
         try:
-            factors = xp.linalg.cholesky(matrices + (jitter * scale) * eye)
+            factors = _cholesky(tril_with_diagonal(matrices, diagonal + jitter * scale))
         except np.linalg.LinAlgError:
             continue
         # CuPy returns NaN where NumPy raises.
-        if bool(xp.all(xp.isfinite(factors))):
+        if bool(xp.all(xp.isfinite(xp.linalg.diagonal(factors)))):
             return factors
     raise np.linalg.LinAlgError(
         f"a covariance of {size} x {size} is not positive definite, even with a jitter of {jitter:.1g} of its diagonal"
     )
 
 
-def solve_triangular(factors: Array, right: Array, *, transposed: bool = False) -> Array:
-    """Solve L x = b, or L^T x = b, for lower triangular L (..., M, M) and b (..., M, B)."""
+def _cholesky(lower: Array) -> Array:
+    """Lower Cholesky factors from the lower triangles (..., N, N), which are used up."""
+    xp = array_namespace(lower)
+    if not is_numpy_namespace(xp):
+        return xp.linalg.cholesky(symmetric(lower))
+    lower = np.ascontiguousarray(lower)
+    for matrix in _matrices(lower):
+        # LAPACK sees the transpose: the upper triangle.
+        _, failed = scipy.linalg.get_lapack_funcs("potrf", (matrix,))(matrix.T, lower=0, clean=0, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError("not positive definite")
+    return lower
+
+
+def solve_triangular(factors: Array, right: Array, *, transposed: bool = False, overwrite: bool = False) -> Array:
+    """Solve L x = b, or L^T x = b, for lower triangular L (..., M, M) and b (..., M, B), which may be used up."""
     xp = array_namespace(factors, right)
     if is_numpy_namespace(xp):
-        solve: Any = scipy.linalg.solve_triangular
-        return solve(factors, right, lower=True, trans=int(transposed), check_finite=False)
+        stack = np.broadcast_shapes(factors.shape[:-2], right.shape[:-2])
+        solved = _owned(right, (*stack, *right.shape[-2:]), overwrite=overwrite)
+        factors = np.broadcast_to(factors, (*stack, *factors.shape[-2:]))
+        for L, x in zip(_matrices(factors), _matrices(solved), strict=True):
+            # BLAS sees transposes: x^T L^T = b^T, or x^T L = b^T.
+            blas("trsm", x)(1.0, L.T, x.T, side=1, lower=0, trans_a=int(transposed), overwrite_b=1)
+        return solved
     if is_cupy_namespace(xp):
         import cupyx.scipy.linalg  # noqa: PLC0415 - needs cuBLAS at import
 
         return cupyx.scipy.linalg.solve_triangular(factors, right, lower=True, trans=int(transposed))
     return xp.linalg.solve(xp.matrix_transpose(factors) if transposed else factors, right)
+
+
+def transposed_times(lower: Array, right: Array) -> Array:
+    """L^T x for lower triangular L (..., M, M) and x (..., M, B), at half the cost of a product where that is known."""
+    xp = array_namespace(lower, right)
+    if not is_numpy_namespace(xp):
+        return xp.matrix_transpose(lower) @ right
+    stack = np.broadcast_shapes(lower.shape[:-2], right.shape[:-2])
+    product = _owned(right, (*stack, *right.shape[-2:]), overwrite=False)
+    lower = np.broadcast_to(lower, (*stack, *lower.shape[-2:]))
+    for L, x in zip(_matrices(lower), _matrices(product), strict=True):
+        blas("trmm", x)(1.0, L.T, x.T, side=1, lower=0, trans_a=1, overwrite_b=1)
+    return product
+
+
+def add_weighted_gram(total: Array, vectors: Array, weights: Array) -> Array:
+    """The lower triangles (..., M, M) of `total`, which is used up, plus sum_n v_n w_n w_n^T for w_n in columns.
+
+    What lies above the diagonals is not used.
+
+    Parameters
+    ----------
+    vectors : (..., M, B).
+    weights : v, (..., B), of either sign.
+    """
+    xp = array_namespace(total, vectors, weights)
+    if not is_numpy_namespace(xp):
+        return total + (vectors * weights[..., None, :]) @ xp.matrix_transpose(vectors)
+    total = np.ascontiguousarray(total)
+    vectors = np.broadcast_to(vectors, (*total.shape[:-2], *vectors.shape[-2:]))
+    rows = weights.reshape((-1, weights.shape[-1]))
+    for gram, w, v in zip(_matrices(total), _matrices(vectors), rows, strict=True):
+        # A symmetric product of real vectors takes weights of one sign: the rarer sign is counted twice, and back.
+        scaled = w * np.sqrt(np.abs(v))
+        sign = 1.0 if np.count_nonzero(v < 0.0) <= v.size / 2 else -1.0
+        add = blas("syrk", gram)
+        add(sign, scaled.T, beta=1.0, c=gram.T, trans=1, lower=0, overwrite_c=1)
+        rarer = sign * v < 0.0
+        if rarer.any():
+            add(-2.0 * sign, scaled[:, rarer].T, beta=1.0, c=gram.T, trans=1, lower=0, overwrite_c=1)
+    return total
+
+
+def symmetric(lower: Array) -> Array:
+    """Symmetric matrices (..., M, M) from their lower triangles."""
+    xp = array_namespace(lower)
+    if not is_numpy_namespace(xp):
+        return xp.tril(lower) + xp.matrix_transpose(xp.tril(lower, k=-1))
+    whole = np.tril(lower)
+    for start in range(0, lower.shape[-1], MIRRORED):
+        rows = slice(start, start + MIRRORED)
+        whole[..., :start, rows] = whole[..., rows, :start].mT
+        square = whole[..., rows, rows]
+        square += np.tril(square, k=-1).mT
+    return whole
+
+
+def tril_with_diagonal(matrices: Array, diagonal: Array) -> Array:
+    """The lower triangles of matrices (..., M, M), with another diagonal (..., M)."""
+    xp = array_namespace(matrices, diagonal)
+    lower = xp.tril(matrices, k=-1)
+    if is_numpy_namespace(xp):
+        index = np.arange(matrices.shape[-1])
+        lower[..., index, index] = diagonal
+        return lower
+    eye = xp.eye(matrices.shape[-1], dtype=matrices.dtype, device=device_of(matrices))
+    return lower + diagonal[..., None] * eye
+
+
+def sum_of_squares(matrices: Array) -> Array:
+    """Sum of the squares of each column, (..., M, B) -> (..., B)."""
+    xp = array_namespace(matrices)
+    if is_numpy_namespace(xp):
+        return np.einsum("...mb,...mb->...b", matrices, matrices)
+    return xp.sum(xp.square(matrices), axis=-2)
+
+
+def at_least_zero(array: Array) -> Array:
+    """`array`, which may be used up, with 0 for what is below."""
+    xp = array_namespace(array)
+    if is_numpy_namespace(xp):
+        return np.maximum(array, 0.0, out=array)
+    return xp.maximum(array, xp.zeros_like(array))
+
+
+def blas(name: str, array: NDArray[Any]) -> Any:
+    """A BLAS function for the type of an array."""
+    return scipy.linalg.get_blas_funcs(name, (array,))
+
+
+def _matrices(stack: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """The matrices of a stack (..., M, B), each in C order: views where they are already."""
+    for index in np.ndindex(stack.shape[:-2]):
+        yield np.ascontiguousarray(stack[index])
+
+
+def _owned(array: NDArray[Any], shape: tuple[int, ...], *, overwrite: bool) -> NDArray[Any]:
+    """`array` in a shape that it broadcasts to, in C order and free to be written to."""
+    if overwrite and array.shape == shape and array.flags.c_contiguous and array.flags.writeable:
+        return array
+    return np.array(np.broadcast_to(array, shape), order="C")

@@ -8,23 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from invgp.core.backend import Array, array_namespace
-from invgp.core.estimators import expectation, score
+from invgp.core.backend import Array, array_namespace, symmetric, zeros_like
+from invgp.core.estimators import expectation, features_needed, score
 from invgp.core.geometry import (
     Geometry,
     GeometryGradient,
+    Gram,
+    Sensitivity,
     dense_geometry,
     inducing_factor,
     pull_back_batch,
+    pull_back_covariance,
     pull_back_factor,
     sparse_geometry,
 )
 from invgp.core.kernels import Kernel
-from invgp.core.posteriors import Family, Mixture, MixtureGradient, Sites
+from invgp.core.posteriors import Family, Full, Mixture, MixtureGradient, Sites
+from invgp.core.posteriors.full import projection_gradient, spread_gradient
 
 BLOCKS = ("posterior", "kernels", "inducing", "likelihood")
-MEMORY_BUDGET = 512 * 2**20  # bytes of temporary arrays
+MEMORY_BUDGET = 512 * 2**20  # bytes of arrays that are kept or temporary
+# Bytes of temporary arrays of a batch: each small enough that the allocator reuses the memory of the batch before, for
+# memory that is new costs as much as the arithmetic; large enough that matrix products run at full speed.
+BATCH_BUDGET = 96 * 2**20
 
 
 @dataclass(frozen=True)
@@ -140,10 +148,14 @@ class Bound:
             ground.geometries[start, stop] = found
         return found
 
-    def batches(self) -> Iterator[tuple[int, int]]:
-        """Ranges of sites that fit in the memory budget."""
-        N, width = self.X.shape[0], self.posterior.inducing * len(self.kernels) * (self.posterior.components + 3)
-        step = N if self.dense else max(1, MEMORY_BUDGET // (8 * width))
+    def batches(self, samples: int = 0) -> Iterator[tuple[int, int]]:
+        """Ranges of sites that fit in the memory budget, with so many samples a site."""
+        N, Q = self.X.shape[0], len(self.kernels)
+        width = max(
+            self.posterior.inducing * Q * (self.posterior.components + 3),
+            samples * (2 * features_needed(Q, samples) + 6),
+        )
+        step = N if self.dense else max(1, min(BATCH_BUDGET, MEMORY_BUDGET) // (8 * width))
         for start in range(0, N, step):
             yield start, min(start + step, N)
 
@@ -185,6 +197,16 @@ class Frame:
         """With the numbers of the parameters."""
         return self.ground.kernels
 
+    @property
+    def factors(self) -> bool:
+        """Whether the spreads are factors of covariances; otherwise they are variances."""
+        return bool(self.q.spread.ndim == 4)
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        """How the marginals feel the covariances, where the spreads are factors."""
+        return Sensitivity.of(self.factor, self.q.mean, self.q.spread)
+
     def geometry(self, start: int, stop: int) -> Geometry:
         """The geometry of a range of sites."""
         return self.bound.geometry(self.ground, start, stop)
@@ -206,7 +228,7 @@ class Frame:
     def site_terms(self, log_density: LogDensity, normals: Normals, learn: Sequence[str] = BLOCKS) -> Sum:
         """Expected log likelihood and its gradient, summed over batches of sites."""
         total = Sum.nothing(self)
-        for start, stop in self.bound.batches():
+        for start, stop in self.bound.batches(normals(0, 0).shape[0]):
             geometry, z = self.geometry(start, stop), normals(start, stop)
             mean, variance = self.marginals(geometry, start, stop)
             scale = array_namespace(variance).sqrt(variance)
@@ -216,22 +238,24 @@ class Frame:
 
     def finish(self, total: Sum, learn: Sequence[str]) -> Terms:
         """Add the KL term and pull everything back to the free parameters."""
-        xp = array_namespace(self.factor)
         family, q = self.family, self.q
         negative_kl = family.negative_kl(q, self.factor)
-        kl_part = family.negative_kl_gradient(q, self.factor)
-        mixture = MixtureGradient(
-            total.weights + kl_part.weights,
-            total.mean + kl_part.mean,
-            total.spread + kl_part.spread,
-            GeometryGradient(total.factor + kl_part.geometry.factor, None, None),
-        )
-        zeros = Parameters(*(xp.zeros_like(getattr(self.parameters, name)) for name in BLOCKS))
+        zeros = Parameters(*(zeros_like(getattr(self.parameters, name)) for name in BLOCKS))
         gradient = replace(zeros, likelihood=total.likelihood)
+        if not learns_latents(learn):
+            return Terms(total.value + negative_kl, total.value, -negative_kl, gradient)
+        kl_part = family.negative_kl_gradient(q, self.factor)
+        second = symmetric(total.spread) if self.factors else total.spread
+        by_spread = spread_gradient(q, second, lower=isinstance(family, Full)) if self.factors else second
+        mixture = MixtureGradient(
+            total.weights + kl_part.weights, total.mean + kl_part.mean, by_spread + kl_part.spread, kl_part.geometry
+        )
         if "posterior" in learn:
-            gradient = replace(gradient, posterior=family.parameter_gradient(q, mixture))
+            gradient = replace(gradient, posterior=family.parameter_gradient(q, mixture, self.parameters.posterior))
         if "kernels" in learn or "inducing" in learn:
-            by_factor, across = mixture.geometry.factor, (total.kernels, total.inducing)
+            by_factor, across = total.factor + kl_part.geometry.factor, (total.kernels, total.inducing)
+            if self.factors and not self.bound.dense:
+                by_factor = by_factor + self.sensitivity.factor_gradient(total.mean, second)
             if isinstance(family, Sites):
                 more = self._through_precision(family.projection_gradient(q, self.parameters.posterior, mixture))
                 across, by_factor = (across[0] + more[0], across[1] + more[1]), by_factor + more[2]
@@ -243,6 +267,22 @@ class Frame:
                 gradient = replace(gradient, inducing=across[1] + inducing)
         return Terms(total.value + negative_kl, total.value, -negative_kl, gradient)
 
+    def pull_back_batch(self, geometry: Geometry, X: Array, gradient: GeometryGradient) -> tuple[Array, ...]:
+        """Gradient with respect to kernels, Z and the factor through a batch.
+
+        Where the factor's can wait for the sums over all batches there is none here.
+        """
+        Z, marginals = self.parameters.inducing, gradient.marginals
+        if marginals is None:
+            return pull_back_batch(self.kernels, Z, X, geometry, gradient)
+        by_residual = array_namespace(Z).sum(marginals.variance[..., 0], axis=0)
+        if geometry.dense:
+            by_projection = projection_gradient(self.q, geometry, marginals)
+            worked_out = GeometryGradient(zeros_like(self.factor), by_projection, by_residual)
+            return pull_back_batch(self.kernels, Z, X, geometry, worked_out)
+        by_covariance = self.sensitivity.covariance_gradient(geometry.projection, marginals)
+        return pull_back_covariance(self.kernels, Z, X, by_covariance, by_residual)
+
     def _through_precision(self, projection_gradient: Array) -> tuple[Array, Array, Array]:
         xp = array_namespace(self.factor)
         whole = self.geometry(0, self.bound.X.shape[0])
@@ -250,9 +290,17 @@ class Frame:
         return pull_back_batch(self.kernels, self.parameters.inducing, self.bound.X, whole, gradient)
 
 
+def learns_latents(learn: Sequence[str]) -> bool:
+    """Whether any of the blocks to learn acts through the latents."""
+    return any(name in learn for name in ("posterior", "kernels", "inducing"))
+
+
 @dataclass(frozen=True)
 class Sum:
-    """Sums over batches of sites."""
+    """Sums over batches of sites; where spreads are factors, `spread` is what `spread_gradient` takes, lower triangles.
+
+    Adding to a sum uses it up.
+    """
 
     value: Array
     weights: Array
@@ -269,7 +317,7 @@ class Sum:
         xp = array_namespace(frame.factor)
         q, p = frame.q, frame.parameters
         like = (q.weights, q.mean, q.spread, frame.factor, p.kernels, p.inducing, p.likelihood)
-        return Sum(xp.sum(xp.zeros_like(q.weights)), *(xp.zeros_like(a) for a in like))
+        return Sum(xp.sum(xp.zeros_like(q.weights)), *(zeros_like(a) for a in like))
 
     def plus(
         self,
@@ -298,19 +346,17 @@ class Sum:
             if derivatives is not None:
                 likelihood = likelihood + weight * pi * xp.sum(expectation(normals, derivatives, valid), axis=0)
         by_weight = xp.stack(values)
+        value, weights = self.value + xp.sum(frame.q.weights * by_weight), self.weights + by_weight
+        whole = replace(self, value=value, weights=weights, likelihood=likelihood)
+        if not learns_latents(learn):
+            return whole
         pulled = frame.family.pull_back(frame.q, geometry, xp.stack(by_mean), xp.stack(by_variance))
-        kernels, inducing, factor = self.kernels, self.inducing, self.factor
-        if "kernels" in learn or "inducing" in learn:
-            X = frame.bound.X[slice(*sites), :]
-            more = pull_back_batch(frame.kernels, frame.parameters.inducing, X, geometry, pulled.geometry)
-            kernels, inducing, factor = kernels + more[0], inducing + more[1], factor + more[2]
-        return Sum(
-            value=self.value + xp.sum(frame.q.weights * by_weight),
-            weights=self.weights + by_weight,
-            mean=self.mean + pulled.mean,
-            spread=self.spread + pulled.spread,
-            factor=factor,
-            kernels=kernels,
-            inducing=inducing,
-            likelihood=likelihood,
-        )
+        gram = isinstance(pulled.spread, Gram)
+        spread = pulled.spread.added_to(self.spread) if gram else self.spread + pulled.spread
+        whole = replace(whole, mean=self.mean + pulled.mean, spread=spread)
+        if not ("kernels" in learn or "inducing" in learn):
+            return whole
+        X = frame.bound.X[slice(*sites), :]
+        kernels, inducing, *factor = frame.pull_back_batch(geometry, X, pulled.geometry)
+        whole = replace(whole, kernels=self.kernels + kernels, inducing=self.inducing + inducing)
+        return replace(whole, factor=self.factor + factor[0]) if factor else whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import NamedTuple
 
 from invgp.core.backend import Array, array_namespace, device_of
@@ -68,22 +69,23 @@ def hermite_coefficients(normals: Array, values: Array, valid: Array) -> Array:
     """Least-squares fit (N, F, T) of values (S, N, T) to Hermite features of the normals (S, N, Q), site by site."""
     xp = array_namespace(normals, values, valid)
     S, _, Q = normals.shape
-    z = xp.permute_dims(normals, (1, 0, 2))
-    features = hermite_features(z, cross_terms=features_needed(Q, S) > 2 * Q + 1)
-    weight = xp.astype(valid, z.dtype).T[..., None]
-    targets = xp.permute_dims(xp.where(valid[..., None], values, xp.zeros_like(values)), (1, 0, 2))
-    weighted = xp.matrix_transpose(features * weight)
+    z = xp.permute_dims(normals, (1, 2, 0))
+    features = hermite_features(z, cross_terms=features_needed(Q, S) > 2 * Q + 1, axis=1)
+    features *= xp.astype(valid, z.dtype).T[:, None, :]
+    targets = xp.permute_dims(xp.where(valid[..., None], values, xp.zeros_like(values)), (1, 2, 0))
+    products = features @ xp.matrix_transpose(xp.concat([features, targets], axis=1))
+    F = features.shape[1]
     # The ridge only keeps a site whose runs have nearly all failed from being singular.
     rounding = S * float(xp.finfo(z.dtype).eps)
-    ridge = rounding * xp.eye(features.shape[-1], dtype=z.dtype, device=device_of(z))
-    return xp.linalg.solve(weighted @ features + ridge, weighted @ targets)
+    ridge = rounding * xp.eye(F, dtype=z.dtype, device=device_of(z))
+    return xp.linalg.solve(products[..., :F] + ridge, products[..., F:])
 
 
-def hermite_features(z: Array, *, cross_terms: bool) -> Array:
-    """1, z_j, z_j^2 - 1 and optionally z_i z_j with i < j, along the last axis of z (..., Q)."""
+def hermite_features(z: Array, *, cross_terms: bool, axis: int = -1) -> Array:
+    """1, z_j, z_j^2 - 1 and optionally z_i z_j with i < j, along the axis of z that counts the Q latents."""
     xp = array_namespace(z)
-    Q = z.shape[-1]
-    parts = [xp.ones_like(z[..., :1]), z, xp.square(z) - 1.0]
+    each = xp.unstack(z, axis=axis)
+    features = [xp.ones_like(each[0]), *each, *(xp.square(one) - 1.0 for one in each)]
     if cross_terms:
-        parts += [z[..., i : i + 1] * z[..., i + 1 :] for i in range(Q - 1)]
-    return xp.concat(parts, axis=-1)
+        features += [one * other for one, other in combinations(each, 2)]
+    return xp.stack(features, axis=axis)

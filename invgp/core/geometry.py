@@ -12,7 +12,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from invgp.core.backend import Array, array_namespace, cholesky, device_of, solve_triangular
+from invgp.core.backend import (
+    Array,
+    add_weighted_gram,
+    array_namespace,
+    at_least_zero,
+    cholesky,
+    device_of,
+    solve_triangular,
+    stacked,
+    sum_of_squares,
+    transposed_times,
+    tril_with_diagonal,
+)
 from invgp.core.kernels import Kernel
 
 
@@ -51,17 +63,88 @@ class GeometryGradient(NamedTuple):
     factor : (Q, M, M), without the part that comes through the projection.
     projection : (Q, M, B), without the part that comes through the residual.
     residual : (Q, B).
+    marginals : what is behind projection and residual where these are not worked out.
     """
 
     factor: Array
     projection: Array
     residual: Array
+    marginals: MarginalGradient | None = None
+
+
+class MarginalGradient(NamedTuple):
+    """Gradient of a scalar that sees a geometry through marginals w_n^T v_k and ktilde_n + w_n^T S_k w_n only.
+
+    Attributes
+    ----------
+    mean, variance : (K, Q, B, 1).
+    """
+
+    mean: Array
+    variance: Array
+
+
+class Gram(NamedTuple):
+    """sum_n v_n w_n w_n^T, not summed yet.
+
+    Attributes
+    ----------
+    vectors : W, (Q, M, B).
+    weights : v, (K, Q, B).
+    """
+
+    vectors: Array
+    weights: Array
+
+    def added_to(self, total: Array) -> Array:
+        """Lower triangles (K, Q, M, M) of a total, which is used up, and this sum."""
+        return add_weighted_gram(total, self.vectors, self.weights)
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How the marginals of Gaussians with whitened means v_k and covariances S_k feel the covariances k_zn.
+
+    With C the gradient with respect to K_zx, C = sum_k L^-T v_k g_k^T + 2 L^-T (S_k - I) W diag(h_k) for gradients g
+    and h of means and variances; and that with respect to L is -C W^T, which needs only what is summed over the sites.
+
+    Attributes
+    ----------
+    mean : L^-T v_k, (K, Q, M, 1).
+    variance : 2 L^-T (S_k - I), (K, Q, M, M).
+    """
+
+    mean: Array
+    variance: Array
+
+    @staticmethod
+    def of(factor: Array, mean: Array, spread: Array) -> Sensitivity:
+        """From L (Q, M, M), v (K, Q, M) and the factors R of S = R R^T (K, Q, M, M)."""
+        xp = array_namespace(factor)
+        excess = 2.0 * (spread @ xp.matrix_transpose(spread) - _eye(factor))
+        solved_mean = solve_triangular(factor, mean[..., None], transposed=True)
+        return Sensitivity(solved_mean, solve_triangular(factor, excess, transposed=True, overwrite=True))
+
+    def covariance_gradient(self, projection: Array, gradient: MarginalGradient) -> Array:
+        """C, (Q, M, B)."""
+        xp = array_namespace(projection)
+        C = 0.0
+        for k in range(self.mean.shape[0]):
+            part = self.variance[k, ...] @ projection
+            part *= xp.matrix_transpose(gradient.variance[k, ...])
+            part += self.mean[k, ...] @ xp.matrix_transpose(gradient.mean[k, ...])
+            C = part if k == 0 else C + part
+        return C
+
+    def factor_gradient(self, mean: Array, gram: Array) -> Array:
+        """-C W^T, (Q, M, M), from sums over the sites: W g (K, Q, M) and W diag(h) W^T (K, Q, M, M)."""
+        xp = array_namespace(mean)
+        return -xp.sum(self.mean * mean[..., None, :] + self.variance @ gram, axis=0)
 
 
 def inducing_factor(kernels: Sequence[Kernel], Z: Array) -> Array:
     """L, (Q, M, M), for inducing inputs Z (Q, M, D)."""
-    xp = array_namespace(Z)
-    return xp.stack([cholesky(kernel(Z[j, ...], Z[j, ...])) for j, kernel in enumerate(kernels)])
+    return stacked([cholesky(kernel(Z[j, ...], Z[j, ...])) for j, kernel in enumerate(kernels)])
 
 
 def dense_geometry(factor: Array) -> Geometry:
@@ -73,12 +156,11 @@ def dense_geometry(factor: Array) -> Geometry:
 def sparse_geometry(kernels: Sequence[Kernel], Z: Array, factor: Array, X: Array) -> Geometry:
     """The geometry of inputs X (B, D), given Z (Q, M, D) and its factor (Q, M, M)."""
     xp = array_namespace(Z, X)
-    covariance = xp.stack([kernel(Z[j, ...], X) for j, kernel in enumerate(kernels)])
-    projection = solve_triangular(factor, covariance)
+    covariance = stacked([kernel(Z[j, ...], X) for j, kernel in enumerate(kernels)])
+    projection = solve_triangular(factor, covariance, overwrite=True)
     variance = xp.stack([kernel.variance + xp.zeros_like(X[:, 0]) for kernel in kernels])
     # Rounding can leave a variance of minus a few units in the last place where an input is an inducing input.
-    residual = xp.maximum(variance - xp.sum(xp.square(projection), axis=1), xp.zeros_like(variance))
-    return Geometry(factor, projection, residual, dense=False)
+    return Geometry(factor, projection, at_least_zero(variance - sum_of_squares(projection)), dense=False)
 
 
 def pull_back_batch(
@@ -97,13 +179,26 @@ def pull_back_batch(
     through_residual = -2.0 * gradient.residual[:, None, :] * geometry.projection
     covariance_gradient = solve_triangular(geometry.factor, gradient.projection + through_residual, transposed=True)
     factor_gradient = gradient.factor - covariance_gradient @ xp.matrix_transpose(geometry.projection)
+    parameters, inputs = pull_back_covariance(kernels, Z, X, covariance_gradient, gradient.residual)
+    return parameters, inputs, factor_gradient
+
+
+def pull_back_covariance(
+    kernels: Sequence[Kernel], Z: Array, X: Array, covariance_gradient: Array, residual_gradient: Array
+) -> tuple[Array, Array]:
+    """Gradient with respect to the kernels' free parameters (Q, 1 + D) and Z (Q, M, D).
+
+    From those with respect to the covariances between Z and X (Q, M, B), and to the residual at fixed covariances
+    (Q, B), which sees the prior variance.
+    """
+    xp = array_namespace(X, covariance_gradient)
     parameters, inputs = [], []
     for j, kernel in enumerate(kernels):
         across = kernel.pull_back(Z[j, ...], X, covariance_gradient[j, ...])
-        log_variance = across.log_variance + kernel.variance * xp.sum(gradient.residual[j, :])
+        log_variance = across.log_variance + kernel.variance * xp.sum(residual_gradient[j, :])
         parameters.append(xp.concat([xp.reshape(log_variance, (1,)), across.log_length_scale]))
         inputs.append(across.X1)
-    return xp.stack(parameters), xp.stack(inputs), factor_gradient
+    return xp.stack(parameters), xp.stack(inputs)
 
 
 def pull_back_factor(kernels: Sequence[Kernel], Z: Array, factor: Array, gradient: Array) -> tuple[Array, Array]:
@@ -114,17 +209,18 @@ def pull_back_factor(kernels: Sequence[Kernel], Z: Array, factor: Array, gradien
     for j, kernel in enumerate(kernels):
         within = kernel.pull_back(Z[j, ...], Z[j, ...], covariance_gradient[j, ...])
         parameters.append(xp.concat([xp.reshape(within.log_variance, (1,)), within.log_length_scale]))
-        inputs.append(within.X1 + within.X2)
+        inputs.append(2.0 * within.X1)  # the covariance is symmetric, so both sides add the same
     return xp.stack(parameters), xp.stack(inputs)
 
 
 def cholesky_pull_back(factor: Array, gradient: Array) -> Array:
     """Gradient with respect to the symmetric K = L L^T from that with respect to L, (Q, M, M) each."""
     xp = array_namespace(factor, gradient)
-    inner = xp.tril(xp.matrix_transpose(factor) @ xp.tril(gradient))
-    inner = inner - 0.5 * xp.linalg.diagonal(inner)[..., None] * _eye(factor)
-    half = solve_triangular(factor, inner, transposed=True)
-    whole = xp.matrix_transpose(solve_triangular(factor, xp.matrix_transpose(half), transposed=True))
+    inner = transposed_times(factor, xp.tril(gradient))
+    inner = tril_with_diagonal(inner, 0.5 * xp.linalg.diagonal(inner))
+    half = solve_triangular(factor, inner, transposed=True, overwrite=True)
+    # The other half of a symmetric gradient is the transpose of this one.
+    whole = solve_triangular(factor, xp.matrix_transpose(half), transposed=True)
     return 0.5 * (whole + xp.matrix_transpose(whole))
 
 

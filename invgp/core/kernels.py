@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from invgp.core.backend import Array, array_namespace
+from invgp.core.backend import Array, array_namespace, at_least_zero
 
 FEW_DIMENSIONS = 8
 
@@ -25,13 +25,12 @@ class KernelGradient(NamedTuple):
     ----------
     log_variance : ().
     log_length_scale : (D,).
-    X1, X2 : (N, D) and (M, D).
+    X1 : (N, D).
     """
 
     log_variance: Array
     log_length_scale: Array
     X1: Array
-    X2: Array
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,9 @@ class Kernel:
 
     def __call__(self, X1: Array, X2: Array) -> Array:
         """Covariance (N, M) between inputs X1 (N, D) and X2 (M, D)."""
-        r2 = squared_distances(X1 / self.length_scale, X2 / self.length_scale)
-        return self.variance * self.correlation.value(r2)
+        covariance = self.correlation.value(squared_distances(X1 / self.length_scale, X2 / self.length_scale))
+        covariance *= self.variance
+        return covariance
 
     def pull_back(self, X1: Array, X2: Array, cotangent: Array) -> KernelGradient:
         """Gradient of a scalar whose gradient with respect to the covariance (N, M) is `cotangent`."""
@@ -73,16 +73,14 @@ class Kernel:
         centre = xp.mean(X2, axis=0)
         Y1, Y2 = (X1 - centre) / self.length_scale, (X2 - centre) / self.length_scale
         r2 = squared_distances(Y1, Y2)
-        weight = cotangent * (self.variance * self.correlation.slope(r2))
+        log_variance = self.variance * xp.sum(xp.vecdot(cotangent, self.correlation.value(r2)))
+        weight = self.correlation.slope(r2)
+        weight *= cotangent
+        weight *= self.variance
         rows, columns = xp.sum(weight, axis=1)[:, None], xp.sum(weight, axis=0)[:, None]
         across = weight @ Y2
         spread = xp.sum(rows * Y1 * Y1, axis=0) + xp.sum(columns * Y2 * Y2, axis=0) - 2.0 * xp.sum(Y1 * across, axis=0)
-        return KernelGradient(
-            log_variance=xp.sum(cotangent * self.variance * self.correlation.value(r2)),
-            log_length_scale=-2.0 * spread,
-            X1=2.0 * (rows * Y1 - across) / self.length_scale,
-            X2=2.0 * (columns * Y2 - weight.T @ Y1) / self.length_scale,
-        )
+        return KernelGradient(log_variance, -2.0 * spread, X1=2.0 * (rows * Y1 - across) / self.length_scale)
 
 
 def squared_distances(X1: Array, X2: Array) -> Array:
@@ -93,8 +91,11 @@ def squared_distances(X1: Array, X2: Array) -> Array:
             (xp.square(X1[:, None, d] - X2[None, :, d]) for d in range(1, X1.shape[1])),
             start=xp.square(X1[:, None, 0] - X2[None, :, 0]),
         )
-    norms = xp.sum(X1 * X1, axis=1)[:, None] + xp.sum(X2 * X2, axis=1)[None, :]
-    return xp.maximum(norms - 2.0 * (X1 @ X2.T), xp.zeros_like(norms))
+    # |x1|^2 + |x2|^2 - 2 x1 x2 as one product, of (-2 x1, |x1|^2, 1) and (x2, 1, |x2|^2).
+    norms1, norms2 = xp.sum(X1 * X1, axis=1)[:, None], xp.sum(X2 * X2, axis=1)[:, None]
+    left = xp.concat([-2.0 * X1, norms1, xp.ones_like(norms1)], axis=1)
+    right = xp.concat([X2, xp.ones_like(norms2), norms2], axis=1)
+    return at_least_zero(left @ right.T)
 
 
 def squared_exponential(r2: Array) -> Array:

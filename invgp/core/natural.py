@@ -6,14 +6,58 @@ P v = sum_n (g_n - h_n b_n) w_n, with g_n and h_n the gradient and curvature of 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from invgp.core.backend import Array, array_namespace, cholesky, device_of, solve_triangular
-from invgp.core.bound import Frame, LogDensity, Normals, Sum
-from invgp.core.estimators import score
+from invgp.core.bound import Frame, LogDensity, Normals
+from invgp.core.estimators import SiteTerms, score
+from invgp.core.geometry import Geometry
 from invgp.core.posteriors import Mixture
 
 
-def natural_step(frame: Frame, log_density: LogDensity, normals: Normals, step: float) -> tuple[Mixture, Array]:
-    """The posterior after a natural-gradient step, and the expected log likelihood before it.
+class NaturalParameters(NamedTuple):
+    """Whitened precision P, (Q, M, M), and P v, (Q, M)."""
+
+    precision: Array
+    shift: Array
+
+
+def prior_parameters(frame: Frame) -> NaturalParameters:
+    """Of the prior: what the sites' terms are added to."""
+    xp = array_namespace(frame.factor)
+    precision = xp.broadcast_to(_eye(frame.factor), frame.factor.shape)
+    return NaturalParameters(precision, xp.zeros_like(frame.q.mean[0, ...]))
+
+
+def add_sites(target: NaturalParameters, frame: Frame, geometry: Geometry, terms: SiteTerms) -> NaturalParameters:
+    """Add what sites with these terms want of the posterior."""
+    xp = array_namespace(frame.factor)
+    weight, W = frame.bound.weight, geometry.projection
+    # A site where the log density curves upwards would take precision away: it keeps its gradient only.
+    precision = weight * xp.maximum(-terms.curvature, xp.zeros_like(terms.curvature)).T
+    centred = (xp.matrix_transpose(W) @ frame.q.mean[0, ..., None])[..., 0]
+    pull = weight * terms.gradient.T + precision * centred
+    return NaturalParameters(
+        target.precision + (W * precision[:, None, :]) @ xp.matrix_transpose(W),
+        target.shift + (W @ pull[..., None])[..., 0],
+    )
+
+
+def moved(q: Mixture, target: NaturalParameters, step: float) -> Mixture:
+    """The posterior that lies a step, between 0 and 1, on the way from q to the target."""
+    xp = array_namespace(q.mean)
+    inverse = solve_triangular(q.spread[0, ...], xp.broadcast_to(_eye(q.spread), q.spread.shape[1:]))
+    now = xp.matrix_transpose(inverse) @ inverse
+    shift = (now @ q.mean[0, ..., None])[..., 0]
+    P = (1.0 - step) * now + step * target.precision
+    R = _covariance_factor(P)
+    Pv = (1.0 - step) * shift + step * target.shift
+    mean = (R @ (xp.matrix_transpose(R) @ Pv[..., None]))[..., 0]
+    return Mixture(q.weights, mean[None, ...], R[None, ...])
+
+
+def natural_step(frame: Frame, log_density: LogDensity, normals: Normals, step: float) -> Mixture:
+    """The posterior after a natural-gradient step on the frame's sites.
 
     Parameters
     ----------
@@ -21,38 +65,24 @@ def natural_step(frame: Frame, log_density: LogDensity, normals: Normals, step: 
     step : between 0 and 1; 1 is Newton's step for a likelihood whose curvature does not change.
     """
     xp = array_namespace(frame.factor)
-    q = frame.q
-    size = frame.factor.shape[-1]
-    eye = xp.eye(size, dtype=frame.factor.dtype, device=device_of(frame.factor))
-    target, target_mean = xp.broadcast_to(eye, frame.factor.shape), xp.zeros_like(q.mean[0, ...])
-    expected = Sum.nothing(frame).value
+    target = prior_parameters(frame)
     for start, stop in frame.bound.batches():
         geometry, z = frame.geometry(start, stop), normals(start, stop)
         mean, variance = frame.marginals(geometry, start, stop)
         scale = xp.sqrt(variance[0, ...])
         densities, _ = log_density(mean[0, ...] + scale * z, start, stop)
-        terms = score(z, scale, densities, xp.isfinite(densities))
-        expected = expected + frame.bound.weight * xp.sum(terms.value)
-        # A site where the log density curves upwards would take precision away: it keeps its gradient only.
-        precision = frame.bound.weight * xp.maximum(-terms.curvature, xp.zeros_like(terms.curvature)).T
-        W = geometry.projection
-        target = target + (W * precision[:, None, :]) @ xp.matrix_transpose(W)
-        centred = (xp.matrix_transpose(W) @ q.mean[0, ..., None])[..., 0]
-        pull = frame.bound.weight * terms.gradient.T + precision * centred
-        target_mean = target_mean + (W @ pull[..., None])[..., 0]
-    inverse = solve_triangular(q.spread[0, ...], xp.broadcast_to(eye, frame.factor.shape))
-    precision_now = xp.matrix_transpose(inverse) @ inverse
-    mean_now = (precision_now @ q.mean[0, ..., None])[..., 0]
-    P = (1.0 - step) * precision_now + step * target
-    return _from_natural(P, (1.0 - step) * mean_now + step * target_mean, q), expected
+        target = add_sites(target, frame, geometry, score(z, scale, densities, xp.isfinite(densities)))
+    return moved(frame.q, target, step)
 
 
-def _from_natural(P: Array, Pv: Array, like: Mixture) -> Mixture:
+def _covariance_factor(P: Array) -> Array:
+    """Lower R with R R^T = P^-1: reversing rows and columns turns the upper factor of P^-1 into the lower one."""
     xp = array_namespace(P)
-    size = P.shape[-1]
-    eye = xp.broadcast_to(xp.eye(size, dtype=P.dtype, device=device_of(P)), P.shape)
-    # The covariance's own lower factor: reversing rows and columns turns the upper factor of P^-1 into it.
     reverse = cholesky(xp.flip(xp.flip(P, axis=-1), axis=-2))
-    R = xp.flip(xp.flip(xp.matrix_transpose(solve_triangular(reverse, eye)), axis=-1), axis=-2)
-    mean = (R @ (xp.matrix_transpose(R) @ Pv[..., None]))[..., 0]
-    return Mixture(like.weights, mean[None, ...], R[None, ...])
+    inverse = solve_triangular(reverse, xp.broadcast_to(_eye(P), P.shape))
+    return xp.flip(xp.flip(xp.matrix_transpose(inverse), axis=-1), axis=-2)
+
+
+def _eye(matrices: Array) -> Array:
+    xp = array_namespace(matrices)
+    return xp.eye(matrices.shape[-1], dtype=matrices.dtype, device=device_of(matrices))

@@ -74,7 +74,9 @@ class LBFGS:
         move, change = state.trial - state.point, gradient - state.gradient
         curvature = float(xp.sum(move * change))
         memory = state.memory
-        if curvature > 1e-10 * float(xp.sum(change * change)):
+        # Relative to both lengths: the scale of the problem must not decide whether a pair is kept.
+        lengths = float(xp.sum(move * move)) * float(xp.sum(change * change))
+        if curvature > 1e-10 * math.sqrt(lengths):
             memory = (*memory, (move, change, curvature))[-self.memory :]
         small = state.value - value <= self.tolerance * max(1.0, abs(value))
         moved = replace(state, point=state.trial, memory=memory, accepted=True)

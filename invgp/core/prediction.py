@@ -1,16 +1,50 @@
-"""The posterior of the latents at any inputs."""
+"""The posterior at any inputs: of the latents, and of what would be observed there."""
 
 from __future__ import annotations
 
-from invgp.core.backend import Array, array_namespace, cholesky
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from invgp.core.backend import Array, array_namespace, cholesky, place_of
 from invgp.core.bound import Frame
 from invgp.core.geometry import Geometry, sparse_geometry
+from invgp.core.sampling import Points
+
+QUADRATURE_NODES = 40
+
+
+class Nodes(NamedTuple):
+    """Points z (S, Q) and weights (S,) with which an expectation under the standard normal is a weighted sum."""
+
+    points: Array
+    weights: Array
+
+
+def nodes(frame: Frame, samples: int, rng: np.random.Generator) -> Nodes:
+    """Gauss-Hermite quadrature for one latent, Sobol points for several."""
+    where = place_of(frame.factor)
+    latents = len(frame.kernels)
+    if latents == 1:
+        points, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE_NODES)
+        return Nodes(where.asarray(points[:, None]), where.asarray(weights / weights.sum()))
+    base = Points.draw(rng, samples, 1, latents, where).base
+    return Nodes(base, where.asarray(np.full(samples, 1.0 / samples)))
 
 
 def latent_moments(frame: Frame, X: Array) -> tuple[Array, Array]:
     """Means and variances (K, B, Q) of the latents at inputs X (B, D), for each component of the posterior."""
     mean, variance = frame.family.marginals(frame.q, _geometry(frame, X))
-    return mean + frame.bound.prior_mean[:, None].T, variance
+    return mean + frame.bound.prior_mean, variance
+
+
+def mixture_moments(weights: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+    """Mean and variance (B, Q) of a mixture from those of its K components (K, B, Q)."""
+    xp = array_namespace(mean)
+    weights = weights[:, None, None]
+    centre = xp.sum(weights * mean, axis=0)
+    return centre, xp.sum(weights * (variance + xp.square(mean - centre)), axis=0)
 
 
 def latent_covariance(frame: Frame, X: Array, component: int = 0) -> Array:
@@ -22,16 +56,48 @@ def latent_covariance(frame: Frame, X: Array, component: int = 0) -> Array:
     return prior - explained + frame.family.covariance(frame.q, geometry, component)
 
 
-def latent_draws(frame: Frame, X: Array, normals: Array, components: Array) -> Array:
-    """Joint draws (R, B, Q) of the latents at inputs X, from normals (R, B, Q) and component numbers, R of them."""
+def latent_draws(frame: Frame, X: Array, normals: Array, components: Sequence[int]) -> Array:
+    """Joint draws (R, B, Q) of the latents at inputs X, from normals (R, B, Q) and the component of each draw."""
     xp = array_namespace(X)
     mean, _ = latent_moments(frame, X)
-    factors = [cholesky(latent_covariance(frame, X, k)) for k in range(frame.family.components)]
-    draws = []
-    for r, k in enumerate(components):
-        noise = factors[k] @ xp.permute_dims(normals[r, ...], (1, 0))[..., None]
-        draws.append(mean[k, ...] + noise[..., 0].T)
+    factors = {k: cholesky(latent_covariance(frame, X, k)) for k in set(components)}
+    draws = [mean[k, ...] + (factors[k] @ normals[r, ...].T[..., None])[..., 0].T for r, k in enumerate(components)]
     return xp.stack(draws)
+
+
+def output_moments(
+    frame: Frame, X: Array, moments: Callable[[Array], tuple[Array, Array]], at: Nodes
+) -> tuple[Array, Array]:
+    """Mean and variance (B, P) of new observations, from a likelihood's moments given the latents."""
+    xp = array_namespace(X)
+    means, variances = [], []
+    for f in _samples(frame, X, at):
+        mean, variance = moments(f)
+        weights = at.weights[:, None, None]
+        centre = xp.sum(weights * mean, axis=0)
+        means.append(centre)
+        variances.append(xp.sum(weights * (variance + xp.square(mean - centre)), axis=0))
+    return mixture_moments(frame.q.weights, xp.stack(means), xp.stack(variances))
+
+
+def log_predictive_density(frame: Frame, X: Array, log_density: Callable[[Array], Array], at: Nodes) -> Array:
+    """Log p(y_n) (B,) of observations whose log density given the latents (S, B, Q) is known, (S, B)."""
+    xp = array_namespace(X)
+    parts = [
+        log_density(f) + xp.log(at.weights)[:, None] + xp.log(frame.q.weights[k])
+        for k, f in enumerate(_samples(frame, X, at))
+    ]
+    terms = xp.concat(parts)
+    largest = xp.max(terms, axis=0)
+    return largest + xp.log(xp.sum(xp.exp(terms - largest), axis=0))
+
+
+def _samples(frame: Frame, X: Array, at: Nodes) -> list[Array]:
+    """Latents (S, B, Q) at the nodes, for each component."""
+    xp = array_namespace(X)
+    mean, variance = latent_moments(frame, X)
+    scale = xp.sqrt(xp.maximum(variance, xp.zeros_like(variance)))
+    return [mean[k, ...] + scale[k, ...] * at.points[:, None, :] for k in range(mean.shape[0])]
 
 
 def _geometry(frame: Frame, X: Array) -> Geometry:

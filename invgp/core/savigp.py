@@ -2,23 +2,50 @@
 
 Computed once: the factors of the prior, the standard normals (common random numbers: with the same normals at every
 evaluation the bound is a deterministic function, which L-BFGS needs). At every evaluation: the marginals, the sites'
-terms, the gradient. Kernels, inducing inputs and noise are held fixed here; `invgp.core.training` learns them where
-the likelihood runs in this process.
+terms, the gradient. A single full Gaussian first takes natural-gradient steps, guarded by the bound, which find its
+scale however informative the data are; then L-BFGS, in coordinates whitened by what they found, finds the optimum.
+Kernels, inducing inputs and noise are held fixed here; `invgp.core.training` learns them where the likelihood runs in
+this process.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from invgp.core.backend import Array, array_namespace
 from invgp.core.bound import Bound, Frame, Ground, Parameters, Sum
-from invgp.core.estimators import features_needed
+from invgp.core.estimators import features_needed, score
+from invgp.core.natural import NaturalParameters, add_sites, moved, prior_parameters
 from invgp.core.optimisers import LBFGS, LBFGSState
+from invgp.core.posteriors import Full, Mixture
 from invgp.core.sampling import Points
+from invgp.core.whitening import Whitening
 
 LEARNT = ("posterior",)
+NATURAL_STEPS = 20  # at the most
+SMALLEST_STEP = 1.0 / 64.0
+WORTH_ANOTHER_STEP = 1e-3  # of the bound: below this gain, L-BFGS takes over
+SPARE_SAMPLES = 1.5  # valid runs a site, for each number that is estimated from them
+
+
+@dataclass(frozen=True)
+class Approach:
+    """Natural-gradient steps: from q towards a target, as far as `step`."""
+
+    q: Mixture
+    target: NaturalParameters
+    step: float = 1.0
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Polish:
+    """L-BFGS, in whitened coordinates where the family has them."""
+
+    optimiser: LBFGSState
+    whitening: Whitening | None
 
 
 @dataclass(frozen=True)
@@ -27,22 +54,21 @@ class State:
 
     Attributes
     ----------
-    optimiser : the optimiser's own state; its `point` is the best posterior so far.
+    trial : free parameters of the posterior whose bound is wanted next.
+    posterior : of the best posterior so far.
+    elbo, gradient : the bound there, and its gradient.
+    stage : None before the first evaluation.
     evaluations : how many times the bound has been evaluated.
+    finished : why the inference is over; empty while it goes on.
     """
 
-    optimiser: LBFGSState
+    trial: Array
+    posterior: Array
+    elbo: float = -math.inf
+    gradient: Array = None
+    stage: Approach | Polish | None = None
     evaluations: int = 0
-
-    @property
-    def posterior(self) -> Array:
-        """Free parameters of the best posterior so far."""
-        return self.optimiser.point
-
-    @property
-    def finished(self) -> str:
-        """Why the inference is over; empty while it goes on."""
-        return self.optimiser.finished
+    finished: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +111,8 @@ class Savigp:
 
     def init(self) -> State:
         """Start from the posterior of the parameters."""
-        return State(self.optimiser.init(self.parameters.posterior))
+        start = self.parameters.posterior
+        return State(start, start)
 
     def frame(self, posterior: Array) -> Frame:
         """The bound at a posterior, ready for samples."""
@@ -94,7 +121,7 @@ class Savigp:
     def ask(self, state: State) -> Array:
         """Latent values (K S, N, Q) at which the forward model is wanted next: S for each of K components."""
         xp = array_namespace(state.posterior)
-        mean, scale, normals = self._marginals(self.frame(state.optimiser.trial))
+        mean, scale, normals = self._marginals(self.frame(state.trial))
         samples = mean[:, None, ...] + scale[:, None, ...] * normals
         return xp.reshape(samples, (-1, *samples.shape[2:]))
 
@@ -107,7 +134,7 @@ class Savigp:
         valid : (K S, N), False where the run failed.
         """
         xp = array_namespace(outputs)
-        frame = self.frame(state.optimiser.trial)
+        frame = self.frame(state.trial)
         _, scale, normals = self._marginals(frame)
         outputs = xp.where(valid[..., None], outputs, xp.zeros_like(outputs))
         densities = self.log_density(outputs)
@@ -117,10 +144,61 @@ class Savigp:
         sites = (0, self.bound.X.shape[0])
         total = Sum.nothing(frame).plus(frame, frame.geometry(*sites), sites, normals, scale, found, LEARNT)
         terms = frame.finish(total, LEARNT)
-        bound = float(terms.elbo) if all(self.enough(xp.isfinite(d)) for d, _ in found) else -math.inf
-        optimiser = self.optimiser.tell(state.optimiser, -bound, -terms.gradient.posterior)
-        info = Info(bound, float(terms.expected_log_likelihood), float(terms.kl), optimiser.accepted)
-        return State(optimiser, state.evaluations + 1), info
+        elbo = float(terms.elbo) if all(self.enough(xp.isfinite(d)) for d, _ in found) else -math.inf
+        told = replace(state, evaluations=state.evaluations + 1)
+        if isinstance(state.stage, Polish):
+            new = self._polish(told, state.stage, elbo, terms.gradient.posterior)
+        else:
+            new = self._approach(told, frame, found[0][0], elbo, terms.gradient.posterior)
+        info = Info(elbo, float(terms.expected_log_likelihood), float(terms.kl), new.posterior is state.trial)
+        return new, info
+
+    def _approach(self, state: State, frame: Frame, densities: Array, elbo: float, gradient: Array) -> State:
+        """After the first evaluation, or a natural-gradient step."""
+        gain, stage = elbo - state.elbo, state.stage
+        if not isinstance(stage, Approach) and not math.isfinite(elbo):
+            return replace(state, finished="the bound is not finite at the start")
+        if gain > 0:
+            state = replace(state, posterior=state.trial, elbo=elbo, gradient=gradient)
+            target = self._target(frame, densities)
+            if target is None:
+                return self._start_polish(state, frame.q)
+            last = stage if isinstance(stage, Approach) else Approach(frame.q, target)
+            stage = Approach(frame.q, target, min(1.0, 2.0 * last.step), last.steps + 1)
+        else:
+            stage = replace(stage, step=0.5 * stage.step)
+        small = 0.0 < gain <= WORTH_ANOTHER_STEP * max(1.0, abs(elbo))
+        if small or stage.steps > NATURAL_STEPS or stage.step < SMALLEST_STEP:
+            return self._start_polish(state, stage.q)
+        family = self.bound.posterior
+        return replace(state, stage=stage, trial=family.pack(moved(stage.q, stage.target, stage.step)))  # type: ignore[union-attr]
+
+    def _target(self, frame: Frame, densities: Array) -> NaturalParameters | None:
+        """Where a natural-gradient step leads; None for a family that has none."""
+        if not (isinstance(frame.family, Full) and frame.family.components == 1):
+            return None
+        _, scale, normals = self._marginals(frame)
+        terms = score(normals, scale[0, ...], densities, array_namespace(densities).isfinite(densities))
+        return add_sites(prior_parameters(frame), frame, frame.geometry(0, self.bound.X.shape[0]), terms)
+
+    def _start_polish(self, state: State, q: Mixture) -> State:
+        """Hand over to L-BFGS at the best posterior, whose bound and gradient are known: no run is paid for twice."""
+        family = self.bound.posterior
+        single = isinstance(family, Full) and family.components == 1
+        whitening = Whitening(family, q) if single else None  # type: ignore[arg-type]
+        start = state.posterior if whitening is None else whitening.start()
+        return self._polish(state, Polish(self.optimiser.init(start), whitening), state.elbo, state.gradient)
+
+    def _polish(self, state: State, stage: Polish, elbo: float, gradient: Array) -> State:
+        """After a step of L-BFGS."""
+        whitening = stage.whitening
+        if whitening is not None:
+            gradient = whitening.gradient(stage.optimiser.trial, gradient)
+        optimiser = self.optimiser.tell(stage.optimiser, -elbo, -gradient)
+        trial = optimiser.trial if whitening is None else whitening.posterior(optimiser.trial)
+        if optimiser.accepted and elbo > state.elbo:
+            state = replace(state, posterior=state.trial, elbo=elbo)
+        return replace(state, trial=trial, stage=Polish(optimiser, whitening), finished=optimiser.finished)
 
     def marginals(self, state: State) -> tuple[Array, Array]:
         """Mean and variance (N, Q) of the latents under the best posterior so far, over all components."""
@@ -143,7 +221,8 @@ class Savigp:
         """Whether every site has valid runs enough to be estimated."""
         xp = array_namespace(valid)
         S, Q = self.points.base.shape
-        return float(xp.min(xp.sum(xp.astype(valid, self.points.base.dtype), axis=0))) >= features_needed(Q, S)
+        fewest = float(xp.min(xp.sum(xp.astype(valid, self.points.base.dtype), axis=0)))
+        return fewest >= SPARE_SAMPLES * features_needed(Q, S)
 
     def _marginals(self, frame: Frame) -> tuple[Array, Array, Array]:
         """Means and standard deviations (K, N, Q), normals (S, N, Q)."""

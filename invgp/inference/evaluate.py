@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import joblib
 import psutil
 from joblib.externals.loky.process_executor import BrokenProcessPool
+from threadpoolctl import threadpool_limits
 
 from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE, Evaluations, ForwardModel, RunContext
 from invgp.errors import RunsFailedError
@@ -25,12 +27,17 @@ def evaluate(
     *,
     workers: int = 1,
     monitor: Monitor | None = None,
+    watch: Callable[[Evaluations], None] | None = None,
 ) -> Evaluations:
     """Run the model at each row of `values`, (B, I).
 
     The batch is cut into tasks of `model.rows_per_task` rows whatever the number of workers, so that the outputs
     are the same to the bit. With ``workers=1`` it is a plain loop in this process, easy to debug. Otherwise the
     tasks run in that many processes, in each of which BLAS and OpenMP are held to one thread.
+
+    Parameters
+    ----------
+    watch : called with each part as it comes back; it may raise, which stops the rest.
     """
     monitor = monitor or Silent()
     step = model.rows_per_task
@@ -41,13 +48,18 @@ def evaluate(
     for part in _loop(model, tasks) if workers == 1 else _processes(model, tasks, workers):
         succeeded = int(part.ok.sum())
         monitor.ran(succeeded, len(part.status) - succeeded)
+        if watch is not None:
+            watch(part)
         parts.append(part)
     return Evaluations.concatenate(parts)
 
 
 def _loop(model: ForwardModel, tasks: list[tuple[Floats, RunContext]]) -> Iterator[Evaluations]:
     for rows, context in tasks:
-        yield model.evaluate(rows, context)
+        # As in a worker: the number of threads decides how BLAS rounds, and results must not depend on the workers.
+        with threadpool_limits(THREADS_PER_WORKER):
+            part = model.evaluate(rows, context)
+        yield part
 
 
 def _processes(model: ForwardModel, tasks: list[tuple[Floats, RunContext]], workers: int) -> Iterator[Evaluations]:
@@ -55,7 +67,7 @@ def _processes(model: ForwardModel, tasks: list[tuple[Floats, RunContext]], work
     with joblib.parallel_config(backend="loky", n_jobs=workers, **how):
         # In order, as they come: the caller can count them, and the result does not depend on who was first.
         pool = joblib.Parallel(return_as="generator")
-        results = pool(joblib.delayed(model.evaluate)(rows, context) for rows, context in tasks)
+        results = pool(joblib.delayed(_run)(model, rows, context, os.getpid()) for rows, context in tasks)
     whole = False
     try:
         yield from results
@@ -69,6 +81,13 @@ def _processes(model: ForwardModel, tasks: list[tuple[Floats, RunContext]], work
         if not whole:  # interrupted, or failed: what still runs is wanted no more
             results.close()
             end_programs(tasks[0][1].directory)
+
+
+def _run(model: ForwardModel, rows: Floats, context: RunContext, parent: int) -> Evaluations:
+    """One task, in a worker process."""
+    if os.getppid() != parent:
+        os._exit(1)  # the inversion was killed: nobody waits for this run, and nobody else would stop it
+    return model.evaluate(rows, context)
 
 
 def _leave_interrupts_to_the_parent() -> None:

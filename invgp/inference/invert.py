@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,13 +21,14 @@ from numpy.typing import NDArray
 from invgp.adapters.protocol import Evaluations, RunContext
 from invgp.core.backend import DeviceError, Place, place, to_numpy
 from invgp.core.bound import Bound, Parameters
+from invgp.core.estimators import fewest_samples
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.optimisers import LBFGS
 from invgp.core.posteriors import Full
 from invgp.core.sampling import Points
 from invgp.core.savigp import Info, Savigp, State
-from invgp.errors import DeviceMissingError, RunsFailedError
+from invgp.errors import ConfigError, DeviceMissingError, RunsFailedError
 from invgp.inference.evaluate import evaluate
 from invgp.inference.monitor import Monitor, Silent
 from invgp.likelihoods import Gaussian
@@ -31,6 +36,7 @@ from invgp.posterior import Solution, to_dataset
 from invgp.problem import Floats, Problem
 
 MESSAGES_SHOWN = 3
+HOPELESS = 20  # runs: if the first of a batch all fail, so will the rest
 START_SHARE = 0.1  # of the prior's variance
 DIRECTORIES_KEPT = 100  # of failed runs: enough to find a cause, too few to fill a disk
 
@@ -83,27 +89,51 @@ def invert(
     """
     settings = problem.inference
     seed = settings.seed if seed is None else seed
+    workers = settings.workers if workers is None else workers
+    _check(problem, workers, seed)
     try:
         where = place(device or settings.device)
     except DeviceError as error:
         raise DeviceMissingError(str(error)) from error
-    with TemporaryDirectory(prefix="invgp-") as scratch:
-        inversion = _Inversion(
-            problem,
-            where,
-            seed=seed,
-            workers=workers or settings.workers,
-            directory=Path(run_directory or scratch),
-            monitor=monitor or Silent(),
-        )
+    with TemporaryDirectory(prefix="invgp-") as scratch, _own_directory(run_directory or scratch) as directory:
+        try:
+            inversion = _Inversion(
+                problem, where, seed=seed, workers=workers, directory=directory, monitor=monitor or Silent()
+            )
+        except np.linalg.LinAlgError as error:
+            raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
         try:
             status = inversion.run()
         except KeyboardInterrupt as error:
-            raise InterruptedInversion(inversion.posterior("interrupted before it settled")) from error
-        result = inversion.posterior(status)
+            if not inversion.failures.failed:
+                shutil.rmtree(directory, ignore_errors=True)  # of runs that were cut short: they tell nothing
+            raise InterruptedInversion(inversion.posterior("interrupted before it settled", settled=False)) from error
+        except RunsFailedError as error:
+            error.posterior = inversion.posterior("stopped because too many runs failed", settled=False)
+            raise
+        result = inversion.posterior(status, settled=bool(inversion.state.finished))
     if result is None:
         raise RunsFailedError(inversion.failures.sentence("no posterior could be found"))
     return result
+
+
+def _check(problem: Problem, workers: int, seed: int) -> None:
+    """What a config is checked for already, for a problem built in code."""
+    fewest, samples = fewest_samples(problem.latent_count), problem.inference.samples
+    for name, value, least in (("workers", workers, 1), ("seed", seed, 0), ("inference.samples", samples, fewest)):
+        if value < least:
+            raise ConfigError(f"{name}: must be at least {least}, was {value}")
+
+
+@contextmanager
+def _own_directory(parent: str | Path) -> Iterator[Path]:
+    """A directory for the runs of this inversion alone: two that share an output must not share their runs."""
+    directory = Path(parent) / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}-{secrets.token_hex(2)}"
+    try:
+        yield directory
+    finally:
+        with suppress(OSError):  # it stays if it holds the directory of a failed run
+            directory.rmdir()
 
 
 @dataclass
@@ -129,6 +159,31 @@ class _Failures:
         return "\n  ".join([f"{text}: {causes}" if causes else text, *self.messages])
 
 
+@dataclass
+class _Watch:
+    """Stops a batch as soon as it cannot end well: nobody should pay for the rest."""
+
+    inversion: _Inversion
+    size: int
+    seen: list[Evaluations] = field(default_factory=list)
+    failed: int = 0
+
+    def saw(self, part: Evaluations) -> None:
+        self.seen.append(part)
+        self.failed += int((~part.ok).sum())
+        before, allowed = self.inversion.failures, self.inversion.problem.inference.max_failed_share
+        runs = sum(len(p.status) for p in self.seen)
+        if self.failed == runs and (runs >= HOPELESS or runs == self.size):
+            self._stop(f"the inversion stopped because not one of {runs} runs succeeded")
+        if before.failed + self.failed > allowed * (before.runs + self.size):
+            self._stop(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
+
+    def _stop(self, opening: str) -> None:
+        failures = self.inversion.failures
+        failures.add(Evaluations.concatenate(self.seen))
+        raise RunsFailedError(failures.sentence(opening))
+
+
 class _Inversion:
     """One inversion under way; holds the best posterior so far."""
 
@@ -144,11 +199,13 @@ class _Inversion:
         points, self.draw_stream = np.random.default_rng(seed).spawn(2)
         settings = problem.inference
         bound, parameters = dense_full_gaussian(problem, where)
-        likelihood = Gaussian(where.asarray(problem.noise_std))
+        # Where nothing was observed the noise may be unknown, and plays no part.
+        observed = problem.survey.Y
+        likelihood = Gaussian(where.asarray(np.where(np.isnan(observed), 1.0, problem.noise_std)))
         self.algorithm = Savigp(
             bound,
             parameters,
-            partial(likelihood.log_density, where.asarray(problem.survey.Y)),
+            partial(likelihood.log_density, where.asarray(observed)),
             Points.draw(points, settings.samples, problem.survey.size, problem.latent_count, where),
             LBFGS(tolerance=settings.tolerance),
         )
@@ -176,10 +233,10 @@ class _Inversion:
             RunContext(labels, self.directory),
             workers=self.workers,
             monitor=self.monitor,
+            watch=_Watch(self, samples * sites).saw,
         )
         self._drop_directories(batch, labels)
         self.failures.add(batch)
-        self._stop_if_too_many_failed(batch)
         return self.problem.from_simulator(batch.outputs, samples), batch.ok.reshape(samples, sites)
 
     def _drop_directories(self, batch: Evaluations, labels: Sequence[str]) -> None:
@@ -187,22 +244,13 @@ class _Inversion:
         for i in np.flatnonzero(~batch.ok)[room:]:
             shutil.rmtree(self.directory / labels[i], ignore_errors=True)
 
-    def _stop_if_too_many_failed(self, batch: Evaluations) -> None:
-        allowed = self.problem.inference.max_failed_share
-        if not batch.ok.any():
-            raise RunsFailedError(self.failures.sentence("the inversion stopped because no run of a batch succeeded"))
-        if self.failures.failed > allowed * self.failures.runs:
-            raise RunsFailedError(
-                self.failures.sentence(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
-            )
-
     def _keep(self, info: Info, outputs: Floats, valid: NDArray[np.bool_]) -> None:
         if info.accepted:
             self.trace.append((info.elbo, self.failures.runs))
             self.best_outputs = outputs, valid
         self.monitor.evaluated(self.state.evaluations, info.elbo, accepted=info.accepted)
 
-    def posterior(self, status: str) -> xr.Dataset | None:
+    def posterior(self, status: str, *, settled: bool) -> xr.Dataset | None:
         """The best posterior so far, or None if no evaluation of the bound has succeeded."""
         if self.best_outputs is None:
             return None
@@ -224,6 +272,7 @@ class _Inversion:
             runs_failed=self.failures.failed,
             seed=self.seed,
             status=status,
+            settled=settled,
         )
         return to_dataset(self.problem, solution)
 

@@ -48,6 +48,10 @@ class AdditiveNoise(ABC):
         """The same likelihood with another logarithm of the scale, (K,)."""
         return altered(self, log_scale=self.log_scale.with_parameters(parameters))
 
+    def at_sites(self, rows: slice | Array) -> Self:
+        """The likelihood of some sites, by a slice or by their numbers."""
+        return altered(self, log_scale=self.log_scale.at_sites(rows))
+
     def log_density(self, y: Array, f: Array) -> Array:
         """Log p(y_n | f_sn), (S, N), for y (N, P) and f (S, N, Q)."""
         xp = array_namespace(y, f)

@@ -39,6 +39,14 @@ class PerOutput:
             return self
         return altered(self, values=array_namespace(parameters).reshape(parameters, self.values.shape))
 
+    def at_sites(self, rows: slice | Array) -> PerOutput:
+        """The numbers of some sites, by a slice or by their numbers."""
+        if self.values.ndim < 2:
+            return self
+        xp = array_namespace(self.values)
+        some = self.values[rows, :] if isinstance(rows, slice) else xp.take(self.values, rows, axis=0)
+        return altered(self, values=some)
+
     def beside(self, f: Array) -> Array:
         """The values where f lives; they broadcast against (S, N, P)."""
         if self.values.ndim == 2 and self.values.shape[0] != f.shape[1]:

@@ -54,6 +54,10 @@ class Poisson:
         """The same likelihood with another offset, (K,)."""
         return altered(self, log_mean=self.log_mean.with_parameters(parameters))
 
+    def at_sites(self, rows: slice | Array) -> Self:
+        """The likelihood of some sites, by a slice or by their numbers."""
+        return altered(self, log_mean=self.log_mean.at_sites(rows))
+
     def log_density(self, y: Array, f: Array) -> Array:
         """Log p(y_n | f_sn), (S, N), for counts y (N, P) and f (S, N, P)."""
         xp = array_namespace(y, f)

@@ -15,6 +15,9 @@ class Likelihood(Protocol):
     `y` and `f` are floating-point arrays of one array-API library on one device, and every result is an array of that
     library, on that device, of the type of `f`. The parameters may live elsewhere (on the host, say).
 
+    A likelihood that holds numbers for each site, such as a known noise, also has `at_sites(rows)`, which returns that
+    of some sites, given by a slice or by an array of their numbers: data may come in parts.
+
     N sites, P outputs a site, Q latents, S samples, K parameters. `invgp.likelihoods.testing.check_likelihood` holds
     an implementation to all of this.
     """

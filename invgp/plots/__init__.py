@@ -20,7 +20,7 @@ from invgp.plots.style import STYLE
 
 __all__ = ["data_fit", "maps", "plot", "section"]
 
-_FORMATS = (".pdf", ".png", ".svg")
+_FORMATS = (".png", ".svg", ".pdf")
 
 
 def plot(ds: xr.Dataset, path: str | Path) -> tuple[Path, Path]:
@@ -29,9 +29,9 @@ def plot(ds: xr.Dataset, path: str | Path) -> tuple[Path, Path]:
     Parameters
     ----------
     ds : Dataset
-        A posterior over sites with one or two coordinates.
+        A posterior. Sites with one coordinate give a section, with two or more, maps over the first two.
     path : str or Path
-        File to write, in the format of its suffix: .pdf, .png or .svg. The fit goes to
+        File to write, in the format of its suffix: .png, .svg or .pdf. The fit goes to
         ``<stem>_fit<suffix>``.
 
     Returns
@@ -42,13 +42,12 @@ def plot(ds: xr.Dataset, path: str | Path) -> tuple[Path, Path]:
     Raises
     ------
     PlotError
-        If ``ds`` is not a posterior of invgp, its sites have more than two coordinates, or the format is
-        unknown.
+        If ``ds`` is not a posterior of invgp, or the format is unknown.
     """
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in _FORMATS:
-        raise PlotError(f"The suffix of the figure must be one of {', '.join(_FORMATS)}, but it is '{path.suffix}'.")
+        raise PlotError(f"--output: must end in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}, was {str(path)!r}")
     fit_path = path.with_name(f"{path.stem}_fit{path.suffix}")
     fields = section if len(read_names(ds, "coordinates")) == 1 else maps
     figures = {path: fields(ds), fit_path: data_fit(ds)}

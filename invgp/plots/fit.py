@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from invgp.plots.labels import axis_label, quantity_name
 from invgp.plots.lines import band_handles, draw_band, finish_panel
+from invgp.plots.positions import read_positions
 from invgp.plots.reading import (
     TWO_SIGMA,
     Curve,
@@ -21,7 +22,6 @@ from invgp.plots.reading import (
     read_curves,
     read_interval,
     read_names,
-    read_positions,
     read_values,
 )
 from invgp.plots.style import COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels
@@ -33,7 +33,7 @@ _ERROR_BAR: dict[str, Any] = {"fmt": "o", "elinewidth": 0.4, **_POINT}
 def data_fit(ds: xr.Dataset) -> Figure:
     """Draw the data against what the posterior predicts, and the residuals in units of the noise.
 
-    Along a line, the observations stand over the predicted mean and its 95% interval. For sites with two
+    Along a line, the observations stand over the predicted mean and its 95% interval. For sites with more
     coordinates, observed stands against predicted. Missing observations are not drawn.
 
     Parameters
@@ -85,11 +85,13 @@ def _draw_cross_plot(above: Axes, below: Axes, ds: xr.Dataset, name: str) -> Non
     curves = read_curves(ds, f"{name}_observed")
     for curve in curves:
         _draw_data(above, below, ds, name, curve, read_values(ds, f"{name}_predicted", curve))
-    left, right = above.get_xlim()
-    above.set(xlim=(left, right), ylim=above.get_ylim())  # the line must not stretch the axes
-    above.plot([left, right], [left, right], color=GREY, linewidth=0.7, zorder=0.5)
+    both = (*above.get_xlim(), *above.get_ylim())
+    ends = (min(both), max(both))
+    above.set(xlim=ends, ylim=ends)  # so that the line runs from corner to corner
+    above.plot(ends, ends, color=GREY, linewidth=0.7, zorder=0.5)
     above.set_ylabel(axis_label(observations, f"observed {quantity_name(observations)}"))
     below.set_xlabel(axis_label(observations, f"predicted {quantity_name(observations)}"))
+    below.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     above.spines[["top", "right"]].set_visible(False)
     if curves[0].label:
         above.legend(frameon=False, loc="upper left", handletextpad=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 
@@ -22,8 +23,8 @@ _SYMBOLS = {
 def axis_label(array: xr.DataArray, text: str = "", unit: str = "", width: int = 44) -> str:
     """Label of an axis: the text, or else the name of the array, and the unit, or else that of the array."""
     text = text or quantity_name(array)
-    unit = _typeset(unit or str(array.attrs.get("units", "")))
-    if unit not in ("", "1"):
+    unit = _typeset(unit) or unit_label(array)
+    if unit:
         text += " (" + unit.replace(" ", "\xa0") + ")"  # a unit is never broken over two lines
     return "\n".join(textwrap.wrap(text[:1].upper() + text[1:], width)).replace("\xa0", " ")
 
@@ -34,8 +35,23 @@ def quantity_name(array: xr.DataArray) -> str:
     return name.removeprefix("observed ")
 
 
+def unit_label(array: xr.DataArray) -> str:
+    """Unit of an array, typeset, or nothing."""
+    return _typeset(str(array.attrs.get("units", "")))
+
+
+def range_of(array: xr.DataArray) -> str:
+    """Write what values run between, to three digits of their span, with the unit: 'from 0.4 to 29.4 m'."""
+    low, high = float(array.min()), float(array.max())
+    decimals = max(0, 2 - math.floor(math.log10(high - low))) if high > low else 2
+    ends = [f"{value:.{decimals}f}".replace("-", "−") for value in (low, high)]
+    return f"from {ends[0]} to {ends[1]} {unit_label(array)}".rstrip()
+
+
 def _typeset(unit: str) -> str:
-    """Typeset a unit: 'm s-1' becomes 'm s⁻¹'."""
+    """Typeset a unit: 'm s-1' becomes 'm s⁻¹', and '1' nothing."""
+    if unit == "1":
+        return ""
     return " ".join(_typeset_factor(factor) for factor in unit.split())
 
 

@@ -9,13 +9,17 @@ import xarray as xr
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.colors import ListedColormap, Normalize, to_rgba
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from invgp.plots.labels import axis_label
+from invgp.plots.positions import set_ticks
 from invgp.plots.reading import Curve, Floats, points_down
 from invgp.plots.style import COLOURS, GREY
+
+# Points: the edge of a band as thin as its mean still shows on both sides of it.
+_MEAN, _EDGE = 0.6, 0.9
 
 
 def draw_band(ax: Axes, x: Floats, mean: Floats, edges: tuple[Floats, Floats], colour: Any) -> None:
@@ -25,15 +29,21 @@ def draw_band(ax: Axes, x: Floats, mean: Floats, edges: tuple[Floats, Floats], c
     if x.size == 1:
         ax.vlines(x, lower, upper, color=colour, alpha=0.4, linewidth=3.0)
     else:
-        ax.fill_between(x, lower, upper, color=colour, alpha=0.22, linewidth=0.0)
-    ax.plot(x, mean, color=colour, marker="o" if x.size == 1 else "", markersize=3.0)
+        fill, edge = to_rgba(colour, 0.22), to_rgba(colour, 0.35)
+        ax.fill_between(x, lower, upper, facecolor=fill, edgecolor=edge, linewidth=_EDGE)
+    ax.plot(x, mean, color=colour, linewidth=_MEAN, marker="o" if x.size == 1 else "", markersize=3.0)
 
 
 def band_handles(mean: str) -> list[Artist]:
     """Samples of `draw_band` for a legend that calls the mean so."""
     return [
-        Line2D([], [], color=GREY, label=mean),
-        Patch(color=GREY, alpha=0.25, linewidth=0.0, label="95% credible interval"),
+        Line2D([], [], color=GREY, linewidth=_MEAN, label=mean),
+        Patch(
+            facecolor=to_rgba(GREY, 0.22),
+            edgecolor=to_rgba(GREY, 0.35),
+            linewidth=_EDGE,
+            label="95% credible interval",
+        ),
     ]
 
 
@@ -45,8 +55,9 @@ def finish_panel(
     `ends` are the heights of the curves at the right end, `margin` the share of the line to leave free at each end.
     """
     ax.set_ylabel(axis_label(array))
-    if np.ptp(x) > 0.0:
-        ax.set_xlim(float(x.min()) - margin * np.ptp(x), float(x.max()) + margin * np.ptp(x))
+    around = margin * np.ptp(x) or (0.5 if np.ptp(x) == 0.0 else 0.0)  # a lone site stands in the middle
+    ax.set_xlim(float(x.min()) - around, float(x.max()) + around)
+    set_ticks(ax.xaxis, x, most=5)
     _mark_sites(ax, x)
     ax.spines["right"].set_visible(False)
     if points_down(array):

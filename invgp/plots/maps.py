@@ -1,6 +1,11 @@
-"""Maps: the mean and the standard deviation of the latents over the two coordinates of a survey."""
+"""Maps: the mean and the standard deviation of the latents over the first two coordinates of a survey."""
 
 from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -11,29 +16,35 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
 
-from invgp.plots.labels import axis_label
+from invgp.plots.labels import axis_label, quantity_name, range_of, unit_label
+from invgp.plots.positions import read_positions, set_ticks
 from invgp.plots.reading import (
+    Curve,
     Floats,
     points_down,
-    read_coordinates,
     read_curves,
     read_names,
-    read_positions,
+    read_two_coordinates,
     read_values,
 )
-from invgp.plots.style import PAGE, STYLE, letter_panels
+from invgp.plots.style import PAGE, PAGE_HEIGHT, STYLE, letter_panels
+
+_CHARACTERS = 16.0  # in an inch of 8 point text
+_NORTH = ("degrees_north", "degree_north", "degrees_N", "degree_N")
+_POLAR = 89.0  # degrees, from where no map in degrees keeps its shape
 
 
 def maps(ds: xr.Dataset) -> Figure:
-    """Draw the posterior mean and standard deviation of every latent over the two coordinates of the survey.
+    """Draw the posterior mean and standard deviation of every latent over the first two coordinates of the survey.
 
     One row a latent and label. The colours are interpolated between neighbouring sites, which are dotted;
-    nothing is drawn between sites much further apart than the others.
+    nothing is drawn between sites much further apart than the others. Sites with more coordinates, on a line, or
+    too few for that are coloured dots. What the maps do not show of the coordinates stands above them.
 
     Parameters
     ----------
     ds : Dataset
-        A posterior over sites with two coordinates.
+        A posterior over sites with two coordinates or more.
 
     Returns
     -------
@@ -42,55 +53,137 @@ def maps(ds: xr.Dataset) -> Figure:
     Raises
     ------
     PlotError
-        If ``ds`` is not a posterior of invgp, or its sites do not have two coordinates.
+        If ``ds`` is not a posterior of invgp, or its sites have only one coordinate.
     """
-    across, up = read_coordinates(ds, 2, "A map")
+    (across, up), left_out = read_two_coordinates(ds)
+    if left_out:
+        ds = ds.sortby(left_out[0], ascending=False)  # of sites at one place, the least is drawn last, on top
     (x, x_label), (y, y_label) = read_positions(ds, [across, up])
+    aspect = _aspect(ds[up])
     rows = [(name, curve) for name in read_names(ds, "latents") for curve in read_curves(ds, name)]
+    sheet = _lay_out(x, y * aspect, len(rows))
     with rc_context(STYLE):
-        figure = Figure((PAGE, _row_height(x, y) * len(rows) + 0.3), layout="constrained")
-        axes = figure.subplots(len(rows), 2, squeeze=False, sharex=True, sharey=True)
-        titles = []
-        for (left, right), (name, curve) in zip(axes, rows, strict=True):
-            down = points_down(ds[name])
-            mean = _draw_map(left, x, y, read_values(ds, name, curve), "viridis_r" if down else "viridis")
-            _add_bar(left, mean, axis_label(ds[name], width=32), inverted=down)
-            std = _draw_map(right, x, y, read_values(ds, f"{name}_std", curve), "cividis")
-            _add_bar(right, std, axis_label(ds[name], "standard deviation", width=32), inverted=False)
-            title = ", ".join(filter(None, (name.replace("_", " "), curve.label)))
-            titles += [f"{title}: mean", f"{title}: standard deviation"]
-        for ax in axes.flat:
-            ax.set_aspect(_aspect(ds[up].attrs.get("units"), y))
-        for ax in axes[:, 0]:
-            ax.set_ylabel(y_label)
-        for ax in axes[-1]:
-            ax.set_xlabel(x_label)
-        letter_panels(axes.ravel(), titles)
+        figure = Figure((PAGE, sheet.row_height * sheet.rows + 0.5), layout="constrained")
+        grid = figure.subplots(sheet.rows, sheet.columns, squeeze=False)
+        axes, spare = np.split(grid.ravel(), [2 * len(rows)])
+        for pair, (name, curve) in zip(axes.reshape(-1, 2), rows, strict=True):
+            _draw_pair(pair, ds, name, curve, (x, y), sheet, flat=not left_out)
+        for ax in axes:
+            _frame(ax, x, y, aspect, sheet)
+        for ax in axes[-sheet.columns :]:
+            ax.tick_params(labelbottom=True)
+        for ax in spare:
+            ax.remove()
+        letter_panels(axes, [title for row in rows for title in _titles(*row, sheet)])
+        figure.supxlabel(x_label, fontsize=8.0)
+        figure.supylabel(y_label, fontsize=8.0)
+        if notes := [*_notes_left_out(ds, left_out, x, y), *_notes_on_shape(ds[up])]:
+            figure.suptitle("\n".join(textwrap.wrap(" ".join(notes), 110)), fontsize=8.0)
     return figure
 
 
-def _row_height(x: Floats, y: Floats) -> float:
-    """Height in inches of a row of maps of these sites."""
-    ratio = np.ptp(y) / np.ptp(x) if np.ptp(x) > 0.0 else 1.0
-    return float(np.clip(2.45 * ratio, 1.0, 4.0)) + 0.35
+class _Sheet(NamedTuple):
+    """How the maps lie on the page; lengths in inches."""
+
+    rows: int
+    columns: int
+    row_height: float
+
+    @property
+    def map_width(self) -> float:
+        """About what the labels leave of a column."""
+        return PAGE / self.columns - (1.0 if self.columns == 2 else 0.75)
+
+    @property
+    def map_height(self) -> float:
+        """About what the title, of two lines over a narrow map, leaves of a row."""
+        return self.row_height - (0.35 if self.columns == 2 else 0.5)
 
 
-def _aspect(unit: str | None, y: Floats) -> float:
+def _lay_out(x: Floats, y: Floats, pairs: int) -> _Sheet:
+    """Lay out pairs of maps of these sites: on one page if they can be read, two pairs a row if they are many."""
+    lone = np.ptp(x) == np.ptp(y) == 0.0
+    ratio = 0.6 if lone else float(np.ptp(y) / max(np.ptp(x), 1e-9 * np.ptp(y)))
+    columns = 4 if pairs > 4 and ratio > 0.7 else 2
+    rows = math.ceil(2 * pairs / columns)
+    page = _Sheet(rows, columns, max(1.2, PAGE_HEIGHT / rows))
+    natural = page.map_width * min(max(ratio, 0.5), 1.6) + page.row_height - page.map_height
+    return page._replace(row_height=min(natural, page.row_height))
+
+
+def _draw_pair(
+    pair: Sequence[Axes],
+    ds: xr.Dataset,
+    name: str,
+    curve: Curve,
+    at: tuple[Floats, Floats],
+    sheet: _Sheet,
+    flat: bool,
+) -> None:
+    """Draw the mean and the standard deviation of a curve, with their colour bars."""
+    down = points_down(ds[name])
+    mean = _draw_map(pair[0], *at, read_values(ds, name, curve), "viridis_r" if down else "viridis", flat)
+    _add_bar(pair[0], mean, _bar_label(ds[name], sheet), sheet, inverted=down)
+    std = _draw_map(pair[1], *at, read_values(ds, f"{name}_std", curve), "cividis", flat)
+    _add_bar(pair[1], std, _bar_label(ds[name], sheet, "standard deviation"), sheet, inverted=False)
+
+
+def _bar_label(array: xr.DataArray, sheet: _Sheet, text: str = "") -> str:
+    """Label of a colour bar: only the unit where the bar is short, for the title says what is drawn."""
+    if sheet.columns > 2 or sheet.map_height < 1.2:
+        return unit_label(array)
+    return axis_label(array, text, width=int(_CHARACTERS * sheet.map_height))
+
+
+def _titles(name: str, curve: Curve, sheet: _Sheet) -> list[str]:
+    title = ", ".join(filter(None, (name.replace("_", " "), curve.label)))
+    width = int(_CHARACTERS * (PAGE / sheet.columns - 0.4))
+    return ["\n".join(textwrap.wrap(f"{title}: {what}", width)) for what in ("mean", "standard deviation")]
+
+
+def _notes_left_out(ds: xr.Dataset, names: list[str], x: Floats, y: Floats) -> list[str]:
+    """Sentences on the coordinates that the maps leave out."""
+    notes = [f"Sites at every {quantity_name(ds[name])}, {range_of(ds[name])}, on one map." for name in names]
+    if names and np.unique(np.column_stack([x, y]), axis=0).shape[0] < x.size:
+        notes.append(f"Where sites coincide, that of the least {quantity_name(ds[names[0]])} is on top.")
+    return notes
+
+
+def _notes_on_shape(up: xr.DataArray) -> list[str]:
+    return [f"Not to scale: the latitudes run {range_of(up)}."] if _is_polar(up) else []
+
+
+def _is_polar(up: xr.DataArray) -> bool:
+    """Tell whether latitudes lie at a pole, or beyond it, where there are none."""
+    return up.attrs.get("units") in _NORTH and bool(np.max(np.abs(up.values)) > _POLAR)
+
+
+def _aspect(up: xr.DataArray) -> float:
     """Height over width of a unit of the map; a degree of longitude is shorter than one of latitude."""
-    if unit in ("degrees_north", "degree_north", "degrees_N", "degree_N"):
-        return float(1.0 / np.cos(np.deg2rad(np.mean(y))))
+    if up.attrs.get("units") in _NORTH and not _is_polar(up):
+        return float(1.0 / np.cos(np.deg2rad(np.mean(up.values))))
     return 1.0
 
 
-def _draw_map(ax: Axes, x: Floats, y: Floats, values: Floats, colours: str) -> ScalarMappable:
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    ax.ticklabel_format(useOffset=False, style="plain")
-    ax.margins(0.04)
+def _frame(ax: Axes, x: Floats, y: Floats, aspect: float, sheet: _Sheet) -> None:
+    """Frame the sites with a margin; the window widens until it fills its panel at this aspect."""
+    margin = 0.05 * max(np.ptp(x), np.ptp(y) * aspect) or 0.5
+    around = np.array([margin, margin / aspect])
+    ax.update_datalim([(x.min(), y.min()) - around, (x.max(), y.max()) + around])
+    ax.margins(0.0)
+    ax.set_aspect(aspect, adjustable="datalim")
+    set_ticks(ax.xaxis, x, most=int(sheet.map_width / 0.5))
+    set_ticks(ax.yaxis, y, most=min(int(sheet.map_height / 0.25), 5))
+    ax.label_outer()
+
+
+def _draw_map(ax: Axes, x: Floats, y: Floats, values: Floats, colours: str, flat: bool) -> ScalarMappable:
     seen = np.isfinite(values)
-    triangles = _triangulate(x[seen], y[seen])
+    triangles = _triangulate(x[seen], y[seen]) if flat else None
     if triangles is None:
-        return ax.scatter(x[seen], y[seen], c=values[seen], cmap=colours, s=14.0, linewidths=0.0)
+        return ax.scatter(
+            x[seen], y[seen], c=values[seen], cmap=colours, s=14.0, linewidths=0.3, edgecolors="0.2"
+        )
     ax.plot(x, y, "o", color="black", markersize=0.9, markeredgewidth=0.0)
     # A vector format would hold thousands of triangles with hairlines between them.
     return ax.tripcolor(triangles, values[seen], cmap=colours, shading="gouraud", rasterized=True)
@@ -107,9 +200,15 @@ def _triangulate(x: Floats, y: Floats) -> Triangulation | None:
     return triangulation
 
 
-def _add_bar(ax: Axes, artist: ScalarMappable, label: str, inverted: bool) -> None:
+def _add_bar(ax: Axes, artist: ScalarMappable, label: str, sheet: _Sheet, inverted: bool) -> None:
     """Stand a colour bar at the right of a map."""
-    bar = ax.figure.colorbar(artist, cax=ax.inset_axes((1.03, 0.0, 0.045, 1.0)))
+    width = 0.1 / sheet.map_width
+    bar = ax.figure.colorbar(artist, cax=ax.inset_axes((1.0 + 0.6 * width, 0.0, width, 1.0)))
     bar.set_label(label)
     bar.ax.yaxis.set_inverted(inverted)
     bar.outline.set_linewidth(0.4)
+    values = np.asarray(artist.get_array())
+    if np.ptp(values) > 1e-9 * np.max(np.abs(values)):
+        bar.ax.yaxis.set_major_locator(MaxNLocator(min(int(sheet.map_height / 0.25), 7), steps=[1, 2, 5, 10]))
+    else:
+        bar.set_ticks([float(values[0])], labels=[f"{values[0]:.4g}".replace("-", "−")])

@@ -1,4 +1,4 @@
-"""What the figures read from a posterior: names, positions, curves and their values."""
+"""What the figures read from a posterior: names, curves and their values."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from invgp.errors import PlotError
-from invgp.plots.labels import axis_label
 from invgp.plots.style import colours_for
 
 Floats = NDArray[np.float64]
 
 TWO_SIGMA = 1.96  # standard deviations from the mean to the edge of a central 95% interval
-_LONG_LINE = 5000.0  # m, from where a survey is drawn in km
-_METRES = ("m", "metre", "meter", "metres", "meters")
 _NEEDED = {
     "coordinates": ("",),
     "latents": ("", "_std", "_prior"),
@@ -47,24 +44,20 @@ def read_names(ds: xr.Dataset, kind: str) -> list[str]:
     return names
 
 
-def read_coordinates(ds: xr.Dataset, count: int, what: str) -> list[str]:
-    """Names of the coordinates, of which a figure of this kind needs `count`."""
+def read_one_coordinate(ds: xr.Dataset) -> list[str]:
+    """Name of the only coordinate, which a section needs."""
     names = read_names(ds, "coordinates")
-    if len(names) != count:
-        raise PlotError(
-            f"{what} needs sites with {count} coordinate{'s' * (count > 1)}, but these have {len(names)}: "
-            f"{', '.join(names)}."
-        )
+    if len(names) != 1:
+        raise PlotError(f"A section needs sites with 1 coordinate, but these have {len(names)}: {', '.join(names)}.")
     return names
 
 
-def read_positions(ds: xr.Dataset, coordinates: list[str]) -> list[tuple[Floats, str]]:
-    """Positions (N,) of the sites along each coordinate, in km where the survey is long, and their label."""
-    arrays = [ds[name].astype(np.float64) for name in coordinates]
-    in_metres = all(array.attrs.get("units") in _METRES for array in arrays)
-    if in_metres and max(np.ptp(array.values) for array in arrays) > _LONG_LINE:
-        return [(array.values / 1e3, axis_label(array, unit="km")) for array in arrays]
-    return [(array.values, axis_label(array)) for array in arrays]
+def read_two_coordinates(ds: xr.Dataset) -> tuple[list[str], list[str]]:
+    """Names of the first two coordinates, which a map needs, and of those it leaves out."""
+    names = read_names(ds, "coordinates")
+    if len(names) < 2:
+        raise PlotError(f"A map needs sites with 2 coordinates or more, but these have 1: {names[0]}.")
+    return names[:2], names[2:]
 
 
 def read_curves(ds: xr.Dataset, variable: str) -> list[Curve]:

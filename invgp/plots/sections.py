@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from invgp.plots.lines import band_handles, draw_band, finish_panel
+from invgp.plots.positions import read_positions
 from invgp.plots.reading import (
     Floats,
-    read_coordinates,
     read_curves,
     read_interval,
     read_names,
-    read_positions,
+    read_one_coordinate,
     read_values,
 )
 from invgp.plots.style import COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels
@@ -49,7 +49,7 @@ def section(ds: xr.Dataset) -> Figure:
     PlotError
         If ``ds`` is not a posterior of invgp, or its sites have more than one coordinate.
     """
-    ((x, x_label),) = read_positions(ds, read_coordinates(ds, 1, "A section"))
+    ((x, x_label),) = read_positions(ds, read_one_coordinate(ds))
     latents = read_names(ds, "latents")
     columns = min(len(latents), 2)
     rows = math.ceil(len(latents) / columns)

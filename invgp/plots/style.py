@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 GREY = "0.35"
 COLUMN, PAGE = 3.5, 7.2  # inches, the widths of a column and of a page of two columns
+PAGE_HEIGHT = 9.2  # inches
 STYLE: dict[Any, Any] = {
     "axes.labelsize": 8.0,
     "axes.linewidth": 0.6,

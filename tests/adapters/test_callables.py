@@ -118,7 +118,7 @@ def test_that_a_single_number_comes_as_a_scalar_or_a_column() -> None:
         (lambda speed, depth: [[1, 2], [3]], {}, "came as a list that holds no numbers"),
         (lambda speed, depth: None, {"vectorised": False}, "came with shape|holds no numbers"),
         (lambda speed, depth: {"tim": depth}, {}, r"a dict of \['tim'\], expected \['time'\]"),
-        (lambda speed, depth: depth, {"outputs": (TIME, GRAVITY)}, r"a ndarray, expected a tuple or dict of"),
+        (lambda speed, depth: depth, {"outputs": (TIME, GRAVITY)}, r"an ndarray, expected a tuple or dict of"),
         (lambda speed, depth: (depth,), {"outputs": (TIME, GRAVITY)}, r"a tuple of 1, expected"),
     ],
 )
@@ -202,10 +202,10 @@ def test_that_a_batch_of_another_form_raises() -> None:
         ("test_usr_module:f", "there is no module 'test_usr_module' on .* did you mean 'test_user_module'"),
         ("test_user_module.inner:f", "there is no module|raised"),
         ("test_user_module:g", "has no 'g'; there is 'f'"),
-        ("test_user_module:constant", "is a int, which cannot be called"),
+        ("test_user_module:constant", "is an int, which cannot be called"),
         ("needy:f", "'needy' needs a module 'surely_not_there', which is not installed"),
         ("broken:f", "importing 'broken' raised SyntaxError"),
-        (7, "is a int, which cannot be called"),
+        (7, "is an int, which cannot be called"),
     ],
 )
 def test_that_a_function_that_cannot_be_had_is_told(function: Any, sentence: str, tmp_path: Path) -> None:
@@ -215,6 +215,35 @@ def test_that_a_function_that_cannot_be_had_is_told(function: Any, sentence: str
     with pytest.raises(AdapterError, match=sentence) as caught:
         model(function, search_path=tmp_path)
     assert caught.value.setting == "function"
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        (lambda speed, deep: deep, "it takes 'speed', 'deep', was given 'speed', 'depth' (missing a required argument"),
+        (lambda speed: speed, "it takes 'speed', was given 'speed', 'depth' (got an unexpected keyword argument"),
+        (lambda: 0, "it takes nothing, was given 'speed', 'depth'"),
+        (lambda speed, depth, /: depth, "positional"),
+    ],
+)
+def test_that_inputs_by_names_that_the_function_does_not_know_are_told(function: Any, sentence: str) -> None:
+    with pytest.raises(AdapterError, match=re.escape(sentence)) as caught:
+        model(function)
+    assert caught.value.setting == "inputs"
+
+
+def test_that_a_function_may_take_more_than_its_inputs() -> None:
+    def renamed(**inputs: Any) -> Any:
+        return travel_time(inputs["speed"], inputs["depth"])
+
+    # What a decorator takes counts, not what it wraps.
+    renamed.__wrapped__ = lambda v, z: z  # type: ignore[attr-defined]
+    for function in (renamed, lambda speed, depth, scale=1.0: depth, lambda *, speed, depth: depth):
+        assert run(function).ok.all()
+
+
+def test_that_a_function_without_a_signature_is_taken_at_its_word() -> None:
+    assert run(dict, outputs=(SPEED, DEPTH)).ok.all()
 
 
 def test_that_a_misspelt_function_brings_a_suggestion(tmp_path: Path) -> None:

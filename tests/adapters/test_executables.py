@@ -26,7 +26,6 @@ from invgp.adapters import (
     Status,
     executables,
 )
-from invgp.adapters.processes import Ending, Outcome
 from invgp.adapters.testing import check_forward_model
 
 SPEED = Quantity("speed", "m s-1")
@@ -207,14 +206,16 @@ def test_that_huge_output_is_bounded_in_the_message(program: MakeProgram, tmp_pa
     assert got.messages[0].isprintable()
 
 
-def test_that_a_flood_of_output_is_told(program: MakeProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def flooded(*_: object) -> Outcome:
-        return Outcome(Ending.LOG_LIMIT, -9)
-
-    monkeypatch.setattr(executables, "run_process", flooded)
-    got = run(one(program("true"), tmp_path), tmp_path)
+@pytest.mark.parametrize(("stream", "shown"), [(1, "standard output"), (2, "standard error")])
+def test_that_a_program_that_never_stops_printing_is_killed(
+    stream: int, shown: str, program: MakeProgram, tmp_path: Path
+) -> None:
+    got = run(one(program(f"yes 1 >&{stream}"), tmp_path), tmp_path)
     assert got.status == (Status.KILLED,)
-    assert "wrote too much" in got.messages[0]
+    cause = f"killed, since it wrote more than 64 MiB to {shown}, of which the first and last 32 KiB are kept"
+    assert got.messages[0].startswith(f"run r0: {cause}; ")
+    directory = tmp_path / "runs" / "batch" / "r0"
+    assert sum(file.stat().st_size for file in directory.iterdir()) < 70_000
 
 
 def test_that_a_directory_of_an_earlier_attempt_is_replaced(program: MakeProgram, tmp_path: Path) -> None:

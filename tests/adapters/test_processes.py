@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from invgp.adapters import processes
-from invgp.adapters.processes import STDERR, STDOUT, Ending, Outcome, make_environment, read_tail, run_process
+from invgp.adapters.processes import KEPT, STDERR, STDOUT, Ending, Outcome, make_environment, read_tail, run_process
 
 SH = "/bin/sh"
+FLOODS = {1: Ending.STDOUT_LIMIT, 2: Ending.STDERR_LIMIT}
 
 
 def run(code: str, directory: Path, timeout: float | None = 20.0, **settings: int) -> Outcome:
@@ -128,10 +128,30 @@ def test_that_a_child_that_holds_the_output_open_does_not_keep_us_waiting(tmp_pa
 
 
 @pytest.mark.parametrize("stream", [1, 2])
-def test_that_a_flood_of_output_is_stopped(stream: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_LOOK_EVERY", 0.05)
-    outcome = run(f"while :; do echo yyyyyyyyyyyyyyyyyyyyyyy; done >&{stream}", tmp_path, log_limit=10_000)
-    assert outcome.ending is Ending.LOG_LIMIT
+def test_that_a_flood_of_output_is_stopped_and_cut_to_its_ends(stream: int, tmp_path: Path) -> None:
+    start = time.monotonic()
+    outcome = run(f"echo other >&{3 - stream}; (echo the start; yes) >&{stream}", tmp_path, log_limit=1_000_000)
+    assert time.monotonic() - start < 5.0
+    assert outcome.ending is FLOODS[stream]
+    log, other = (tmp_path / name for name in ((STDOUT, STDERR) if stream == 1 else (STDERR, STDOUT)))
+    kept = log.read_text()
+    assert kept.startswith("the start\ny\ny\n")
+    assert kept.rstrip().endswith("y\ny")
+    assert "bytes were cut out here" in kept
+    assert 2 * KEPT < len(kept) < 2 * KEPT + 100
+    assert other.read_text() == "other\n"
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_that_a_flood_that_ends_by_itself_is_a_flood(stream: int, tmp_path: Path) -> None:
+    outcome = run(f"head -c 200000 /dev/zero >&{stream}; rm -f standard_*.txt", tmp_path, log_limit=100_000)
+    assert outcome == Outcome(FLOODS[stream], 0)
+
+
+def test_that_the_limit_itself_may_be_written(tmp_path: Path) -> None:
+    code = "head -c 100000 /dev/zero; head -c 100000 /dev/zero >&2; sleep 0.3"
+    assert run(code, tmp_path, log_limit=100_000) == Outcome(Ending.EXITED, 0)
+    assert (tmp_path / STDOUT).stat().st_size == (tmp_path / STDERR).stat().st_size == 100_000
 
 
 def test_that_the_tail_of_a_large_file_is_read(tmp_path: Path) -> None:

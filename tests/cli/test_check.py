@@ -22,7 +22,8 @@ def test_that_check_says_what_goes_in_comes_out_and_costs(program: list[str], tm
         "1 latent process: depth",
         "   in  depth = 500 m",
         "  out  time = 0.5 s",
-        "  time: gaussian noise, standard deviation 0.02 s; root mean square misfit 0.87 standard deviations",
+        "  time: gaussian noise, standard deviation 0.02 s; root mean square misfit 0.87 standard deviations, "
+        "largest 1.5 at site 4",
     ):
         assert line in result.stdout.split("\n")
     assert re.search(
@@ -49,7 +50,7 @@ def test_that_check_keeps_the_directory_of_the_run_that_failed(tmp_path: Path) -
     result = invgp("check", "survey.toml", cwd=tmp_path)
     assert result.returncode == 3
     assert result.stdout == ""
-    assert result.stderr.startswith("invgp: the simulator failed at the prior mean, site 1: run check: exit code 7; ")
+    assert result.stderr.startswith("invgp: the simulator failed at the prior mean, site 1: run site-1: exit code 7; ")
     assert "out of licences" in result.stderr
     directory = Path(result.stderr.rpartition("directory: ")[2].strip())
     assert (directory / "standard_error.txt").read_text() == "out of licences\n"
@@ -57,11 +58,37 @@ def test_that_check_keeps_the_directory_of_the_run_that_failed(tmp_path: Path) -
 
 def test_that_check_says_what_a_function_raised(tmp_path: Path) -> None:
     write_files(tmp_path)
-    (tmp_path / "model.py").write_text("def time(deep):\n    return deep\n")
+    (tmp_path / "model.py").write_text("def time(depth):\n    return depth + 'm'\n")
     result = invgp("check", "survey.toml", cwd=tmp_path)
     assert result.returncode == 3
-    assert "TypeError: time() got an unexpected keyword argument 'depth'" in result.stderr
+    assert result.stderr.startswith("invgp: the simulator failed at the prior mean, site 1: run site-1: UFuncTypeError")
     assert "Traceback" not in result.stderr
+
+
+def test_that_check_says_which_names_a_function_knows(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    (tmp_path / "model.py").write_text("def time(deep):\n    return deep\n")
+    result = invgp("check", "survey.toml", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(
+        "invgp: forward.inputs: must have the names that the function 'time' knows: it takes 'deep', was given 'depth'"
+    )
+
+
+@pytest.mark.parametrize("timeout", [None, 20])
+def test_that_check_warns_of_a_program_without_a_timeout(timeout: int | None, tmp_path: Path) -> None:
+    config = with_program(directory=tmp_path)
+    write_files(tmp_path, config if timeout is None else config.replace("[forward]", f"[forward]\ntimeout = {timeout}"))
+    result = invgp("check", "survey.toml", cwd=tmp_path)
+    warning = "invgp: warning: forward.timeout is not set: a run that hangs is waited for for ever\n"
+    assert (result.returncode, result.stderr) == (0, warning if timeout is None else "")
+
+
+def test_that_check_says_where_a_forgotten_fill_value_is(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    (tmp_path / "sites.csv").write_text(SITES.replace("0.47", "-9999"))
+    result = invgp("check", "survey.toml", cwd=tmp_path)
+    assert "largest 499,975 at site 4\n" in result.stdout
 
 
 def test_that_check_compares_each_site_with_its_own_run(tmp_path: Path) -> None:
@@ -75,9 +102,9 @@ def test_that_check_compares_each_site_with_its_own_run(tmp_path: Path) -> None:
     )
     result = invgp("check", "survey.toml", cwd=tmp_path)
     assert result.returncode == 0
-    assert "root mean square misfit 0 standard deviations at 4 sites" in result.stdout
+    assert "root mean square misfit 0 standard deviations at 4 sites, largest 0 at site 1" in result.stdout
     assert result.stderr.startswith(
-        "invgp: warning: the simulator failed at the prior mean at 1 of 6 sites: run check-site6: output time is nan"
+        "invgp: warning: the simulator failed at the prior mean at 1 of 6 sites: run site-6: output time is nan"
     )
 
 
@@ -88,5 +115,10 @@ def test_that_noise_and_misfit_are_described_whatever_was_observed() -> None:
         "gaussian noise, standard deviation 1 to 2 s; misfit not known"
     )
     assert described(np.array([1.0, 1.0]), np.array([3.0, nan]), "gaussian", "s") == (
-        "gaussian noise, standard deviation 1 s; root mean square misfit 3 standard deviations at 1 site"
+        "gaussian noise, standard deviation 1 s; root mean square misfit 3 standard deviations at 1 site, "
+        "largest 3 at site 1"
+    )
+    assert described(np.array([1.0, 1.0]), np.array([nan, 1.0, -1031.7]), "gaussian", "s") == (
+        "gaussian noise, standard deviation 1 s; root mean square misfit 730 standard deviations, "
+        "largest 1,032 at site 3"
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import pty
 import re
@@ -128,8 +129,10 @@ def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
     assert "\x1b[2K" in text  # a line was drawn again
     drawn = re.split(r"\r|\n|\x1b\[\d*[AK]", text)
     plain = [re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", line) for line in drawn]
-    assert max(len(line) for line in plain if "posterior.nc" not in line) <= 80
-    assert plain[-3].startswith(f"{tmp_path}/posterior.nc: stopped at inference.max_evaluations = 2")
+    display = [line for line in plain if "posterior.nc" not in line and not line.startswith("invgp:")]
+    assert max(len(line) for line in display) <= 80
+    assert any(line.startswith(f"{tmp_path}/posterior.nc: stopped at inference.max_evaluations = 2") for line in plain)
+    assert "invgp: warning: the bound has not settled; do not trust this posterior's spreads yet" in plain
 
 
 @pytest.mark.parametrize(
@@ -152,3 +155,23 @@ def test_that_durations_are_short(seconds: float, text: str) -> None:
 )
 def test_that_rates_are_in_a_unit_that_fits(per_second: float, text: str) -> None:
     assert rate(per_second) == text
+
+
+def test_that_the_survey_and_the_config_are_never_overwritten(tmp_path: Path) -> None:
+    write_files(tmp_path, CONFIG)
+    before = (tmp_path / "sites.csv").read_bytes()
+    (tmp_path / "survey.nc").symlink_to(tmp_path / "sites.csv")
+    result = invgp("run", "survey.toml", "-o", "survey.nc", cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr == "invgp: --output: must be a file of its own, was 'survey.nc', which is the survey's file\n"
+    assert (tmp_path / "sites.csv").read_bytes() == before
+
+
+def test_that_the_survey_that_was_used_is_in_the_posterior(tmp_path: Path) -> None:
+    write_files(tmp_path, CONFIG)
+    (tmp_path / "other.csv").write_bytes((tmp_path / "sites.csv").read_bytes())
+    assert invgp("run", "survey.toml", "--data", "other.csv", cwd=tmp_path).returncode == 0
+    with xr.open_dataset(tmp_path / "posterior.nc") as posterior:
+        assert posterior.attrs["invgp_survey"] == "other.csv"
+        digest = hashlib.sha256((tmp_path / "other.csv").read_bytes()).hexdigest()
+        assert posterior.attrs["invgp_survey_digest"] == digest

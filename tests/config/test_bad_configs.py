@@ -37,8 +37,8 @@ UNKNOWN_KEYS = [
     Case(
         "coordinate",
         {'easting]\nunit = "m"': 'easting]\nunit = "m"\ncolumns = ["x"]'},
-        "survey.coordinates.easting.columns: unknown key; valid: 'column', 'unit', 'long_name' and "
-        "'standard_name'; did you mean 'column'?",
+        "survey.coordinates.easting.columns: unknown key; valid: 'column', 'unit', 'long_name', "
+        "'standard_name' and 'positive'; did you mean 'column'?",
     ),
     Case(
         "observation",
@@ -106,7 +106,8 @@ MISSING_KEYS = [
     Case(
         "no survey file",
         {'file = "sites.csv"\n': ""},
-        "survey.file: is missing; it must be a CSV (.csv) or netCDF (.nc) file with a row a site",
+        "survey.file: is missing; it must be a netCDF file (.nc, .nc4, .cdf) or, with any other ending, a CSV file; a "
+        "row a site",
     ),
     Case(
         "no unit",
@@ -117,7 +118,7 @@ MISSING_KEYS = [
         "no length-scale",
         {", length_scale = 1000 }": " }"},
         "latents.depth.kernel.length_scale: is missing; it must be a positive number in the coordinates' unit, "
-        "or one for each coordinate",
+        "or one for each coordinate, each in its unit; a list where the units differ",
     ),
     Case(
         "no adapter",
@@ -390,6 +391,24 @@ WRONG_VALUES = [
         "survey.crs: must be a coordinate reference system that PROJ knows, such as 'EPSG:28354', was 'EPSG:2835444'",
     ),
     Case(
+        "geographic CRS for metres",
+        {"EPSG:28354": "EPSG:4326"},
+        "survey.crs: must be one of coordinates in 'm', the unit of 'easting', was 'EPSG:4326' (WGS 84), which is "
+        "geographic: its coordinates are in degrees, or a unit that converts to them",
+    ),
+    Case(
+        "projected CRS for degrees",
+        {'northing]\nunit = "m"': 'northing]\nunit = "degrees_north"'},
+        "survey.crs: must be one of coordinates in 'degrees_north', the unit of 'northing', was 'EPSG:28354' (GDA94 / "
+        "MGA zone 54), which is projected: its coordinates are in metres, or a unit that converts to them",
+    ),
+    Case(
+        "one length-scale for two units",
+        {'northing]\nunit = "m"': 'northing]\nunit = "km"'},
+        "latents.depth.kernel.length_scale: must be a list of 2, one for each coordinate, since their units differ "
+        "('m' and 'km'), was 1000",
+    ),
+    Case(
         "name twice",
         {"[latents.velocity]": "[latents.easting]"},
         "latents.easting: must have names of its own in the posterior file, was 'easting', a name of "
@@ -468,8 +487,8 @@ WRONG_WIRES = [
     Case(
         "misspelt module",
         {"simulator:times": "simulater:times"},
-        "forward.function: there is no module 'simulater' on <here> and the rest of sys.path; beside the config "
-        "did you mean 'simulator'?",
+        "forward.function: there is no module 'simulater' on <here> and the rest of sys.path; did you mean "
+        "'simulator'?",
     ),
     Case(
         "function without a module",
@@ -477,9 +496,20 @@ WRONG_WIRES = [
         "forward.function: 'times' must read 'package.module:function'",
     ),
     Case(
+        "module far from any",
+        {"simulator:times": "gravity:times"},
+        "forward.function: there is no module 'gravity' on <here> and the rest of sys.path; <here> has 'simulator'",
+    ),
+    Case(
+        "input by a name that the function does not know",
+        {'"elevation"]': '{ name = "height", source = "elevation" }]'},
+        "forward.inputs: must have the names that the function 'times' knows: it takes 'depth', 'velocity', "
+        "'elevation', was given 'depth', 'velocity', 'height' (missing a required argument: 'elevation')",
+    ),
+    Case(
         "not a function",
         {"simulator:times": "simulator:ANSWER"},
-        "forward.function: 'simulator:ANSWER' is a int, which cannot be called",
+        "forward.function: 'simulator:ANSWER' is an int, which cannot be called",
     ),
 ]
 WRONG_PROGRAMS = [
@@ -497,6 +527,11 @@ WRONG_PROGRAMS = [
         "program beside the config",
         {"./simulator.sh": "simulator.sh"},
         "forward.command: no program 'simulator.sh' on PATH; for the file beside the config, write './simulator.sh'",
+    ),
+    Case(
+        "program far from any",
+        {"./simulator.sh": "./inverter.sh"},
+        "forward.command: there is no file <here>/inverter.sh",
     ),
     Case(
         "template missing",

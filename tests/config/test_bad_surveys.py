@@ -182,6 +182,12 @@ CELLS = [
         "'sites.csv'?",
     ),
     Case(
+        "file far from any",
+        {},
+        {'file = "sites.csv"': 'file = "line.csv"'},
+        "survey.file: must be a file that can be read, was '<here>/line.csv', which does not exist",
+    ),
+    Case(
         "folder missing",
         {},
         {'file = "sites.csv"': 'file = "data/sites.csv"'},
@@ -220,8 +226,7 @@ def test_that_a_csv_that_is_not_utf8_names_the_byte(write_survey: WriteSurvey) -
 def test_that_a_fault_of_another_data_file_names_the_option(write_survey: WriteSurvey) -> None:
     path = write_survey()
     assert sentence_of(path, path.parent / "line.csv") == (
-        "--data: must be a file that can be read, was '<here>/line.csv', which does not exist; did you mean "
-        "'sites.csv'?"
+        "--data: must be a file that can be read, was '<here>/line.csv', which does not exist"
     )
 
 

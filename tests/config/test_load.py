@@ -12,6 +12,8 @@ from invgp.config import load
 
 from .conftest import CONFIG, SITES, WriteSurvey
 
+NAMES = ("easting", "northing")
+
 
 def test_that_a_config_becomes_a_problem(write_survey: WriteSurvey) -> None:
     path = write_survey()
@@ -192,7 +194,9 @@ def test_that_units_of_the_simulator_do_not_change_the_problem(write_survey: Wri
 
 def test_that_covariates_and_coordinates_are_inputs_by_site(write_survey: WriteSurvey) -> None:
     inputs = '"elevation", { name = "x", source = "easting", unit = "km" }]'
-    problem = load(write_survey({'"elevation"]': inputs}))
+    path = write_survey({'"elevation"]': inputs})
+    (path.parent / "simulator.py").write_text("def times(depth, velocity, elevation, x): ...\n")
+    problem = load(path)
     assert [q.name for q in problem.forward.inputs] == ["depth", "velocity", "elevation", "x"]
     rows = problem.to_simulator(np.zeros((2, 3, 3)))
     np.testing.assert_array_equal(rows[:, 3], [10, 12, 14] * 2)
@@ -201,14 +205,14 @@ def test_that_covariates_and_coordinates_are_inputs_by_site(write_survey: WriteS
 
 def test_that_the_simulator_may_have_its_own_names_and_order(write_survey: WriteSurvey) -> None:
     inputs = '["elevation", { name = "v", source = "velocity" }, { name = "z", source = "depth" }]'
-    problem = load(
-        write_survey(
-            {
-                '["depth", "velocity", "elevation"]': inputs,
-                '["time"]': '[{ name = "twt", observation = "time" }]',
-            }
-        )
+    path = write_survey(
+        {
+            '["depth", "velocity", "elevation"]': inputs,
+            '["time"]': '[{ name = "twt", observation = "time" }]',
+        }
     )
+    (path.parent / "simulator.py").write_text("def times(v, z, elevation): ...\n")
+    problem = load(path)
     rows = problem.to_simulator(np.broadcast_to(np.array([200.0, 500.0, 2000.0]), (1, 3, 3)))
     np.testing.assert_array_equal(rows[0], [10, 2000, 200, 500])
     assert [q.name for q in problem.forward.outputs] == ["twt"]
@@ -218,6 +222,36 @@ def test_that_length_scales_are_one_or_one_a_coordinate(write_survey: WriteSurve
     depth, velocity = load(write_survey()).latents
     np.testing.assert_array_equal(depth.length_scale, [1000, 1000])
     np.testing.assert_array_equal(velocity.length_scale, [1000, 2000])
+
+
+def test_that_coordinates_in_several_units_have_a_length_scale_each(write_survey: WriteSurvey) -> None:
+    kilometres = {'northing]\nunit = "m"': 'northing]\nunit = "km"', "length_scale = 1000": "length_scale = [1000, 1]"}
+    np.testing.assert_array_equal(load(write_survey(kilometres)).latents[0].length_scale, [1000, 1])
+    synonym = {'northing]\nunit = "m"': 'northing]\nunit = "metre"'}
+    np.testing.assert_array_equal(load(write_survey(synonym)).latents[0].length_scale, [1000, 1000])
+
+
+@pytest.mark.parametrize(
+    ("crs", "units"),
+    [
+        ("EPSG:4326", ("degrees_east", "degrees_north")),
+        ("EPSG:4326", ("radian", "radian")),
+        ("EPSG:28354", ("m", "m")),
+        ("EPSG:2229", ("US_survey_foot", "US_survey_foot")),
+        ("EPSG:4978", ("s", "s")),  # neither geographic nor projected
+    ],
+)
+def test_that_a_crs_goes_with_coordinates_of_its_kind(
+    crs: str, units: tuple[str, str], write_survey: WriteSurvey
+) -> None:
+    edits = {f'{name}]\nunit = "m"': f'{name}]\nunit = "{unit}"' for name, unit in zip(NAMES, units, strict=True)}
+    assert load(write_survey({"EPSG:28354": crs, **edits})).survey.crs == crs
+
+
+def test_that_a_survey_of_another_ending_is_read_as_csv(write_survey: WriteSurvey) -> None:
+    path = write_survey({"sites.csv": "sites.xyz"})
+    (path.parent / "sites.csv").rename(path.parent / "sites.xyz")
+    assert load(path).survey.size == 3
 
 
 def test_that_labels_may_be_text(write_survey: WriteSurvey) -> None:

@@ -10,11 +10,11 @@ from invgp.core.sampling import Points
 
 Q, M, D, N, S = 2, 4, 2, 7, 64
 FAMILIES = {
-    "full": lambda size: Full(Q, size),
-    "mixture of two full": lambda size: Full(Q, size, 2),
-    "diagonal": lambda size: Diagonal(Q, size),
-    "mixture of three diagonal": lambda size: Diagonal(Q, size, 3),
-    "sites": lambda size: Sites(Q, size, N),
+    "full": lambda size, where: Full(Q, size),
+    "mixture of two full": lambda size, where: Full(Q, size, 2),
+    "diagonal": lambda size, where: Diagonal(Q, size),
+    "mixture of three diagonal": lambda size, where: Diagonal(Q, size, 3),
+    "sites": lambda size, where: Sites(Q, size, N, where.asarray([[0.7], [1.6]])),
 }
 
 
@@ -45,16 +45,15 @@ def small_model(family, kinds, dense, seed=0):
     size = N if dense else M
     numbers = 0.2 * rng.standard_normal((Q, 1 + D))
     mean = rng.standard_normal(Q)
-    components = FAMILIES[family](size).components
-    jitter = 0.3 * rng.standard_normal((components, Q, size))
+    jitter = 0.3 * rng.standard_normal((3, Q, size))
     noise = rng.standard_normal(10_000)
 
     def build(where):
         kernels = tuple(Kernel(CORRELATIONS[k], where.asarray(1.0), where.asarray(np.ones(D))) for k in kinds)
-        posterior = FAMILIES[family](size)
+        posterior = FAMILIES[family](size, where)
         there = where.asarray(numbers)
         factor = inducing_factor([k.with_parameters(there[j, :]) for j, k in enumerate(kernels)], where.asarray(Z))
-        start = posterior.initial(factor, 0.5, where.asarray(jitter))
+        start = posterior.initial(factor, 0.5, where.asarray(jitter[: posterior.components]))
         start = start + where.asarray(0.2 * noise[: start.shape[0]])
         parameters = Parameters(start, there, where.asarray(Z), where.asarray([0.2]))
         points = Points.draw(np.random.default_rng(1), S, N, Q, where)

@@ -122,7 +122,7 @@ class Diagonal:
             geometry=GeometryGradient(by_factor, by_projection, xp.sum(by_variance[..., 0], axis=0)),
         )
 
-    def parameter_gradient(self, q: Mixture, gradient: MixtureGradient) -> Array:
+    def parameter_gradient(self, q: Mixture, gradient: MixtureGradient, parameters: Array) -> Array:  # noqa: ARG002
         """From a mixture's gradient to the free parameters'."""
         return self._pack(logit_gradient(q.weights, gradient.weights), gradient.mean, gradient.spread * q.spread)
 

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from invgp.core.backend import Array, array_namespace, cholesky, device_of, solve_triangular
-from invgp.core.geometry import Geometry, GeometryGradient
+from invgp.core.backend import (
+    Array,
+    array_namespace,
+    cholesky,
+    device_of,
+    solve_triangular,
+    sum_of_squares,
+    transposed_times,
+    tril_with_diagonal,
+    zeros_like,
+)
+from invgp.core.geometry import Geometry, GeometryGradient, Gram, MarginalGradient
 from invgp.core.posteriors.mixture import (
     LOG_2PI,
     Mixture,
@@ -41,25 +51,25 @@ class Full:
         raw = xp.broadcast_to(_eye(factor) * (0.5 * xp.log(share)), (self.components, *factor.shape))
         return self._pack(xp.zeros_like(jitter[:, 0, 0]), jitter, raw)
 
-    def unpack(self, parameters: Array, factor: Array) -> Mixture:
+    def unpack(self, parameters: Array, factor: Array) -> Mixture:  # noqa: ARG002 - as other families
         """Free parameters -> mixture."""
         xp = array_namespace(parameters)
         K, Q, M = self.components, self.latents, self.inducing
         logits = parameters[:K] if K > 1 else None
         rest = parameters[K:] if K > 1 else parameters
         raw = xp.reshape(rest[K * Q * M :], (K, Q, M, M))
-        R = xp.tril(raw, k=-1) + xp.exp(xp.linalg.diagonal(raw))[..., None] * _eye(factor)
+        R = tril_with_diagonal(raw, xp.exp(xp.linalg.diagonal(raw)))
         return Mixture(weights_of(logits, parameters), xp.reshape(rest[: K * Q * M], (K, Q, M)), R)
 
     def pack(self, q: Mixture) -> Array:
         """Mixture -> free parameters; the inverse of `unpack`."""
         xp = array_namespace(q.spread)
-        raw = xp.tril(q.spread, k=-1) + xp.log(xp.linalg.diagonal(q.spread))[..., None] * _eye(q.spread)
+        raw = tril_with_diagonal(q.spread, xp.log(xp.linalg.diagonal(q.spread)))
         return self._pack(xp.log(q.weights), q.mean, raw)
 
     def marginals(self, q: Mixture, geometry: Geometry) -> tuple[Array, Array]:
         """Means (without the prior's) and variances (K, B, Q)."""
-        return factor_marginals(q, geometry)
+        return factor_marginals(q, geometry, lower=True)
 
     def covariance(self, q: Mixture, geometry: Geometry, component: int) -> Array:
         """What the inducing variables add to the covariance between the geometry's inputs, (Q, B, B)."""
@@ -68,9 +78,8 @@ class Full:
     def negative_kl(self, q: Mixture, factor: Array) -> Array:  # noqa: ARG002 - whitened: the prior is standard normal
         """Entropy, exact for K = 1 and Jensen's bound otherwise, plus negative cross-entropy."""
         xp = array_namespace(q.mean)
-        quadratic = xp.sum(xp.square(q.mean), axis=(1, 2)) + xp.sum(xp.square(q.spread), axis=(1, 2, 3))
         size = self.latents * self.inducing
-        cross = -0.5 * xp.sum(q.weights * (size * LOG_2PI + quadratic))
+        cross = -0.5 * xp.sum(q.weights * (size * LOG_2PI + _quadratic(q)))
         if self.components == 1:
             return cross + 0.5 * size * (LOG_2PI + 1.0) + xp.sum(xp.log(_positive_diagonal(q.spread)))
         return cross + mixture_entropy(q.weights, self._overlaps(q)[0])[0]
@@ -79,11 +88,10 @@ class Full:
         """Gradient of `negative_kl`."""
         xp = array_namespace(q.mean)
         pi = q.weights[:, None, None]
-        quadratic = xp.sum(xp.square(q.mean), axis=(1, 2)) + xp.sum(xp.square(q.spread), axis=(1, 2, 3))
-        weights = -0.5 * (self.latents * self.inducing * LOG_2PI + quadratic)
+        weights = -0.5 * (self.latents * self.inducing * LOG_2PI + _quadratic(q))
         mean, spread = -pi * q.mean, -pi[..., None] * q.spread
         if self.components == 1:
-            spread = spread + _eye(factor) / xp.linalg.diagonal(q.spread)[..., None]
+            spread = tril_with_diagonal(spread, xp.linalg.diagonal(spread) + 1.0 / xp.linalg.diagonal(q.spread))
         else:
             overlaps, solved, inverse = self._overlaps(q)
             _, by_weight, coupling = mixture_entropy(q.weights, overlaps)
@@ -101,11 +109,11 @@ class Full:
         """From gradients (K, B, Q) with respect to the marginals to the mixture's."""
         return factor_pull_back(q, geometry, mean_gradient, variance_gradient)
 
-    def parameter_gradient(self, q: Mixture, gradient: MixtureGradient) -> Array:
+    def parameter_gradient(self, q: Mixture, gradient: MixtureGradient, parameters: Array) -> Array:  # noqa: ARG002
         """From a mixture's gradient to the free parameters'."""
         xp = array_namespace(q.mean)
         on_diagonal = xp.linalg.diagonal(gradient.spread) * xp.linalg.diagonal(q.spread)
-        raw = xp.tril(gradient.spread, k=-1) + on_diagonal[..., None] * _eye(q.spread)
+        raw = tril_with_diagonal(gradient.spread, on_diagonal)
         return self._pack(logit_gradient(q.weights, gradient.weights), gradient.mean, raw)
 
     def held(self, q: Mixture, factor: Array, gradient: MixtureGradient) -> Array:
@@ -145,12 +153,16 @@ class Full:
         return xp.concat([*parts, xp.reshape(mean, (-1,)), xp.reshape(raw, (-1,))])
 
 
-def factor_marginals(q: Mixture, geometry: Geometry) -> tuple[Array, Array]:
-    """Means and variances (K, B, Q) when the spread is a whitened factor: b_kn and Sigma_kn in the paper."""
+def factor_marginals(q: Mixture, geometry: Geometry, *, lower: bool = False) -> tuple[Array, Array]:
+    """Means and variances (K, B, Q) when the spread is a whitened factor: b_kn and Sigma_kn in the paper.
+
+    A spread that is known to be `lower` triangular takes half the time.
+    """
     xp = array_namespace(q.mean)
-    Wt = xp.matrix_transpose(geometry.projection)
-    mean = (Wt @ q.mean[..., None])[..., 0]
-    variance = geometry.residual + xp.sum(xp.square(Wt @ q.spread), axis=-1)
+    W = geometry.projection
+    mean = (q.mean[..., None, :] @ W)[..., 0, :]
+    half = transposed_times(q.spread, W) if lower else xp.matrix_transpose(q.spread) @ W
+    variance = geometry.residual + sum_of_squares(half)
     return xp.permute_dims(mean, (0, 2, 1)), xp.permute_dims(variance, (0, 2, 1))
 
 
@@ -162,28 +174,47 @@ def factor_covariance(q: Mixture, geometry: Geometry, component: int) -> Array:
 
 
 def factor_pull_back(q: Mixture, geometry: Geometry, mean_gradient: Array, variance_gradient: Array) -> MixtureGradient:
-    """Pull-back of `factor_marginals`."""
+    """Pull-back of `factor_marginals`.
+
+    Of the spread only what has to be summed over the sites: `spread_gradient` makes the gradient of it. That of the
+    geometry is left to whoever needs it.
+    """
     xp = array_namespace(q.mean)
     by_mean, by_variance = site_gradients(mean_gradient, variance_gradient)
     W = geometry.projection
-    weighted = by_variance * (xp.matrix_transpose(W) @ q.spread)
-    by_projection = q.mean[..., :, None] * xp.matrix_transpose(by_mean)
-    by_projection = by_projection + 2.0 * q.spread @ xp.matrix_transpose(weighted)
     return MixtureGradient(
         weights=xp.zeros_like(q.weights),
         mean=(W @ by_mean)[..., 0],
-        spread=2.0 * W @ weighted,
-        geometry=GeometryGradient(
-            factor=xp.zeros_like(geometry.factor),
-            projection=xp.sum(by_projection, axis=0),
-            residual=xp.sum(by_variance[..., 0], axis=0),
-        ),
+        spread=Gram(W, by_variance[..., 0]),
+        geometry=GeometryGradient(None, None, None, MarginalGradient(by_mean, by_variance)),
     )
+
+
+def spread_gradient(q: Mixture, gram: Array, *, lower: bool) -> Array:
+    """Gradient 2 G R with respect to the factors R, from that with respect to the covariances, (K, Q, M, M) each."""
+    xp = array_namespace(gram)
+    product = xp.matrix_transpose(transposed_times(q.spread, gram)) if lower else gram @ q.spread
+    product *= 2.0
+    return product
+
+
+def projection_gradient(q: Mixture, geometry: Geometry, marginals: MarginalGradient) -> Array:
+    """Gradient with respect to the projection (Q, M, B), without the part that comes through the residual."""
+    xp = array_namespace(q.mean)
+    weighted = marginals.variance * (xp.matrix_transpose(geometry.projection) @ q.spread)
+    by_projection = q.mean[..., :, None] * xp.matrix_transpose(marginals.mean)
+    return xp.sum(by_projection + 2.0 * q.spread @ xp.matrix_transpose(weighted), axis=0)
 
 
 def _no_geometry(factor: Array) -> GeometryGradient:
     xp = array_namespace(factor)
-    return GeometryGradient(xp.zeros_like(factor), xp.zeros_like(factor[..., :0]), xp.zeros_like(factor[:, 0, :0]))
+    return GeometryGradient(zeros_like(factor), xp.zeros_like(factor[..., :0]), xp.zeros_like(factor[:, 0, :0]))
+
+
+def _quadratic(q: Mixture) -> Array:
+    """v_k^T v_k + trace S_k, summed over latents, (K,)."""
+    xp = array_namespace(q.mean)
+    return xp.sum(xp.square(q.mean), axis=(1, 2)) + xp.sum(sum_of_squares(q.spread), axis=(1, 2))
 
 
 def _positive_diagonal(factors: Array) -> Array:

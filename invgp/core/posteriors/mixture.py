@@ -74,8 +74,8 @@ class Posterior(Protocol):
     ) -> MixtureGradient:
         """From gradients (K, B, Q) with respect to the marginals to the mixture's; the weights' is zero."""
 
-    def parameter_gradient(self, q: Mixture, gradient: MixtureGradient) -> Array:
-        """From a mixture's gradient to the free parameters'."""
+    def parameter_gradient(self, q: Mixture, gradient: MixtureGradient, parameters: Array) -> Array:
+        """From a mixture's gradient to that of the free parameters, where they stand."""
 
 
 def site_gradients(mean_gradient: Array, variance_gradient: Array) -> tuple[Array, Array]:

@@ -14,19 +14,22 @@ from invgp.core.posteriors.mixture import Mixture, MixtureGradient
 class Sites:
     """One Gaussian whose whitened precision is I + W Lambda W^T, with Lambda (Q, N) diagonal.
 
-    At the optimum lambda_jn = -2 d l_n / d Sigma_n, so nothing is lost. Free parameters: v, then Lambda. What they mean
-    depends on W, the projection of all sites, so a family of this kind is `placed` before it is used, and the kernels
-    are learnt with Lambda held fixed.
+    At the optimum lambda_jn = -2 d l_n / d Sigma_n, so nothing is lost. Free parameters: v, then
+    asinh(Lambda / scale), which keeps small and large precisions, of either sign, within reach of the same steps. What
+    they mean depends on W, the projection of all sites, so a family of this kind is `placed` before it is used, and the
+    kernels are learnt with Lambda held fixed.
 
     Parameters
     ----------
     latents, inducing, sites : Q, M and N.
+    scale : (Q, 1), a typical precision, such as one over the prior variance.
     projection : W, (Q, M, N).
     """
 
     latents: int
     inducing: int
     sites: int
+    scale: Array
     projection: Array = None
     components: int = 1
 
@@ -43,9 +46,9 @@ class Sites:
     def unpack(self, parameters: Array, factor: Array) -> Mixture:  # noqa: ARG002 - as other families
         """Free parameters -> mixture; the whitened factor of the covariance is upper triangular."""
         xp = array_namespace(parameters)
-        Q, M, N = self.latents, self.inducing, self.sites
+        Q, M = self.latents, self.inducing
         mean = xp.reshape(parameters[: Q * M], (1, Q, M))
-        precision = xp.reshape(parameters[Q * M :], (Q, 1, N))
+        precision = self._precisions(parameters)[:, None, :]
         P = _eye(self.projection, M) + (self.projection * precision) @ xp.matrix_transpose(self.projection)
         inverse = solve_triangular(cholesky(P), xp.broadcast_to(_eye(self.projection, M), P.shape))
         return Mixture(xp.ones_like(mean[:, 0, 0]), mean, xp.matrix_transpose(inverse)[None, ...])
@@ -78,22 +81,30 @@ class Sites:
         """From gradients (K, B, Q) with respect to the marginals to the mixture's."""
         return factor_pull_back(q, geometry, mean_gradient, variance_gradient)
 
-    def parameter_gradient(self, q: Mixture, gradient: MixtureGradient) -> Array:
+    def parameter_gradient(self, q: Mixture, gradient: MixtureGradient, parameters: Array) -> Array:
         """From a mixture's gradient to the free parameters': -w_n^T S (dB / dS) S w_n for lambda_n."""
         xp = array_namespace(q.mean)
         R = q.spread[0, ...]
         inner = xp.matrix_transpose(R) @ gradient.spread[0, ...]
         seen = xp.matrix_transpose(R) @ self.projection
         by_precision = -0.5 * xp.sum(seen * (inner @ seen), axis=1)
-        return xp.concat([xp.reshape(gradient.mean, (-1,)), xp.reshape(by_precision, (-1,))])
+        free = xp.reshape(parameters[self.latents * self.inducing :], by_precision.shape)
+        by_free = by_precision * self.scale * xp.cosh(free)
+        return xp.concat([xp.reshape(gradient.mean, (-1,)), xp.reshape(by_free, (-1,))])
 
     def projection_gradient(self, q: Mixture, parameters: Array, gradient: MixtureGradient) -> Array:
         """Gradient (Q, M, N) with respect to W through the precision I + W Lambda W^T, with Lambda held fixed."""
         xp = array_namespace(q.mean)
         R = q.spread[0, ...]
         by_precision = -0.5 * R @ (xp.matrix_transpose(R) @ gradient.spread[0, ...]) @ xp.matrix_transpose(R)
-        precision = xp.reshape(parameters[self.latents * self.inducing :], (self.latents, 1, self.sites))
+        precision = self._precisions(parameters)[:, None, :]
         return (by_precision + xp.matrix_transpose(by_precision)) @ (self.projection * precision)
+
+    def _precisions(self, parameters: Array) -> Array:
+        """Lambda, (Q, N)."""
+        xp = array_namespace(parameters)
+        free = xp.reshape(parameters[self.latents * self.inducing :], (self.latents, self.sites))
+        return self.scale * xp.sinh(free)
 
     def _as_full(self) -> Full:
         return Full(self.latents, self.inducing)

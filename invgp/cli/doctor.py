@@ -1,0 +1,100 @@
+"""`invgp doctor`: what this machine offers, and what is missing."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, requires, version
+
+import click
+import psutil
+from threadpoolctl import threadpool_info
+
+GIB = 2**30
+EXTRAS = {"dask": "dask"}
+
+
+@click.command(epilog="Example: invgp doctor")
+def command() -> None:
+    """Print device, libraries, BLAS and thread counts, and say what is missing."""
+    for title, lines in (
+        ("Machine", machine()),
+        ("Libraries", libraries()),
+        ("BLAS and OpenMP", threads()),
+        ("Devices", devices()),
+        ("Optional", extras()),
+    ):
+        click.echo(title)
+        for line in lines:
+            click.echo(f"  {line}")
+
+
+def machine() -> list[str]:
+    """Interpreter, system, cores and memory."""
+    memory = psutil.virtual_memory()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return [
+        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}",
+        f"{usable} usable cores ({psutil.cpu_count(logical=False)} physical), "
+        f"{memory.total / GIB:.1f} GiB of memory, {memory.available / GIB:.1f} free",
+    ]
+
+
+def libraries() -> list[str]:
+    """Versions of everything that invgp needs."""
+    needed = [r.split(";")[0] for r in requires("invgp") or [] if "extra ==" not in r]
+    names = ["invgp", *sorted((_name(r) for r in needed), key=str.lower)]
+    return [f"{name} {_version(name)}" for name in names]
+
+
+def threads() -> list[str]:
+    """The linear algebra libraries that NumPy and SciPy have loaded, with their threads."""
+    for name in ("numpy", "scipy.linalg"):
+        importlib.import_module(name)
+    found = [f"{i['internal_api']} {i.get('version') or ''}: {i['num_threads']} threads" for i in threadpool_info()]
+    return found or ["none that threadpoolctl knows"]
+
+
+def devices() -> list[str]:
+    """Where arrays can live."""
+    from invgp.core.backend import DeviceError, place  # noqa: PLC0415 - help must not wait for SciPy
+
+    try:
+        place("cuda")
+    except DeviceError as missing:
+        return ["cpu: yes", f"cuda: no; {missing}"]
+    cupy = importlib.import_module("cupy")
+    lines = ["cpu: yes"]
+    for number in range(cupy.cuda.runtime.getDeviceCount()):
+        about = cupy.cuda.runtime.getDeviceProperties(number)
+        memory = about["totalGlobalMem"] / GIB
+        lines.append(f"cuda: {about['name'].decode()}, {memory:.1f} GiB, CuPy {cupy.__version__}")
+    return lines
+
+
+def extras() -> list[str]:
+    """Packages that are not there, and how to get them."""
+    lines = []
+    for package, extra in EXTRAS.items():
+        try:
+            module = importlib.import_module(package)
+        except ImportError:
+            lines.append(f"{package}: not installed; pip install 'invgp[{extra}]'")
+        else:
+            lines.append(f"{package} {module.__version__}")
+    return lines
+
+
+def _name(requirement: str) -> str:
+    for end, character in enumerate(requirement):
+        if not (character.isalnum() or character in "-_."):
+            return requirement[:end]
+    return requirement
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "is missing"

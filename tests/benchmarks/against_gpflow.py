@@ -1,0 +1,140 @@
+"""One bound and gradient here and in GPflow, measured in turns in the same run.
+
+GPflow and TensorFlow go into a virtual environment of their own, made once in the user's cache folder (or in
+`--environment`), never in the repository.
+
+    python tests/benchmarks/against_gpflow.py
+    python tests/benchmarks/against_gpflow.py --large --environment /tmp/gpflow
+    OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 python tests/benchmarks/against_gpflow.py
+
+The last one is for a machine with other work on its cores: threads of OpenBLAS that wait for one that is not running
+wait actively, which costs several times what is measured.
+
+Both evaluate a full Gaussian, whitened, with a logistic likelihood: here with 100 samples a site, in GPflow with its
+quadrature of 20 points. Where the inducing inputs are the sites, GPflow's VGP; otherwise its SVGP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from workload import ALL_BLOCKS, POSTERIOR, Problem, Size, data, length_scale, problem, seconds
+
+import invgp
+
+REQUIREMENTS = ("gpflow>=2.9", "tensorflow-cpu", "tf-keras")
+SIZES = (Size(10_000, 20, 200), Size(1_000, 1, 1_000))
+LARGE = Size(60_000, 784, 2_400)
+PAUSE = 0.3  # seconds between turns, for the idle threads of either side to stop waiting for work
+LEARNT = {"posterior": POSTERIOR, "all": ALL_BLOCKS}
+
+
+def cache_folder() -> Path:
+    """Where environments are kept by default."""
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "invgp" / "gpflow"
+
+
+def environment(folder: Path) -> Path:
+    """The interpreter of an environment with GPflow, made if it is not there; `SystemExit` if it cannot be."""
+    python = folder / "bin" / "python"
+    if (
+        python.exists()
+        and not subprocess.run([python, "-c", "import gpflow"], capture_output=True, check=False).returncode
+    ):
+        return python
+    print(f"Installing {', '.join(REQUIREMENTS)} into {folder} ...", flush=True)
+    venv.create(folder, with_pip=True, clear=True)
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS]
+    installed = subprocess.run(pip, capture_output=True, text=True, check=False)
+    if installed.returncode:
+        raise SystemExit(f"GPflow cannot be installed into {folder}; pip says:\n{installed.stderr[-2000:]}")
+    return python
+
+
+class GPflow:
+    """A process that evaluates GPflow's bound when told to."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.versions = self._answer()
+
+    def seconds(self, learnt: str) -> float:
+        """Time of one bound and gradient."""
+        print(learnt, file=self.process.stdin, flush=True)
+        return self._answer()["seconds"]
+
+    def _answer(self) -> dict:
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit("the GPflow process ended; its messages are above")
+        return json.loads(line)
+
+
+@contextmanager
+def gpflow(python: Path, size: Size) -> Iterator[GPflow]:
+    """GPflow's model of a size, in its environment."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = {"length_scale": float(length_scale(size))}
+        for name, array in zip(("X", "Z", "labels"), data(size), strict=True):
+            files[name] = str(Path(folder) / f"{name}.npy")
+            np.save(files[name], array)
+        command = [python, Path(__file__).with_name("_gpflow_side.py"), json.dumps(files)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            yield GPflow(process)
+        finally:
+            process.stdin.close()
+            process.wait()
+
+
+def compare(ours: Problem, theirs: GPflow, learnt: str, repeats: int) -> tuple[float, float]:
+    """Median seconds here and there, taken in turns; the first turn is discarded."""
+    here, there = [], []
+    for _ in range(repeats + 1):
+        here.append(seconds(lambda: ours.evaluate(LEARNT[learnt])))
+        time.sleep(PAUSE)
+        there.append(theirs.seconds(learnt))
+        time.sleep(PAUSE)
+    return statistics.median(here[1:]), statistics.median(there[1:])
+
+
+def main(arguments: Sequence[str] | None = None) -> list[float]:
+    """Measure and print; the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--environment", type=Path, default=cache_folder(), help="(default: %(default)s)")
+    parser.add_argument("--large", action="store_true", help=f"also {LARGE}: minutes, and 16 GiB of memory")
+    parser.add_argument(
+        "--repeats", type=int, default=11, help="measurements; the median counts (default: %(default)s)"
+    )
+    chosen = parser.parse_args(arguments)
+    python = environment(chosen.environment)
+    ratios, versions = [], {}
+    print(f"{'size':52s} {'learnt':10s} {'invgp':>9s} {'GPflow':>9s}   ratio")
+    for size in (*SIZES, *((LARGE,) if chosen.large else ())):
+        repeats = 1 if size == LARGE else chosen.repeats
+        ours = problem(size)
+        with gpflow(python, size) as theirs:
+            versions = theirs.versions
+            for learnt in LEARNT:
+                here, there = compare(ours, theirs, learnt, repeats)
+                ratios.append(here / there)
+                print(f"{size!s:52s} {learnt:10s} {here:7.3f} s {there:7.3f} s   {here / there:.2f}", flush=True)
+    found = {"invgp": invgp.__version__, "numpy": np.__version__, **versions, "python": sys.version.split()[0]}
+    print("with " + ", ".join(f"{name} {version}" for name, version in found.items()))
+    return ratios
+
+
+if __name__ == "__main__":
+    main()

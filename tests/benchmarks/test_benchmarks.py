@@ -1,0 +1,69 @@
+"""The benchmarks run, at sizes that take no time; how long anything takes is not tested."""
+
+import importlib
+import math
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def benchmark(monkeypatch):
+    """A benchmark by its name."""
+    monkeypatch.syspath_prepend(HERE)
+    return importlib.import_module
+
+
+def test_that_the_bound_is_measured_beside_what_it_cannot_avoid(benchmark, capsys):
+    arguments = ["--sites", "200", "--dimensions", "9", "--inducing", "20", "--samples", "16"]
+    ratios = benchmark("bound_and_gradient").main(arguments)
+    assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
+    printed = capsys.readouterr().out
+    assert "N = 200, D = 9, M = 20, Q = 1, K = 1, S = 16" in printed
+    assert printed.count("ratio") == 2
+
+
+def test_that_growth_is_measured_in_every_number(benchmark, capsys):
+    arguments = ["--N", "40", "--M", "5", "--D", "2", "--S", "16", "--repeats", "1"]
+    exponents = benchmark("growth").main(arguments)
+    assert list(exponents) == ["N", "M", "Q", "K", "S"]
+    assert all(math.isfinite(exponent) for exponent in exponents.values())
+    assert "in the paper" in capsys.readouterr().out
+
+
+def test_that_the_comparison_says_why_when_gpflow_cannot_be_installed(benchmark, tmp_path, monkeypatch):
+    gpflow = benchmark("against_gpflow")
+    monkeypatch.setattr(gpflow, "REQUIREMENTS", (str(tmp_path / "no_such_package"),))
+    with pytest.raises(SystemExit, match="GPflow cannot be installed into"):
+        gpflow.main(["--environment", str(tmp_path / "environment")])
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
+def test_that_the_model_of_the_benchmarks_has_a_bound(benchmark, dense):
+    workload = benchmark("workload")
+    size = workload.Size(N=60, D=1 if dense else 12, M=60 if dense else 15, S=16)
+    model = workload.problem(size)
+    assert model.bound.dense is dense
+    bounds = [model.evaluate(learn) for learn in ((), workload.POSTERIOR, workload.ALL_BLOCKS)]
+    assert bounds == pytest.approx([bounds[0]] * 3)
+    assert -size.N * 10 < bounds[0] < 0
+
+
+def test_that_two_sides_are_timed_in_turns(benchmark, monkeypatch):
+    gpflow = benchmark("against_gpflow")
+    monkeypatch.setattr(gpflow, "PAUSE", 0.0)
+    turns = []
+
+    class Side:
+        def evaluate(self, learn):
+            turns.append("here")
+
+        def seconds(self, learnt):
+            turns.append("there")
+            return 2.0
+
+    here, there = gpflow.compare(Side(), Side(), "posterior", repeats=2)
+    assert turns == ["here", "there"] * 3
+    assert here < there == 2.0

@@ -1,0 +1,187 @@
+"""Learning every parameter, against exact Gaussian process regression."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from invgp.core.adaptive import AdaDelta, Adam
+from invgp.core.backend import to_numpy
+from invgp.core.bound import Bound, Parameters
+from invgp.core.geometry import inducing_factor
+from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.optimisers import LBFGS
+from invgp.core.posteriors import Diagonal, Full, Sites
+from invgp.core.sampling import Points
+from invgp.core.training import PAPER_ORDER, Blocks, Data, MiniBatches, evaluate
+from invgp.likelihoods import BlackBox, Gaussian
+
+N, M = 40, 10
+RNG = np.random.default_rng(3)
+X = np.sort(RNG.uniform(0, 5, (N, 1)), axis=0)
+Y = np.sin(2 * X) + 0.2 * RNG.standard_normal((N, 1))
+START_NOISE = 0.5
+
+
+def regression(where, family="full", *, dense=True, components=1):
+    size = N if dense else M
+    Z = where.asarray(X[None] if dense else np.linspace(0, 5, M)[None, :, None])
+    kernels = (Kernel(CORRELATIONS["squared exponential"], where.asarray(1.0), where.asarray([1.0])),)
+    posterior = {
+        "full": lambda: Full(1, size, components),
+        "diagonal": lambda: Diagonal(1, size, components),
+        "sites": lambda: Sites(1, size, N, where.asarray([[1.0]])),
+    }[family]()
+    jitter = np.zeros((components, 1, size)) if components == 1 else 0.1 * RNG.standard_normal((components, 1, size))
+    parameters = Parameters(
+        posterior=posterior.initial(inducing_factor(kernels, Z), 0.5, where.asarray(jitter)),
+        kernels=where.namespace.stack([k.parameters for k in kernels]),
+        inducing=Z,
+        likelihood=where.asarray([np.log(START_NOISE)]),
+    )
+    bound = Bound(posterior, kernels, where.asarray([0.0]), where.asarray(X), dense)
+    data = Data(Gaussian(START_NOISE, outputs=1), where.asarray(Y))
+    return bound, parameters, data, Points.draw(np.random.default_rng(1), 16, N, 1, where)
+
+
+def negative_evidence(free):
+    covariance = np.exp(free[0]) * np.exp(-0.5 * (X - X.T) ** 2 / np.exp(2 * free[1]))
+    factor = np.linalg.cholesky(covariance + np.exp(2 * free[2]) * np.eye(N))
+    return 0.5 * np.sum(np.linalg.solve(factor, Y) ** 2) + np.log(np.diag(factor)).sum() + 0.5 * N * np.log(2 * np.pi)
+
+
+@pytest.fixture(scope="module")
+def best():
+    return minimize(negative_evidence, [0.0, 0.0, np.log(START_NOISE)])
+
+
+@pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
+@pytest.mark.parametrize("family", ["full", "sites"])
+def test_that_every_parameter_is_learnt_as_by_exact_regression(family, dense, numpy_place, best):
+    bound, parameters, data, points = regression(numpy_place, family, dense=dense)
+    learnt = Blocks(tolerance=1e-8, optimiser=LBFGS(tolerance=1e-10)).fit(bound, parameters, data, points)
+    value = float(evaluate(bound, learnt, data, points, ()).elbo)
+    # Ten inducing inputs leave a little of the curve open.
+    assert value == pytest.approx(-best.fun, abs=0.01 if dense else 0.05)
+    found = np.concatenate([learnt.kernels[0], learnt.likelihood])
+    np.testing.assert_allclose(found, best.x, atol=0.05)
+
+
+def test_that_theorem_two_has_the_optimum_of_the_free_covariance(numpy_place):
+    values = []
+    for family in ("full", "sites"):
+        bound, parameters, data, points = regression(numpy_place, family, dense=False)
+        method = Blocks(learn=("posterior",), tolerance=1e-10, optimiser=LBFGS(tolerance=1e-12))
+        learnt = method.fit(bound, parameters, data, points)
+        values.append(float(evaluate(bound, learnt, data, points, ()).elbo))
+    assert values[0] == pytest.approx(values[1], abs=1e-5)
+
+
+def test_that_the_paper_s_order_raises_the_bound_in_every_round(numpy_place, best):
+    bound, parameters, data, points = regression(numpy_place)
+    trace = []
+    method = replace(Blocks.of_the_paper(), rounds=8)
+    assert method.order == PAPER_ORDER
+    method.fit(bound, parameters, data, points, lambda progress: trace.append(progress.elbo))
+    assert np.all(np.diff(trace) > -1e-6)
+    assert trace[-1] > -best.fun - 1.0
+
+
+def test_that_a_black_box_learns_its_parameters_by_differences(numpy_place, best):
+    bound, parameters, data, points = regression(numpy_place, dense=False)
+
+    def log_density(y, f, free):
+        return -0.5 * np.sum((y - f) ** 2, axis=-1) * np.exp(-2 * free[0]) - free[0] - 0.5 * np.log(2 * np.pi)
+
+    black_box = replace(data, likelihood=BlackBox(log_density, 1, 1, parameters=np.asarray([np.log(START_NOISE)])))
+    with_gradient, without = (Blocks(rounds=3).fit(bound, parameters, d, points).likelihood for d in (data, black_box))
+    np.testing.assert_allclose(without, with_gradient, atol=1e-3)
+
+
+def test_that_a_mixture_of_diagonals_improves_and_learns_its_weights(numpy_place):
+    bound, parameters, data, points = regression(numpy_place, "diagonal", dense=False, components=2)
+    trace = []
+    learnt = Blocks(rounds=5).fit(bound, parameters, data, points, lambda p: trace.append(p.elbo))
+    assert trace[-1] > float(evaluate(bound, parameters, data, points, ()).elbo)
+    weights = bound.frame(learnt).q.weights
+    assert float(np.sum(weights)) == pytest.approx(1.0)
+    assert not np.allclose(weights, 0.5, atol=1e-6)
+
+
+def test_that_inducing_inputs_that_move_raise_the_bound(numpy_place):
+    bound, parameters, data, points = regression(numpy_place, dense=False)
+    clumped = replace(parameters, inducing=0.3 + 0.2 * parameters.inducing)
+    fixed, moved = (
+        Blocks(learn=learn, rounds=3).fit(bound, clumped, data, points)
+        for learn in (("posterior",), ("posterior", "inducing"))
+    )
+    before, after = (float(evaluate(bound, p, data, points, ()).elbo) for p in (fixed, moved))
+    assert after > before + 1.0
+
+
+METHODS = {
+    "adam": MiniBatches(optimiser=Adam(0.02), batch=13, epochs=200, samples=16),
+    "natural": MiniBatches(optimiser=Adam(0.02), natural=0.1, batch=13, epochs=100, samples=16),
+    "adadelta": MiniBatches(optimiser=AdaDelta(), batch=13, epochs=400, samples=16),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_that_mini_batches_come_near_the_exact_evidence(method, numpy_place, best):
+    bound, parameters, data, points = regression(numpy_place, dense=False)
+    learnt = METHODS[method].fit(bound, parameters, data, np.random.default_rng(0))
+    assert float(evaluate(bound, learnt, data, points, ()).elbo) > -best.fun - 6.0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_that_mini_batches_take_the_same_steps_in_every_place(method, where, tolerance, numpy_place):
+    def after_an_epoch(at):
+        bound, parameters, data, _ = regression(at, dense=False)
+        method_once = replace(METHODS[method], epochs=1)
+        return method_once.fit(bound, parameters, data, np.random.default_rng(0)).flat(["posterior", "kernels"])
+
+    here, there = after_an_epoch(where), after_an_epoch(numpy_place)
+    assert here.dtype == getattr(where.namespace, where.dtype)
+    np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(where, 1e-8, 0.02))
+
+
+def test_that_the_same_seed_gives_the_same_answer_and_batches_are_shuffled(numpy_place):
+    bound, parameters, data, _ = regression(numpy_place, dense=False)
+    method = MiniBatches(batch=13, epochs=2, samples=16)
+    first, second, other = (method.fit(bound, parameters, data, np.random.default_rng(s)).posterior for s in (1, 1, 2))
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, other)
+
+
+def test_that_natural_gradients_of_gaussian_noise_arrive_in_one_step(numpy_place):
+    bound, parameters, data, points = regression(numpy_place)
+    method = MiniBatches(learn=("posterior",), natural=1.0, batch=N, epochs=1, samples=16)
+    learnt = method.fit(bound, parameters, data, np.random.default_rng(0))
+    free = np.concatenate([parameters.kernels[0], parameters.likelihood])
+    assert float(evaluate(bound, learnt, data, points, ()).elbo) == pytest.approx(-negative_evidence(free), abs=1e-6)
+
+
+def test_that_natural_gradients_refuse_a_mixture(numpy_place):
+    bound, parameters, data, _ = regression(numpy_place, "diagonal", dense=False, components=2)
+    with pytest.raises(ValueError, match="single full Gaussian"):
+        MiniBatches(natural=0.5).fit(bound, parameters, data, np.random.default_rng(0))
+
+
+def test_that_a_noise_known_for_each_site_goes_with_its_sites(numpy_place):
+    bound, parameters, data, points = regression(numpy_place, dense=False)
+    known = replace(data, likelihood=Gaussian(0.2 + 0.3 * RNG.random((N, 1))))
+    parameters = replace(parameters, likelihood=np.zeros(0))
+    whole = float(evaluate(bound, parameters, known, points, ()).elbo)
+    parts = []
+    for n in range(N):
+        alone = replace(bound, X=bound.X[n : n + 1], weight=float(N))
+        base = Points(points.base, points.rotations[n : n + 1])
+        parts.append(float(evaluate(alone, parameters, known.rows(np.asarray([n])), base, ()).elbo))
+    assert np.mean(parts) == pytest.approx(whole, rel=1e-10)
+
+
+def test_that_a_posterior_held_at_the_sites_refuses_mini_batches(numpy_place):
+    bound, parameters, data, _ = regression(numpy_place, "sites", dense=False)
+    with pytest.raises(ValueError, match="needs all of them at once"):
+        MiniBatches().fit(bound, parameters, data, np.random.default_rng(0))
