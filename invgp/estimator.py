@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from invgp.core import inducing as choices
 from invgp.core import prediction
-from invgp.core.backend import Array, Place, cholesky, place, to_numpy
+from invgp.core.backend import Array, Place, array_namespace, cholesky, place, to_numpy
 from invgp.core.bound import BLOCKS, Bound, Frame, Parameters
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
@@ -25,6 +26,7 @@ from invgp.likelihoods import Likelihood
 Floats = NDArray[np.float64]
 CHUNK = 4096  # inputs predicted at once
 FORMAT = 1
+JITTER = {"float64": 1e-6, "float32": 1e-4}  # of the inducing inputs' covariance, in a sparse model
 
 
 @dataclass
@@ -87,7 +89,8 @@ class SAVIGP:
         kernels = self._kernels(X, where)
         family = self._family(Z.shape[1], len(X), kernels, where)
         prior_mean = where.asarray(np.broadcast_to(np.asarray(self.prior_mean, dtype=np.float64), (self._latents,)))
-        bound = Bound(family, kernels, prior_mean, where.asarray(X), dense)
+        jitter = 0.0 if dense else JITTER[self.dtype]
+        bound = Bound(family, kernels, prior_mean, where.asarray(X), dense, jitter=jitter)
         parameters = self._start(family, kernels, where.asarray(Z), jitter_stream, where)
         data = Data(self.likelihood, where.asarray(Y))
         self.trace_: list[float] = []
@@ -142,10 +145,8 @@ class SAVIGP:
         for x in self._chunks(X):
             rows = Y[start : start + x.shape[0], ...]
             start += x.shape[0]
-            density = prediction.log_predictive_density(
-                self._fitted, x, lambda f, rows=rows: self.likelihood_.log_density(rows, f), self._nodes()
-            )
-            parts.append(to_numpy(density))
+            density = partial(self.likelihood_.log_density, rows)
+            parts.append(to_numpy(prediction.log_predictive_density(self._fitted, x, density, self._nodes())))
         return np.concatenate(parts)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
@@ -162,16 +163,12 @@ class SAVIGP:
             "components": self.components,
             "seed": self.seed,
             "dtype": self.dtype,
+            "jitter": frame.bound.jitter,
         }
-        parameters = {name: to_numpy(getattr(frame.parameters, name)) for name in BLOCKS}
+        arrays: dict[str, Any] = {name: to_numpy(getattr(frame.parameters, name)) for name in BLOCKS}
+        arrays |= {"about": json.dumps(about), "trace": self.trace_, "prior_mean": to_numpy(frame.bound.prior_mean)}
         with Path(path).open("wb") as file:
-            np.savez_compressed(
-                file,
-                about=np.asarray(json.dumps(about)),
-                trace=np.asarray(self.trace_),
-                prior_mean=to_numpy(frame.bound.prior_mean),
-                **parameters,
-            )
+            np.savez_compressed(file, **arrays)
 
     @classmethod
     def load(cls, path: str | Path, likelihood: Likelihood, *, device: str = "cpu") -> SAVIGP:
@@ -198,7 +195,8 @@ class SAVIGP:
         blank = [Kernel(CORRELATIONS[k], where.asarray(1.0), where.asarray(np.ones(D))) for k in about["kernel"]]
         family = (Diagonal if about["posterior"] == "diagonal" else Full)(Q, M, about["components"])
         nowhere = where.asarray(np.zeros((0, D)))
-        bound = Bound(family, tuple(blank), where.asarray(arrays["prior_mean"]), nowhere, dense=False)
+        prior_mean = where.asarray(arrays["prior_mean"])
+        bound = Bound(family, tuple(blank), prior_mean, nowhere, dense=False, jitter=about["jitter"])
         model.trace_ = arrays["trace"].tolist()
         model._keep(bound.frame(parameters))
         return model
@@ -338,7 +336,7 @@ class SAVIGP:
 
 def _as_full(frame: Frame) -> Frame:
     """The same posterior held as a covariance, so that prediction needs the inducing inputs only, not the sites."""
-    xp = frame.bound.X.__array_namespace__() if hasattr(frame.bound.X, "__array_namespace__") else np
+    xp = array_namespace(frame.factor)
     R = frame.q.spread
     family = Full(frame.factor.shape[0], frame.factor.shape[-1])
     lower = cholesky(R @ xp.matrix_transpose(R))
@@ -346,5 +344,4 @@ def _as_full(frame: Frame) -> Frame:
     parameters = Parameters(
         family.pack(q), frame.parameters.kernels, frame.parameters.inducing, frame.parameters.likelihood
     )
-    bound = Bound(family, frame.bound.kernels, frame.bound.prior_mean, frame.bound.X, frame.bound.dense)
-    return bound.frame(parameters)
+    return replace(frame.bound, posterior=family).frame(parameters)

@@ -7,7 +7,14 @@ import sys
 
 import pytest
 
-PAGES = ["README.md", "CONTRIBUTING.md", "docs/design.md", "docs/models.md", "docs/result.md", "case_studies/otway/README.md"]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/design.md",
+    "docs/models.md",
+    "docs/result.md",
+    "case_studies/otway/README.md",
+]
 
 
 def test_that_the_config_reference_is_made_from_the_schema(root):

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from invgp import plots
 
@@ -94,6 +95,26 @@ def edges_of(band: PolyCollection, x: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.array([c.min() for c in columns]), np.array([c.max() for c in columns])
 
 
+def overlaps(texts: list[Text]) -> bool:
+    boxes = [text.get_window_extent() for text in texts if text.get_visible() and text.get_text()]
+    return any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def assert_that_labels_can_be_read(figure: Figure) -> None:
+    """Labels of ticks stand clear of each other and of the labels of the axes, and on the page, once drawn."""
+    for ax in [*figure.axes, *(bar for panel in figure.axes for bar in panel.child_axes)]:
+        for axis in (ax.xaxis, ax.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            inside = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+            labels = [tick.label2 if tick.label2.get_visible() else tick.label1 for tick in inside]
+            assert not overlaps([*labels, axis.label]), [label.get_text() for label in labels]
+            for text in (*labels, axis.label):
+                if text.get_visible() and text.get_text():
+                    box = text.get_window_extent()
+                    assert figure.bbox.x0 <= box.x0
+                    assert box.x1 <= figure.bbox.x1
+
+
 def draw(figure: Figure) -> None:
     figure.draw_without_rendering()
 
@@ -173,19 +194,157 @@ def test_that_many_labels_get_a_colour_bar(line: xr.Dataset) -> None:
 
 
 def test_that_maps_show_mean_and_spread_with_equal_aspect_and_units(area: xr.Dataset) -> None:
-    figure = plots.maps(area)
+    figure = plots.maps(area.isel(layer=[0]))
     draw(figure)
     panels = figure.axes
     bars = [ax.child_axes[0] for ax in panels]
-    assert len(panels) == 2 * 4 * 2
+    assert len(panels) == 2 * 2
     assert all(ax.get_aspect() == 1.0 for ax in panels)
     assert panels[1].get_title(loc="left") == "(b) depth, layer 1: standard deviation"
-    assert panels[-2].get_xlabel() == "Easting (km)"
-    assert panels[0].get_ylabel() == "Northing (km)"
+    assert figure.get_supxlabel() == "Easting (km)"
+    assert figure.get_supylabel() == "Northing (km)"
     assert bars[0].get_ylabel() == "Depth of the reflector (m)"
     assert bars[-1].get_ylabel() == "Standard deviation (m s⁻¹)"
     assert bars[0].yaxis_inverted()
     assert not bars[-1].yaxis_inverted()
+
+
+@pytest.mark.parametrize(("flatter", "columns"), [(1.0, 4), (0.3, 2)])
+def test_that_eight_maps_fit_on_a_page_and_can_be_read(area: xr.Dataset, flatter: float, columns: int) -> None:
+    northing = area["northing"]
+    area["northing"] = ("site", 5720e3 + flatter * (northing.values - 5720e3), northing.attrs)
+    figure = plots.maps(area)
+    draw(figure)
+    bars = [ax.child_axes[0] for ax in figure.axes]
+    assert len(figure.axes) == 2 * 4 * 2
+    assert len({round(ax.get_position().x0, 3) for ax in figure.axes}) == columns
+    assert figure.get_figheight() < 10.0
+    assert min(ax.get_position().height * figure.get_figheight() for ax in figure.axes) > 0.7
+    assert bars[0].get_ylabel() == "m"  # the title says of what
+    assert not overlaps([ax._left_title for ax in figure.axes])  # type: ignore[attr-defined]
+    assert_that_labels_can_be_read(figure)
+
+
+def test_that_an_odd_number_of_maps_leaves_no_column_without_ticks(area: xr.Dataset) -> None:
+    five = xr.concat([area, area.isel(layer=[0])], "layer", data_vars="minimal").assign_attrs(
+        area.attrs, invgp_latents="depth"
+    )
+    figure = plots.maps(five)
+    draw(figure)
+    assert len(figure.axes) == 10
+    shown = [bool(ax.xaxis.get_major_ticks()[0].label1.get_visible()) for ax in figure.axes]
+    assert shown == [False] * 6 + [True] * 4
+
+
+def test_that_a_third_coordinate_is_left_out_of_the_maps_and_named(area: xr.Dataset, tmp_path: Path) -> None:
+    depths = np.linspace(0.4, 30.0, area.sizes["site"])
+    area = area.assign_coords(level=("site", depths, {"units": "m", "long_name": "depth of the sensor"}))
+    area.attrs["invgp_coordinates"] = "easting northing level"
+    figure = plots.maps(area)
+    draw(figure)
+    assert figure.get_suptitle() == "Sites at every depth of the sensor, from 0.4 to 30.0 m, on one map."
+    assert np.asarray(figure.axes[0].collections[0].get_offsets()).shape == (150, 2)  # dots, nothing between them
+    assert plots.data_fit(area).axes[1].get_xlabel() == "Predicted two-way travel time (s)"
+    assert all(path.exists() for path in plots.plot(area, tmp_path / "volume.png"))
+
+
+def test_that_of_sites_above_each_other_the_least_is_on_top_and_said_so(area: xr.Dataset) -> None:
+    area = area.isel(site=[0, 1, 2]).assign_coords(level=("site", [5.0, 20.0, 1.0]))
+    area["easting"], area["northing"] = (area[name].isel(site=[0, 0, 2]) for name in ("easting", "northing"))
+    area.attrs["invgp_coordinates"] = "easting northing level"
+    figure = plots.maps(area)
+    np.testing.assert_array_equal(
+        np.asarray(figure.axes[0].collections[0].get_array()), area["depth"][[1, 0, 2], 0].values
+    )
+    assert "Where sites coincide, that of the least level is on top." in figure.get_suptitle().replace("\n", " ")
+
+
+@pytest.mark.parametrize("extent", [1.0, 100.0, 1e3, 4e3, 20e3])
+@pytest.mark.parametrize("start", [250.0, 12_345.0, 500_250.0, -500_250.0])
+def test_that_ticks_stand_clear_of_each_other(start: float, extent: float) -> None:
+    ds = posterior(distance(start + extent * np.linspace(0.0, 1.0, 40)))
+    for figure in (plots.section(ds), plots.data_fit(ds)):
+        draw(figure)
+        assert_that_labels_can_be_read(figure)
+
+
+@pytest.mark.parametrize(
+    ("start", "extent", "label"),
+    [
+        (500_250.0, 4e3, "Distance along the line \N{MINUS SIGN} 500 000 (m)"),
+        (-500_250.0, 100.0, "Distance along the line + 500 300 (m)"),
+        (500_250.0, 20e3, "Distance along the line (km)"),
+        (12_345.0, 100.0, "Distance along the line (m)"),
+        (12_345.678, 0.05, "Distance along the line \N{MINUS SIGN} 12 345.6 (m)"),
+    ],
+)
+def test_that_a_far_origin_is_named_in_the_label(start: float, extent: float, label: str) -> None:
+    ds = posterior(distance(start + extent * np.linspace(0.0, 1.0, 11)))
+    assert plots.section(ds).axes[0].get_xlabel() == label
+    assert plots.data_fit(ds).axes[1].get_xlabel() == label
+
+
+def test_that_maps_of_projected_coordinates_are_drawn_from_an_origin(area: xr.Dataset) -> None:
+    for name, start in (("easting", 500_250.0), ("northing", 5_720_300.0)):
+        area[name] = ("site", start + (area[name].values - area[name].values.min()) / 10.0, area[name].attrs)
+    figure = plots.maps(area.isel(layer=[0]))
+    draw(figure)
+    assert figure.get_supxlabel() == "Easting \N{MINUS SIGN} 500 000 (m)"
+    assert figure.get_supylabel() == "Northing \N{MINUS SIGN} 5 720 000 (m)"
+    assert_that_labels_can_be_read(figure)
+
+
+@pytest.mark.parametrize("shape", ["site", "pair", "northwards", "eastwards"])
+def test_that_sites_without_an_area_get_a_frame_of_a_good_shape(area: xr.Dataset, shape: str) -> None:
+    sites = area.isel(site=slice({"site": 1, "pair": 2}.get(shape, 20)), layer=[0, 1])
+    if shape in ("northwards", "eastwards"):
+        constant = "easting" if shape == "northwards" else "northing"
+        sites[constant] = ("site", np.full(20, area[constant].values[0]), area[constant].attrs)
+    figure = plots.maps(sites)
+    draw(figure)
+    for ax in figure.axes:
+        box = ax.get_window_extent()
+        assert 0.3 < box.height / box.width < 2.0
+        bar = ax.child_axes[0].get_window_extent()
+        assert bar.height == pytest.approx(box.height)
+        assert bar.width > 0.07 * figure.dpi
+        assert ax.get_aspect() == 1.0
+        (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+        for dots in (np.asarray(dots.get_offsets()) for dots in ax.collections):
+            assert ((dots > (left, bottom)) & (dots < (right, top))).all()
+    assert_that_labels_can_be_read(figure)
+
+
+def test_that_a_lone_site_has_one_tick_at_its_place(line: xr.Dataset, area: xr.Dataset) -> None:
+    lone = area.isel(site=[0]).assign_coords(easting=("site", [500_123.4], area["easting"].attrs))
+    ax = plots.maps(lone).axes[-2]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["500123.4"]
+    figure = plots.section(line.isel(site=[3]))
+    left, right = figure.axes[0].get_xlim()
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["1200"]
+    assert (left + right) / 2.0 == 1200.0
+
+
+@pytest.mark.parametrize("latitude", [-91.0, 90.0, 5_720_000.0])
+def test_that_an_impossible_latitude_is_drawn_and_named(area: xr.Dataset, latitude: float) -> None:
+    values = latitude + np.linspace(-0.5, 0.0, 150)
+    area["northing"] = ("site", values, {"units": "degrees_north", "long_name": "latitude"})
+    area["easting"].attrs["units"] = "degrees_east"
+    figure = plots.maps(area.isel(layer=[0]))
+    draw(figure)
+    assert figure.get_suptitle().startswith("Not to scale: the latitudes run from ")
+    assert figure.axes[0].get_aspect() == 1.0
+
+
+def test_that_a_band_thinner_than_its_mean_can_be_seen(line: xr.Dataset) -> None:
+    thin = line.drop_vars("depth_quantile").assign(depth_std=1e-6 * line["depth_std"])
+    ax = plots.section(thin).axes[0]
+    assert bands(ax)[0].get_linewidth()[0] > 1.3 * ax.lines[0].get_linewidth()  # type: ignore[index]
+
+
+def test_that_the_cross_plot_of_one_site_shows_the_diagonal(area: xr.Dataset) -> None:
+    above = plots.data_fit(area.isel(site=[0])).axes[0]
+    assert above.get_xlim() == above.get_ylim()
 
 
 def test_that_maps_of_sites_on_a_line_are_drawn(area: xr.Dataset) -> None:
@@ -205,9 +364,10 @@ def test_that_degrees_keep_their_shape(area: xr.Dataset) -> None:
         rng.uniform(-60.5, -59.5, 150),
         {"units": "degrees_north", "long_name": "latitude"},
     )
-    ax = plots.maps(area).axes[0]
-    assert ax.get_aspect() == pytest.approx(2.0, rel=0.02)
-    assert ax.get_ylabel() == "Latitude (°N)"
+    figure = plots.maps(area)
+    assert figure.axes[0].get_aspect() == pytest.approx(2.0, rel=0.02)
+    assert figure.get_supylabel() == "Latitude (°N)"
+    assert figure.get_suptitle() == ""
 
 
 def test_that_the_fit_shows_data_prediction_and_normalised_residuals(line: xr.Dataset) -> None:
@@ -270,13 +430,13 @@ def test_that_a_posterior_that_lost_a_variable_is_refused(line: xr.Dataset) -> N
         plots.section(line.drop_vars("depth_std"))
 
 
-def test_that_a_figure_of_the_wrong_kind_is_refused(line: xr.Dataset, area: xr.Dataset, tmp_path: Path) -> None:
+def test_that_a_figure_of_the_wrong_kind_is_refused(line: xr.Dataset, area: xr.Dataset) -> None:
     with pytest.raises(ValueError, match="A section needs sites with 1 coordinate, but these have 2"):
         plots.section(area)
-    with pytest.raises(ValueError, match="A map needs sites with 2 coordinates, but these have 1: position"):
+    with pytest.raises(ValueError, match="A map needs sites with 2 coordinates or more, but these have 1: position"):
         plots.maps(line)
-    with pytest.raises(ValueError, match=r"one of \.pdf, \.png, \.svg, but it is '\.jpg'"):
-        plots.plot(line, tmp_path / "otway.jpg")
+    with pytest.raises(ValueError, match=r"^--output: must end in \.png, \.svg or \.pdf, was 'otway\.jpg'$"):
+        plots.plot(line, "otway.jpg")
 
 
 @pytest.mark.parametrize(

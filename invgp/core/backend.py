@@ -165,7 +165,8 @@ def _cholesky(lower: Array) -> Array:
     lower = np.ascontiguousarray(lower)
     for matrix in _matrices(lower):
         # LAPACK sees the transpose: the upper triangle.
-        _, failed = scipy.linalg.get_lapack_funcs("potrf", (matrix,))(matrix.T, lower=0, clean=0, overwrite_a=1)
+        factorise: Any = scipy.linalg.get_lapack_funcs("potrf", (matrix,))
+        _, failed = factorise(matrix.T, lower=0, clean=0, overwrite_a=1)
         if failed:
             raise np.linalg.LinAlgError("not positive definite")
     return lower
@@ -180,7 +181,7 @@ def solve_triangular(factors: Array, right: Array, *, transposed: bool = False, 
         factors = np.broadcast_to(factors, (*stack, *factors.shape[-2:]))
         for L, x in zip(_matrices(factors), _matrices(solved), strict=True):
             # BLAS sees transposes: x^T L^T = b^T, or x^T L = b^T.
-            blas("trsm", x)(1.0, L.T, x.T, side=1, lower=0, trans_a=int(transposed), overwrite_b=1)
+            _blas("trsm", x)(1.0, L.T, x.T, side=1, lower=0, trans_a=int(transposed), overwrite_b=1)
         return solved
     if is_cupy_namespace(xp):
         import cupyx.scipy.linalg  # noqa: PLC0415 - needs cuBLAS at import
@@ -198,7 +199,7 @@ def transposed_times(lower: Array, right: Array) -> Array:
     product = _owned(right, (*stack, *right.shape[-2:]), overwrite=False)
     lower = np.broadcast_to(lower, (*stack, *lower.shape[-2:]))
     for L, x in zip(_matrices(lower), _matrices(product), strict=True):
-        blas("trmm", x)(1.0, L.T, x.T, side=1, lower=0, trans_a=1, overwrite_b=1)
+        _blas("trmm", x)(1.0, L.T, x.T, side=1, lower=0, trans_a=1, overwrite_b=1)
     return product
 
 
@@ -222,7 +223,7 @@ def add_weighted_gram(total: Array, vectors: Array, weights: Array) -> Array:
         # A symmetric product of real vectors takes weights of one sign: the rarer sign is counted twice, and back.
         scaled = w * np.sqrt(np.abs(v))
         sign = 1.0 if np.count_nonzero(v < 0.0) <= v.size / 2 else -1.0
-        add = blas("syrk", gram)
+        add = _blas("syrk", gram)
         add(sign, scaled.T, beta=1.0, c=gram.T, trans=1, lower=0, overwrite_c=1)
         rarer = sign * v < 0.0
         if rarer.any():
@@ -272,7 +273,7 @@ def at_least_zero(array: Array) -> Array:
     return xp.maximum(array, xp.zeros_like(array))
 
 
-def blas(name: str, array: NDArray[Any]) -> Any:
+def _blas(name: str, array: NDArray[Any]) -> Any:
     """A BLAS function for the type of an array."""
     return scipy.linalg.get_blas_funcs(name, (array,))
 

@@ -104,6 +104,7 @@ class Bound:
     X : inputs of the sites, (N, D).
     dense : the inducing inputs are X itself.
     weight : what one site counts: N / B on a mini-batch of B.
+    jitter : share of the variance added to the diagonal of K_zz; it keeps the bound smooth where inducing inputs meet.
     """
 
     posterior: Family
@@ -112,11 +113,12 @@ class Bound:
     X: Array
     dense: bool
     weight: float = 1.0
+    jitter: float = 0.0
 
     def ground(self, parameters: Parameters) -> Ground:
         """What the kernels and the inducing inputs alone decide; worth keeping while only the posterior moves."""
         kernels = tuple(k.with_parameters(parameters.kernels[j, :]) for j, k in enumerate(self.kernels))
-        return Ground(kernels, parameters.inducing, inducing_factor(kernels, parameters.inducing))
+        return Ground(kernels, parameters.inducing, inducing_factor(kernels, parameters.inducing, self.jitter))
 
     def frame(self, parameters: Parameters, *, ground: Ground | None = None, held: Frame | None = None) -> Frame:
         """Everything that does not depend on the samples.
@@ -261,7 +263,9 @@ class Frame:
                 across, by_factor = (across[0] + more[0], across[1] + more[1]), by_factor + more[2]
             elif self.held:
                 by_factor = by_factor + family.held(q, self.factor, mixture)
-            kernels, inducing = pull_back_factor(self.kernels, self.parameters.inducing, self.factor, by_factor)
+            kernels, inducing = pull_back_factor(
+                self.kernels, self.parameters.inducing, self.factor, by_factor, self.bound.jitter
+            )
             gradient = replace(gradient, kernels=across[0] + kernels)
             if not self.bound.dense:
                 gradient = replace(gradient, inducing=across[1] + inducing)

@@ -142,9 +142,11 @@ class Sensitivity:
         return -xp.sum(self.mean * mean[..., None, :] + self.variance @ gram, axis=0)
 
 
-def inducing_factor(kernels: Sequence[Kernel], Z: Array) -> Array:
-    """L, (Q, M, M), for inducing inputs Z (Q, M, D)."""
-    return stacked([cholesky(kernel(Z[j, ...], Z[j, ...])) for j, kernel in enumerate(kernels)])
+def inducing_factor(kernels: Sequence[Kernel], Z: Array, jitter: float = 0.0) -> Array:
+    """L, (Q, M, M), for inducing inputs Z (Q, M, D), with a share of the variance added to the diagonal."""
+    eye = _eye(Z[0, :, :1] @ Z[0, :, :1].T) if jitter else 0.0
+    covariances = (kernel(Z[j, ...], Z[j, ...]) + jitter * kernel.variance * eye for j, kernel in enumerate(kernels))
+    return stacked([cholesky(covariance) for covariance in covariances])
 
 
 def dense_geometry(factor: Array) -> Geometry:
@@ -201,14 +203,18 @@ def pull_back_covariance(
     return xp.stack(parameters), xp.stack(inputs)
 
 
-def pull_back_factor(kernels: Sequence[Kernel], Z: Array, factor: Array, gradient: Array) -> tuple[Array, Array]:
+def pull_back_factor(
+    kernels: Sequence[Kernel], Z: Array, factor: Array, gradient: Array, jitter: float = 0.0
+) -> tuple[Array, Array]:
     """Gradient with respect to the kernels' free parameters (Q, 1 + D) and Z (Q, M, D) from that of the factor."""
     xp = array_namespace(Z, factor)
     covariance_gradient = cholesky_pull_back(factor, gradient)
     parameters, inputs = [], []
     for j, kernel in enumerate(kernels):
         within = kernel.pull_back(Z[j, ...], Z[j, ...], covariance_gradient[j, ...])
-        parameters.append(xp.concat([xp.reshape(within.log_variance, (1,)), within.log_length_scale]))
+        trace = xp.sum(xp.linalg.diagonal(covariance_gradient[j, ...]))
+        log_variance = within.log_variance + jitter * kernel.variance * trace
+        parameters.append(xp.concat([xp.reshape(log_variance, (1,)), within.log_length_scale]))
         inputs.append(2.0 * within.X1)  # the covariance is symmetric, so both sides add the same
     return xp.stack(parameters), xp.stack(inputs)
 

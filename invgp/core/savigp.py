@@ -155,23 +155,26 @@ class Savigp:
 
     def _approach(self, state: State, frame: Frame, densities: Array, elbo: float, gradient: Array) -> State:
         """After the first evaluation, or a natural-gradient step."""
-        gain, stage = elbo - state.elbo, state.stage
-        if not isinstance(stage, Approach) and not math.isfinite(elbo):
-            return replace(state, finished="the bound is not finite at the start")
-        if gain > 0:
-            state = replace(state, posterior=state.trial, elbo=elbo, gradient=gradient)
-            target = self._target(frame, densities)
-            if target is None:
-                return self._start_polish(state, frame.q)
-            last = stage if isinstance(stage, Approach) else Approach(frame.q, target)
-            stage = Approach(frame.q, target, min(1.0, 2.0 * last.step), last.steps + 1)
-        else:
-            stage = replace(stage, step=0.5 * stage.step)
-        small = 0.0 < gain <= WORTH_ANOTHER_STEP * max(1.0, abs(elbo))
-        if small or stage.steps > NATURAL_STEPS or stage.step < SMALLEST_STEP:
-            return self._start_polish(state, stage.q)
+        last = state.stage if isinstance(state.stage, Approach) else None
+        gain = elbo - state.elbo
+        if not gain > 0:
+            if last is None:
+                return replace(state, finished="the bound is not finite at the start")
+            return self._step(state, replace(last, step=0.5 * last.step))
+        state = replace(state, posterior=state.trial, elbo=elbo, gradient=gradient)
+        target = self._target(frame, densities)
+        if target is None or gain <= WORTH_ANOTHER_STEP * max(1.0, abs(elbo)):
+            return self._start_polish(state, frame.q)
+        if last is None:
+            return self._step(state, Approach(frame.q, target))
+        return self._step(state, Approach(frame.q, target, min(1.0, 2.0 * last.step), last.steps + 1))
+
+    def _step(self, state: State, stage: Approach) -> State:
+        """Try the step, or hand over if it is time."""
         family = self.bound.posterior
-        return replace(state, stage=stage, trial=family.pack(moved(stage.q, stage.target, stage.step)))  # type: ignore[union-attr]
+        if stage.steps >= NATURAL_STEPS or stage.step < SMALLEST_STEP or not isinstance(family, Full):
+            return self._start_polish(state, stage.q)
+        return replace(state, stage=stage, trial=family.pack(moved(stage.q, stage.target, stage.step)))
 
     def _target(self, frame: Frame, densities: Array) -> NaturalParameters | None:
         """Where a natural-gradient step leads; None for a family that has none."""
@@ -183,10 +186,10 @@ class Savigp:
 
     def _start_polish(self, state: State, q: Mixture) -> State:
         """Hand over to L-BFGS at the best posterior, whose bound and gradient are known: no run is paid for twice."""
-        family = self.bound.posterior
-        single = isinstance(family, Full) and family.components == 1
-        whitening = Whitening(family, q) if single else None  # type: ignore[arg-type]
-        start = state.posterior if whitening is None else whitening.start()
+        family, whitening, start = self.bound.posterior, None, state.posterior
+        if isinstance(family, Full) and family.components == 1:
+            whitening = Whitening(family, q)
+            start = whitening.start()
         return self._polish(state, Polish(self.optimiser.init(start), whitening), state.elbo, state.gradient)
 
     def _polish(self, state: State, stage: Polish, elbo: float, gradient: Array) -> State:

@@ -8,6 +8,7 @@ import textwrap
 
 import xarray as xr
 
+MINUS = "\N{MINUS SIGN}"
 _RAISED = str.maketrans("+-0123456789", "⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SYMBOLS = {
     "degC": "°C",
@@ -44,7 +45,7 @@ def range_of(array: xr.DataArray) -> str:
     """Write what values run between, to three digits of their span, with the unit: 'from 0.4 to 29.4 m'."""
     low, high = float(array.min()), float(array.max())
     decimals = max(0, 2 - math.floor(math.log10(high - low))) if high > low else 2
-    ends = [f"{value:.{decimals}f}".replace("-", "−") for value in (low, high)]
+    ends = [f"{value:.{decimals}f}".replace("-", MINUS) for value in (low, high)]
     return f"from {ends[0]} to {ends[1]} {unit_label(array)}".rstrip()
 
 

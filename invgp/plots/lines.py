@@ -19,7 +19,7 @@ from invgp.plots.reading import Curve, Floats, points_down
 from invgp.plots.style import COLOURS, GREY
 
 # Points: the edge of a band as thin as its mean still shows on both sides of it.
-_MEAN, _EDGE = 0.6, 0.9
+_MEAN, _EDGE = 0.8, 1.1
 
 
 def draw_band(ax: Axes, x: Floats, mean: Floats, edges: tuple[Floats, Floats], colour: Any) -> None:
@@ -29,7 +29,7 @@ def draw_band(ax: Axes, x: Floats, mean: Floats, edges: tuple[Floats, Floats], c
     if x.size == 1:
         ax.vlines(x, lower, upper, color=colour, alpha=0.4, linewidth=3.0)
     else:
-        fill, edge = to_rgba(colour, 0.22), to_rgba(colour, 0.35)
+        fill, edge = to_rgba(colour, 0.22), to_rgba(colour, 0.3)
         ax.fill_between(x, lower, upper, facecolor=fill, edgecolor=edge, linewidth=_EDGE)
     ax.plot(x, mean, color=colour, linewidth=_MEAN, marker="o" if x.size == 1 else "", markersize=3.0)
 
@@ -40,7 +40,7 @@ def band_handles(mean: str) -> list[Artist]:
         Line2D([], [], color=GREY, linewidth=_MEAN, label=mean),
         Patch(
             facecolor=to_rgba(GREY, 0.22),
-            edgecolor=to_rgba(GREY, 0.35),
+            edgecolor=to_rgba(GREY, 0.3),
             linewidth=_EDGE,
             label="95% credible interval",
         ),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -15,8 +14,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
+from numpy.typing import NDArray
 
-from invgp.plots.labels import axis_label, quantity_name, range_of, unit_label
+from invgp.plots.labels import MINUS, axis_label, quantity_name, range_of, unit_label
 from invgp.plots.positions import read_positions, set_ticks
 from invgp.plots.reading import (
     Curve,
@@ -106,13 +106,13 @@ def _lay_out(x: Floats, y: Floats, pairs: int) -> _Sheet:
     ratio = 0.6 if lone else float(np.ptp(y) / max(np.ptp(x), 1e-9 * np.ptp(y)))
     columns = 4 if pairs > 4 and ratio > 0.7 else 2
     rows = math.ceil(2 * pairs / columns)
-    page = _Sheet(rows, columns, max(1.2, PAGE_HEIGHT / rows))
+    page = _Sheet(rows, columns, max(1.1, PAGE_HEIGHT / rows))
     natural = page.map_width * min(max(ratio, 0.5), 1.6) + page.row_height - page.map_height
     return page._replace(row_height=min(natural, page.row_height))
 
 
 def _draw_pair(
-    pair: Sequence[Axes],
+    pair: NDArray[Any],
     ds: xr.Dataset,
     name: str,
     curve: Curve,
@@ -120,7 +120,7 @@ def _draw_pair(
     sheet: _Sheet,
     flat: bool,
 ) -> None:
-    """Draw the mean and the standard deviation of a curve, with their colour bars."""
+    """Draw the mean and the standard deviation of a curve, with their colour bars, on an array (2,) of Axes."""
     down = points_down(ds[name])
     mean = _draw_map(pair[0], *at, read_values(ds, name, curve), "viridis_r" if down else "viridis", flat)
     _add_bar(pair[0], mean, _bar_label(ds[name], sheet), sheet, inverted=down)
@@ -168,8 +168,8 @@ def _aspect(up: xr.DataArray) -> float:
 def _frame(ax: Axes, x: Floats, y: Floats, aspect: float, sheet: _Sheet) -> None:
     """Frame the sites with a margin; the window widens until it fills its panel at this aspect."""
     margin = 0.05 * max(np.ptp(x), np.ptp(y) * aspect) or 0.5
-    around = np.array([margin, margin / aspect])
-    ax.update_datalim([(x.min(), y.min()) - around, (x.max(), y.max()) + around])
+    rise = margin / aspect
+    ax.update_datalim([(x.min() - margin, y.min() - rise), (x.max() + margin, y.max() + rise)])
     ax.margins(0.0)
     ax.set_aspect(aspect, adjustable="datalim")
     set_ticks(ax.xaxis, x, most=int(sheet.map_width / 0.5))
@@ -181,9 +181,7 @@ def _draw_map(ax: Axes, x: Floats, y: Floats, values: Floats, colours: str, flat
     seen = np.isfinite(values)
     triangles = _triangulate(x[seen], y[seen]) if flat else None
     if triangles is None:
-        return ax.scatter(
-            x[seen], y[seen], c=values[seen], cmap=colours, s=14.0, linewidths=0.3, edgecolors="0.2"
-        )
+        return ax.scatter(x[seen], y[seen], c=values[seen], cmap=colours, s=14.0, linewidths=0.3, edgecolors="0.2")
     ax.plot(x, y, "o", color="black", markersize=0.9, markeredgewidth=0.0)
     # A vector format would hold thousands of triangles with hairlines between them.
     return ax.tripcolor(triangles, values[seen], cmap=colours, shading="gouraud", rasterized=True)
@@ -211,4 +209,4 @@ def _add_bar(ax: Axes, artist: ScalarMappable, label: str, sheet: _Sheet, invert
     if np.ptp(values) > 1e-9 * np.max(np.abs(values)):
         bar.ax.yaxis.set_major_locator(MaxNLocator(min(int(sheet.map_height / 0.25), 7), steps=[1, 2, 5, 10]))
     else:
-        bar.set_ticks([float(values[0])], labels=[f"{values[0]:.4g}".replace("-", "−")])
+        bar.set_ticks([float(values[0])], labels=[f"{values[0]:.4g}".replace("-", MINUS)])

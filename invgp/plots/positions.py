@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-from invgp.plots.labels import axis_label, quantity_name
+from invgp.plots.labels import MINUS, axis_label, quantity_name
 from invgp.plots.reading import Floats
 
 _LONG_LINE = 5000.0  # m, from where a survey is drawn in km
@@ -39,7 +39,7 @@ def set_ticks(axis: Axis, positions: Floats, most: int) -> None:
         formatter.set_scientific(False)
         axis.set_major_formatter(formatter)
     else:
-        axis.set_ticks([float(positions[0])], labels=[f"{positions[0]:.10g}".replace("-", "−")])
+        axis.set_ticks([float(positions[0])], labels=[f"{positions[0]:.10g}".replace("-", MINUS)])
 
 
 def _from_origin(array: xr.DataArray, positions: Floats, unit: str, span: float) -> tuple[Floats, str]:
@@ -47,7 +47,7 @@ def _from_origin(array: xr.DataArray, positions: Floats, unit: str, span: float)
     origin, decimals = _origin(positions, span)
     if origin == 0.0:
         return positions, axis_label(array, unit=unit)
-    sign = "−" if origin > 0.0 else "+"
+    sign = MINUS if origin > 0.0 else "+"
     figures = f"{abs(origin):,.{decimals}f}".replace(",", "\xa0")
     return positions - origin, axis_label(array, f"{quantity_name(array)} {sign}\xa0{figures}", unit)
 

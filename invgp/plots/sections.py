@@ -24,7 +24,7 @@ from invgp.plots.reading import (
 )
 from invgp.plots.style import COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels
 
-_PRIOR: dict[str, Any] = {"linewidth": 0.7, "linestyle": (0, (5, 3))}
+_PRIOR: dict[str, Any] = {"linewidth": 0.6, "linestyle": (0, (5, 3))}
 
 
 def section(ds: xr.Dataset) -> Figure:

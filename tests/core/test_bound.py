@@ -88,6 +88,19 @@ def test_that_every_kernel_has_its_gradients(kind, numpy_place, quadratic):
         np.testing.assert_allclose(gradient.flat([block]), expected, atol=1e-6)
 
 
+def test_that_the_jitter_belongs_to_the_kernel(numpy_place, quadratic):
+    bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_place)
+    bound = replace(bound, jitter=0.1)
+    density = quadratic.at(numpy_place, parameters.likelihood)
+    gradient = bound.frame(parameters).evaluate(density, points.at).gradient.flat(["kernels", "inducing"])
+
+    def value(vector):
+        trial = parameters.updated(["kernels", "inducing"], vector)
+        return float(bound.frame(trial).evaluate(density, points.at, ()).elbo)
+
+    np.testing.assert_allclose(gradient, differences(value, parameters.flat(["kernels", "inducing"])), atol=1e-6)
+
+
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name != "sites"])
 def test_that_in_the_dense_case_the_likelihood_sees_no_kernel(family, numpy_place, quadratic):
     """With the distribution of the inducing variables held, kernels move the KL term alone."""
