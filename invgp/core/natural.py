@@ -66,7 +66,7 @@ def natural_step(frame: Frame, log_density: LogDensity, normals: Normals, step: 
     """
     xp = array_namespace(frame.factor)
     target = prior_parameters(frame)
-    for start, stop in frame.bound.batches():
+    for start, stop in frame.bound.batches(normals(0, 0).shape[0]):
         geometry, z = frame.geometry(start, stop), normals(start, stop)
         mean, variance = frame.marginals(geometry, start, stop)
         scale = xp.sqrt(variance[0, ...])

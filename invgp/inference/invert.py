@@ -37,6 +37,7 @@ from invgp.problem import Floats, Problem
 
 MESSAGES_SHOWN = 3
 HOPELESS = 20  # runs: if the first of a batch all fail, so will the rest
+RETRACES = 5  # steps in a row that are taken back because the simulator failed there
 START_SHARE = 0.1  # of the prior's variance
 DIRECTORIES_KEPT = 100  # of failed runs: enough to find a cause, too few to fill a disk
 
@@ -159,29 +160,27 @@ class _Failures:
         return "\n  ".join([f"{text}: {causes}" if causes else text, *self.messages])
 
 
+class _TooManyFailed(Exception):  # noqa: N818 - it says what happened, and never leaves this module
+    """A batch cannot end well any more."""
+
+
 @dataclass
 class _Watch:
     """Stops a batch as soon as it cannot end well: nobody should pay for the rest."""
 
-    inversion: _Inversion
     size: int
+    allowed: float
     seen: list[Evaluations] = field(default_factory=list)
+    runs: int = 0
     failed: int = 0
 
     def saw(self, part: Evaluations) -> None:
         self.seen.append(part)
+        self.runs += len(part.status)
         self.failed += int((~part.ok).sum())
-        before, allowed = self.inversion.failures, self.inversion.problem.inference.max_failed_share
-        runs = sum(len(p.status) for p in self.seen)
-        if self.failed == runs and (runs >= HOPELESS or runs == self.size):
-            self._stop(f"the inversion stopped because not one of {runs} runs succeeded")
-        if before.failed + self.failed > allowed * (before.runs + self.size):
-            self._stop(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
-
-    def _stop(self, opening: str) -> None:
-        failures = self.inversion.failures
-        failures.add(Evaluations.concatenate(self.seen))
-        raise RunsFailedError(failures.sentence(opening))
+        hopeless = self.failed == self.runs >= min(HOPELESS, self.size)
+        if hopeless or self.failed > self.allowed * self.size:
+            raise _TooManyFailed
 
 
 class _Inversion:
@@ -194,6 +193,7 @@ class _Inversion:
         self.directory, self.monitor = directory, monitor
         self.failures = _Failures()
         self.trace: list[tuple[float, int]] = []
+        self.retraced = 0
         self.best_outputs: tuple[Floats, NDArray[np.bool_]] | None = None
         # One stream for each purpose: drawing more realizations must not change the posterior.
         points, self.draw_stream = np.random.default_rng(seed).spawn(2)
@@ -224,20 +224,41 @@ class _Inversion:
         return self.state.finished
 
     def _evaluate(self, f: object) -> tuple[Floats, NDArray[np.bool_]]:
+        """Outputs (S, N, P) and which runs were valid (S, N); none, if the batch was cut short."""
         samples, sites = self.problem.inference.samples, self.problem.survey.size
         evaluation = self.state.evaluations + 1
         labels = [f"evaluation{evaluation}-site{n + 1}-sample{s + 1}" for s in range(samples) for n in range(sites)]
-        batch = evaluate(
-            self.problem.forward,
-            self.problem.to_simulator(self.problem.physical(to_numpy(f))),
-            RunContext(labels, self.directory),
-            workers=self.workers,
-            monitor=self.monitor,
-            watch=_Watch(self, samples * sites).saw,
-        )
+        watch = _Watch(samples * sites, self.problem.inference.max_failed_share)
+        try:
+            batch = evaluate(
+                self.problem.forward,
+                self.problem.to_simulator(self.problem.physical(to_numpy(f))),
+                RunContext(labels, self.directory),
+                workers=self.workers,
+                monitor=self.monitor,
+                watch=watch.saw,
+            )
+        except _TooManyFailed:
+            self._take_in(Evaluations.concatenate(watch.seen), labels)
+            self._retrace()
+            outputs = np.full((samples, sites, len(self.problem.noise_std.T)), np.nan)
+            return outputs, np.zeros((samples, sites), dtype=bool)
+        self._take_in(batch, labels)
+        self.retraced = 0
+        return self.problem.from_simulator(batch.outputs, samples), batch.ok.reshape(samples, sites)
+
+    def _take_in(self, batch: Evaluations, labels: Sequence[str]) -> None:
         self._drop_directories(batch, labels)
         self.failures.add(batch)
-        return self.problem.from_simulator(batch.outputs, samples), batch.ok.reshape(samples, sites)
+
+    def _retrace(self) -> None:
+        """A step to where the simulator fails is taken back; at the start, or time and again, it is the end."""
+        self.retraced += 1
+        if self.best_outputs is None or self.retraced > RETRACES:
+            allowed = self.problem.inference.max_failed_share
+            raise RunsFailedError(
+                self.failures.sentence(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
+            )
 
     def _drop_directories(self, batch: Evaluations, labels: Sequence[str]) -> None:
         room = max(DIRECTORIES_KEPT - self.failures.failed, 0)

@@ -37,7 +37,9 @@ class Logistic:
         xp = array_namespace(y, f)
         check_shapes(y, f, outputs=1, latents=1)
         against = xp.where(y > 0.0, -f, f)
-        return observed(y, -xp.logaddexp(xp.zeros_like(against), against))[..., 0]
+        # log(1 + exp(a)) without overflow, and several times as fast as logaddexp.
+        softplus = xp.log1p(xp.exp(-xp.abs(against))) + xp.maximum(against, xp.zeros_like(against))
+        return observed(y, -softplus)[..., 0]
 
     def parameter_gradient(self, y: Array, f: Array) -> Array:  # noqa: ARG002 - the protocol's arguments
         """(S, N, 0)."""

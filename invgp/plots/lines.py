@@ -19,7 +19,7 @@ from invgp.plots.reading import Curve, Floats, points_down
 from invgp.plots.style import COLOURS, GREY
 
 # Points: the edge of a band as thin as its mean still shows on both sides of it.
-_MEAN, _EDGE = 0.8, 1.1
+_MEAN, _EDGE = 0.7, 1.3
 
 
 def draw_band(ax: Axes, x: Floats, mean: Floats, edges: tuple[Floats, Floats], colour: Any) -> None:

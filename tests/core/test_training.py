@@ -1,5 +1,7 @@
 """Learning every parameter, against exact Gaussian process regression."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -185,3 +187,25 @@ def test_that_a_posterior_held_at_the_sites_refuses_mini_batches(numpy_place):
     bound, parameters, data, _ = regression(numpy_place, "sites", dense=False)
     with pytest.raises(ValueError, match="needs all of them at once"):
         MiniBatches().fit(bound, parameters, data, np.random.default_rng(0))
+
+
+def test_that_mini_batches_of_a_million_sites_need_little_memory():
+    """In a process of its own, whose peak is measured: less than 4 GiB, whatever N is."""
+    script = """
+import resource
+import numpy as np
+from invgp.core.training import MiniBatches
+from invgp.estimator import SAVIGP
+from invgp.likelihoods import Logistic
+rng = np.random.default_rng(0)
+X = rng.standard_normal((1_000_000, 2))
+y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(len(X)) > 0, 1.0, -1.0)
+method = MiniBatches(natural=0.1, batch=50_000, epochs=1, samples=16)
+model = SAVIGP(Logistic(), inducing=X[:30], method=method).fit(X, y)
+accuracy = np.mean((model.predict(X[:5000]) > 0.5) == (y[:5000] > 0))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, accuracy)
+"""
+    outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    gibibytes, accuracy = map(float, outcome.stdout.split())
+    assert gibibytes < 4.0
+    assert accuracy > 0.8
