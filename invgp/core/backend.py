@@ -190,6 +190,44 @@ def solve_triangular(factors: Array, right: Array, *, transposed: bool = False, 
     return xp.linalg.solve(xp.matrix_transpose(factors) if transposed else factors, right)
 
 
+def product(left: Array, right: Array) -> Array:
+    """Matrix products (..., N, D) @ (..., D, M), by the same BLAS as the triangular solves.
+
+    NumPy and SciPy each bring a BLAS with threads of its own. Those of the one wait actively for a while after their
+    work is done, on the cores that the other wants, so that large products must not alternate between the two.
+    """
+    xp = array_namespace(left, right)
+    if not is_numpy_namespace(xp):
+        return left @ right
+    stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    whole = np.empty((*stack, left.shape[-2], right.shape[-1]), dtype=left.dtype)
+    left, right = (np.broadcast_to(m, (*stack, *m.shape[-2:])) for m in (left, right))
+    for index in np.ndindex(stack):
+        # BLAS sees transposes: right^T left^T, in Fortran order.
+        arguments = [
+            (m.T, 0) if m.flags.c_contiguous else (np.asfortranarray(m), 1) for m in (right[index], left[index])
+        ]
+        (a, trans_a), (b, trans_b) = arguments
+        _blas("gemm", whole)(1.0, a, b, trans_a=trans_a, trans_b=trans_b, c=whole[index].T, overwrite_c=1)
+    return whole
+
+
+def combined_columns(columns: Array, weights: Array) -> Array:
+    """Sum over m of v_m w_mb, (..., B), for columns W (..., M, B) and weights v (..., M)."""
+    xp = array_namespace(columns, weights)
+    if is_numpy_namespace(xp):
+        return np.einsum("...mb,...m->...b", columns, weights)
+    return (weights[..., None, :] @ columns)[..., 0, :]
+
+
+def combined_rows(columns: Array, weights: Array) -> Array:
+    """Sum over b of w_mb g_b, (..., M), for columns W (..., M, B) and weights g (..., B)."""
+    xp = array_namespace(columns, weights)
+    if is_numpy_namespace(xp):
+        return np.einsum("...mb,...b->...m", columns, weights)
+    return (columns @ weights[..., None])[..., 0]
+
+
 def transposed_times(lower: Array, right: Array) -> Array:
     """L^T x for lower triangular L (..., M, M) and x (..., M, B), at half the cost of a product where that is known."""
     xp = array_namespace(lower, right)

@@ -19,6 +19,7 @@ from invgp.core.backend import (
     at_least_zero,
     cholesky,
     device_of,
+    product,
     solve_triangular,
     stacked,
     sum_of_squares,
@@ -130,7 +131,7 @@ class Sensitivity:
         xp = array_namespace(projection)
         C = 0.0
         for k in range(self.mean.shape[0]):
-            part = self.variance[k, ...] @ projection
+            part = product(self.variance[k, ...], projection)
             part *= xp.matrix_transpose(gradient.variance[k, ...])
             part += self.mean[k, ...] @ xp.matrix_transpose(gradient.mean[k, ...])
             C = part if k == 0 else C + part

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from invgp.core.backend import Array, array_namespace, at_least_zero
+from invgp.core.backend import Array, array_namespace, at_least_zero, product
 
 FEW_DIMENSIONS = 8
 
@@ -78,7 +78,7 @@ class Kernel:
         weight *= cotangent
         weight *= self.variance
         rows, columns = xp.sum(weight, axis=1)[:, None], xp.sum(weight, axis=0)[:, None]
-        across = weight @ Y2
+        across = product(weight, Y2)
         spread = xp.sum(rows * Y1 * Y1, axis=0) + xp.sum(columns * Y2 * Y2, axis=0) - 2.0 * xp.sum(Y1 * across, axis=0)
         return KernelGradient(log_variance, -2.0 * spread, X1=2.0 * (rows * Y1 - across) / self.length_scale)
 
@@ -95,7 +95,7 @@ def squared_distances(X1: Array, X2: Array) -> Array:
     norms1, norms2 = xp.sum(X1 * X1, axis=1)[:, None], xp.sum(X2 * X2, axis=1)[:, None]
     left = xp.concat([-2.0 * X1, norms1, xp.ones_like(norms1)], axis=1)
     right = xp.concat([X2, xp.ones_like(norms2), norms2], axis=1)
-    return at_least_zero(left @ right.T)
+    return at_least_zero(product(left, right.T))
 
 
 def squared_exponential(r2: Array) -> Array:

@@ -8,6 +8,8 @@ from invgp.core.backend import (
     Array,
     array_namespace,
     cholesky,
+    combined_columns,
+    combined_rows,
     device_of,
     solve_triangular,
     sum_of_squares,
@@ -160,7 +162,7 @@ def factor_marginals(q: Mixture, geometry: Geometry, *, lower: bool = False) -> 
     """
     xp = array_namespace(q.mean)
     W = geometry.projection
-    mean = (q.mean[..., None, :] @ W)[..., 0, :]
+    mean = combined_columns(W, q.mean)
     half = transposed_times(q.spread, W) if lower else xp.matrix_transpose(q.spread) @ W
     variance = geometry.residual + sum_of_squares(half)
     return xp.permute_dims(mean, (0, 2, 1)), xp.permute_dims(variance, (0, 2, 1))
@@ -184,7 +186,7 @@ def factor_pull_back(q: Mixture, geometry: Geometry, mean_gradient: Array, varia
     W = geometry.projection
     return MixtureGradient(
         weights=xp.zeros_like(q.weights),
-        mean=(W @ by_mean)[..., 0],
+        mean=combined_rows(W, by_mean[..., 0]),
         spread=Gram(W, by_variance[..., 0]),
         geometry=GeometryGradient(None, None, None, MarginalGradient(by_mean, by_variance)),
     )
