@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from invgp.adapters.protocol import Evaluations, RunContext
 from invgp.core.backend import DeviceError, Place, place, to_numpy
@@ -39,6 +40,7 @@ MESSAGES_SHOWN = 3
 HOPELESS = 20  # runs: if the first of a batch all fail, so will the rest
 RETRACES = 5  # steps in a row that are taken back because the simulator failed there
 START_SHARE = 0.1  # of the prior's variance
+WORTH_THREADS = 500  # sites: products of smaller matrices are slowed down by BLAS threads that wait for each other
 DIRECTORIES_KEPT = 100  # of failed runs: enough to find a cause, too few to fill a disk
 
 
@@ -104,7 +106,8 @@ def invert(
         except np.linalg.LinAlgError as error:
             raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
         try:
-            status = inversion.run()
+            with threadpool_limits(1 if problem.survey.size < WORTH_THREADS else None):
+                status = inversion.run()
         except KeyboardInterrupt as error:
             if not inversion.failures.failed:
                 shutil.rmtree(directory, ignore_errors=True)  # of runs that were cut short: they tell nothing
