@@ -24,6 +24,7 @@ __all__ = [
     "at_least_zero",
     "cholesky",
     "device_of",
+    "identity",
     "place",
     "place_of",
     "solve_triangular",
@@ -127,6 +128,11 @@ def to_numpy(array: Array) -> NDArray[Any]:
 def zeros_like(array: Array) -> Array:
     """Zeros, which take no memory until they are written to where the operating system can do that."""
     return array_namespace(array).zeros(array.shape, dtype=array.dtype, device=device_of(array))
+
+
+def identity(like: Array) -> Array:
+    """The identity matrix (M, M), of the type and in the place of matrices (..., M, M)."""
+    return array_namespace(like).eye(like.shape[-1], dtype=like.dtype, device=device_of(like))
 
 
 def stacked(arrays: Sequence[Array]) -> Array:
@@ -291,8 +297,7 @@ def tril_with_diagonal(matrices: Array, diagonal: Array) -> Array:
         index = np.arange(matrices.shape[-1])
         lower[..., index, index] = diagonal
         return lower
-    eye = xp.eye(matrices.shape[-1], dtype=matrices.dtype, device=device_of(matrices))
-    return lower + diagonal[..., None] * eye
+    return lower + diagonal[..., None] * identity(matrices)
 
 
 def sum_of_squares(matrices: Array) -> Array:

@@ -100,7 +100,7 @@ class Bound:
     ----------
     posterior : the family.
     kernels : Q of them; of each only the kind counts, the numbers are in the parameters.
-    prior_mean : (Q,) constants, or (Q, N) values at the sites.
+    prior_mean : of each latent, (Q,).
     X : inputs of the sites, (N, D).
     dense : the inducing inputs are X itself.
     weight : what one site counts: N / B on a mini-batch of B.
@@ -213,15 +213,13 @@ class Frame:
         """The geometry of a range of sites."""
         return self.bound.geometry(self.ground, start, stop)
 
-    def marginals(self, geometry: Geometry, start: int, stop: int) -> tuple[Array, Array]:
+    def marginals(self, geometry: Geometry) -> tuple[Array, Array]:
         """Means and variances (K, B, Q) of the latents."""
         xp = array_namespace(self.factor)
         mean, variance = self.family.marginals(self.q, geometry)
-        offset = self.bound.prior_mean
-        offset = offset[:, start:stop] if offset.ndim == 2 else offset[:, None]
         # A sparse posterior can round to a variance of nothing.
         smallest = xp.finfo(variance.dtype).smallest_normal
-        return mean + offset.T, xp.maximum(variance, smallest * xp.ones_like(variance))
+        return mean + self.bound.prior_mean, xp.maximum(variance, smallest * xp.ones_like(variance))
 
     def evaluate(self, log_density: LogDensity, normals: Normals, learn: Sequence[str] = BLOCKS) -> Terms:
         """The bound and its gradient; the blocks that are not learnt get zeros."""
@@ -232,7 +230,7 @@ class Frame:
         total = Sum.nothing(self)
         for start, stop in self.bound.batches(normals(0, 0).shape[0]):
             geometry, z = self.geometry(start, stop), normals(start, stop)
-            mean, variance = self.marginals(geometry, start, stop)
+            mean, variance = self.marginals(geometry)
             scale = array_namespace(variance).sqrt(variance)
             found = [log_density(mean[k, ...] + scale[k, ...] * z, start, stop) for k in range(self.family.components)]
             total = total.plus(self, geometry, (start, stop), z, scale, found, learn)

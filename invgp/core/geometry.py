@@ -19,6 +19,7 @@ from invgp.core.backend import (
     at_least_zero,
     cholesky,
     device_of,
+    identity,
     product,
     solve_triangular,
     stacked,
@@ -122,7 +123,7 @@ class Sensitivity:
     def of(factor: Array, mean: Array, spread: Array) -> Sensitivity:
         """From L (Q, M, M), v (K, Q, M) and the factors R of S = R R^T (K, Q, M, M)."""
         xp = array_namespace(factor)
-        excess = 2.0 * (spread @ xp.matrix_transpose(spread) - _eye(factor))
+        excess = 2.0 * (spread @ xp.matrix_transpose(spread) - identity(factor))
         solved_mean = solve_triangular(factor, mean[..., None], transposed=True)
         return Sensitivity(solved_mean, solve_triangular(factor, excess, transposed=True, overwrite=True))
 
@@ -145,9 +146,13 @@ class Sensitivity:
 
 def inducing_factor(kernels: Sequence[Kernel], Z: Array, jitter: float = 0.0) -> Array:
     """L, (Q, M, M), for inducing inputs Z (Q, M, D), with a share of the variance added to the diagonal."""
-    eye = _eye(Z[0, :, :1] @ Z[0, :, :1].T) if jitter else 0.0
-    covariances = (kernel(Z[j, ...], Z[j, ...]) + jitter * kernel.variance * eye for j, kernel in enumerate(kernels))
-    return stacked([cholesky(covariance) for covariance in covariances])
+    factors = []
+    for j, kernel in enumerate(kernels):
+        covariance = kernel(Z[j, ...], Z[j, ...])
+        if jitter:
+            covariance = covariance + jitter * kernel.variance * identity(covariance)
+        factors.append(cholesky(covariance))
+    return stacked(factors)
 
 
 def dense_geometry(factor: Array) -> Geometry:
@@ -229,8 +234,3 @@ def cholesky_pull_back(factor: Array, gradient: Array) -> Array:
     # The other half of a symmetric gradient is the transpose of this one.
     whole = solve_triangular(factor, xp.matrix_transpose(half), transposed=True)
     return 0.5 * (whole + xp.matrix_transpose(whole))
-
-
-def _eye(matrices: Array) -> Array:
-    xp = array_namespace(matrices)
-    return xp.eye(matrices.shape[-1], dtype=matrices.dtype, device=device_of(matrices))

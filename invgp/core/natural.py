@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from invgp.core.backend import Array, array_namespace, cholesky, device_of, solve_triangular
+from invgp.core.backend import Array, array_namespace, cholesky, identity, solve_triangular
 from invgp.core.bound import Frame, LogDensity, Normals
 from invgp.core.estimators import SiteTerms, score
 from invgp.core.geometry import Geometry
@@ -25,7 +25,7 @@ class NaturalParameters(NamedTuple):
 def prior_parameters(frame: Frame) -> NaturalParameters:
     """Of the prior: what the sites' terms are added to."""
     xp = array_namespace(frame.factor)
-    precision = xp.broadcast_to(_eye(frame.factor), frame.factor.shape)
+    precision = xp.broadcast_to(identity(frame.factor), frame.factor.shape)
     return NaturalParameters(precision, xp.zeros_like(frame.q.mean[0, ...]))
 
 
@@ -46,7 +46,7 @@ def add_sites(target: NaturalParameters, frame: Frame, geometry: Geometry, terms
 def moved(q: Mixture, target: NaturalParameters, step: float) -> Mixture:
     """The posterior that lies a step, between 0 and 1, on the way from q to the target."""
     xp = array_namespace(q.mean)
-    inverse = solve_triangular(q.spread[0, ...], xp.broadcast_to(_eye(q.spread), q.spread.shape[1:]))
+    inverse = solve_triangular(q.spread[0, ...], xp.broadcast_to(identity(q.spread), q.spread.shape[1:]))
     now = xp.matrix_transpose(inverse) @ inverse
     shift = (now @ q.mean[0, ..., None])[..., 0]
     P = (1.0 - step) * now + step * target.precision
@@ -68,7 +68,7 @@ def natural_step(frame: Frame, log_density: LogDensity, normals: Normals, step: 
     target = prior_parameters(frame)
     for start, stop in frame.bound.batches(normals(0, 0).shape[0]):
         geometry, z = frame.geometry(start, stop), normals(start, stop)
-        mean, variance = frame.marginals(geometry, start, stop)
+        mean, variance = frame.marginals(geometry)
         scale = xp.sqrt(variance[0, ...])
         densities, _ = log_density(mean[0, ...] + scale * z, start, stop)
         target = add_sites(target, frame, geometry, score(z, scale, densities, xp.isfinite(densities)))
@@ -79,10 +79,5 @@ def _covariance_factor(P: Array) -> Array:
     """Lower R with R R^T = P^-1: reversing rows and columns turns the upper factor of P^-1 into the lower one."""
     xp = array_namespace(P)
     reverse = cholesky(xp.flip(xp.flip(P, axis=-1), axis=-2))
-    inverse = solve_triangular(reverse, xp.broadcast_to(_eye(P), P.shape))
+    inverse = solve_triangular(reverse, xp.broadcast_to(identity(P), P.shape))
     return xp.flip(xp.flip(xp.matrix_transpose(inverse), axis=-1), axis=-2)
-
-
-def _eye(matrices: Array) -> Array:
-    xp = array_namespace(matrices)
-    return xp.eye(matrices.shape[-1], dtype=matrices.dtype, device=device_of(matrices))

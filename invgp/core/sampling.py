@@ -40,13 +40,6 @@ class Points:
         return xp.permute_dims(self.base @ xp.matrix_transpose(self.rotations[start:stop, ...]), (1, 0, 2))
 
 
-def standard_normals(rng: np.random.Generator, samples: int, sites: int, latents: int) -> NDArray[np.float64]:
-    """The points of every site at once, (samples, sites, latents), on the host."""
-    base, rotations = _draw(rng, samples, sites, latents)
-    normals: NDArray[np.float64] = np.einsum("sj,nij->sni", base, rotations)
-    return normals
-
-
 def _draw(
     rng: np.random.Generator, samples: int, sites: int, latents: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -231,5 +231,5 @@ class Savigp:
         """Means and standard deviations (K, N, Q), normals (S, N, Q)."""
         xp = array_namespace(frame.factor)
         sites = (0, self.bound.X.shape[0])
-        mean, variance = frame.marginals(frame.geometry(*sites), *sites)
+        mean, variance = frame.marginals(frame.geometry(*sites))
         return mean, xp.sqrt(variance), self.points.at(*sites)

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from invgp.core.backend import place
 from invgp.core.estimators import score
-from invgp.core.sampling import standard_normals
+from invgp.core.sampling import Points
 
 Floats = NDArray[np.float64]
 MEAN, SCALE = 0.4, 0.7
@@ -53,7 +54,7 @@ def control_variates(repeats: int, samples: int) -> dict[str, Floats]:
         found = []
         for seed in range(repeats):
             rng = np.random.default_rng(seed)
-            random, even = rng.standard_normal(samples), standard_normals(rng, samples, 1, 1)[:, 0, 0]
+            random, even = rng.standard_normal(samples), Points.draw(rng, samples, 1, 1, place("cpu")).base[:, 0]
             rows = [(e, random) for e in (plain, of_the_paper, regressed)] + [(regressed, even)]
             found.append([estimator(z, log_density(MEAN + SCALE * z)) for estimator, z in rows])
         table[name] = np.var(np.asarray(found), axis=0)

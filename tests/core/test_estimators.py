@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from invgp.core.backend import to_numpy
+from invgp.core.backend import place, to_numpy
 from invgp.core.estimators import features_needed, fewest_samples, hermite_features, score
-from invgp.core.sampling import standard_normals
+from invgp.core.sampling import Points
 
 N, Q = 3, 2
 
@@ -25,7 +25,7 @@ def quadratic_problem(rng):
 
 def test_that_quadratic_log_densities_are_estimated_exactly(where, tolerance, rng):
     mean, scale, log_density, value, gradient, curvature = quadratic_problem(rng)
-    z = standard_normals(rng, 32, N, Q)
+    z = Points.draw(rng, 32, N, Q, place("cpu")).at(0, N)
     valid = rng.random((32, N)) > 0.2
     densities = np.where(valid, log_density(mean + scale * z), 1e9)
     terms = score(where.asarray(z), where.asarray(scale), where.asarray(densities), where.asmask(valid))
@@ -97,8 +97,10 @@ def test_that_cross_terms_are_used_when_there_are_samples_enough(where, rng):
 
 @pytest.mark.parametrize("samples", [fewest_samples(Q), 40])
 def test_that_a_site_without_valid_runs_gives_finite_terms(samples, rng):
-    z = standard_normals(rng, samples, N, Q)
+    z = Points.draw(rng, samples, N, Q, place("cpu")).at(0, N)
     valid = np.ones((samples, N), dtype=bool)
     valid[:, 1] = False
-    terms = score(z, np.ones((N, Q)), np.full((samples, N), np.nan), valid & False)
+    terms = score(z, np.ones((N, Q)), np.where(valid, z.sum(axis=-1), np.nan), valid)
     assert all(np.all(np.isfinite(t)) for t in terms)
+    np.testing.assert_allclose(terms.gradient[[0, 2]], 1.0, atol=1e-9)
+    np.testing.assert_array_equal(terms.gradient[1], 0.0)

@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 
-from invgp.core.sampling import standard_normals
+from invgp.core.backend import place
+from invgp.core.sampling import Points
+
+
+def standard_normals(rng, samples, sites, latents):
+    """The points of every site at once, (samples, sites, latents)."""
+    return Points.draw(rng, samples, sites, latents, place("cpu")).at(0, sites)
 
 
 def test_that_the_points_are_standard_normal_and_more_even_than_random_ones(rng):

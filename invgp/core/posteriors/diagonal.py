@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from invgp.core.backend import Array, array_namespace, device_of, solve_triangular
+from invgp.core.backend import Array, array_namespace, identity, solve_triangular
 from invgp.core.geometry import Geometry, GeometryGradient
 from invgp.core.posteriors.mixture import (
     LOG_2PI,
@@ -146,7 +146,7 @@ class Diagonal:
 
     def _cross_factor_gradient(self, q: Mixture, factor: Array) -> Array:
         xp = array_namespace(q.mean)
-        eye = _eye(factor)
+        eye = identity(factor)
         inverse = solve_triangular(factor, xp.broadcast_to(eye, factor.shape))
         expected = xp.sum(q.weights[:, None, None] * q.spread, axis=0)
         by_trace = xp.matrix_transpose(inverse) @ (inverse * expected[:, None, :]) @ xp.matrix_transpose(inverse)
@@ -174,10 +174,5 @@ def _halves(values: Array) -> tuple[Array, Array]:
 def _inverse_diagonal(factor: Array) -> Array:
     """Diagonal of (L L^T)^-1, (Q, M)."""
     xp = array_namespace(factor)
-    inverse = solve_triangular(factor, xp.broadcast_to(_eye(factor), factor.shape))
+    inverse = solve_triangular(factor, xp.broadcast_to(identity(factor), factor.shape))
     return xp.sum(xp.square(inverse), axis=1)
-
-
-def _eye(matrices: Array) -> Array:
-    xp = array_namespace(matrices)
-    return xp.eye(matrices.shape[-1], dtype=matrices.dtype, device=device_of(matrices))

@@ -11,6 +11,7 @@ from invgp.core.backend import (
     combined_columns,
     combined_rows,
     device_of,
+    identity,
     solve_triangular,
     sum_of_squares,
     transposed_times,
@@ -50,7 +51,7 @@ class Full:
         """Parameters at the prior's mean, moved by `jitter` (K, Q, M), with a share of the prior's variance."""
         xp = array_namespace(factor)
         share = xp.asarray(variance_share, dtype=factor.dtype, device=device_of(factor))
-        raw = xp.broadcast_to(_eye(factor) * (0.5 * xp.log(share)), (self.components, *factor.shape))
+        raw = xp.broadcast_to(identity(factor) * (0.5 * xp.log(share)), (self.components, *factor.shape))
         return self._pack(xp.zeros_like(jitter[:, 0, 0]), jitter, raw)
 
     def unpack(self, parameters: Array, factor: Array) -> Mixture:  # noqa: ARG002 - as other families
@@ -141,7 +142,7 @@ class Full:
         difference = (q.mean[:, None, ...] - q.mean[None, :, ...])[..., None]
         half = solve_triangular(factors, difference)
         solved = solve_triangular(factors, half, transposed=True)[..., 0]
-        eye = xp.broadcast_to(_eye(covariance), factors.shape)
+        eye = xp.broadcast_to(identity(covariance), factors.shape)
         inverse_half = solve_triangular(factors, eye)
         inverse = xp.matrix_transpose(inverse_half) @ inverse_half
         log_det = 2.0 * xp.sum(xp.log(xp.linalg.diagonal(factors)), axis=(2, 3))
@@ -221,8 +222,3 @@ def _quadratic(q: Mixture) -> Array:
 
 def _positive_diagonal(factors: Array) -> Array:
     return array_namespace(factors).abs(array_namespace(factors).linalg.diagonal(factors))
-
-
-def _eye(matrices: Array) -> Array:
-    xp = array_namespace(matrices)
-    return xp.eye(matrices.shape[-1], dtype=matrices.dtype, device=device_of(matrices))
