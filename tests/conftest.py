@@ -7,9 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import array_api_strict
+import numpy as np
 import pytest
+
+from invgp.core.backend import Place, place
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -48,3 +53,43 @@ def otway(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = {**os.environ, "PYTHON": sys.executable}
     subprocess.run(["bash", str(folder / "setup.sh")], check=True, env=environment, capture_output=True)
     return folder
+
+
+def places(device: str) -> dict[str, Place]:
+    """Everywhere that arrays may live: NumPy, every device of array_api_strict, and a GPU if asked for."""
+    about = array_api_strict.__array_namespace_info__()
+    found = {"numpy": place("cpu")}
+    for strict in about.devices():
+        dtype = "float64" if "float64" in about.dtypes(device=strict, kind="real floating") else "float32"
+        name = str(strict).split("'")[1]
+        found[f"strict-{name}-{dtype}"] = Place(array_api_strict, strict, dtype)
+    return found | ({"cuda": place("cuda")} if device == "cuda" else {})
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that asks for `where` runs in every place."""
+    if "where" in metafunc.fixturenames:
+        found = places(metafunc.config.getoption("--device"))
+        metafunc.parametrize("where", found.values(), ids=found.keys())
+
+
+@pytest.fixture
+def numpy_place() -> Place:
+    """NumPy, double precision."""
+    return place("cpu")
+
+
+@pytest.fixture
+def tolerance() -> Callable[..., float]:
+    """tolerance(where, 1e-12) in double precision; in single, `single`."""
+
+    def choose(where: Place, double: float, single: float = 1e-4) -> float:
+        return double if where.dtype == "float64" else single
+
+    return choose
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Seeded."""
+    return np.random.default_rng(20260101)
