@@ -132,7 +132,7 @@ def warn_of_hanging(problem: Problem) -> None:
 def say_survey(problem: Problem) -> None:
     """Sites, observations, latents."""
     survey = problem.survey
-    extents = ", ".join(f"{c.name} {c.values.min():g} to {c.values.max():g} {c.unit}" for c in survey.coordinates)
+    extents = ", ".join(f"{c.name} {c.values.min():.10g} to {c.values.max():.10g} {c.unit}" for c in survey.coordinates)
     click.echo(f"{problem.title or 'Survey'}: {counted(survey.size, 'site')}, {extents}")
     present = ~np.isnan(survey.Y)
     click.echo(f"{counted(int(present.sum()), 'observation')}, {(~present).sum():,} missing")

@@ -61,7 +61,8 @@ def inverted(
     runs = output.with_suffix(".runs")
     # Batch systems ask a job to end by SIGTERM, a closed terminal by SIGHUP: as Ctrl-C, they keep what there is.
     for asked_to_end in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(asked_to_end, signal.default_int_handler)
+        if signal.getsignal(asked_to_end) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(asked_to_end, signal.default_int_handler)
     try:
         with progress() as tally:
             return invert(problem, workers=workers, seed=seed, device=device, run_directory=runs, monitor=tally)

@@ -260,7 +260,10 @@ class InferenceSection(Section):
     max_evaluations: int = Field(default=200, ge=1, description="evaluations of the bound at the most")
     tolerance: float = Field(default=1e-7, gt=0, description="relative change of the bound at which it has settled")
     max_failed_share: float = Field(
-        default=0.1, ge=0, lt=1, description="share of failed runs above which the inversion stops"
+        default=0.1,
+        ge=0,
+        lt=1,
+        description="share of runs that may fail; above it a step is taken back, or the inversion stops",
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="of all random numbers")
     workers: int = Field(default=1, ge=1, description="runs at once; 1 is a plain loop")

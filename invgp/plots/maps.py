@@ -11,6 +11,7 @@ import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
@@ -29,6 +30,7 @@ from invgp.plots.reading import (
 )
 from invgp.plots.style import PAGE, PAGE_HEIGHT, STYLE, letter_panels
 
+_SHADES = 128
 _CHARACTERS = 16.0  # in an inch of 8 point text
 _NORTH = ("degrees_north", "degree_north", "degrees_N", "degree_N")
 _POLAR = 89.0  # degrees, from where no map in degrees keeps its shape
@@ -179,12 +181,19 @@ def _frame(ax: Axes, x: Floats, y: Floats, aspect: float, sheet: _Sheet) -> None
 
 def _draw_map(ax: Axes, x: Floats, y: Floats, values: Floats, colours: str, flat: bool) -> ScalarMappable:
     seen = np.isfinite(values)
-    triangles = _triangulate(x[seen], y[seen]) if flat else None
+    triangles = _triangulate(x[seen], y[seen]) if flat and np.ptp(values[seen]) > 0 else None
     if triangles is None:
         return ax.scatter(x[seen], y[seen], c=values[seen], cmap=colours, s=14.0, linewidths=0.3, edgecolors="0.2")
     ax.plot(x, y, "o", color="black", markersize=0.9, markeredgewidth=0.0)
-    # A vector format would hold thousands of triangles with hairlines between them.
-    return ax.tripcolor(triangles, values[seen], cmap=colours, shading="gouraud", rasterized=True)
+    # Not a shading of triangles: that mixes the colours of their corners into some that the colour bar does not have.
+    scale = Normalize(values[seen].min(), values[seen].max())
+    levels = np.linspace(scale.vmin, scale.vmax, _SHADES + 1)
+    filled = ax.tricontourf(triangles, values[seen], levels, cmap=colours, norm=scale)
+    # A vector format would show hairlines between the shades.
+    filled.set_rasterized(True)
+    shown = ScalarMappable(scale, colours)
+    shown.set_array(values[seen])
+    return shown
 
 
 def _triangulate(x: Floats, y: Floats) -> Triangulation | None:

@@ -22,7 +22,9 @@ PROMPT = 5.0  # s, from Ctrl-C to the end
 
 
 @contextmanager
-def running(*arguments: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def running(
+    *arguments: str, cwd: Path, ignored: signal.Signals | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A command in a process group of its own, as a shell starts it, and a mark that all its children bear."""
     mark = uuid4().hex
     environment = {**os.environ, "INVGP_TEST_MARK": mark}
@@ -34,6 +36,7 @@ def running(*arguments: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=None if ignored is None else lambda: signal.signal(ignored, signal.SIG_IGN),  # noqa: PLW1509
     ) as process:
         try:
             yield process, mark
@@ -112,6 +115,16 @@ def test_that_a_batch_system_or_a_closed_terminal_ends_it_as_ctrl_c_does(
     assert process.returncode == 130
     assert len(own_words(errors)) == 1
     assert left_behind(mark) == []
+
+
+def test_that_nohup_is_respected(tmp_path: Path) -> None:
+    write_files(tmp_path, with_program(body="touch ../../../started; sleep 60", directory=tmp_path))
+    with running("run", "survey.toml", cwd=tmp_path, ignored=signal.SIGHUP) as (process, _):
+        wait_for(tmp_path / "started", process)
+        process.send_signal(signal.SIGHUP)
+        time.sleep(1.0)
+        assert process.poll() is None
+        interrupt(process)
 
 
 def test_that_workers_whose_inversion_was_killed_start_no_more_runs(tmp_path: Path) -> None:
