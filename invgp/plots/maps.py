@@ -186,8 +186,8 @@ def _draw_map(ax: Axes, x: Floats, y: Floats, values: Floats, colours: str, flat
         return ax.scatter(x[seen], y[seen], c=values[seen], cmap=colours, s=14.0, linewidths=0.3, edgecolors="0.2")
     ax.plot(x, y, "o", color="black", markersize=0.9, markeredgewidth=0.0)
     # Not a shading of triangles: that mixes the colours of their corners into some that the colour bar does not have.
-    scale = Normalize(values[seen].min(), values[seen].max())
-    levels = np.linspace(scale.vmin, scale.vmax, _SHADES + 1)
+    lowest, highest = float(values[seen].min()), float(values[seen].max())
+    scale, levels = Normalize(lowest, highest), np.linspace(lowest, highest, _SHADES + 1)
     filled = ax.tricontourf(triangles, values[seen], levels, cmap=colours, norm=scale)
     # A vector format would show hairlines between the shades.
     filled.set_rasterized(True)
