@@ -9,6 +9,7 @@ from invgp.core import bound as bound_module
 from invgp.core.backend import to_numpy
 from invgp.core.bound import BLOCKS
 from invgp.core.kernels import CORRELATIONS
+from invgp.core.posteriors.mixture import Posterior
 from models import FAMILIES, M, N, Q, Quadratic, small_model
 
 KINDS = ("squared exponential", "matern 5/2")
@@ -24,6 +25,11 @@ def differences(function, point):
     """Central differences of a function of a vector."""
     steps = STEP * np.eye(len(point))
     return np.asarray([(function(point + h) - function(point - h)) / (2 * STEP) for h in steps])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_that_every_family_keeps_the_contract(family, numpy_place):
+    assert isinstance(small_model(family, KINDS, dense=False)(numpy_place)[0].posterior, Posterior)
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])

@@ -7,7 +7,7 @@ latents (equation var-posterior of the paper). Means are held whitened, v = L^-1
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from invgp.core.backend import Array, array_namespace
 from invgp.core.geometry import Geometry, GeometryGradient
@@ -40,6 +40,7 @@ class MixtureGradient(NamedTuple):
     geometry: GeometryGradient
 
 
+@runtime_checkable
 class Posterior(Protocol):
     """A posterior family. `parameters` is one flat array of free numbers; `geometry` that of all sites."""
 
