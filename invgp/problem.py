@@ -228,28 +228,34 @@ class Problem:
             [latent.link(f[..., self.latent_slices[latent.name]]) for latent in self.latents], axis=-1
         )
 
-    def to_simulator(self, values: Floats) -> Floats:
-        """Physical values (S, N, Q) of the latents at the sites -> rows (S N, I) for the simulator, in its units."""
-        samples, sites = values.shape[:2]
-        site_columns = {c.name: c.values for c in (*self.survey.coordinates, *self.survey.covariates)}
+    def to_simulator(self, values: Floats, sites: NDArray[np.intp] | None = None) -> Floats:
+        """Physical values (S, B, Q) of the latents at B sites -> rows (S B, I) for the simulator, in its units.
+
+        Parameters
+        ----------
+        sites : numbers (B,) of the sites, from 0; by default all N.
+        """
+        samples = values.shape[0]
+        sites = np.arange(self.survey.size) if sites is None else sites
+        site_columns = {c.name: c.values[sites] for c in (*self.survey.coordinates, *self.survey.covariates)}
         parts = []
         for wire in self.inputs:
             if wire.name in self.latent_slices:
                 part = values[..., self.latent_slices[wire.name]]
             else:
-                part = np.broadcast_to(site_columns[wire.name][:, None], (samples, sites, 1))
+                part = np.broadcast_to(site_columns[wire.name][:, None], (samples, len(sites), 1))
             parts.append(part * wire.conversion.factor + wire.conversion.offset)
-        return np.concatenate(parts, axis=-1).reshape(samples * sites, -1)
+        return np.concatenate(parts, axis=-1).reshape(samples * len(sites), -1)
 
     def from_simulator(self, rows: Floats, samples: int) -> Floats:
-        """The simulator's outputs, rows (S N, P) -> (S, N, P), in the observations' order and units."""
+        """The simulator's outputs, rows (S B, P) -> (S, B, P), in the observations' order and units."""
         ends = np.cumsum([q.size for q in self.forward.outputs])[:-1]
         by_name = {
             wire.name: part * wire.conversion.factor + wire.conversion.offset
             for wire, part in zip(self.outputs, np.split(rows, ends, axis=-1), strict=True)
         }
         ordered = np.concatenate([by_name[o.name] for o in self.survey.observations], axis=-1)
-        return ordered.reshape(samples, self.survey.size, -1)
+        return ordered.reshape(samples, -1, ordered.shape[-1])
 
 
 def _slices(sizes: Iterable[tuple[str, int]]) -> dict[str, slice]:

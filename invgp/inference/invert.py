@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from invgp.adapters.protocol import Evaluations, RunContext
 from invgp.core.backend import DeviceError, Place, place, to_numpy
 from invgp.core.bound import Bound, Parameters
 from invgp.core.estimators import fewest_samples
@@ -30,18 +21,15 @@ from invgp.core.posteriors import Full
 from invgp.core.sampling import Points
 from invgp.core.savigp import Info, Savigp, State
 from invgp.errors import ConfigError, DeviceMissingError, RunsFailedError
-from invgp.inference.evaluate import evaluate
 from invgp.inference.monitor import Monitor, Silent
-from invgp.likelihoods import Gaussian
+from invgp.inference.noise import noise_likelihood
+from invgp.inference.simulator import Batch, Simulator, TooManyFailed, own_directory
 from invgp.posterior import Solution, to_dataset
-from invgp.problem import Floats, Problem
+from invgp.problem import Problem
 
-MESSAGES_SHOWN = 3
-HOPELESS = 20  # runs: if the first of a batch all fail, so will the rest
 RETRACES = 5  # steps in a row that are taken back because the simulator failed there
 START_SHARE = 0.1  # of the prior's variance
 WORTH_THREADS = 500  # sites: products of smaller matrices are slowed down by BLAS threads that wait for each other
-DIRECTORIES_KEPT = 100  # of failed runs: enough to find a cause, too few to fill a disk
 
 
 class InterruptedInversion(KeyboardInterrupt):
@@ -98,7 +86,7 @@ def invert(
         where = place(device or settings.device)
     except DeviceError as error:
         raise DeviceMissingError(str(error)) from error
-    with TemporaryDirectory(prefix="invgp-") as scratch, _own_directory(run_directory or scratch) as directory:
+    with TemporaryDirectory(prefix="invgp-") as scratch, own_directory(run_directory or scratch) as directory:
         try:
             inversion = _Inversion(
                 problem, where, seed=seed, workers=workers, directory=directory, monitor=monitor or Silent()
@@ -109,7 +97,7 @@ def invert(
             with threadpool_limits(1 if problem.survey.size < WORTH_THREADS else None):
                 status = inversion.run()
         except KeyboardInterrupt as error:
-            if not inversion.failures.failed:
+            if not inversion.simulator.failed:
                 shutil.rmtree(directory, ignore_errors=True)  # of runs that were cut short: they tell nothing
             raise InterruptedInversion(inversion.posterior("interrupted before it settled", settled=False)) from error
         except RunsFailedError as error:
@@ -117,7 +105,7 @@ def invert(
             raise
         result = inversion.posterior(status, settled=bool(inversion.state.finished))
     if result is None:
-        raise RunsFailedError(inversion.failures.sentence("no posterior could be found"))
+        raise RunsFailedError(inversion.simulator.failures("no posterior could be found"))
     return result
 
 
@@ -129,86 +117,26 @@ def _check(problem: Problem, workers: int, seed: int) -> None:
             raise ConfigError(f"{name}: must be at least {least}, was {value}")
 
 
-@contextmanager
-def _own_directory(parent: str | Path) -> Iterator[Path]:
-    """A directory for the runs of this inversion alone: two that share an output must not share their runs."""
-    directory = Path(parent) / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}-{secrets.token_hex(2)}"
-    try:
-        yield directory
-    finally:
-        with suppress(OSError):  # it stays if it holds the directory of a failed run
-            directory.rmdir()
-
-
-@dataclass
-class _Failures:
-    """Runs and what became of them."""
-
-    runs: int = 0
-    failed: int = 0
-    causes: Counter[str] = field(default_factory=Counter)
-    messages: list[str] = field(default_factory=list)
-
-    def add(self, batch: Evaluations) -> None:
-        self.runs += len(batch.status)
-        bad = np.flatnonzero(~batch.ok)
-        self.failed += len(bad)
-        self.causes.update(batch.status[i].value for i in bad)
-        room = MESSAGES_SHOWN - len(self.messages)
-        self.messages += [batch.messages[i] for i in bad[: max(room, 0)]]
-
-    def sentence(self, opening: str) -> str:
-        causes = ", ".join(f"{cause} ({count})" for cause, count in self.causes.most_common())
-        text = f"{opening}: {self.failed} of {self.runs} runs failed"
-        return "\n  ".join([f"{text}: {causes}" if causes else text, *self.messages])
-
-
-class _TooManyFailed(Exception):  # noqa: N818 - it says what happened, and never leaves this module
-    """A batch cannot end well any more."""
-
-
-@dataclass
-class _Watch:
-    """Stops a batch as soon as it cannot end well: nobody should pay for the rest."""
-
-    size: int
-    allowed: float
-    seen: list[Evaluations] = field(default_factory=list)
-    runs: int = 0
-    failed: int = 0
-
-    def saw(self, part: Evaluations) -> None:
-        self.seen.append(part)
-        self.runs += len(part.status)
-        self.failed += int((~part.ok).sum())
-        hopeless = self.failed == self.runs >= min(HOPELESS, self.size)
-        if hopeless or self.failed > self.allowed * self.size:
-            raise _TooManyFailed
-
-
 class _Inversion:
     """One inversion under way; holds the best posterior so far."""
 
     def __init__(
         self, problem: Problem, where: Place, *, seed: int, workers: int, directory: Path, monitor: Monitor
     ) -> None:
-        self.problem, self.where, self.seed, self.workers = problem, where, seed, workers
-        self.directory, self.monitor = directory, monitor
-        self.failures = _Failures()
+        self.problem, self.where, self.seed, self.monitor = problem, where, seed, monitor
+        self.simulator = Simulator(problem, directory, workers, monitor)
         self.trace: list[tuple[float, int]] = []
         self.retraced = 0
-        self.best_outputs: tuple[Floats, NDArray[np.bool_]] | None = None
+        self.best: Batch | None = None
         # One stream for each purpose: drawing more realizations must not change the posterior.
         points, self.draw_stream = np.random.default_rng(seed).spawn(2)
         settings = problem.inference
         bound, parameters = dense_full_gaussian(problem, where)
-        # Where nothing was observed the noise may be unknown, and plays no part.
-        observed = problem.survey.Y
-        likelihood = Gaussian(where.asarray(np.where(np.isnan(observed), 1.0, problem.noise_std)))
+        likelihood = noise_likelihood(problem, where)
         self.algorithm = Savigp(
             bound,
             parameters,
-            partial(likelihood.log_density, where.asarray(observed)),
+            partial(likelihood.log_density, where.asarray(problem.survey.Y)),
             Points.draw(points, settings.samples, problem.survey.size, problem.latent_count, where),
             LBFGS(tolerance=settings.tolerance),
         )
@@ -221,69 +149,48 @@ class _Inversion:
         while not self.state.finished:
             if self.state.evaluations >= settings.max_evaluations:
                 return f"stopped at inference.max_evaluations = {settings.max_evaluations} before the bound settled"
-            outputs, valid = self._evaluate(self.algorithm.ask(self.state))
-            self.state, info = self.algorithm.tell(self.state, self.where.asarray(outputs), self.where.asmask(valid))
-            self._keep(info, outputs, valid)
+            batch = self._evaluate(self.algorithm.ask(self.state))
+            told = self.where.asarray(batch.outputs), self.where.asmask(batch.valid)
+            self.state, info = self.algorithm.tell(self.state, *told)
+            self._keep(info, batch)
         return self.state.finished
 
-    def _evaluate(self, f: object) -> tuple[Floats, NDArray[np.bool_]]:
-        """Outputs (S, N, P) and which runs were valid (S, N); none, if the batch was cut short."""
-        samples, sites = self.problem.inference.samples, self.problem.survey.size
-        evaluation = self.state.evaluations + 1
-        labels = [f"evaluation{evaluation}-site{n + 1}-sample{s + 1}" for s in range(samples) for n in range(sites)]
-        watch = _Watch(samples * sites, self.problem.inference.max_failed_share)
+    def _evaluate(self, f: object) -> Batch:
+        """What the simulator makes of latent values (S, N, Q); nothing valid, if the batch was cut short."""
+        values = to_numpy(f)
         try:
-            batch = evaluate(
-                self.problem.forward,
-                self.problem.to_simulator(self.problem.physical(to_numpy(f))),
-                RunContext(labels, self.directory),
-                workers=self.workers,
-                monitor=self.monitor,
-                watch=watch.saw,
-            )
-        except _TooManyFailed:
-            self._take_in(Evaluations.concatenate(watch.seen), labels)
+            batch = self.simulator.run(values, f"evaluation{self.state.evaluations + 1}")
+        except TooManyFailed:
             self._retrace()
-            outputs = np.full((samples, sites, len(self.problem.noise_std.T)), np.nan)
-            return outputs, np.zeros((samples, sites), dtype=bool)
-        self._take_in(batch, labels)
+            nothing = np.full((*values.shape[:2], len(self.problem.noise_std.T)), np.nan)
+            return Batch(nothing, np.zeros(values.shape[:2], dtype=bool))
         self.retraced = 0
-        return self.problem.from_simulator(batch.outputs, samples), batch.ok.reshape(samples, sites)
-
-    def _take_in(self, batch: Evaluations, labels: Sequence[str]) -> None:
-        self._drop_directories(batch, labels)
-        self.failures.add(batch)
+        return batch
 
     def _retrace(self) -> None:
         """A step to where the simulator fails is taken back; at the start, or time and again, it is the end."""
         self.retraced += 1
-        if self.best_outputs is None or self.retraced > RETRACES:
+        if self.best is None or self.retraced > RETRACES:
             allowed = self.problem.inference.max_failed_share
             raise RunsFailedError(
-                self.failures.sentence(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
+                self.simulator.failures(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
             )
 
-    def _drop_directories(self, batch: Evaluations, labels: Sequence[str]) -> None:
-        room = max(DIRECTORIES_KEPT - self.failures.failed, 0)
-        for i in np.flatnonzero(~batch.ok)[room:]:
-            shutil.rmtree(self.directory / labels[i], ignore_errors=True)
-
-    def _keep(self, info: Info, outputs: Floats, valid: NDArray[np.bool_]) -> None:
+    def _keep(self, info: Info, batch: Batch) -> None:
         if info.accepted:
-            self.trace.append((info.elbo, self.failures.runs))
-            self.best_outputs = outputs, valid
+            self.trace.append((info.elbo, self.simulator.runs))
+            self.best = batch
         self.monitor.evaluated(self.state.evaluations, info.elbo, accepted=info.accepted)
 
     def posterior(self, status: str, *, settled: bool) -> xr.Dataset | None:
         """The best posterior so far, or None if no evaluation of the bound has succeeded."""
-        if self.best_outputs is None:
+        if self.best is None:
             return None
-        outputs, valid = self.best_outputs
         mean, variance = self.algorithm.marginals(self.state)
         normals = self.draw_stream.standard_normal(
             (self.problem.output.realizations, self.problem.survey.size, self.problem.latent_count)
         )
-        modelled = np.where(valid[..., None], outputs, np.nan)
+        modelled = np.where(self.best.valid[..., None], self.best.outputs, np.nan)
         solution = Solution(
             mean=to_numpy(mean),
             std=np.sqrt(to_numpy(variance)),
@@ -292,8 +199,8 @@ class _Inversion:
             predicted_std=np.nanstd(modelled, axis=0),
             elbo=np.asarray([bound for bound, _ in self.trace]),
             runs=np.asarray([runs for _, runs in self.trace]),
-            runs_total=self.failures.runs,
-            runs_failed=self.failures.failed,
+            runs_total=self.simulator.runs,
+            runs_failed=self.simulator.failed,
             seed=self.seed,
             status=status,
             settled=settled,

@@ -1,0 +1,154 @@
+"""The simulator of a problem, at latent values: every run of an inversion goes through here and is counted."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.adapters.protocol import Evaluations, RunContext
+from invgp.inference.evaluate import evaluate
+from invgp.inference.monitor import Monitor, Silent
+from invgp.problem import Floats, Problem
+
+MESSAGES_SHOWN = 3
+HOPELESS = 20  # runs: if the first of a batch all fail, so will the rest
+DIRECTORIES_KEPT = 100  # of failed runs: enough to find a cause, too few to fill a disk
+
+
+class Batch(NamedTuple):
+    """What the simulator made of latent values.
+
+    Attributes
+    ----------
+    outputs : (S, B, P), in the observations' order and units; whatever a failed run holds is to be ignored.
+    valid : (S, B), False where the run failed.
+    """
+
+    outputs: Floats
+    valid: NDArray[np.bool_]
+
+
+class TooManyFailed(Exception):  # noqa: N818 - it says what happened
+    """More runs of a batch failed than the problem allows; the rest of it was not run."""
+
+
+@dataclass
+class Simulator:
+    """The forward model of a problem, run in parallel, with a record of what became of the runs.
+
+    Parameters
+    ----------
+    directory : where the runs have their directories.
+    budget : runs that may be spent in all; None for any number.
+    """
+
+    problem: Problem
+    directory: Path
+    workers: int = 1
+    monitor: Monitor = field(default_factory=Silent)
+    budget: int | None = None
+    runs: int = 0
+    failed: int = 0
+    causes: Counter[str] = field(default_factory=Counter)
+    messages: list[str] = field(default_factory=list)
+
+    def run(self, f: Floats, label: str, sites: NDArray[np.intp] | None = None) -> Batch:
+        """Run the model at latent values f (S, B, Q), on the scale of the Gaussian process.
+
+        Parameters
+        ----------
+        label : what the runs are for; their directories are named by it, the site and the sample.
+        sites : numbers (B,) of the sites the values are for; by default all N.
+
+        Raises
+        ------
+        TooManyFailed
+            A larger share failed than `inference.max_failed_share`; the runs made are counted all the same.
+        """
+        problem = self.problem
+        numbers = np.arange(problem.survey.size) if sites is None else sites
+        samples = f.shape[0]
+        if not self.affords(samples * len(numbers)):
+            raise ValueError(f"{samples * len(numbers)} runs are more than the {self.left} that are left")
+        labels = [f"{label}-site{n + 1}-sample{s + 1}" for s in range(samples) for n in numbers]
+        watch = _Watch(len(labels), problem.inference.max_failed_share)
+        try:
+            batch = evaluate(
+                problem.forward,
+                problem.to_simulator(problem.physical(f), numbers),
+                RunContext(labels, self.directory),
+                workers=self.workers,
+                monitor=self.monitor,
+                watch=watch.saw,
+            )
+        except TooManyFailed:
+            self._count(Evaluations.concatenate(watch.seen), labels)
+            raise
+        self._count(batch, labels)
+        return Batch(problem.from_simulator(batch.outputs, samples), batch.ok.reshape(samples, len(numbers)))
+
+    @property
+    def left(self) -> int | None:
+        """Runs that may still be spent; None for any number."""
+        return None if self.budget is None else self.budget - self.runs
+
+    def affords(self, runs: int) -> bool:
+        """Whether so many runs are within the budget."""
+        return self.left is None or runs <= self.left
+
+    def failures(self, opening: str) -> str:
+        """What failed, in words."""
+        causes = ", ".join(f"{cause} ({count})" for cause, count in self.causes.most_common())
+        text = f"{opening}: {self.failed} of {self.runs} runs failed"
+        return "\n  ".join([f"{text}: {causes}" if causes else text, *self.messages])
+
+    def _count(self, batch: Evaluations, labels: Sequence[str]) -> None:
+        bad = np.flatnonzero(~batch.ok)
+        for i in bad[max(DIRECTORIES_KEPT - self.failed, 0) :]:
+            shutil.rmtree(self.directory / labels[i], ignore_errors=True)
+        self.runs += len(batch.status)
+        self.failed += len(bad)
+        self.causes.update(batch.status[i].value for i in bad)
+        room = MESSAGES_SHOWN - len(self.messages)
+        self.messages += [batch.messages[i] for i in bad[: max(room, 0)]]
+
+
+@dataclass
+class _Watch:
+    """Stops a batch as soon as it cannot end well: nobody should pay for the rest."""
+
+    size: int
+    allowed: float
+    seen: list[Evaluations] = field(default_factory=list)
+    runs: int = 0
+    failed: int = 0
+
+    def saw(self, part: Evaluations) -> None:
+        self.seen.append(part)
+        self.runs += len(part.status)
+        self.failed += int((~part.ok).sum())
+        hopeless = self.failed == self.runs >= min(HOPELESS, self.size)
+        if hopeless or self.failed > self.allowed * self.size:
+            raise TooManyFailed
+
+
+@contextmanager
+def own_directory(parent: str | Path) -> Iterator[Path]:
+    """A directory for the runs of one inversion alone: two that share an output must not share their runs."""
+    directory = Path(parent) / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}-{secrets.token_hex(2)}"
+    try:
+        yield directory
+    finally:
+        with suppress(OSError):  # it stays if it holds the directory of a failed run
+            directory.rmdir()
