@@ -12,7 +12,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 from pyproj import CRS
-from scipy.special import ndtri
 
 from invgp.problem import Column, Floats, Labels, Latent, Observation, Problem
 
@@ -21,20 +20,56 @@ DEPENDENCIES = ("numpy", "scipy", "xarray", "netCDF4", "joblib")
 
 
 @dataclass(frozen=True)
+class Diagnostics:
+    """What can be said about a posterior without knowing the truth.
+
+    Attributes
+    ----------
+    chi_square : (P,), mean square of the residuals in units of the noise, over the sites; NaN with no observation.
+    shape_error : (N,), how far the Gaussian is from the exact posterior of each site given all the others, in standard
+        deviations: of the mean, or the logarithm of the ratio of spreads; NaN where it could not be told.
+    sentences : in plain words.
+    """
+
+    chi_square: Floats
+    shape_error: Floats
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EmulatorReport:
+    """How far an emulator was trusted. Errors are in standard deviations of the noise.
+
+    Attributes
+    ----------
+    name : the regression.
+    held_out_error : root mean square at runs that were left out of the fit.
+    verification_error : (N,), root mean square at fresh runs, made after the fit; NaN at sites without.
+    direct : (N,), sites where the simulator itself was run throughout.
+    """
+
+    name: str
+    held_out_error: float
+    verification_error: Floats
+    direct: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
 class Solution:
     """What the inference found, as host arrays.
 
     Attributes
     ----------
-    mean, std : (N, Q), of the latent processes, on the scale of the Gaussian process.
-    draws : (R, N, Q), joint over sites.
+    mean, covariance : (N, Q) and (N, Q, Q), of the latent processes at each site, on the scale of the Gaussian process.
+    draws : (R, N, Q), joint over sites and latents.
     predicted, predicted_std : (N, P), of the simulator's outputs under the posterior, in the observations' units.
     elbo, runs : (I,), the bound and the runs spent so far, at each iteration.
     status, settled : why the inference ended, and whether that is where it should.
+    emulator : how far the emulator was trusted; None if there was none.
     """
 
     mean: Floats
-    std: Floats
+    covariance: Floats
     draws: Floats
     predicted: Floats
     predicted_std: Floats
@@ -45,6 +80,8 @@ class Solution:
     seed: int
     status: str
     settled: bool
+    diagnostics: Diagnostics
+    emulator: EmulatorReport | None = None
 
 
 def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
@@ -62,6 +99,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     variables["runs"] = _array(
         ("iteration",), solution.runs, {"long_name": "simulator runs spent so far", "units": "1"}
     )
+    variables |= _diagnostic_variables(problem, solution)
     dataset = xr.Dataset(variables, coords=_coordinates(problem, solution), attrs=_attributes(problem, solution))
     if survey.crs is not None:
         mapping = {
@@ -78,10 +116,14 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
 def _latent_variables(
     latent: Latent, solution: Solution, columns: slice, quantiles: tuple[float, ...]
 ) -> dict[str, xr.DataArray]:
-    mean, std = solution.mean[:, columns], solution.std[:, columns]
-    _, prior_std = latent.link.gaussian(latent.mean, latent.std)
-    physical_mean, physical_std = latent.link.moments(mean, std)
-    scores = ndtri(np.asarray(quantiles))[:, None, None]
+    link, mean, covariance = latent.link, solution.mean[:, columns], solution.covariance[:, columns, columns]
+    physical_mean, physical_std = link.moments(mean, covariance)
+    process_mean, process_std = link.gaussian(latent.mean, latent.std)
+    prior_mean, prior_std = link.moments(process_mean, np.diag(process_std**2))
+    if link.elementwise:
+        variance_ratio, measured = np.diagonal(covariance, axis1=1, axis2=2) / process_std**2, "the Gaussian process"
+    else:
+        variance_ratio, measured = (physical_std / prior_std) ** 2, "the quantity itself"
     sites = mean.shape[0]
     name, what = latent.name, latent.long_name or latent.name
     unit = {"units": latent.unit}
@@ -106,27 +148,29 @@ def _latent_variables(
         ),
         f"{name}_std": field(physical_std, {"long_name": f"posterior standard deviation of {what}", **unit, **error}),
         f"{name}_quantile": field(
-            latent.link(mean + std * scores), {"long_name": f"posterior quantile of {what}", **unit}, ("quantile",)
+            link.quantiles(mean, covariance, np.asarray(quantiles)),
+            {"long_name": f"posterior quantile of {what}", **unit},
+            ("quantile",),
         ),
         f"{name}_sample": field(
-            latent.link(solution.draws[..., columns]),
-            {"long_name": f"posterior draw of {what}", **unit, "comment": "joint over sites"},
+            link(solution.draws[..., columns]),
+            {"long_name": f"posterior draw of {what}", **unit, "comment": "joint over sites and latents"},
             ("realization",),
         ),
         f"{name}_prior": field(
-            np.broadcast_to(latent.mean, (sites, latent.size)).copy(), {"long_name": f"prior mean of {what}", **unit}
+            np.broadcast_to(prior_mean, (sites, latent.size)).copy(), {"long_name": f"prior mean of {what}", **unit}
         ),
         f"{name}_prior_std": field(
-            np.broadcast_to(latent.std, (sites, latent.size)).copy(),
+            np.broadcast_to(prior_std, (sites, latent.size)).copy(),
             {"long_name": f"prior standard deviation of {what}", **unit},
         ),
         f"{name}_information": field(
-            1.0 - (std / prior_std) ** 2,
+            1.0 - variance_ratio,
             {
                 "long_name": f"information gained on {what}",
                 "units": "1",
-                "comment": "1 - posterior variance / prior variance of the Gaussian process "
-                f"(link: {latent.link.name}): 0 where the data say nothing, 1 where they fix the value",
+                "comment": f"1 - posterior variance / prior variance of {measured} (link: {link.name}): "
+                "0 where the data say nothing, 1 where they fix the value",
             },
         ),
     }
@@ -158,6 +202,33 @@ def _data_variables(
         ),
         f"{name}_residual": field(observation.values - predicted, f"observed minus modelled {what}"),
     }
+
+
+def _diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:
+    found = solution.diagnostics
+    variables = {
+        "shape_error": _array(
+            ("site",),
+            found.shape_error,
+            {
+                "long_name": "distance of the Gaussian from the exact posterior of a site given the others",
+                "units": "1",
+                "comment": "in standard deviations: of the mean, or the logarithm of the ratio of spreads",
+            },
+        )
+    }
+    for observation in problem.survey.observations:
+        values = found.chi_square[problem.observation_slices[observation.name]]
+        about = {"long_name": f"reduced chi-square of {observation.long_name or observation.name}", "units": "1"}
+        dims = () if observation.dimension is None else (observation.dimension,)
+        variables[f"{observation.name}_chi_square"] = _array(dims, values if dims else values[0], about)
+    if solution.emulator is not None:
+        error = {"long_name": "error of the emulator at fresh runs", "units": "1"}
+        error["comment"] = "root mean square over the outputs, in standard deviations of the noise"
+        direct = {"long_name": "whether the simulator itself was run throughout", "units": "1"}
+        variables["emulator_error"] = _array(("site",), solution.emulator.verification_error, error)
+        variables["direct_evaluation"] = _array(("site",), solution.emulator.direct.astype(np.int8), direct)
+    return variables
 
 
 def _array(dims: tuple[str, ...], values: NDArray[np.generic], attributes: Mapping[str, str]) -> xr.DataArray:
@@ -211,7 +282,7 @@ def _column_attributes(column: Column) -> dict[str, str]:
     return {"long_name": column.long_name or column.name, "units": column.unit, **named}
 
 
-def _attributes(problem: Problem, solution: Solution) -> dict[str, str | int]:
+def _attributes(problem: Problem, solution: Solution) -> dict[str, str | int | float]:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     software = [f"invgp {version('invgp')}", f"Python {platform.python_version()}"]
     software += [f"{name} {version(name)}" for name in DEPENDENCIES]
@@ -227,6 +298,8 @@ def _attributes(problem: Problem, solution: Solution) -> dict[str, str | int]:
         "invgp_posterior": problem.inference.posterior,
         "invgp_runs": solution.runs_total,
         "invgp_runs_failed": solution.runs_failed,
+        "invgp_diagnostics": "\n".join(solution.diagnostics.sentences),
+        **_emulator_attributes(solution.emulator),
         "invgp_seed": solution.seed,
         "invgp_survey": problem.survey.file,
         "invgp_survey_digest": problem.survey.digest,
@@ -237,4 +310,15 @@ def _attributes(problem: Problem, solution: Solution) -> dict[str, str | int]:
         "invgp_latents": " ".join(v.name for v in problem.latents),
         "invgp_observations": " ".join(o.name for o in problem.survey.observations),
         "invgp_config": problem.config_text,
+    }
+
+
+def _emulator_attributes(report: EmulatorReport | None) -> dict[str, str | float]:
+    if report is None:
+        return {"invgp_emulator": "none"}
+    verified = report.verification_error[np.isfinite(report.verification_error)]
+    return {
+        "invgp_emulator": report.name,
+        "invgp_emulator_held_out_error": report.held_out_error,
+        "invgp_emulator_verification_error": float(np.sqrt(np.mean(verified**2))) if verified.size else np.nan,
     }

@@ -103,6 +103,8 @@ class Latent:
     length_scale : (D,), in the units of the coordinates.
     link : how the process and the physical quantity hang together.
     positive : ``"down"`` or ``"up"`` for a vertical position, for plots and CF.
+    learn : of ``"std"`` and ``"length_scale"``, those that are learnt, with a factor: a log-normal prior has what is
+        given here as its median, and a change by that factor as one standard deviation; infinite for no prior.
     """
 
     name: str
@@ -117,6 +119,7 @@ class Latent:
     long_name: str = ""
     standard_name: str = ""
     positive: str = ""
+    learn: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -130,12 +133,18 @@ class Noise:
 
     Parameters
     ----------
-    kind : ``"gaussian"``.
+    kind : ``"gaussian"``, ``"student-t"`` or ``"laplace"``.
     std : for each observation (N, p), in its unit.
+    correlation : for observations whose noise is correlated (Gaussian only), (p, p).
+    degrees : of freedom of a Student-t.
+    learn : for observations whose noise is scaled by a number that is learnt, a factor as in `Latent.learn`.
     """
 
     kind: str
     std: Mapping[str, Floats]
+    correlation: Mapping[str, Floats] = field(default_factory=dict)
+    degrees: float = 4.0
+    learn: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -156,8 +165,15 @@ class Wire:
 class InferenceSettings:
     """How the posterior is found; see the config reference for each."""
 
-    posterior: str = "full gaussian"
-    samples: int = 256
+    posterior: str = "coupled gaussian"
+    estimator: str = "auto"
+    emulator: bool = True
+    runs_per_site: int = 10
+    max_runs: int | None = None
+    emulator_error: float = 0.2
+    inducing: int | None = None
+    learn_inducing: bool = False
+    samples: int | None = None
     max_evaluations: int = 200
     tolerance: float = 1e-7
     max_failed_share: float = 0.1
@@ -256,6 +272,15 @@ class Problem:
         }
         ordered = np.concatenate([by_name[o.name] for o in self.survey.observations], axis=-1)
         return ordered.reshape(samples, -1, ordered.shape[-1])
+
+
+def fewest_samples(problem: Problem) -> int:
+    """Fewest samples a site with which the problem's estimators are well posed."""
+    Q, settings = problem.latent_count, problem.inference
+    if settings.posterior == "full gaussian":
+        return 2 * (2 * Q + 1)
+    features = Q + 1 if settings.estimator == "linearisation" else (Q + 1) * (Q + 2) // 2
+    return features + (features + 1) // 2
 
 
 def _slices(sizes: Iterable[tuple[str, int]]) -> dict[str, slice]:

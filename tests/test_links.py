@@ -4,22 +4,32 @@ import pytest
 from invgp.links import LINKS
 
 MEAN, STD = np.asarray([1.5, 200.0]), np.asarray([0.4, 250.0])
+EVERY_LINK = pytest.mark.parametrize("link", LINKS.values(), ids=LINKS.keys())
 
 
-@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS.keys())
+@EVERY_LINK
 def test_that_the_prior_has_the_mean_and_spread_that_the_user_gave(link):
-    mean, std = link.moments(*link.gaussian(MEAN, STD))
+    mean, std = link.configured(*link.gaussian(MEAN, STD))
     np.testing.assert_allclose(mean, MEAN, rtol=1e-12)
     np.testing.assert_allclose(std, STD, rtol=1e-12)
 
 
-@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS.keys())
-def test_that_moments_are_those_of_draws(link):
-    z = np.random.default_rng(0).standard_normal((400_000, 1))
-    draws = link(np.asarray([0.3]) + 0.5 * z)
-    mean, std = link.moments(np.asarray([0.3]), np.asarray([0.5]))
-    np.testing.assert_allclose([draws.mean(), draws.std()], [mean[0], std[0]], rtol=0.01)
+@EVERY_LINK
+def test_that_moments_and_quantiles_are_those_of_draws(link):
+    mean, covariance = np.asarray([[0.3, -0.2]]), np.asarray([[[0.25, 0.1], [0.1, 0.2]]])
+    draws = link(np.random.default_rng(0).multivariate_normal(mean[0], covariance[0], 400_000))
+    found_mean, found_std = link.moments(mean, covariance)
+    np.testing.assert_allclose(found_mean[0], draws.mean(axis=0), rtol=0.01)
+    np.testing.assert_allclose(found_std[0], draws.std(axis=0), rtol=0.01)
+    levels = np.asarray([0.025, 0.5, 0.975])
+    found, spread = link.quantiles(mean, covariance, levels)[:, 0], draws.std(axis=0)
+    np.testing.assert_allclose(found / spread, np.quantile(draws, levels, axis=0) / spread, atol=0.03)
 
 
 def test_that_a_log_link_keeps_values_positive():
     assert np.all(LINKS["log"](np.asarray([-50.0, 0.0, 3.0])) > 0)
+
+
+def test_that_an_increasing_link_orders_its_labels():
+    f = np.random.default_rng(0).standard_normal((50, 4))
+    assert np.all(np.diff(LINKS["increasing"](f)) > 0)

@@ -191,12 +191,12 @@ def plain(number: float) -> str:
 
 def say_cost(problem: Problem, seconds: float, workers: int) -> None:
     """What the inversion will take."""
-    settings = problem.inference
-    each = settings.samples * problem.survey.size
-    most = each * settings.max_evaluations
+    from invgp.inference.cost import expected_cost  # noqa: PLC0415 - it waits for SciPy
+
+    cost = expected_cost(problem)
     click.echo(
-        f"\nA run takes {duration(seconds)}. An evaluation of the bound takes {each:,} runs "
-        f"({settings.samples} a site): about {duration(each * seconds / workers)} with {counted(workers, 'worker')}.\n"
-        f"At most {settings.max_evaluations} evaluations: {most:,} runs, "
-        f"about {duration(most * seconds / workers)} of simulation."
+        f"\nA run takes {duration(seconds)}. {cost.words}: about {cost.runs:,} runs, "
+        f"{duration(cost.runs * seconds / workers)} of simulation with {counted(workers, 'worker')}."
     )
+    if problem.inference.max_runs is not None:
+        click.echo(f"Never more than inference.max_runs = {problem.inference.max_runs:,} runs.")

@@ -17,42 +17,47 @@ SECONDS_BETWEEN_LINES = 30.0
 class Tally:
     """The counts that both displays show."""
 
-    runs_per_evaluation: int = 0
-    max_evaluations: int = 0
-    evaluation: int = 0
+    most_runs: int = 0
+    purpose: str = ""
+    batch_size: int = 0
+    batch_done: int = 0
+    evaluations: int = 0
     elbo: float | None = None
     done: int = 0
     failed: int = 0
     started: float = field(default_factory=time.perf_counter)
 
-    def begin(self, runs_per_evaluation: int, max_evaluations: int) -> None:
+    def begin(self, most_runs: int) -> None:
         """The inversion starts."""
-        self.runs_per_evaluation, self.max_evaluations = runs_per_evaluation, max_evaluations
-        self.started = time.perf_counter()
+        self.most_runs, self.started = most_runs, time.perf_counter()
+
+    def batch(self, purpose: str, runs: int) -> None:
+        """A batch of runs starts."""
+        self.purpose, self.batch_size, self.batch_done = purpose, runs, 0
 
     def ran(self, succeeded: int, failed: int) -> None:
         """Count runs."""
         self.done += succeeded + failed
+        self.batch_done += succeeded + failed
         self.failed += failed
 
-    def evaluated(self, evaluation: int, elbo: float, *, accepted: bool) -> None:
-        """Count evaluations; remember the best bound."""
-        self.evaluation = evaluation
+    def evaluated(self, elbo: float, *, accepted: bool) -> None:
+        """Count evaluations; remember the last bound that was kept."""
+        self.evaluations += 1
         if accepted:
             self.elbo = elbo
 
     @property
     def text(self) -> tuple[str, str]:
         """Where the inversion is; what its runs do."""
-        if not self.max_evaluations:
+        if not self.purpose:
             return "starting", ""
         seconds = max(time.perf_counter() - self.started, 1e-9)
-        left = (self.runs_per_evaluation * self.max_evaluations - self.done) * seconds / max(self.done, 1)
-        begun = self.done - self.evaluation * self.runs_per_evaluation
-        within = f", {begun:,} of {self.runs_per_evaluation:,} runs" if begun else ""
+        left = max(self.most_runs - self.done, 0) * seconds / max(self.done, 1)
+        within = f", {self.batch_done:,} of {self.batch_size:,} runs" if self.batch_done < self.batch_size else ""
         elbo = "-" if self.elbo is None else f"{self.elbo:.2f}"
         return (
-            f"evaluation {self.evaluation + bool(begun)} of at most {self.max_evaluations}{within} | ELBO {elbo}",
+            f"{self.purpose}{within} | bound evaluated {self.evaluations} times | ELBO {elbo}",
             f"{self.done:,} runs, {self.failed:,} failed | {rate(self.done / seconds) if self.done else '- runs/s'} | "
             f"at most {duration(left) if self.done else '-'} left",
         )
@@ -69,9 +74,9 @@ class Lines(Tally):
         if time.perf_counter() - max(self.last, self.started) > SECONDS_BETWEEN_LINES:
             self._say()
 
-    def evaluated(self, evaluation: int, elbo: float, *, accepted: bool) -> None:
+    def evaluated(self, elbo: float, *, accepted: bool) -> None:
         """Count and say."""
-        super().evaluated(evaluation, elbo, accepted=accepted)
+        super().evaluated(elbo, accepted=accepted)
         self._say()
 
     def _say(self) -> None:

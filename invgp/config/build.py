@@ -13,7 +13,7 @@ from invgp.config.schema import Config
 from invgp.config.survey import build_noise, build_survey
 from invgp.config.tables import Table, read_table
 from invgp.errors import ConfigError
-from invgp.problem import InferenceSettings, OutputSettings, Problem
+from invgp.problem import InferenceSettings, OutputSettings, Problem, fewest_samples
 
 
 def build(config: Config, directory: Path, text: str, data: Path | None) -> Problem:
@@ -32,7 +32,7 @@ def build(config: Config, directory: Path, text: str, data: Path | None) -> Prob
     noise = build_noise(config, survey, table)
     latents = build_latents(config, [c.unit for c in survey.coordinates])
     forward, inputs, outputs = build_forward(config, survey, latents, directory)
-    return Problem(
+    problem = Problem(
         title=config.title,
         survey=replace(survey, file=str(file), digest=hashlib.sha256(file.read_bytes()).hexdigest()),
         latents=latents,
@@ -44,6 +44,31 @@ def build(config: Config, directory: Path, text: str, data: Path | None) -> Prob
         output=_output(config, directory),
         config_text=text,
     )
+    _check_inference(problem)
+    return problem
+
+
+def _check_inference(problem: Problem) -> None:
+    """What the inference needs of the problem."""
+    settings, processes = problem.inference, problem.latent_count
+    fewest = fewest_samples(problem)
+    if settings.samples is not None and settings.samples < fewest:
+        raise ConfigError(
+            f"inference.samples: must be at least {fewest} for {processes} latent "
+            f"process{'es' if processes > 1 else ''}, was {settings.samples}"
+        )
+    coupled = settings.posterior == "coupled gaussian"
+    if settings.estimator in ("linearisation", "hermite") and problem.noise.kind != "gaussian":
+        raise ConfigError(
+            f"inference.estimator: must be 'auto' or 'score' for {problem.noise.kind} noise, was {settings.estimator!r}"
+        )
+    learnt = [f"latents.{latent.name}.learn" for latent in problem.latents if latent.learn]
+    learnt += ["noise.learn"] if problem.noise.learn else []
+    learnt += ["inference.inducing"] if settings.inducing is not None else []
+    if learnt and not coupled:
+        raise ConfigError(f"{learnt[0]}: must be left out with inference.posterior = 'full gaussian', was given")
+    if problem.noise.learn and settings.estimator == "score":
+        raise ConfigError("noise.learn: must be left out with inference.estimator = 'score', was given")
 
 
 def _table(config: Config, file: Path, key: str) -> Table:

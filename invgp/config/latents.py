@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from invgp.config.names import labels_of, per_label
 from invgp.config.schema import Config, LatentSection
 from invgp.config.sentences import listed, shown
 from invgp.config.values import percentage
-from invgp.core.estimators import fewest_samples
 from invgp.errors import ConfigError
 from invgp.links import LINKS
 from invgp.problem import Floats, Latent
@@ -19,15 +18,7 @@ from invgp.units import IDENTITY, conversion
 
 def build_latents(config: Config, units: Sequence[str]) -> tuple[Latent, ...]:
     """The latents of a config, over coordinates in those units."""
-    latents = tuple(_latent(config, name, units) for name in config.latents)
-    processes = sum(latent.size for latent in latents)
-    fewest = fewest_samples(processes)
-    if config.inference.samples < fewest:
-        raise ConfigError(
-            f"inference.samples: must be at least {fewest} for {processes} latent "
-            f"process{'es' if processes > 1 else ''}, was {config.inference.samples}"
-        )
-    return latents
+    return tuple(_latent(config, name, units) for name in config.latents)
 
 
 def _latent(config: Config, name: str, units: Sequence[str]) -> Latent:
@@ -36,11 +27,17 @@ def _latent(config: Config, name: str, units: Sequence[str]) -> Latent:
     labels = labels_of(config, section.dimension, key)
     mean = per_label(section.mean, labels, f"{key}.mean")
     share = percentage(section.std)
-    std = per_label(section.std, labels, f"{key}.std") if share is None else share * np.abs(mean)
+    of = np.diff(mean, prepend=0.0) if section.link == "increasing" else mean
+    std = per_label(section.std, labels, f"{key}.std") if share is None else share * np.abs(of)
     if not np.all(std > 0):
         raise ConfigError(
             f"{key}.std: must be a number in {section.unit!r} where a mean is zero, "
             f"was {section.std} of {shown(section.mean)}"
+        )
+    if section.link == "increasing" and (mean[0] <= 0 or np.any(np.diff(mean) <= 0)):
+        raise ConfigError(
+            f"{key}.mean: must be positive and grow from label to label with link = 'increasing', "
+            f"was {shown(section.mean)}"
         )
     if section.link == "log" and not np.all(mean > 0):
         raise ConfigError(f"{key}.mean: must be positive with link = 'log', was {shown(section.mean)}")
@@ -57,7 +54,13 @@ def _latent(config: Config, name: str, units: Sequence[str]) -> Latent:
         long_name=section.long_name,
         standard_name=section.standard_name,
         positive=section.positive,
+        learn=factors(section.learn.model_dump(exclude_none=True)),
     )
+
+
+def factors(learn: Mapping[str, object]) -> dict[str, float]:
+    """What is learnt, with the factor of its prior: infinite for none."""
+    return {name: np.inf if value is True else float(value) for name, value in learn.items()}  # type: ignore[arg-type]
 
 
 def _length_scales(section: LatentSection, units: Sequence[str], key: str) -> Floats:

@@ -11,13 +11,24 @@ from invgp.config.sentences import suggestion
 from invgp.errors import ConfigError
 from invgp.problem import Floats, Labels
 
-RESERVED = ("site", "quantile", "realization", "iteration", "elbo", "runs", "crs")
+RESERVED = (
+    "site",
+    "quantile",
+    "realization",
+    "iteration",
+    "elbo",
+    "runs",
+    "crs",
+    "shape_error",
+    "emulator_error",
+    "direct_evaluation",
+)
 
 # What the posterior file calls the variables that it derives from others.
 SUFFIXES = {
     "dimensions": ("_label",),
     "latents": ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_information"),
-    "survey.observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual"),
+    "survey.observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual", "_chi_square"),
 }
 
 

@@ -8,6 +8,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from invgp.config.sentences import WholeSentenceError, did_you_mean, listed, nearest, path_of, shown, suggestion
 from invgp.config.values import (
+    Correlation,
+    Factor,
     Kind,
     LabelList,
     Name,
@@ -110,6 +112,19 @@ class KernelSection(Section):
     )
 
 
+class LearnSection(Section):
+    """What of a latent's prior is learnt from the data; a value that is learnt starts at what the latent says.
+
+    With true there is no prior on it. A number is a log-normal prior whose median is what the latent says: a change by
+    that factor is one standard deviation.
+    """
+
+    length_scale: Factor | None = Field(default=None, description="the length-scales, shared by all labels")
+    std: Factor | None = Field(
+        default=None, description="the standard deviation; all labels are scaled by the same number"
+    )
+
+
 class LatentSection(Section):
     """An unknown field."""
 
@@ -118,12 +133,15 @@ class LatentSection(Section):
     mean: Numbers = Field(description="the prior mean, a number or one for each label of the dimension")
     std: Spreads = Field(
         description="the prior standard deviation: a positive number, one for each label of the dimension, or a "
-        "percentage of the mean such as '15%'"
+        "percentage of the mean such as '15%'; with link = 'increasing', of each label's increment"
     )
     kernel: KernelSection = Field(description='a table such as { kind = "matern 5/2", length_scale = 500 }')
     link: Literal[tuple(LINKS)] = Field(  # type: ignore[valid-type]
-        default="identity", description="'log' for a quantity that is positive"
+        default="identity",
+        description="'log' for a quantity that is positive; 'increasing' for one that grows from label to label, such "
+        "as the depths of layers: its increments are then positive",
     )
+    learn: LearnSection = Field(default=LearnSection(), description="a table such as { length_scale = true, std = 2 }")
     positive: Literal["", "up", "down"] = POSITIVE
     long_name: str = LONG_NAME
     standard_name: str = STANDARD_NAME
@@ -239,31 +257,78 @@ Forward = Annotated[
 class NoiseSection(Section):
     """What separates the observations from the simulator's outputs."""
 
-    kind: Literal["gaussian"] = Field(default="gaussian", description="the distribution")
+    kind: Literal["gaussian", "student-t", "laplace"] = Field(default="gaussian", description="the distribution")
     std: dict[str, NoiseSpreads] = Field(
         description="a table with the standard deviation of each observation: a positive number in its unit, a list "
         "with one for each label, a percentage of the observed value such as '5%', or the survey file's column, or "
         "list of columns, that holds it by site"
+    )
+    correlation: dict[str, Correlation] = Field(
+        default={},
+        description="for Gaussian noise, a table with the correlation matrix of the noise of an observation's numbers "
+        "at one site; by default they are independent",
+    )
+    degrees: float = Field(default=4.0, gt=2, description="of freedom of Student-t noise")
+    learn: dict[str, Factor] = Field(
+        default={},
+        description="for Gaussian noise, a table with the observations whose standard deviation is scaled by a number "
+        "that is learnt: true, or as in a latent's `learn` the factor of a log-normal prior",
     )
 
 
 class InferenceSection(Section):
     """How the posterior is found."""
 
-    posterior: Literal["full gaussian"] = Field(default="full gaussian", description="the posterior family")
-    samples: int = Field(
-        default=256,
+    posterior: Literal["coupled gaussian", "full gaussian"] = Field(
+        default="coupled gaussian",
+        description="the posterior family: with a covariance across all latents and sites, or the paper's, which "
+        "takes the latents as independent",
+    )
+    estimator: Literal["auto", "linearisation", "hermite", "score"] = Field(
+        default="auto",
+        description="of the coupled posterior's steps: 'hermite' starts with 'linearisation'; both need Gaussian "
+        "noise; 'score' needs log densities only; 'auto' is 'hermite' where the noise is Gaussian",
+    )
+    emulator: bool = Field(
+        default=True, description="whether an emulator may stand in for the simulator, for the coupled posterior"
+    )
+    runs_per_site: int = Field(
+        default=10,
         ge=1,
-        description="runs a site at each evaluation of the bound: with Q latent processes (a latent with L labels is L "
-        "of them) at least 2 (2 Q + 1); from (Q + 1) (Q + 2) on, the control variates have cross terms",
+        description="runs that the emulator may use, on average over the sites, verification included; too few for "
+        "an emulator, and the simulator itself is used throughout",
+    )
+    emulator_error: float = Field(
+        default=0.2,
+        gt=0,
+        description="error of the emulator, in standard deviations of the noise, above which a site is left to the "
+        "simulator itself",
+    )
+    max_runs: int | None = Field(
+        default=None, ge=1, description="runs of the simulator in all, never exceeded; none: as many as it takes"
+    )
+    inducing: int | None = Field(
+        default=None,
+        ge=1,
+        description="inducing points of the coupled posterior, placed by k-means; none: one at every site",
+    )
+    learn_inducing: bool = Field(default=False, description="whether the inducing points move to where they serve best")
+    samples: int | None = Field(
+        default=None,
+        ge=1,
+        description="samples a site at each evaluation of the bound; none: as many as the estimator needs. With Q "
+        "latent processes (a latent with L labels is L of them), the full Gaussian needs at least 2 (2 Q + 1), "
+        "linearisation 3 (Q + 1) / 2, the others 3 (Q + 1) (Q + 2) / 4",
     )
     max_evaluations: int = Field(default=200, ge=1, description="evaluations of the bound at the most")
-    tolerance: float = Field(default=1e-7, gt=0, description="relative change of the bound at which it has settled")
+    tolerance: float = Field(
+        default=1e-7, gt=0, description="relative change of the bound at which the full Gaussian has settled"
+    )
     max_failed_share: float = Field(
         default=0.1,
         ge=0,
         lt=1,
-        description="share of runs that may fail; above it a step is taken back, or the inversion stops",
+        description="share of a batch's runs that may fail; above it a step is taken back, or the inversion stops",
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="of all random numbers")
     workers: int = Field(default=1, ge=1, description="runs at once; 1 is a plain loop")

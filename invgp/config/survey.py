@@ -9,6 +9,7 @@ import numpy as np
 from pyproj import CRS
 from pyproj.exceptions import CRSError
 
+from invgp.config.latents import factors
 from invgp.config.names import labels_of, per_label
 from invgp.config.schema import ColumnSection, Config
 from invgp.config.sentences import listed, shown, suggestion
@@ -113,7 +114,41 @@ def build_noise(config: Config, survey: Survey, table: Table) -> Noise:
                 f"{key}: is missing; it must be the standard deviation of the noise in {observation.unit!r}"
             )
         std[observation.name] = _noise_std(given[observation.name], observation, table, key)
-    return Noise(config.noise.kind, std)
+    return Noise(
+        config.noise.kind,
+        std,
+        _correlations(config, survey),
+        config.noise.degrees,
+        factors(_of_gaussian_noise(config, survey, "learn")),
+    )
+
+
+def _of_gaussian_noise(config: Config, survey: Survey, name: str) -> dict[str, Any]:
+    """The table of that name, by observation."""
+    table: dict[str, Any] = getattr(config.noise, name)
+    if table and config.noise.kind != "gaussian":
+        raise ConfigError(f"noise.{name}: must be left out where noise.kind is not 'gaussian', was given")
+    names = [o.name for o in survey.observations]
+    for key in table:
+        if key not in names:
+            raise ConfigError(f"noise.{name}.{key}: must have the name of an observation{suggestion(key, names)}")
+    return table
+
+
+def _correlations(config: Config, survey: Survey) -> dict[str, Floats]:
+    sizes = {o.name: o.values.shape[1] for o in survey.observations}
+    found = {}
+    for name, rows in _of_gaussian_noise(config, survey, "correlation").items():
+        matrix = np.asarray(rows, dtype=np.float64)
+        key = f"noise.correlation.{name}"
+        if len(matrix) != sizes[name]:
+            raise ConfigError(
+                f"{key}: must have {sizes[name]} rows, one for each number observed at a site, was {len(matrix)}"
+            )
+        if np.linalg.eigvalsh(matrix)[0] <= 0:
+            raise ConfigError(f"{key}: must be positive definite, was not: some of its correlations contradict others")
+        found[name] = matrix
+    return found
 
 
 def _noise_std(value: object, observation: Observation, table: Table, key: str) -> Floats:

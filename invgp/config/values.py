@@ -99,6 +99,25 @@ def _quantiles(value: object) -> object:
     return value
 
 
+def _factor(value: object) -> object:
+    if value is not True and not (_is_number(value) and value > 1):  # type: ignore[operator]
+        raise ValueError("must be true, or a number above 1: the factor that is one standard deviation of its prior")
+    return value
+
+
+def _correlation(value: object) -> object:
+    rows = value if isinstance(value, list) else []
+    square = bool(rows) and all(isinstance(row, list) and len(row) == len(rows) for row in rows)
+    if not square or not all(_is_number(v) for row in rows for v in row):
+        raise ValueError("must be a square matrix: a list of rows, each a list of numbers")
+    wrong = any(
+        row[i] != 1 or any(row[j] != rows[j][i] or not -1 < row[j] < 1 for j in range(i)) for i, row in enumerate(rows)
+    )
+    if wrong:
+        raise ValueError("must be a correlation matrix: symmetric, with 1 on its diagonal and less elsewhere")
+    return value
+
+
 class Kind(NamedTuple):
     """What a value may be, in words for the reference of the config."""
 
@@ -116,4 +135,6 @@ NoiseSpreads = Annotated[
     Kind("number, list of numbers, percentage, column name or list of column names"),
 ]
 LabelList = Annotated[Any, BeforeValidator(_labels), Kind("list of integers or list of strings")]
+Factor = Annotated[Any, BeforeValidator(_factor), Kind("true or number")]
+Correlation = Annotated[Any, BeforeValidator(_correlation), Kind("list of lists of numbers")]
 Quantiles = Annotated[Any, BeforeValidator(_quantiles), Kind("list of numbers")]

@@ -8,24 +8,30 @@ from typing import Protocol
 class Monitor(Protocol):
     """Told of each step as it happens. An implementation must return quickly."""
 
-    def begin(self, runs_per_evaluation: int, max_evaluations: int) -> None:
-        """The inversion starts."""
+    def begin(self, most_runs: int) -> None:
+        """The inversion starts; it will make so many runs at the most."""
+
+    def batch(self, purpose: str, runs: int) -> None:
+        """A batch of runs starts, for a purpose such as ``"evaluation 3"``."""
 
     def ran(self, succeeded: int, failed: int) -> None:
         """That many more runs have come back."""
 
-    def evaluated(self, evaluation: int, elbo: float, *, accepted: bool) -> None:
-        """The bound has been evaluated (for the evaluation-th time) at a posterior that was kept, or was not."""
+    def evaluated(self, elbo: float, *, accepted: bool) -> None:
+        """The bound has been evaluated at a posterior that was kept, or was not."""
 
 
 class Silent:
     """Says nothing."""
 
-    def begin(self, runs_per_evaluation: int, max_evaluations: int) -> None:
+    def begin(self, most_runs: int) -> None:
+        """Nothing."""
+
+    def batch(self, purpose: str, runs: int) -> None:
         """Nothing."""
 
     def ran(self, succeeded: int, failed: int) -> None:
         """Nothing."""
 
-    def evaluated(self, evaluation: int, elbo: float, *, accepted: bool) -> None:
+    def evaluated(self, elbo: float, *, accepted: bool) -> None:
         """Nothing."""

@@ -1,24 +1,73 @@
-"""What separates the observations from the simulator's outputs, as a likelihood and as random numbers."""
+"""What separates the observations from the simulator's outputs, as a density and as random numbers."""
 
 from __future__ import annotations
 
+import math
+from typing import Protocol
+
 import numpy as np
 
-from invgp.core.backend import Place
-from invgp.likelihoods import Gaussian
-from invgp.likelihoods.protocol import Likelihood
+from invgp.core.backend import Array, Place, array_namespace
+from invgp.inference.model import gaussian_noise, noise_covariance
+from invgp.likelihoods import Laplace, StudentT
 from invgp.problem import Floats, Problem
 
 
-def noise_likelihood(problem: Problem, where: Place) -> Likelihood:
-    """p(y_n | outputs of the simulator at site n), for outputs (S, N, P) in the place of the latents."""
-    # Where nothing was observed the noise may be unknown, and plays no part.
-    std = np.where(np.isnan(problem.survey.Y), 1.0, problem.noise_std)
-    return Gaussian(where.asarray(std), learn=False)
+class LogDensity(Protocol):
+    """Log p(y_n | outputs of the simulator)."""
+
+    def __call__(self, outputs: Array, sites: Array | None = None) -> Array:
+        """(S, B) for outputs (S, B, P) of the sites with these numbers (B,); by default of all N."""
+
+
+def noise_log_density(problem: Problem, where: Place) -> LogDensity:
+    """The density of a problem's observations."""
+    if problem.noise.kind == "gaussian":
+        gaussian = gaussian_noise(problem, where)
+
+        def of_gaussian(outputs: Array, sites: Array | None = None) -> Array:
+            xp = array_namespace(outputs)
+            noise = gaussian if sites is None else gaussian.at(sites)
+            return noise.log_normaliser - 0.5 * xp.sum(xp.square(noise.residuals(outputs)), axis=-1)
+
+        return of_gaussian
+    scale, y = where.asarray(_scale(problem)), where.asarray(problem.survey.Y)
+    if problem.noise.kind == "student-t":
+        likelihood: StudentT | Laplace = StudentT(scale, problem.noise.degrees, learn=False)
+    else:
+        likelihood = Laplace(scale, learn=False)
+
+    def of_likelihood(outputs: Array, sites: Array | None = None) -> Array:
+        if sites is None:
+            return likelihood.log_density(y, outputs)
+        return likelihood.at_sites(sites).log_density(array_namespace(y).take(y, sites, axis=0), outputs)
+
+    return of_likelihood
 
 
 def noise_draw(problem: Problem, rng: np.random.Generator) -> Floats:
     """Noise (N, P) for one survey; NaN where the problem has no observation."""
-    return np.where(
-        np.isnan(problem.survey.Y), np.nan, problem.noise_std * rng.standard_normal(problem.noise_std.shape)
-    )
+    shape = problem.noise_std.shape
+    if problem.noise.kind == "gaussian":
+        noise = (np.linalg.cholesky(noise_covariance(problem)) @ rng.standard_normal((*shape, 1)))[..., 0]
+    elif problem.noise.kind == "student-t":
+        noise = _scale(problem) * rng.standard_t(problem.noise.degrees, shape)
+    else:
+        noise = rng.laplace(scale=_scale(problem))
+    return np.where(np.isnan(problem.survey.Y), np.nan, noise)
+
+
+def _scale(problem: Problem) -> Floats:
+    """Scale (N, P) of the density with the noise's standard deviation; anything where nothing was observed."""
+    # Where nothing was observed the noise may be unknown, and plays no part.
+    std = np.where(np.isnan(problem.survey.Y), 1.0, problem.noise_std)
+    degrees = problem.noise.degrees
+    return std * (math.sqrt((degrees - 2.0) / degrees) if problem.noise.kind == "student-t" else math.sqrt(0.5))
+
+
+class noise_likelihood:  # TEMPORARY
+    def __init__(self, problem, where):
+        self._f = noise_log_density(problem, where)
+
+    def log_density(self, y, f):
+        return self._f(f)

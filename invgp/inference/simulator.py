@@ -38,6 +38,11 @@ class Batch(NamedTuple):
     outputs: Floats
     valid: NDArray[np.bool_]
 
+    @staticmethod
+    def failed(samples: int, sites: int, outputs: int) -> Batch:
+        """A batch without a valid run."""
+        return Batch(np.full((samples, sites, outputs), np.nan), np.zeros((samples, sites), dtype=bool))
+
 
 class TooManyFailed(Exception):  # noqa: N818 - it says what happened
     """More runs of a batch failed than the problem allows; the rest of it was not run."""
@@ -82,6 +87,7 @@ class Simulator:
         if not self.affords(samples * len(numbers)):
             raise ValueError(f"{samples * len(numbers)} runs are more than the {self.left} that are left")
         labels = [f"{label}-site{n + 1}-sample{s + 1}" for s in range(samples) for n in numbers]
+        self.monitor.batch(label.replace("-", " "), len(labels))
         watch = _Watch(len(labels), problem.inference.max_failed_share)
         try:
             batch = evaluate(

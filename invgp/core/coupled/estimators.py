@@ -1,0 +1,174 @@
+"""From samples at a site to its expected log likelihood, and to what the site says of its latents.
+
+With f = b + F z, F F^T = Sigma and z standard normal, the gradient and Hessian of log p, averaged over q, are wanted in
+terms of z. All three estimators are least-squares fits to Hermite polynomials of z, which are orthogonal under q:
+
+- of the noise-whitened residuals r (Gaussian noise, log p = -|r|^2 / 2) to 1 and z: statistical linearisation;
+- of the same residuals to 1, z and second-order terms: the exact gradient and Hessian of quadratic residuals;
+- of log p itself: for any likelihood, the score estimator of the paper with all its control variates.
+
+The points z are the same for every site; sites differ in the rotation that F holds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from invgp.core.backend import Array, array_namespace, device_of
+from invgp.core.estimators import hermite_features
+
+MOST_NEGATIVE = -0.5  # precision a site may take away, as a share of what its posterior has
+
+
+class GaussianNoise(NamedTuple):
+    """Observations with Gaussian noise: log p = log_normaliser - |whitening (y - outputs)|^2 / 2.
+
+    Attributes
+    ----------
+    y : (N, P); anything where nothing was observed.
+    whitening : (N, P, P), zero in the rows and columns of what was not observed.
+    log_normaliser : (N,).
+    observed : (N, P), 1 where there is an observation, 0 where there is none.
+    """
+
+    y: Array
+    whitening: Array
+    log_normaliser: Array
+    observed: Array
+
+    def at(self, rows: Array) -> GaussianNoise:
+        """The noise of some sites, by their numbers (B,)."""
+        xp = array_namespace(self.y)
+        return GaussianNoise(*(xp.take(part, rows, axis=0) for part in self))
+
+    def residuals(self, outputs: Array) -> Array:
+        """Whitened residuals (S, N, P) of outputs (S, N, P)."""
+        xp = array_namespace(outputs)
+        difference = xp.permute_dims(self.y - outputs, (1, 2, 0))
+        return xp.permute_dims(self.whitening @ difference, (2, 0, 1))
+
+
+class SiteTerms(NamedTuple):
+    """What the samples tell of each site, in terms of z.
+
+    Attributes
+    ----------
+    value : E[log p], (N,).
+    gradient : E[d log p / dz], (N, Q).
+    curvature : E[d^2 log p / dz^2], (N, Q, Q).
+    """
+
+    value: Array
+    gradient: Array
+    curvature: Array
+
+
+def fewest_samples(latents: int, *, quadratic: bool) -> int:
+    """Fewest samples a site for a fit that is well posed, with some to spare."""
+    features = (latents + 1) * (latents + 2) // 2 if quadratic else latents + 1
+    return features + (features + 1) // 2
+
+
+class Fit(NamedTuple):
+    """Hermite coefficients: value ~ constant + slope z + (z^T bend z - tr bend) / 2.
+
+    Attributes
+    ----------
+    constant : (N, T).
+    slope : (N, T, Q).
+    bend : (N, T, Q, Q); zero for a linear fit.
+    rest : mean square of what the fit leaves, (N, T), corrected for the coefficients spent.
+    """
+
+    constant: Array
+    slope: Array
+    bend: Array
+    rest: Array
+
+
+def hermite_fit(z: Array, values: Array, valid: Array, *, quadratic: bool) -> Fit:
+    """Fit values (S, N, T) at points z (S, Q), site by site, leaving out what is not valid (S, N)."""
+    xp = array_namespace(z, values)
+    S, Q = z.shape
+    features = hermite_features(z, cross_terms=True) if quadratic else xp.concat([xp.ones_like(z[:, :1]), z], axis=1)
+    F = features.shape[1]
+    if bool(xp.all(valid)):
+        inverse = xp.linalg.pinv(features)
+        flat = xp.reshape(values, (S, -1))
+        coefficients = inverse @ flat
+        rest = xp.reshape(xp.sum(xp.square(flat - features @ coefficients), axis=0), values.shape[1:]) / max(S - F, 1)
+        coefficients = xp.permute_dims(xp.reshape(coefficients, (F, *values.shape[1:])), (1, 2, 0))
+    else:
+        coefficients, rest = _masked_fit(features, values, valid)
+    if quadratic:
+        bend = _matrices(coefficients[..., Q + 1 :], Q)
+    else:
+        bend = xp.zeros((*values.shape[1:], Q, Q), dtype=z.dtype, device=device_of(z))
+    return Fit(coefficients[..., 0], coefficients[..., 1 : Q + 1], bend, rest)
+
+
+def _masked_fit(features: Array, values: Array, valid: Array) -> tuple[Array, Array]:
+    """Coefficients (N, T, F) and mean squares (N, T) of what is left, where some runs are not valid."""
+    xp = array_namespace(features, values)
+    S, F = features.shape
+    weight = xp.astype(valid, features.dtype).T
+    values = xp.where(valid[..., None], values, xp.zeros_like(values))
+    pairs = xp.reshape(features[:, :, None] * features[:, None, :], (S, F * F))
+    # The ridge only keeps a site whose runs have nearly all failed from being singular.
+    ridge = S * float(xp.finfo(features.dtype).eps) * xp.eye(F, dtype=features.dtype, device=device_of(features))
+    gram = xp.reshape(weight @ pairs, (-1, F, F)) + ridge
+    right = features.T @ xp.permute_dims(values, (1, 0, 2))
+    coefficients = xp.linalg.solve(gram, right)
+    left = weight[..., None] * (xp.permute_dims(values, (1, 0, 2)) - features @ coefficients)
+    spare = xp.sum(weight, axis=1) - float(F)
+    spare = xp.maximum(spare, xp.ones_like(spare))
+    return xp.matrix_transpose(coefficients), xp.sum(xp.square(left), axis=1) / spare[:, None]
+
+
+def _matrices(second: Array, Q: int) -> Array:
+    """Coefficients (..., F2) of z_j^2 - 1 and z_i z_j, i < j, as symmetric matrices (..., Q, Q)."""
+    xp = array_namespace(second)
+    rows, k = [[None] * Q for _ in range(Q)], Q
+    for i in range(Q):
+        rows[i][i] = 2.0 * second[..., i]
+        for j in range(i + 1, Q):
+            rows[i][j] = rows[j][i] = second[..., k]
+            k += 1
+    return xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def estimate(
+    z: Array, residuals: Array, log_normaliser: Array, valid: Array, *, quadratic: bool
+) -> tuple[SiteTerms, Array]:
+    """From whitened residuals (S, N, P) of Gaussian noise: statistical linearisation, or the Hermite terms as well.
+
+    Returns
+    -------
+    the terms, and the expected squares of the residuals (P,), summed over the sites.
+    """
+    xp = array_namespace(z, residuals)
+    fit = hermite_fit(z, residuals, valid, quadratic=quadratic)
+    a, b, H = fit.constant, fit.slope, fit.bend
+    square = xp.square(a) + xp.sum(xp.square(b), axis=-1) + 0.5 * xp.sum(xp.square(H), axis=(-2, -1)) + fit.rest
+    gradient = -xp.sum(a[..., None] * b + (H @ b[..., None])[..., 0], axis=1)
+    curvature = -(xp.matrix_transpose(b) @ b + xp.sum(a[..., None, None] * H + H @ H, axis=1))
+    return SiteTerms(log_normaliser - 0.5 * xp.sum(square, axis=-1), gradient, curvature), xp.sum(square, axis=0)
+
+
+def estimate_log_density(z: Array, log_density: Array, valid: Array) -> SiteTerms:
+    """From log densities (S, N) of any likelihood."""
+    fit = hermite_fit(z, log_density[..., None], valid, quadratic=True)
+    return SiteTerms(fit.constant[:, 0], fit.slope[:, 0, :], fit.bend[:, 0, ...])
+
+
+def roughness(z: Array, log_density: Array, valid: Array) -> Array:
+    """How far log p is from any quadratic under q, (N,): standard deviation of what the fit leaves, in nats."""
+    return array_namespace(z).sqrt(hermite_fit(z, log_density[..., None], valid, quadratic=True).rest[:, 0])
+
+
+def bounded_precision(curvature: Array) -> Array:
+    """-curvature (N, Q, Q) in terms of z, without eigenvalues that would take too much precision away."""
+    xp = array_namespace(curvature)
+    values, vectors = xp.linalg.eigh(-0.5 * (curvature + xp.matrix_transpose(curvature)))
+    values = xp.maximum(values, MOST_NEGATIVE * xp.ones_like(values))
+    return (vectors * values[:, None, :]) @ xp.matrix_transpose(vectors)

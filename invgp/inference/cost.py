@@ -1,0 +1,33 @@
+"""What an inversion will cost, before it starts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from invgp.inference.emulated import outer_steps, runs_in_a_step, worth_emulating
+from invgp.inference.factorised import SAMPLES
+from invgp.problem import Problem
+
+USUAL_STEPS = 4  # of the emulator, verification included
+USUAL_SAMPLES = 250  # a site, of the coupled posterior without an emulator
+USUAL_EVALUATIONS = 60  # of the bound of the paper's full Gaussian
+
+
+class Cost(NamedTuple):
+    """Runs to expect, and how they come about."""
+
+    runs: int
+    words: str
+
+
+def expected_cost(problem: Problem) -> Cost:
+    """The runs that an inversion usually takes."""
+    settings, sites = problem.inference, problem.survey.size
+    if settings.posterior == "full gaussian":
+        each = settings.samples or SAMPLES
+        words = f"The full Gaussian takes {each} runs a site, some {USUAL_EVALUATIONS} times"
+        return Cost(USUAL_EVALUATIONS * each * sites, words)
+    if settings.emulator and worth_emulating(problem):
+        steps, each = min(USUAL_STEPS, outer_steps(problem) + 1), runs_in_a_step(problem)
+        return Cost(steps * each, f"The emulator takes {each:,} runs, some {steps} times")
+    return Cost(USUAL_SAMPLES * sites, f"The coupled posterior takes some {USUAL_SAMPLES} runs a site")

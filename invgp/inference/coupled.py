@@ -1,0 +1,156 @@
+"""The posterior coupled across latents, straight from runs of the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from invgp.core.backend import Place, to_numpy
+from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage, State
+from invgp.core.coupled.estimators import fewest_samples
+from invgp.core.sampling import Points
+from invgp.inference.diagnostics import diagnose, shape_errors
+from invgp.inference.inversion import Inversion, predictions
+from invgp.inference.learnt import with_hyperparameters
+from invgp.inference.model import gaussian_noise, learning_of, noise_learning, prior_of
+from invgp.inference.noise import noise_log_density
+from invgp.inference.simulator import Batch, Simulator
+from invgp.posterior import EmulatorReport, Solution
+from invgp.problem import Floats, Problem
+
+SETTLED_ROUGHLY, SETTLED = 0.1, 0.02  # standard deviations that a step still moves the posterior
+SPARE = 1.6  # samples for each number that is estimated from runs that cost something
+SHAPE_SAMPLES = 64
+
+Evaluate = Callable[[Floats, str], Batch]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best posterior so far, and what the forward model made of its samples."""
+
+    position: Position
+    batch: Batch
+
+
+class CoupledInversion(Inversion):
+    """A Gaussian with a full covariance across latents and sites."""
+
+    def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
+        super().__init__(problem, where, simulator, seed)
+        # One stream for each purpose: drawing more realizations must not change the posterior.
+        self.points, self.realizations, self.inducing, self.design, self.checks = np.random.default_rng(seed).spawn(5)
+        self.found: Found | None = None
+        self.shape_error = np.full(problem.survey.size, np.nan)
+        self.prior = prior_of(problem, where, self.inducing)
+        self.start = self.algorithm(self.stages()).init()
+
+    def search(self) -> tuple[str, bool]:
+        """Natural-gradient steps, each from runs of the simulator."""
+        algorithm = self.algorithm(self.stages())
+        samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
+        self.begin(self.problem.inference.max_evaluations * samples * self.problem.survey.size)
+        status, settled = self.settle(algorithm, self.start, self.simulated)
+        self.check_shape(self.simulated, SHAPE_SAMPLES)
+        return status, settled
+
+    def algorithm(self, stages: list[Stage]) -> CoupledSavigp:
+        """The algorithm for this problem, with these estimators."""
+        problem, where = self.problem, self.where
+        groups, spread = noise_learning(problem, where)
+        return CoupledSavigp(
+            self.prior,
+            stages,
+            gaussian_noise(problem, where) if problem.noise.kind == "gaussian" else None,
+            noise_log_density(problem, where),
+            learning_of(problem, where),
+            groups,
+            spread,
+        )
+
+    def stages(self) -> list[Stage]:
+        """The estimators, one after the other, for runs that cost something."""
+        Q, estimator, given = (
+            self.problem.latent_count,
+            self.problem.inference.estimator,
+            self.problem.inference.samples,
+        )
+        few = max(round(SPARE * 2 * (Q + 1)), 8)
+        many = given or max(round(SPARE * (Q + 1) * (Q + 2) / 2), 24)
+        if self.problem.noise.kind != "gaussian" or estimator == "score":
+            return [self.stage("log density", many, SETTLED)]
+        if estimator == "linearisation":
+            return [self.stage("linear", given or few, SETTLED)]
+        return [self.stage("linear", min(few, many), SETTLED_ROUGHLY), self.stage("hermite", many, SETTLED)]
+
+    def stage(self, kind: str, samples: int, tolerance: float) -> Stage:
+        """An estimator with points of its own."""
+        least = fewest_samples(self.problem.latent_count, quadratic=kind != "linear")
+        sites, latents = self.problem.survey.size, self.problem.latent_count
+        return Stage(kind, Points.draw(self.points, max(samples, least), sites, latents, self.where), tolerance)
+
+    def settle(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> tuple[str, bool]:
+        """Ask, evaluate, tell, until the posterior settles; the best one is kept on the way."""
+        most = self.problem.inference.max_evaluations
+        while not state.finished:
+            if state.evaluations >= most:
+                return f"stopped at inference.max_evaluations = {most} before the posterior settled", False
+            batch = evaluate(to_numpy(algorithm.ask(state)), f"evaluation-{state.evaluations + 1}")
+            told = self.where.asarray(batch.outputs), self.where.asmask(batch.valid)
+            state, info = algorithm.tell(state, *told)
+            if info.accepted and state.best is not None:
+                self.found = Found(state.best, batch)
+            self.record(info.elbo, accepted=info.accepted)
+        if self.found is not None and state.best is not None:
+            self.found = replace(self.found, position=state.best)
+        return state.finished, self.found is not None
+
+    def check_shape(self, evaluate: Evaluate, samples: int) -> None:
+        """Ask at each site whether a Gaussian is the right shape, if there are runs left for it."""
+        needed = samples * self.problem.survey.size if evaluate == self.simulated else 0
+        if self.found is None or not self.simulator.affords(needed):
+            return
+        problem = with_hyperparameters(self.problem, self.found.position)
+        self.shape_error = shape_errors(
+            problem, self.found.position, lambda latents: evaluate(latents, "shape"), self.checks, samples
+        )
+
+    def report(self) -> EmulatorReport | None:
+        """How far an emulator was trusted."""
+        return None
+
+    def solution(self, status: str, *, settled: bool) -> tuple[Problem, Solution] | None:
+        """The best posterior so far with the problem that it solves, or None if there is none."""
+        if self.found is None:
+            return None
+        position = self.found.position
+        problem = with_hyperparameters(self.problem, position)
+        predicted, predicted_std = predictions(self.found.batch)
+        return problem, Solution(
+            mean=to_numpy(position.marginals.mean),
+            covariance=to_numpy(position.marginals.covariance),
+            draws=self._draws(position),
+            predicted=predicted,
+            predicted_std=predicted_std,
+            elbo=np.asarray([bound for bound, _ in self.trace]),
+            runs=np.asarray([runs for _, runs in self.trace]),
+            runs_total=self.simulator.runs,
+            runs_failed=self.simulator.failed,
+            seed=self.seed,
+            status=status,
+            settled=settled,
+            diagnostics=diagnose(problem, predicted, self.shape_error),
+            emulator=self.report(),
+        )
+
+    def _draws(self, position: Position) -> Floats:
+        """Joint draws (R, N, Q) of the latents at the sites."""
+        count, prior = self.problem.output.realizations, position.prior
+        inducing, sites = self.realizations.spawn(2)
+        normals = self.where.asarray(inducing.standard_normal((count, prior.latents * prior.inducing)))
+        values = to_numpy(position.q.site_draws(prior, normals))
+        # What the inducing variables leave open is taken as independent from site to site.
+        left_open = np.concatenate([to_numpy(prior.geometry(*batch).residual) for batch in prior.batches()], axis=1)
+        return values + np.sqrt(left_open.T) * sites.standard_normal(values.shape)

@@ -1,0 +1,132 @@
+"""What can be said about a posterior without knowing the truth.
+
+The data misfit asks whether the noise explains the residuals. The shape asks, site by site, what the posterior of that
+site would be if all others kept saying what they say: their message is a Gaussian (the cavity), and its product with
+the site's own likelihood can be computed by importance sampling, whatever its form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from invgp.core.backend import Place, to_numpy
+from invgp.core.coupled.algorithm import Position
+from invgp.inference.noise import noise_log_density
+from invgp.inference.simulator import Batch
+from invgp.posterior import Diagnostics
+from invgp.problem import Floats, Problem
+
+WIDENED = 1.5  # of the draws from the posterior: wider than what they are to judge
+FEWEST_EFFECTIVE = 15.0  # draws: with fewer, nothing is said
+DOUBTFUL = 0.5  # standard deviations
+POOR_FIT, CLOSE_FIT = 2.0, 0.2  # reduced chi-square
+NAMED = 5  # sites
+
+
+def chi_square(problem: Problem, predicted: Floats) -> Floats:
+    """Mean square of the residuals in units of the noise, (P,), at predictions (N, P)."""
+    residuals = (problem.survey.Y - predicted) / problem.noise_std
+    counts = np.sum(np.isfinite(residuals), axis=0)
+    return np.where(counts, np.nansum(residuals**2, axis=0) / np.maximum(counts, 1), np.nan)
+
+
+class Cavity:
+    """What all other sites say about each site, with draws that cover it and the posterior."""
+
+    def __init__(self, position: Position, rng: np.random.Generator, samples: int) -> None:
+        mean, covariance = (to_numpy(part) for part in position.marginals)
+        prior_mean = to_numpy(position.prior.mean)
+        own_precision, own_shift = (to_numpy(part) for part in position.sites)
+        precision = np.linalg.inv(covariance)
+        rest = precision - own_precision
+        # A site that says less than nothing leaves a message of the others that is no distribution: keep the posterior.
+        values, vectors = np.linalg.eigh(rest)
+        values = np.maximum(values, 1e-6 * np.linalg.eigvalsh(precision)[:, :1])
+        spread = (vectors / values[:, None, :]) @ vectors.swapaxes(-1, -2)
+        shift = precision @ (mean - prior_mean)[..., None] - own_shift[..., None]
+        self.mean, self.covariance = mean, covariance
+        self.others = prior_mean + (spread @ shift)[..., 0], spread
+        self.wide = mean, WIDENED**2 * covariance
+        half = samples // 2
+        draws = [_draw(rng, half, *gaussian) for gaussian in (self.others, self.wide)]
+        self.latents = np.concatenate(draws)
+
+    def shape_error(self, log_density: Floats, valid: Floats) -> Floats:
+        """Distance (N,) between posterior and product of cavity and likelihood, from log densities (S, N)."""
+        proposal = np.logaddexp(_log_normal(self.latents, *self.others), _log_normal(self.latents, *self.wide))
+        weight = np.where(valid, _log_normal(self.latents, *self.others) + log_density - proposal, -np.inf)
+        weight = np.exp(weight - weight.max(axis=0))
+        weight /= weight.sum(axis=0)
+        mean = np.sum(weight[..., None] * self.latents, axis=0)
+        variance = np.sum(weight[..., None] * (self.latents - mean) ** 2, axis=0)
+        own = np.diagonal(self.covariance, axis1=1, axis2=2)
+        effective = 1.0 / np.sum(weight**2, axis=0)
+        # Less what chance alone would do with so many draws.
+        chance = 2.0 / np.sqrt(effective)
+        off = np.maximum(np.abs(mean - self.mean) / np.sqrt(own), 0.5 * np.abs(np.log(variance / own))).max(axis=1)
+        return np.where(effective >= FEWEST_EFFECTIVE, np.maximum(off - chance, 0.0), np.nan)
+
+
+def diagnose(problem: Problem, predicted: Floats, shape_error: Floats) -> Diagnostics:
+    """Numbers and sentences."""
+    misfit = chi_square(problem, predicted)
+    sentences = [*_misfit_sentences(problem, misfit), *_shape_sentences(shape_error)]
+    return Diagnostics(misfit, shape_error, tuple(sentences))
+
+
+def shape_errors(
+    problem: Problem, position: Position, evaluate: Callable[[Floats], Batch], rng: np.random.Generator, samples: int
+) -> Floats:
+    """Distance (N,) of the Gaussian from the exact posterior of each site given the others."""
+    cavity = Cavity(position, rng, samples)
+    batch = evaluate(cavity.latents)
+    cpu = Place(np, "cpu")
+    density = noise_log_density(problem, cpu)(np.where(batch.valid[..., None], batch.outputs, 0.0))
+    return cavity.shape_error(np.asarray(density), batch.valid)
+
+
+def _misfit_sentences(problem: Problem, misfit: Floats) -> list[str]:
+    sentences = []
+    for observation in problem.survey.observations:
+        labels: Sequence[object] = observation.labels or [""]
+        for label, value in zip(labels, misfit[problem.observation_slices[observation.name]], strict=True):
+            what = f"{observation.name} {label}".strip()
+            if value > POOR_FIT:
+                sentences.append(
+                    f"{what} is fitted worse than its noise allows (reduced chi-square {value:.2g}): the noise may be "
+                    "larger than stated, or the simulator misses something."
+                )
+            elif value < CLOSE_FIT:
+                sentences.append(
+                    f"{what} is fitted far more closely than its noise asks for (reduced chi-square {value:.2g}): "
+                    "the noise may be smaller than stated."
+                )
+    return sentences
+
+
+def _shape_sentences(shape_error: Floats) -> list[str]:
+    doubtful = np.flatnonzero(np.nan_to_num(shape_error) > DOUBTFUL)
+    if not doubtful.size:
+        return []
+    worst = doubtful[np.argsort(-shape_error[doubtful])]
+    named = ", ".join(str(n + 1) for n in worst[:NAMED]) + (" and others" if len(worst) > NAMED else "")
+    return [
+        f"At {len(doubtful)} of {len(shape_error)} sites the posterior is not Gaussian in shape (several solutions, or "
+        f"a strongly bent one), so that mean and spread there are doubtful: site {named}. `invgp compare` samples it."
+    ]
+
+
+def _draw(rng: np.random.Generator, count: int, mean: Floats, covariance: Floats) -> Floats:
+    normals = rng.standard_normal((count, *mean.shape, 1))
+    return mean + (np.linalg.cholesky(covariance) @ normals)[..., 0]
+
+
+def _log_normal(f: Floats, mean: Floats, covariance: Floats) -> Floats:
+    factor = np.linalg.cholesky(covariance)
+    scaled = np.linalg.solve(factor, np.moveaxis(f - mean, 0, -1))
+    log_determinant = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2)), axis=-1)
+    constant = 0.5 * mean.shape[1] * math.log(2.0 * math.pi)
+    return -0.5 * np.sum(scaled**2, axis=1).T - log_determinant - constant

@@ -1,0 +1,168 @@
+"""The posterior coupled across latents, from a handful of runs a site: an emulator stands in for the simulator.
+
+Outer steps: run the simulator at a few draws from the current posterior, refit the emulator to all runs so far, find
+the posterior with the emulator in the simulator's place. Where the emulator's error is not small against the noise,
+the simulator itself then takes over. At the end fresh runs verify what is left to the emulator.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from invgp.core.backend import Place, to_numpy
+from invgp.core.coupled.algorithm import Position, movement
+from invgp.inference.coupled import CoupledInversion
+from invgp.inference.emulation import Emulator, Runs, fit_emulator
+from invgp.inference.learnt import with_hyperparameters
+from invgp.inference.simulator import Batch, Simulator
+from invgp.posterior import EmulatorReport
+from invgp.problem import Floats, Problem
+
+SAMPLES = 256  # of the emulator, a site: they cost next to nothing
+SHAPE_SAMPLES = 512
+SETTLED = 0.05  # standard deviations that the posterior moves from one outer step to the next
+WIDENED = 1.2  # the runs' spread about the posterior: an emulator must not be asked beyond its runs
+RUNS_PER_FEATURE = 1.3  # of a quadratic polynomial in the latents, in one outer step, at least
+ENOUGH_PER_FEATURE = 4  # of a cubic one, at the most
+FEWEST_STEPS = 2
+
+
+def runs_in_a_step(problem: Problem) -> int:
+    """Runs in one outer step: one a site, more where sites are few, fewer where they are many."""
+    Q, N = problem.latent_count, problem.survey.size
+    quadratic, cubic = math.comb(Q + 2, 2), math.comb(Q + 3, 3)
+    if ENOUGH_PER_FEATURE * cubic < N:
+        return ENOUGH_PER_FEATURE * cubic
+    return N * math.ceil(RUNS_PER_FEATURE * quadratic / N)
+
+
+def outer_steps(problem: Problem) -> int:
+    """Outer steps that `inference.runs_per_site` allows, one step's runs being kept for the verification."""
+    return problem.inference.runs_per_site * problem.survey.size // runs_in_a_step(problem) - 1
+
+
+def worth_emulating(problem: Problem) -> bool:
+    """Whether the runs are enough for an emulator at all."""
+    return outer_steps(problem) >= FEWEST_STEPS
+
+
+class EmulatedInversion(CoupledInversion):
+    """A Gaussian with a full covariance, found on an emulator."""
+
+    def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
+        super().__init__(problem, where, simulator, seed)
+        self.known = Runs.none(problem.latent_count, problem.noise_std.shape[1])
+        self.emulator: Emulator | None = None
+        self.everywhere = np.arange(problem.survey.size)
+        self.direct = np.zeros(problem.survey.size, dtype=bool)
+        self.verification = np.full(problem.survey.size, np.nan)
+
+    def search(self) -> tuple[str, bool]:
+        """The posterior on the emulator; then, where that is not good enough, with the simulator; then verification."""
+        runs = runs_in_a_step(self.problem)
+        self.begin((outer_steps(self.problem) + 1) * runs)
+        status, settled = self.search_on_emulator(runs)
+        if self.emulator is None:
+            return super().search()
+        self.direct = ~self.trusted()
+        if self.direct.any():
+            status, settled = self.search_with_simulator()
+        self.verify(runs)
+        if np.any(failed := np.nan_to_num(self.verification) > 2.0 * self.problem.inference.emulator_error):
+            self.direct |= failed
+            status, settled = self.search_with_simulator()
+        self.check_shape(self.mixed if self.direct.any() else self.emulated, SHAPE_SAMPLES)
+        return status, settled
+
+    def search_on_emulator(self, runs: int) -> tuple[str, bool]:
+        """Outer steps, until the posterior stays where it is and the emulator's error is small."""
+        algorithm = self.algorithm([self.stage(s.kind, SAMPLES, s.tolerance) for s in self.stages()])
+        position = self.start.trial
+        for step in range(outer_steps(self.problem)):
+            if not self.simulator.affords(2 * runs):
+                return f"stopped at inference.max_runs = {self.simulator.budget} before the emulator was good", False
+            if not self.learn_from(position, runs, step):
+                self.emulator = None
+                break
+            status, settled = self.settle(algorithm, algorithm.start_from(position, known=step > 0), self.emulated)
+            if self.found is None:
+                break
+            moved, position = movement(position, self.found.position), self.found.position
+            small = self.emulator.error <= 0.5 * self.problem.inference.emulator_error
+            if settled and step + 1 >= FEWEST_STEPS and moved < SETTLED and small:
+                return status, True
+        limit = self.problem.inference.runs_per_site
+        return f"stopped at inference.runs_per_site = {limit} before the emulator was good", False
+
+    def search_with_simulator(self) -> tuple[str, bool]:
+        """The simulator itself at the sites where the emulator is not good enough."""
+        algorithm = self.algorithm(self.stages())
+        start = self.start if self.found is None else algorithm.start_from(self.found.position, known=True)
+        return self.settle(algorithm, start, self.mixed)
+
+    def learn_from(self, position: Position, runs: int, step: int) -> bool:
+        """Run the simulator at draws from a posterior, and refit the emulator to all runs so far, if that can be."""
+        latents, sites = self.draw(position, runs, WIDENED if step else 1.0)
+        batch = self.simulated(latents, f"emulator-step-{step + 1}", sites)
+        self.known = self.known.plus(latents, batch.outputs, batch.valid, sites, step)
+        noise_std = with_hyperparameters(self.problem, position).noise_std
+        self.emulator = fit_emulator(self.problem, self.known, noise_std=noise_std, rng=self.design)
+        return self.emulator is not None and bool(batch.valid.any())
+
+    def draw(self, position: Position, runs: int, widened: float) -> tuple[Floats, NDArray[np.intp]]:
+        """Latent values (S, B, Q) to run the simulator at, and the sites (B,) they are for."""
+        N, Q = self.problem.survey.size, self.problem.latent_count
+        some = self.everywhere if runs >= N else np.sort(self.design.choice(N, runs, replace=False))
+        points = qmc.Sobol(Q, rng=self.design).random_base2(math.ceil(math.log2(runs)))[:runs]
+        normals = ndtri(np.clip(points, 1e-6, 1.0 - 1e-6))
+        normals = normals[self.design.permutation(runs)].reshape(-1, len(some), Q, 1)
+        factor, mean = to_numpy(position.factor)[some], to_numpy(position.marginals.mean)[some]
+        return mean + widened * (factor @ normals)[..., 0], some
+
+    def emulated(self, latents: Floats, label: str) -> Batch:  # noqa: ARG002 - as `simulated`
+        """What the emulator makes of latent values (S, N, Q)."""
+        if self.emulator is None:
+            raise ValueError("there is no emulator yet")
+        return Batch(self.emulator.predict(latents, self.everywhere), np.ones(latents.shape[:2], dtype=bool))
+
+    def mixed(self, latents: Floats, label: str) -> Batch:
+        """The emulator where it is good enough, the simulator elsewhere."""
+        batch, sites = self.emulated(latents, label), np.flatnonzero(self.direct)
+        real = self.simulated(latents[:, sites], label, sites)
+        batch.outputs[:, sites], batch.valid[:, sites] = real
+        return batch
+
+    def trusted(self) -> NDArray[np.bool_]:
+        """The sites (N,) where the emulator is good enough."""
+        if self.emulator is None or self.found is None:
+            return np.zeros(self.problem.survey.size, dtype=bool)
+        latents, _ = self.draw(self.found.position, 32 * self.problem.survey.size, 1.0)
+        return self.emulator.trusted(latents, self.everywhere, self.problem.inference.emulator_error)
+
+    def verify(self, runs: int) -> None:
+        """Fresh runs from the posterior, where the emulator was used, if there are runs left for it."""
+        if self.emulator is None or self.found is None:
+            return
+        latents, sites = self.draw(self.found.position, min(runs, self.problem.survey.size), 1.0)
+        kept = ~self.direct[sites]
+        latents, sites = latents[:, kept], sites[kept]
+        if not sites.size or not self.simulator.affords(latents.shape[0] * len(sites)):
+            return
+        batch = self.simulated(latents, "verification", sites)
+        noise_std = with_hyperparameters(self.problem, self.found.position).noise_std[sites]
+        errors = (batch.outputs - self.emulator.predict(latents, sites)) / noise_std
+        observed = batch.valid[..., None] & np.isfinite(self.problem.survey.Y[sites])
+        counts = np.maximum(observed.sum(axis=(0, 2)), 1)
+        error = np.sqrt(np.sum(np.where(observed, errors, 0.0) ** 2, axis=(0, 2)) / counts)
+        self.verification[sites] = np.where(observed.any(axis=(0, 2)), error, np.nan)
+
+    def report(self) -> EmulatorReport | None:
+        """How far the emulator was trusted."""
+        if self.emulator is None:
+            return None
+        return EmulatorReport(self.emulator.name, self.emulator.error, self.verification, self.direct)

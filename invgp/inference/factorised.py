@@ -1,0 +1,98 @@
+"""The paper's posterior: Gaussians that factorise over the latents."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from invgp.core.backend import Place, to_numpy
+from invgp.core.bound import Bound, Parameters
+from invgp.core.geometry import inducing_factor
+from invgp.core.optimisers import LBFGS
+from invgp.core.posteriors import Full
+from invgp.core.sampling import Points
+from invgp.core.savigp import Savigp, State
+from invgp.inference.diagnostics import diagnose
+from invgp.inference.inversion import Inversion, predictions
+from invgp.inference.model import prior_of
+from invgp.inference.noise import noise_log_density
+from invgp.inference.simulator import Batch, Simulator
+from invgp.posterior import Solution
+from invgp.problem import Problem
+
+START_SHARE = 0.1  # of the prior's variance
+SAMPLES = 256
+
+
+class FactorisedInversion(Inversion):
+    """The full Gaussian of the paper, at the sites."""
+
+    def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
+        super().__init__(problem, where, simulator, seed)
+        self.best: Batch | None = None
+        # One stream for each purpose: drawing more realizations must not change the posterior.
+        points, self.realizations = np.random.default_rng(seed).spawn(2)
+        settings = problem.inference
+        bound, parameters = dense_full_gaussian(problem, where)
+        self.algorithm = Savigp(
+            bound,
+            parameters,
+            noise_log_density(problem, where),
+            Points.draw(points, settings.samples or SAMPLES, problem.survey.size, problem.latent_count, where),
+            LBFGS(tolerance=settings.tolerance),
+        )
+        self.state: State = self.algorithm.init()
+
+    def search(self) -> tuple[str, bool]:
+        """Ask, evaluate, tell, until the bound settles."""
+        most = self.problem.inference.max_evaluations
+        self.begin(self.algorithm.points.base.shape[0] * self.problem.survey.size * most)
+        while not self.state.finished:
+            if self.state.evaluations >= most:
+                return f"stopped at inference.max_evaluations = {most} before the bound settled", False
+            latents = to_numpy(self.algorithm.ask(self.state))
+            batch = self.simulated(latents, f"evaluation-{self.state.evaluations + 1}")
+            told = self.where.asarray(batch.outputs), self.where.asmask(batch.valid)
+            self.state, info = self.algorithm.tell(self.state, *told)
+            self.best = batch if info.accepted else self.best
+            self.record(info.elbo, accepted=info.accepted)
+        return self.state.finished, True
+
+    def solution(self, status: str, *, settled: bool) -> tuple[Problem, Solution] | None:
+        """The best posterior so far; None if no evaluation of the bound has succeeded."""
+        if self.best is None:
+            return None
+        problem = self.problem
+        mean, variance = (to_numpy(part) for part in self.algorithm.marginals(self.state))
+        shape = (problem.output.realizations, problem.survey.size, problem.latent_count)
+        normals = self.where.asarray(self.realizations.standard_normal(shape))
+        predicted, predicted_std = predictions(self.best)
+        return problem, Solution(
+            mean=mean,
+            covariance=variance[..., None] * np.eye(problem.latent_count),
+            draws=to_numpy(self.algorithm.draws(self.state, normals)),
+            predicted=predicted,
+            predicted_std=predicted_std,
+            elbo=np.asarray([bound for bound, _ in self.trace]),
+            runs=np.asarray([runs for _, runs in self.trace]),
+            runs_total=self.simulator.runs,
+            runs_failed=self.simulator.failed,
+            seed=self.seed,
+            status=status,
+            settled=settled,
+            diagnostics=diagnose(problem, predicted, np.full(problem.survey.size, np.nan)),
+        )
+
+
+def dense_full_gaussian(problem: Problem, where: Place) -> tuple[Bound, Parameters]:
+    """The paper's full Gaussian at the sites, and where it starts: the prior's mean, a tenth of its variance."""
+    prior = prior_of(problem, where)
+    xp, N, Q = where.namespace, problem.survey.size, problem.latent_count
+    family = Full(latents=Q, inducing=N)
+    factor = inducing_factor(prior.kernels, prior.Z)
+    parameters = Parameters(
+        posterior=family.initial(factor, START_SHARE, where.asarray(np.zeros((1, Q, N)))),
+        kernels=xp.stack([kernel.parameters for kernel in prior.kernels]),
+        inducing=prior.Z,
+        likelihood=where.asarray(np.zeros(0)),
+    )
+    return Bound(family, prior.kernels, prior.mean, prior.X, dense=True), parameters

@@ -1,0 +1,88 @@
+"""What every inversion has in common: runs that may fail or run out, and the best posterior so far."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.backend import Place
+from invgp.errors import RunsFailedError
+from invgp.inference.simulator import Batch, Simulator, TooManyFailed
+from invgp.posterior import Solution
+from invgp.problem import Floats, Problem
+
+RETRACES = 5  # steps in a row that are taken back because the simulator failed there
+
+
+class BudgetSpent(Exception):  # noqa: N818 - it says what happened
+    """The next batch would take more runs than are left."""
+
+
+class Inversion(ABC):
+    """One inversion under way.
+
+    Parameters
+    ----------
+    where : the arrays live there.
+    seed : of all random numbers.
+    """
+
+    def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
+        self.problem, self.where, self.simulator, self.seed = problem, where, simulator, seed
+        self.trace: list[tuple[float, int]] = []
+        self.retraced = 0
+
+    @abstractmethod
+    def search(self) -> tuple[str, bool]:
+        """Find the posterior; say why the search ended, and whether that is where it should."""
+
+    @abstractmethod
+    def solution(self, status: str, *, settled: bool) -> tuple[Problem, Solution] | None:
+        """The best posterior so far with the problem that it solves, hyperparameters learnt; None if there is none."""
+
+    def run(self) -> tuple[str, bool]:
+        """Find the posterior within the budget."""
+        try:
+            return self.search()
+        except BudgetSpent:
+            return f"stopped at inference.max_runs = {self.simulator.budget} before the posterior settled", False
+
+    def begin(self, most_runs: int) -> None:
+        """Tell the monitor what to expect at the most."""
+        left = self.simulator.left
+        self.simulator.monitor.begin(most_runs if left is None else min(most_runs, left))
+
+    def record(self, elbo: float, *, accepted: bool) -> None:
+        """An evaluation of the bound."""
+        if accepted:
+            self.trace.append((elbo, self.simulator.runs))
+        self.simulator.monitor.evaluated(elbo, accepted=accepted)
+
+    def simulated(self, latents: Floats, label: str, sites: NDArray[np.intp] | None = None) -> Batch:
+        """Runs at all sites, or at some (B,), at latent values (S, B, Q); nothing valid, if the batch was cut short."""
+        if not self.simulator.affords(latents.shape[0] * latents.shape[1]):
+            raise BudgetSpent
+        try:
+            batch = self.simulator.run(latents, label, sites)
+        except TooManyFailed:
+            self._retrace()
+            return Batch.failed(*latents.shape[:2], self.problem.noise_std.shape[1])
+        self.retraced = 0
+        return batch
+
+    def _retrace(self) -> None:
+        """A step to where the simulator fails is taken back; at the start, or time and again, it is the end."""
+        self.retraced += 1
+        if not self.trace or self.retraced > RETRACES:
+            allowed = self.problem.inference.max_failed_share
+            raise RunsFailedError(
+                self.simulator.failures(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
+            )
+
+
+def predictions(batch: Batch) -> tuple[Floats, Floats]:
+    """Mean and standard deviation (N, P) of the outputs of the valid runs."""
+    modelled = np.where(batch.valid[..., None], batch.outputs, np.nan)
+    return np.nanmean(modelled, axis=0), np.nanstd(modelled, axis=0)

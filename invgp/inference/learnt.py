@@ -1,0 +1,37 @@
+"""A problem with its hyperparameters as they were learnt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from invgp.core.backend import to_numpy
+from invgp.core.coupled.algorithm import Position
+from invgp.problem import Latent, Problem
+
+
+def with_hyperparameters(problem: Problem, position: Position) -> Problem:
+    """The problem whose prior and noise are those of a posterior that was found."""
+    kernels = position.prior.kernels
+    latents = []
+    for latent in problem.latents:
+        own = kernels[problem.latent_slices[latent.name]]
+        latents.append(
+            _with_kernel(latent, np.asarray([float(k.variance) for k in own]), to_numpy(own[0].length_scale))
+        )
+    scales = np.exp(to_numpy(position.noise))
+    std = dict(problem.noise.std)
+    for scale, name in zip(scales, problem.noise.learn, strict=True):
+        std[name] = scale * std[name]
+    return replace(problem, latents=tuple(latents), noise=replace(problem.noise, std=std))
+
+
+def _with_kernel(latent: Latent, variance: np.ndarray, length_scale: np.ndarray) -> Latent:
+    if "length_scale" in latent.learn:
+        latent = replace(latent, length_scale=length_scale)
+    if "std" not in latent.learn:
+        return latent
+    mean, _ = latent.link.gaussian(latent.mean, latent.std)
+    physical_mean, physical_std = latent.link.configured(mean, np.sqrt(variance))
+    return replace(latent, mean=physical_mean, std=physical_std)

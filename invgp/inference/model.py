@@ -1,0 +1,107 @@
+"""A problem in the terms of the core: priors, noise, what is learnt."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from invgp.core.backend import Place
+from invgp.core.coupled import GaussianNoise, Prior
+from invgp.core.coupled.hyperparameters import Learning
+from invgp.core.inducing import cluster_centres
+from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.problem import Floats, Problem
+
+JITTER = 1e-6  # share of the variance, which keeps the bound smooth where inducing inputs move
+
+
+def kernels_of(problem: Problem, where: Place) -> tuple[Kernel, ...]:
+    """One for each latent process."""
+    _, std = problem.prior()
+    return tuple(
+        Kernel(CORRELATIONS[latent.kernel], where.asarray(float(s) ** 2), where.asarray(latent.length_scale))
+        for latent in problem.latents
+        for s in std[problem.latent_slices[latent.name]]
+    )
+
+
+def prior_of(problem: Problem, where: Place, rng: np.random.Generator | None = None) -> Prior:
+    """The latent processes at the sites, through `inference.inducing` variables if there is a `rng` to place them."""
+    mean, _ = problem.prior()
+    X, count, Q = problem.survey.X, problem.inference.inducing, problem.latent_count
+    dense = rng is None or count is None or count >= len(X)
+    Z = X if rng is None or count is None or dense else cluster_centres(X, count, rng)
+    everywhere = where.namespace.broadcast_to(where.asarray(Z), (Q, *Z.shape))
+    return Prior(
+        kernels_of(problem, where),
+        where.asarray(mean),
+        where.asarray(X),
+        everywhere,
+        dense,
+        0.0 if dense else JITTER,
+    )
+
+
+def gaussian_noise(problem: Problem, where: Place) -> GaussianNoise:
+    """The noise of each site's observations; what was not observed is marginalised."""
+    y = problem.survey.Y
+    observed = ~np.isnan(y)
+    covariance = noise_covariance(problem)
+    # A row and column of the identity for what was not observed leaves the others' marginal covariance as it is.
+    both = observed[:, :, None] & observed[:, None, :]
+    covariance = np.where(both, covariance, np.eye(y.shape[1]))
+    factor = np.linalg.cholesky(covariance)
+    whitening = np.where(both, np.linalg.inv(factor), 0.0)
+    spreads = np.log(np.diagonal(factor, axis1=1, axis2=2))
+    log_normaliser = -np.sum(np.where(observed, spreads + 0.5 * np.log(2.0 * np.pi), 0.0), axis=1)
+    return GaussianNoise(
+        where.asarray(np.where(observed, y, 0.0)),
+        where.asarray(whitening),
+        where.asarray(log_normaliser),
+        where.asarray(observed.astype(np.float64)),
+    )
+
+
+def noise_covariance(problem: Problem) -> Floats:
+    """Of the noise of a site's observations, (N, P, P); independent from one observation to another."""
+    std = np.where(np.isnan(problem.survey.Y), 1.0, problem.noise_std)
+    correlation = np.eye(std.shape[1])
+    for name, block in problem.noise.correlation.items():
+        columns = problem.observation_slices[name]
+        correlation[columns, columns] = block
+    return np.asarray(std[:, :, None] * correlation * std[:, None, :])
+
+
+def learning_of(problem: Problem, where: Place) -> Learning | None:
+    """The kernels' parameters that are learnt: those of one latent are tied over its labels."""
+    kernels = kernels_of(problem, where)
+    dimensions = problem.survey.X.shape[1]
+    ties, spreads = [], []
+    for latent in problem.latents:
+        for name, factor in latent.learn.items():
+            columns = [0] if name == "std" else range(1, 1 + dimensions)
+            for column in columns:
+                tie = np.zeros((problem.latent_count, 1 + dimensions))
+                tie[problem.latent_slices[latent.name], column] = 2.0 if name == "std" else 1.0
+                ties.append(tie)
+                spreads.append(np.log(factor))
+    inducing = problem.inference.learn_inducing and problem.inference.inducing is not None
+    if not ties and not inducing:
+        return None
+    xp = where.namespace
+    return Learning(
+        xp.stack([kernel.parameters for kernel in kernels]),
+        where.asarray(np.stack(ties, axis=-1) if ties else np.zeros((len(kernels), 1 + dimensions, 0))),
+        where.asarray(np.asarray(spreads)),
+        inducing=inducing,
+    )
+
+
+def noise_learning(problem: Problem, where: Place) -> tuple[object, object]:
+    """Groups (P, G) of outputs whose noise is scaled together, and the spread (G,) of each log scale; None if none."""
+    learn = problem.noise.learn
+    if not learn:
+        return None, None
+    groups = np.zeros((problem.noise_std.shape[1], len(learn)))
+    for g, name in enumerate(learn):
+        groups[problem.observation_slices[name], g] = 1.0
+    return where.asarray(groups), where.asarray(np.log(np.asarray(list(learn.values()))))
