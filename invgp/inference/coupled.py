@@ -14,7 +14,7 @@ from invgp.core.sampling import Points
 from invgp.inference.diagnostics import diagnose, shape_errors
 from invgp.inference.inversion import Inversion, predictions
 from invgp.inference.learnt import with_hyperparameters
-from invgp.inference.model import gaussian_noise, learning_of, noise_learning, prior_of
+from invgp.inference.model import gaussian_noise, learning_of, prior_of
 from invgp.inference.noise import noise_log_density
 from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import EmulatorReport, Solution
@@ -59,15 +59,12 @@ class CoupledInversion(Inversion):
     def algorithm(self, stages: list[Stage]) -> CoupledSavigp:
         """The algorithm for this problem, with these estimators."""
         problem, where = self.problem, self.where
-        groups, spread = noise_learning(problem, where)
         return CoupledSavigp(
             self.prior,
             stages,
             gaussian_noise(problem, where) if problem.noise.kind == "gaussian" else None,
             noise_log_density(problem, where),
             learning_of(problem, where),
-            groups,
-            spread,
         )
 
     def stages(self) -> list[Stage]:

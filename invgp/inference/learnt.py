@@ -20,7 +20,7 @@ def with_hyperparameters(problem: Problem, position: Position) -> Problem:
         latents.append(
             _with_kernel(latent, np.asarray([float(k.variance) for k in own]), to_numpy(own[0].length_scale))
         )
-    scales = np.exp(to_numpy(position.noise))
+    scales = np.exp(to_numpy(position.hyper.noise))
     std = dict(problem.noise.std)
     for scale, name in zip(scales, problem.noise.learn, strict=True):
         std[name] = scale * std[name]

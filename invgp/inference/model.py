@@ -72,7 +72,7 @@ def noise_covariance(problem: Problem) -> Floats:
 
 
 def learning_of(problem: Problem, where: Place) -> Learning | None:
-    """The kernels' parameters that are learnt: those of one latent are tied over its labels."""
+    """What is learnt of kernels, tied over the labels of a latent, of noise, by observation, and of inducing inputs."""
     kernels = kernels_of(problem, where)
     dimensions = problem.survey.X.shape[1]
     ties, spreads = [], []
@@ -85,23 +85,18 @@ def learning_of(problem: Problem, where: Place) -> Learning | None:
                 ties.append(tie)
                 spreads.append(np.log(factor))
     inducing = problem.inference.learn_inducing and problem.inference.inducing is not None
-    if not ties and not inducing:
+    learn = problem.noise.learn
+    if not ties and not inducing and not learn:
         return None
+    groups = np.zeros((problem.noise_std.shape[1], len(learn)))
+    for g, name in enumerate(learn):
+        groups[problem.observation_slices[name], g] = 1.0
     xp = where.namespace
     return Learning(
         xp.stack([kernel.parameters for kernel in kernels]),
         where.asarray(np.stack(ties, axis=-1) if ties else np.zeros((len(kernels), 1 + dimensions, 0))),
         where.asarray(np.asarray(spreads)),
+        where.asarray(groups),
+        where.asarray(np.log(np.asarray(list(learn.values())))),
         inducing=inducing,
     )
-
-
-def noise_learning(problem: Problem, where: Place) -> tuple[object, object]:
-    """Groups (P, G) of outputs whose noise is scaled together, and the spread (G,) of each log scale; None if none."""
-    learn = problem.noise.learn
-    if not learn:
-        return None, None
-    groups = np.zeros((problem.noise_std.shape[1], len(learn)))
-    for g, name in enumerate(learn):
-        groups[problem.observation_slices[name], g] = 1.0
-    return where.asarray(groups), where.asarray(np.log(np.asarray(list(learn.values()))))

@@ -19,10 +19,11 @@ from invgp.core.coupled.estimators import (
     SiteTerms,
     bounded_precision,
     estimate,
+    estimate_by_output,
     estimate_log_density,
     fewest_samples,
 )
-from invgp.core.coupled.hyperparameters import Learning
+from invgp.core.coupled.hyperparameters import Hyperparameters, Learning, ScaledSites
 from invgp.core.coupled.posterior import Coupled, Marginals, SiteFactors, natural_parameters, posterior_of
 from invgp.core.coupled.prior import Prior
 from invgp.core.sampling import Points
@@ -30,7 +31,6 @@ from invgp.core.sampling import Points
 SMALLEST_STEP = 1.0 / 64.0
 START_PRECISION = 3.0  # of each site at the start, in units of the prior's
 SLACK = 1e-4  # nats a latent and site that the bound may fall: below what its estimate can tell
-NEWTON_STEPS = 20
 LEARN_FROM = 1.0  # standard deviations: hyperparameters are learnt once a step moves the posterior by less
 
 
@@ -63,15 +63,14 @@ class Position:
 
     Attributes
     ----------
-    sites, theta, noise : what is learnt: of the sites, the kernels, and log scales of the noise by group (G,).
+    sites, hyper : what is learnt.
     prior, q : that these make.
     marginals : at the sites.
     factor : lower triangular F with F F^T = Sigma_n, (N, Q, Q).
     """
 
     sites: SiteFactors
-    theta: Array
-    noise: Array
+    hyper: Hyperparameters
     prior: Prior
     q: Coupled
     marginals: Marginals
@@ -106,9 +105,7 @@ class Target:
     """Where a whole step leads."""
 
     sites: SiteFactors
-    theta: Array
-    noise: Array
-    Z: Array
+    hyper: Hyperparameters
 
 
 @dataclass(frozen=True)
@@ -140,9 +137,7 @@ class CoupledSavigp:
     noise : for the Gaussian estimators; None with a log density alone.
     log_density : outputs of the forward model (S, B, P), and the numbers (B,) of the sites they are for, None for all
         -> log p(y_n | outputs), (S, B), for noise of any kind.
-    learning : of kernels and inducing inputs; None to hold them fixed.
-    noise_groups : (P, G), 1 where an output's noise belongs to a group whose scale is learnt.
-    noise_spread : standard deviation (G,) of the normal prior of each log scale; infinite for none.
+    learning : of kernels, noise and inducing inputs; None to hold them fixed.
     """
 
     prior: Prior
@@ -150,8 +145,6 @@ class CoupledSavigp:
     noise: GaussianNoise | None = None
     log_density: LogDensity | None = None
     learning: Learning | None = None
-    noise_groups: Array = None
-    noise_spread: Array = None
 
     def init(self) -> State:
         """Start at the prior's mean, with a part of its spread."""
@@ -160,9 +153,11 @@ class CoupledSavigp:
         eye = xp.eye(self.prior.latents, dtype=variance.dtype, device=variance.device)
         precision = xp.broadcast_to(START_PRECISION / variance * eye, (self.prior.sites, *eye.shape))
         shift = xp.zeros((self.prior.sites, self.prior.latents), dtype=variance.dtype, device=variance.device)
-        theta = shift[0, :0] if self.learning is None else xp.zeros_like(self.learning.spread)
-        noise = shift[0, :0] if self.noise_groups is None else xp.zeros_like(self.noise_spread)
-        return State(self.position(SiteFactors(precision, shift), theta, noise, self.prior.Z))
+        if self.learning is None:
+            hyper = Hyperparameters(shift[0, :0], shift[0, :0], self.prior.Z)
+        else:
+            hyper = self.learning.initial(self.prior)
+        return State(self.position(SiteFactors(precision, shift), hyper))
 
     def start_from(self, position: Position, *, known: bool) -> State:
         """Start from a position; if it is known to be near the optimum, with the last stage."""
@@ -183,7 +178,7 @@ class CoupledSavigp:
         xp = array_namespace(outputs)
         trial, stage = state.trial, self.stages[state.stage]
         outputs = xp.where(valid[..., None], outputs, xp.zeros_like(outputs))
-        terms, squares = self.terms(stage, trial.noise, outputs, valid)
+        terms, by_group = self.terms(stage, trial.hyper.noise, outputs, valid)
         expected, kl = float(xp.sum(terms.value)), float(trial.q.kl())
         elbo = expected - kl + self.log_prior(trial)
         if not self.enough(stage, valid):
@@ -196,9 +191,7 @@ class CoupledSavigp:
             new = replace(state, finished="the bound is not finite at the start")
             return new, Info(elbo, expected, kl, accepted=False, movement=math.nan)
         state = replace(state, best=trial, elbo=elbo, step=min(1.0, 2.0 * state.step))
-        sites = said_by(trial.factor @ stage.points.rotations, trial.marginals.mean - self.prior.mean, terms)
-        target = Target(sites, trial.theta, self.noise_target(trial.noise, squares), trial.prior.Z)
-        new, moved = self._step_on(state, target)
+        new, moved = self._step_on(state, terms, by_group)
         return new, Info(elbo, expected, kl, accepted=True, movement=moved)
 
     def enough(self, stage: Stage, valid: Array) -> bool:
@@ -208,51 +201,47 @@ class CoupledSavigp:
         return fewest >= fewest_samples(self.prior.latents, quadratic=stage.quadratic)
 
     def terms(
-        self, stage: Stage, log_scales: Array, outputs: Array, valid: Array, rows: Array | None = None
-    ) -> tuple[SiteTerms, Array | None]:
-        """The terms of all sites, or of some (B,), and the sum over them of the whitened residuals' squares, (P,)."""
+        self, stage: Stage, noise: Array, outputs: Array, valid: Array, rows: Array | None = None
+    ) -> tuple[SiteTerms, SiteTerms | None]:
+        """The terms of all sites, or of some (B,); and those by group of outputs (G, ...) whose noise is learnt."""
         xp = array_namespace(outputs)
         z = stage.points.base
         if stage.kind == "log density":
             densities = self.log_density(outputs, rows)
-            valid = valid & xp.isfinite(densities)
-            return estimate_log_density(z, densities, valid), None
-        noise = self.noise if rows is None else self.noise.at(rows)
-        residuals, normaliser = noise.residuals(outputs), noise.log_normaliser
-        if log_scales.shape[0]:
-            log_scale = (self.noise_groups @ log_scales[:, None])[:, 0]
-            residuals = residuals * xp.exp(-log_scale)
-            normaliser = normaliser - noise.observed @ log_scale
-        return estimate(z, residuals, normaliser, valid, quadratic=stage.quadratic)
+            return estimate_log_density(z, densities, valid & xp.isfinite(densities)), None
+        given = self.noise if rows is None else self.noise.at(rows)
+        residuals = given.residuals(outputs)
+        if not noise.shape[0]:
+            return estimate(z, residuals, given.log_normaliser, valid, quadratic=stage.quadratic), None
+        log_scale = (self.learning.noise_groups @ noise[:, None])[:, 0]
+        by_output = estimate_by_output(z, residuals * xp.exp(-log_scale), valid, quadratic=stage.quadratic)
+        normaliser = given.log_normaliser - given.observed @ log_scale
+        value, gradient, curvature = (xp.sum(part, axis=0) for part in by_output)
+        return SiteTerms(normaliser + value, gradient, curvature), _grouped(by_output, self.learning.noise_groups)
 
-    def noise_target(self, log_scales: Array, squares: Array | None) -> Array:
-        """The log scales (G,) of the noise that the expected squares (P,) of the residuals ask for."""
-        if squares is None or not log_scales.shape[0]:
-            return log_scales
-        xp = array_namespace(squares)
-        count = xp.sum(self.noise.observed @ self.noise_groups, axis=0)
-        # In units of the noise as it was given, not as it has been scaled since.
-        total = (squares[None, :] @ self.noise_groups)[0, :] * xp.exp(2.0 * log_scales)
-        scale, tightness = log_scales, 1.0 / self.noise_spread**2
-        for _ in range(NEWTON_STEPS):
-            pull = total * xp.exp(-2.0 * scale)
-            move = (pull - count - scale * tightness) / (2.0 * pull + tightness)
-            scale = scale + xp.clip(move, -1.0, 1.0)
-        return scale
-
-    def _step_on(self, state: State, target: Target) -> tuple[State, float]:
+    def _step_on(self, state: State, terms: SiteTerms, by_group: SiteTerms | None) -> tuple[State, float]:
         """Try the next step, or leave the stage if the step would move nothing."""
-        trial, step = self._towards(state.best, target, state.step)
-        moved = movement(state.best, trial)
+        here, stage = state.best, self.stages[state.stage]
+        factor, offset = here.factor @ stage.points.rotations, here.marginals.mean - self.prior.mean
+        target = Target(said_by(factor, offset, terms), here.hyper)
+        trial, step = self._towards(here, target, state.step)
+        moved = movement(here, trial)
         if self.learning is not None and moved < LEARN_FROM:
-            theta, Z = self.learning.fit(trial.prior, trial.sites, trial.theta)
-            target = replace(target, theta=theta, Z=Z)
-            trial, step = self._towards(state.best, target, step)
-            moved = max(moved, movement(state.best, trial))
+            said = scaled_sites(target.sites, factor, offset, by_group, self._counts())
+            hyper = self.learning.fit(here.prior, said, here.hyper)
+            target = Target(said.at(hyper.noise - here.hyper.noise), hyper)
+            trial, step = self._towards(here, target, step)
+            moved = max(moved, movement(here, trial))
         state = replace(state, trial=trial, target=target, step=step)
-        if moved > self.stages[state.stage].tolerance:
+        if moved > step * stage.tolerance:
             return state, moved
         return self._leave_stage(state, "the posterior has settled"), moved
+
+    def _counts(self) -> Array | None:
+        """Observations (G,) of each group whose noise is learnt."""
+        if self.noise is None or self.learning is None:
+            return None
+        return array_namespace(self.noise.y).sum(self.noise.observed @ self.learning.noise_groups, axis=0)
 
     def _step_back(self, state: State) -> State:
         if state.best is None:
@@ -271,22 +260,15 @@ class CoupledSavigp:
     def _towards(self, here: Position, target: Target, step: float) -> tuple[Position, float]:
         """The position a step away, as long a step as keeps the posterior a distribution."""
         while True:
-            theta, noise, Z = (
-                (1.0 - step) * old + step * new
-                for old, new in (
-                    (here.theta, target.theta),
-                    (here.noise, target.noise),
-                    (here.prior.Z, target.Z),
-                )
-            )
             try:
-                return self.position(here.sites.towards(target.sites, step), theta, noise, Z), step
+                sites, hyper = here.sites.towards(target.sites, step), here.hyper.towards(target.hyper, step)
+                return self.position(sites, hyper), step
             except np.linalg.LinAlgError:
                 if step < SMALLEST_STEP:
                     return here, step
                 step *= 0.5
 
-    def position(self, sites: SiteFactors, theta: Array, noise: Array, Z: Array) -> Position:
+    def position(self, sites: SiteFactors, hyper: Hyperparameters) -> Position:
         """The posterior that these make.
 
         Raises
@@ -294,22 +276,48 @@ class CoupledSavigp:
         numpy.linalg.LinAlgError
             It is no distribution.
         """
-        xp = array_namespace(theta)
-        prior = self.prior if self.learning is None else self.learning.prior(self.prior, theta, Z)
+        prior = self.prior if self.learning is None else self.learning.prior(self.prior, hyper)
         q = posterior_of(natural_parameters(prior, sites))
-        parts = [q.marginals(prior.geometry(*batch), prior.mean) for batch in prior.batches()]
-        marginals = parts[0] if len(parts) == 1 else Marginals(*(xp.concat(list(p)) for p in zip(*parts, strict=True)))
-        return Position(sites, theta, noise, prior, q, marginals, cholesky(marginals.covariance))
+        marginals = Marginals.concatenate([q.marginals(prior.geometry(*b), prior.mean) for b in prior.batches()])
+        return Position(sites, hyper, prior, q, marginals, cholesky(marginals.covariance))
 
     def log_prior(self, position: Position) -> float:
         """Of the hyperparameters, less its constants."""
-        xp = array_namespace(position.theta)
-        total = 0.0
-        if self.learning is not None:
-            total += float(self.learning.log_prior(position.theta))
-        if position.noise.shape[0]:
-            total -= 0.5 * float(xp.sum((position.noise / self.noise_spread) ** 2))
-        return total
+        return 0.0 if self.learning is None else float(self.learning.log_prior(position.hyper))
+
+
+def _grouped(by_output: SiteTerms, groups: Array) -> SiteTerms:
+    """Terms by output (P, ...) -> by group (G, ...)."""
+    xp = array_namespace(groups)
+    parts = []
+    for part in by_output:
+        summed = groups.T @ xp.reshape(part, (part.shape[0], -1))
+        parts.append(xp.reshape(summed, (groups.shape[1], *part.shape[1:])))
+    return SiteTerms(*parts)
+
+
+def scaled_sites(
+    sites: SiteFactors, factor: Array, offset: Array, by_group: SiteTerms | None, counts: Array | None
+) -> ScaledSites:
+    """What sites say as a function of the noise, from what they say now and the terms by group, in units of z."""
+    xp = array_namespace(offset)
+    if by_group is None or counts is None:
+        nothing = xp.zeros_like(offset[:0, 0])
+        empty = SiteFactors(
+            xp.zeros_like(sites.precision)[None, ...][:0, ...], xp.zeros_like(offset)[None, ...][:0, ...]
+        )
+        return ScaledSites(sites, empty, nothing, nothing)
+    inverse = xp.linalg.inv(factor)
+    back = xp.matrix_transpose(inverse)
+    precision = -(back @ by_group.curvature @ inverse)
+    gradient = (back @ by_group.gradient[..., None])[..., 0]
+    shift = gradient + (precision @ offset[..., None])[..., 0]
+    spread = 0.5 * xp.sum(xp.linalg.diagonal(by_group.curvature), axis=-1)
+    bent = 0.5 * xp.sum(offset * (shift - gradient), axis=-1)
+    constants = xp.sum(by_group.value - spread - xp.sum(gradient * offset, axis=-1) - bent, axis=-1)
+    own = SiteFactors(precision, shift)
+    fixed = SiteFactors(*(whole - xp.sum(part, axis=0) for whole, part in zip(sites, own, strict=True)))
+    return ScaledSites(fixed, own, constants, counts)
 
 
 def said_by(factor: Array, offset: Array, terms: SiteTerms) -> SiteFactors:

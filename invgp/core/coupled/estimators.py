@@ -49,13 +49,13 @@ class GaussianNoise(NamedTuple):
 
 
 class SiteTerms(NamedTuple):
-    """What the samples tell of each site, in terms of z.
+    """What the samples tell of each site, in terms of z; or what some of its outputs tell.
 
     Attributes
     ----------
-    value : E[log p], (N,).
-    gradient : E[d log p / dz], (N, Q).
-    curvature : E[d^2 log p / dz^2], (N, Q, Q).
+    value : E[log p], (..., N).
+    gradient : E[d log p / dz], (..., N, Q).
+    curvature : E[d^2 log p / dz^2], (..., N, Q, Q).
     """
 
     value: Array
@@ -137,22 +137,27 @@ def _matrices(second: Array, Q: int) -> Array:
     return xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
 
 
-def estimate(
-    z: Array, residuals: Array, log_normaliser: Array, valid: Array, *, quadratic: bool
-) -> tuple[SiteTerms, Array]:
-    """From whitened residuals (S, N, P) of Gaussian noise: statistical linearisation, or the Hermite terms as well.
+def estimate_by_output(z: Array, residuals: Array, valid: Array, *, quadratic: bool) -> SiteTerms:
+    """What each output tells, (P, N, ...), from whitened residuals (S, N, P) of Gaussian noise, without normaliser.
 
-    Returns
-    -------
-    the terms, and the expected squares of the residuals (P,), summed over the sites.
+    Statistical linearisation, or the Hermite terms as well.
     """
     xp = array_namespace(z, residuals)
     fit = hermite_fit(z, residuals, valid, quadratic=quadratic)
     a, b, H = fit.constant, fit.slope, fit.bend
     square = xp.square(a) + xp.sum(xp.square(b), axis=-1) + 0.5 * xp.sum(xp.square(H), axis=(-2, -1)) + fit.rest
-    gradient = -xp.sum(a[..., None] * b + (H @ b[..., None])[..., 0], axis=1)
-    curvature = -(xp.matrix_transpose(b) @ b + xp.sum(a[..., None, None] * H + H @ H, axis=1))
-    return SiteTerms(log_normaliser - 0.5 * xp.sum(square, axis=-1), gradient, curvature), xp.sum(square, axis=0)
+    gradient = -(a[..., None] * b + (H @ b[..., None])[..., 0])
+    curvature = -(b[..., :, None] * b[..., None, :] + a[..., None, None] * H + H @ H)
+    parts = (-0.5 * square, gradient, curvature)
+    return SiteTerms(*(xp.permute_dims(part, (1, 0, *range(2, part.ndim))) for part in parts))
+
+
+def estimate(z: Array, residuals: Array, log_normaliser: Array, valid: Array, *, quadratic: bool) -> SiteTerms:
+    """What the sites tell, all outputs together."""
+    xp = array_namespace(z, residuals)
+    parts = estimate_by_output(z, residuals, valid, quadratic=quadratic)
+    value, gradient, curvature = (xp.sum(part, axis=0) for part in parts)
+    return SiteTerms(log_normaliser + value, gradient, curvature)
 
 
 def estimate_log_density(z: Array, log_density: Array, valid: Array) -> SiteTerms:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, cholesky, to_numpy
-from invgp.core.coupled.algorithm import SMALLEST_STEP, CoupledSavigp, Position, said_by
+from invgp.core.coupled.algorithm import SMALLEST_STEP, CoupledSavigp, Position, said_by, scaled_sites
 from invgp.core.coupled.estimators import SiteTerms
 from invgp.core.coupled.posterior import (
     Coupled,
@@ -39,7 +39,6 @@ class BatchState:
     position : at the start of the pass; its sites are the best so far.
     sites, natural, q : what the sites say now, and the posterior that they make.
     values : E[log p] of each site when last seen, (N,).
-    squares : expected squares of the whitened residuals (P,), summed over this pass.
     elbo : the bound of the best pass.
     order, start : the sites of this pass, shuffled, and where its next batch begins.
     """
@@ -50,7 +49,6 @@ class BatchState:
     q: Coupled
     values: NDArray[np.float64]
     order: NDArray[np.intp]
-    squares: Array = None
     elbo: float = -math.inf
     moved: float = 0.0
     start: int = 0
@@ -75,7 +73,7 @@ class MiniBatches:
 
     Parameters
     ----------
-    algorithm : for all sites.
+    algorithm : for all sites; kernels and inducing inputs are learnt after each pass, noise is not.
     size : sites in a batch.
     step : of the first pass, between 0 and 1.
     """
@@ -109,11 +107,10 @@ class MiniBatches:
         stage = algorithm.stages[state.stage]
         index = xp.asarray(rows, dtype=xp.int32, device=outputs.device)
         outputs = xp.where(valid[..., None], outputs, xp.zeros_like(outputs))
-        terms, squares = algorithm.terms(stage, state.position.noise, outputs, valid, index)
+        terms, _ = algorithm.terms(stage, state.position.hyper.noise, outputs, valid, index)
         if algorithm.enough(stage, valid) and bool(xp.all(xp.isfinite(terms.value))):
             state = self._renewed(state, rows, index, terms)
             state.values[rows] = to_numpy(terms.value)
-            state = replace(state, squares=squares if state.squares is None else state.squares + squares)
         state = replace(state, start=state.start + len(rows))
         if state.start < len(state.order):
             return state, None
@@ -146,13 +143,13 @@ class MiniBatches:
         N, Q = algorithm.prior.sites, algorithm.prior.latents
         moved = math.sqrt(state.moved / (N * Q))
         old = state.position
-        noise = algorithm.noise_target(old.noise, state.squares)
-        theta, Z = old.theta, old.prior.Z
+        hyper = old.hyper
         if algorithm.learning is not None:
-            theta, Z = algorithm.learning.fit(old.prior, state.sites, old.theta)
-        position = algorithm.position(state.sites, theta, noise, Z)
+            said = scaled_sites(state.sites, old.factor, old.marginals.mean, None, None)
+            hyper = algorithm.learning.fit(old.prior, said, hyper)
+        position = algorithm.position(state.sites, hyper)
         elbo = float(np.sum(state.values)) - float(position.q.kl()) + algorithm.log_prior(position)
-        following = replace(state, order=self._shuffled(), start=0, moved=0.0, squares=None, passes=state.passes + 1)
+        following = replace(state, order=self._shuffled(), start=0, moved=0.0, passes=state.passes + 1)
         if not elbo >= state.elbo - SLACK * N * Q:
             natural = natural_parameters(old.prior, old.sites)
             back = replace(following, sites=old.sites, natural=natural, q=old.q, step=0.5 * state.step)

@@ -8,6 +8,7 @@ t_n(f_n) = exp(eta_n^T f_n - f_n^T Lambda_n f_n / 2), and q(v) is proportional t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,6 +47,14 @@ class Marginals(NamedTuple):
 
     mean: Array
     covariance: Array
+
+    @staticmethod
+    def concatenate(parts: Sequence[Marginals]) -> Marginals:
+        """Of several batches of sites."""
+        if len(parts) == 1:
+            return parts[0]
+        xp = array_namespace(parts[0].mean)
+        return Marginals(xp.concat([p.mean for p in parts]), xp.concat([p.covariance for p in parts]))
 
 
 @dataclass(frozen=True)
