@@ -33,14 +33,16 @@ def correlation_factor(position: NDArray[np.float64], length_scale: float) -> ND
     return np.asarray(np.linalg.cholesky(correlation), dtype=np.float64)
 
 
-def draw_truth(rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """Draw depths (N, 4) in m and velocities (N, 4) in m s-1 from the prior, until they make an earth.
+def draw_truth(
+    rng: np.random.Generator, position: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """Draw depths (N, 4) in m and velocities (N, 4) in m s-1 at positions (N,) from the prior, until they are sound.
 
     The prior lets reflectors cross and an earth does not, so a draw with crossing reflectors is thrown away
     whole. The truth thus comes from the prior *given* increasing depths. Also returns the number of draws.
     """
-    factor = correlation_factor(POSITION, LENGTH_SCALE)
-    shape = (POSITION.size, DEPTH.size)
+    factor = correlation_factor(position, LENGTH_SCALE)
+    shape = (position.size, DEPTH.size)
     for draws in range(1, MAX_DRAWS + 1):
         depth = DEPTH + DEPTH_STD * (factor @ rng.standard_normal(shape))
         velocity = VELOCITY + VELOCITY_STD * (factor @ rng.standard_normal(shape))
@@ -49,10 +51,10 @@ def draw_truth(rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[n
     raise RuntimeError(f"None of {MAX_DRAWS} draws from the prior has increasing depths.")
 
 
-def write_csv(path: Path, names: list[str], *columns: NDArray[np.float64]) -> None:
-    """Write the positions and the columns (N, 4) beside them, with names in the first line."""
+def write_csv(path: Path, names: list[str], position: NDArray[np.float64], *columns: NDArray[np.float64]) -> None:
+    """Write the positions (N,) and the columns (N, 4) beside them, with names in the first line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = np.column_stack([POSITION, *columns])
+    table = np.column_stack([position, *columns])
     formats = ["%.0f"] + ["%.6f"] * (table.shape[1] - 1)
     header = ",".join(["position_m", *names])
     np.savetxt(path, table, delimiter=",", header=header, comments="", fmt=formats)
@@ -63,22 +65,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="seed of the truth and of the noise (default: 1)")
     parser.add_argument(
+        "--sites",
+        type=int,
+        default=POSITION.size,
+        metavar="N",
+        help=f"the first N sites of the line, 400 m apart (default: all {POSITION.size})",
+    )
+    parser.add_argument(
         "--output",
         type=Path,
         default=HERE / "data" / "synthetic.csv",
         help="survey to write, with the truth beside it as <name>_truth.csv (default: data/synthetic.csv)",
     )
     arguments = parser.parse_args()
+    if not 1 <= arguments.sites <= POSITION.size:
+        parser.error(f"--sites must be from 1 to {POSITION.size}, was {arguments.sites}")
     rng = np.random.default_rng(arguments.seed)
-    depth, velocity, draws = draw_truth(rng)
+    position = POSITION[: arguments.sites]
+    depth, velocity, draws = draw_truth(rng, position)
     times = two_way_times(depth, velocity) + NOISE_STD * rng.standard_normal(depth.shape)
 
     layers = range(1, DEPTH.size + 1)
     survey: Path = arguments.output
     truth = survey.with_name(f"{survey.stem}_truth.csv")
-    write_csv(survey, [f"twt_{layer}_s" for layer in layers], times)
+    write_csv(survey, [f"twt_{layer}_s" for layer in layers], position, times)
     names = [f"depth_{layer}_m" for layer in layers] + [f"velocity_{layer}_m_s" for layer in layers]
-    write_csv(truth, names, depth, velocity)
+    write_csv(truth, names, position, depth, velocity)
     if draws > 1:
         print(f"Drew the truth {draws} times, because reflectors crossed in the first {draws - 1}.")
     print(f"Wrote {survey} and {truth}.")

@@ -1,7 +1,7 @@
 """The command line: one module a command.
 
 Exit codes: 0 done; 1 a fault of invgp's own; 2 a wrong command, config or data file; 3 the simulator failed;
-4 the device asked for is missing; 130 interrupted.
+4 the device asked for is missing; 5 a posterior that `invgp calibrate --check` finds wanting; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ INTERRUPTED = 130
 
 # Imported when called: `invgp --help` must not wait for xarray and SciPy.
 COMMANDS = {
+    "calibrate": "Invert simulated surveys and tell how often intervals hold the truth.",
     "check": "Validate a config, run its simulator once, and predict the cost.",
+    "compare": "Compare a posterior with draws from the same problem by slice sampling.",
     "doctor": "Print device, libraries, BLAS and threads, and say what is missing.",
     "plot": "Draw a posterior: sections or maps, and the data fit.",
     "run": "Invert a survey and write the posterior as netCDF.",
@@ -59,7 +61,7 @@ class Commands(click.Group):
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with: invgp check survey.toml. Exit codes: 0 done, 2 wrong command, config or data, 3 simulator "
-    "failed, 4 device missing, 130 interrupted.",
+    "failed, 4 device missing, 5 not calibrated (calibrate --check), 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="invgp")
 def app() -> None:

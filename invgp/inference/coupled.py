@@ -11,6 +11,7 @@ from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage, State
 from invgp.core.coupled.estimators import fewest_samples
 from invgp.core.sampling import Points
+from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import diagnose, shape_errors
 from invgp.inference.inversion import Inversion, predictions
 from invgp.inference.learnt import with_hyperparameters
@@ -21,6 +22,7 @@ from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
 
 SETTLED_ROUGHLY, SETTLED = 0.1, 0.02  # standard deviations that a step still moves the posterior
+NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the prior's
 SPARE = 1.6  # samples for each number that is estimated from runs that cost something
 SHAPE_SAMPLES = 64
 
@@ -48,12 +50,23 @@ class CoupledInversion(Inversion):
         self.start = self.algorithm(self.stages()).init()
 
     def search(self) -> tuple[str, bool]:
+        """From the prior, or from a narrower start where the simulator fails too often under the prior."""
+        for precision in NARROWER_STARTS:
+            try:
+                return self.search_from_start()
+            except RunsFailedError:
+                if self.trace or self.simulator.failed == self.simulator.runs:
+                    raise
+            self.start = self.algorithm(self.stages()).init(precision)
+        return self.search_from_start()
+
+    def search_from_start(self) -> tuple[str, bool]:
         """Natural-gradient steps, each from runs of the simulator."""
         algorithm = self.algorithm(self.stages())
         samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
         self.begin(self.problem.inference.max_evaluations * samples * self.problem.survey.size)
         status, settled = self.settle(algorithm, self.start, self.simulated)
-        self.check_shape(self.simulated, SHAPE_SAMPLES)
+        self.check_shape(self.simulated, SHAPE_SAMPLES, SHAPE_SAMPLES * self.problem.survey.size)
         return status, settled
 
     def algorithm(self, stages: list[Stage]) -> CoupledSavigp:
@@ -104,10 +117,9 @@ class CoupledInversion(Inversion):
             self.found = replace(self.found, position=state.best)
         return state.finished, self.found is not None
 
-    def check_shape(self, evaluate: Evaluate, samples: int) -> None:
-        """Ask at each site whether a Gaussian is the right shape, if there are runs left for it."""
-        needed = samples * self.problem.survey.size if evaluate == self.simulated else 0
-        if self.found is None or not self.simulator.affords(needed):
+    def check_shape(self, evaluate: Evaluate, samples: int, runs: int) -> None:
+        """Ask at each site whether a Gaussian is the right shape, if the runs that it takes are left."""
+        if self.found is None or not self.simulator.affords(runs):
             return
         problem = with_hyperparameters(self.problem, self.found.position)
         self.shape_error = shape_errors(

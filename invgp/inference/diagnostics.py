@@ -58,7 +58,8 @@ class Cavity:
         """Distance (N,) between posterior and product of cavity and likelihood, from log densities (S, N)."""
         proposal = np.logaddexp(_log_normal(self.latents, *self.others), _log_normal(self.latents, *self.wide))
         weight = np.where(valid, _log_normal(self.latents, *self.others) + log_density - proposal, -np.inf)
-        weight = np.exp(weight - weight.max(axis=0))
+        told = np.isfinite(weight.max(axis=0))
+        weight = np.exp(np.where(told, weight - np.where(told, weight.max(axis=0), 0.0), 0.0))
         weight /= weight.sum(axis=0)
         mean = np.sum(weight[..., None] * self.latents, axis=0)
         variance = np.sum(weight[..., None] * (self.latents - mean) ** 2, axis=0)
@@ -67,7 +68,7 @@ class Cavity:
         # Less what chance alone would do with so many draws.
         chance = 2.0 / np.sqrt(effective)
         off = np.maximum(np.abs(mean - self.mean) / np.sqrt(own), 0.5 * np.abs(np.log(variance / own))).max(axis=1)
-        return np.where(effective >= FEWEST_EFFECTIVE, np.maximum(off - chance, 0.0), np.nan)
+        return np.where(told & (effective >= FEWEST_EFFECTIVE), np.maximum(off - chance, 0.0), np.nan)
 
 
 def diagnose(problem: Problem, predicted: Floats, shape_error: Floats) -> Diagnostics:

@@ -16,7 +16,7 @@ from scipy.stats import qmc
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import Position, movement
-from invgp.inference.coupled import CoupledInversion
+from invgp.inference.coupled import SHAPE_SAMPLES, CoupledInversion
 from invgp.inference.emulation import Emulator, Runs, fit_emulator
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.simulator import Batch, Simulator
@@ -24,26 +24,30 @@ from invgp.posterior import EmulatorReport
 from invgp.problem import Floats, Problem
 
 SAMPLES = 256  # of the emulator, a site: they cost next to nothing
-SHAPE_SAMPLES = 512
+EMULATED_SHAPE_SAMPLES = 512
 SETTLED = 0.05  # standard deviations that the posterior moves from one outer step to the next
 WIDENED = 1.2  # the runs' spread about the posterior: an emulator must not be asked beyond its runs
-RUNS_PER_FEATURE = 1.3  # of a quadratic polynomial in the latents, in one outer step, at least
-ENOUGH_PER_FEATURE = 4  # of a cubic one, at the most
+RUNS_PER_FEATURE = 1.3  # of a quadratic polynomial in the latents, in the first step, at least
+ENOUGH_PER_FEATURE = 4  # of a cubic one, in any step, at the most
 FEWEST_STEPS = 2
 
 
 def runs_in_a_step(problem: Problem) -> int:
-    """Runs in one outer step: one a site, more where sites are few, fewer where they are many."""
-    Q, N = problem.latent_count, problem.survey.size
-    quadratic, cubic = math.comb(Q + 2, 2), math.comb(Q + 3, 3)
-    if ENOUGH_PER_FEATURE * cubic < N:
-        return ENOUGH_PER_FEATURE * cubic
-    return N * math.ceil(RUNS_PER_FEATURE * quadratic / N)
+    """Runs in one outer step: one a site, or fewer where sites are many."""
+    return min(problem.survey.size, ENOUGH_PER_FEATURE * math.comb(problem.latent_count + 3, 3))
+
+
+def runs_in_first_step(problem: Problem) -> int:
+    """As in any other step, but enough for a quadratic polynomial where sites are few."""
+    each = runs_in_a_step(problem)
+    return each * math.ceil(RUNS_PER_FEATURE * math.comb(problem.latent_count + 2, 2) / each)
 
 
 def outer_steps(problem: Problem) -> int:
     """Outer steps that `inference.runs_per_site` allows, one step's runs being kept for the verification."""
-    return problem.inference.runs_per_site * problem.survey.size // runs_in_a_step(problem) - 1
+    each = runs_in_a_step(problem)
+    left = problem.inference.runs_per_site * problem.survey.size - runs_in_first_step(problem) - each
+    return 1 + left // each if left >= 0 else 0
 
 
 def worth_emulating(problem: Problem) -> bool:
@@ -62,13 +66,13 @@ class EmulatedInversion(CoupledInversion):
         self.direct = np.zeros(problem.survey.size, dtype=bool)
         self.verification = np.full(problem.survey.size, np.nan)
 
-    def search(self) -> tuple[str, bool]:
+    def search_from_start(self) -> tuple[str, bool]:
         """The posterior on the emulator; then, where that is not good enough, with the simulator; then verification."""
         runs = runs_in_a_step(self.problem)
-        self.begin((outer_steps(self.problem) + 1) * runs)
-        status, settled = self.search_on_emulator(runs)
+        self.begin(runs_in_first_step(self.problem) + outer_steps(self.problem) * runs)
+        status, settled = self.search_on_emulator()
         if self.emulator is None:
-            return super().search()
+            return super().search_from_start()
         self.direct = ~self.trusted()
         if self.direct.any():
             status, settled = self.search_with_simulator()
@@ -76,15 +80,20 @@ class EmulatedInversion(CoupledInversion):
         if np.any(failed := np.nan_to_num(self.verification) > 2.0 * self.problem.inference.emulator_error):
             self.direct |= failed
             status, settled = self.search_with_simulator()
-        self.check_shape(self.mixed if self.direct.any() else self.emulated, SHAPE_SAMPLES)
+        if self.direct.any():
+            self.check_shape(self.mixed, SHAPE_SAMPLES, SHAPE_SAMPLES * int(self.direct.sum()))
+        else:
+            self.check_shape(self.emulated, EMULATED_SHAPE_SAMPLES, 0)
         return status, settled
 
-    def search_on_emulator(self, runs: int) -> tuple[str, bool]:
+    def search_on_emulator(self) -> tuple[str, bool]:
         """Outer steps, until the posterior stays where it is and the emulator's error is small."""
         algorithm = self.algorithm([self.stage(s.kind, SAMPLES, s.tolerance) for s in self.stages()])
         position = self.start.trial
+        later = runs_in_a_step(self.problem)
         for step in range(outer_steps(self.problem)):
-            if not self.simulator.affords(2 * runs):
+            runs = later if step else runs_in_first_step(self.problem)
+            if not self.simulator.affords(runs + later):
                 return f"stopped at inference.max_runs = {self.simulator.budget} before the emulator was good", False
             if not self.learn_from(position, runs, step):
                 self.emulator = None

@@ -29,7 +29,6 @@ from invgp.core.coupled.prior import Prior
 from invgp.core.sampling import Points
 
 SMALLEST_STEP = 1.0 / 64.0
-START_PRECISION = 3.0  # of each site at the start, in units of the prior's
 SLACK = 1e-4  # nats a latent and site that the bound may fall: below what its estimate can tell
 LEARN_FROM = 1.0  # standard deviations: hyperparameters are learnt once a step moves the posterior by less
 
@@ -146,18 +145,18 @@ class CoupledSavigp:
     log_density: LogDensity | None = None
     learning: Learning | None = None
 
-    def init(self) -> State:
-        """Start at the prior's mean, with a part of its spread."""
+    def init(self, precision: float = 0.0) -> State:
+        """Start at the prior; narrower, if each site is to add a precision, in units of the prior's."""
         xp = array_namespace(self.prior.mean)
         variance = xp.stack([kernel.variance + xp.zeros_like(self.prior.mean[0]) for kernel in self.prior.kernels])
         eye = xp.eye(self.prior.latents, dtype=variance.dtype, device=variance.device)
-        precision = xp.broadcast_to(START_PRECISION / variance * eye, (self.prior.sites, *eye.shape))
+        said = xp.broadcast_to(precision / variance * eye, (self.prior.sites, *eye.shape))
         shift = xp.zeros((self.prior.sites, self.prior.latents), dtype=variance.dtype, device=variance.device)
         if self.learning is None:
             hyper = Hyperparameters(shift[0, :0], shift[0, :0], self.prior.Z)
         else:
             hyper = self.learning.initial(self.prior)
-        return State(self.position(SiteFactors(precision, shift), hyper))
+        return State(self.position(SiteFactors(said, shift), hyper))
 
     def start_from(self, position: Position, *, known: bool) -> State:
         """Start from a position; if it is known to be near the optimum, with the last stage."""

@@ -1,0 +1,238 @@
+"""`invgp calibrate`: invert simulated surveys, and tell how often intervals hold the truth."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import xarray as xr
+
+from invgp import netcdf
+from invgp.cli import INTERRUPTED
+from invgp.cli.options import config_argument, data_option
+from invgp.cli.outputs import check_posterior_path, check_writable
+from invgp.cli.progress import SECONDS_BETWEEN_LINES, duration
+from invgp.cli.run import LARGEST_SEED
+from invgp.config import load
+from invgp.errors import ConfigError
+from invgp.problem import Problem
+
+if TYPE_CHECKING:
+    from invgp.coverage import Coverage
+
+NOT_CALIBRATED = 5
+BELOW, ABOVE = "▼", "▲"
+PAPER = 120  # columns, where the table goes to a file
+
+
+@click.command(
+    epilog="Examples: invgp calibrate survey.toml; invgp calibrate survey.toml --surveys 500 --workers 4; "
+    "invgp calibrate survey.toml --data short_line.csv --check"
+)
+@config_argument
+@click.option("--surveys", type=click.IntRange(min=1), default=200, show_default=True, help="How many to simulate.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="netCDF.  [default: <output.file>_calibration.nc]"
+)
+@click.option("--plot", type=click.Path(path_type=Path), help="PNG, SVG or PDF.  [default: beside the output]")
+@data_option
+@click.option("--workers", type=click.IntRange(min=1), help="Surveys at once; 1 is a plain loop.  [default: config]")
+@click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Of all random numbers.  [default: config]")
+@click.option("--check", is_flag=True, help="Exit with code 5 if a coverage lies outside its band.")
+def command(
+    config: Path,
+    surveys: int,
+    output: Path | None,
+    plot: Path | None,
+    data: Path | None,
+    workers: int | None,
+    seed: int | None,
+    check: bool,
+) -> None:
+    """Draw truths from the prior of CONFIG, simulate and invert them, and tell how often intervals hold the truth.
+
+    Each finished survey is kept beside the output: after Ctrl-C, or with more surveys, the same command goes on from
+    there.
+    """
+    problem = load(config, data=data)
+    output, plot = _paths(problem, config, output, plot)
+    seed = problem.inference.seed if seed is None else seed
+    result, whole = calibrated(problem, surveys, output.with_suffix(".surveys"), seed=seed, workers=workers)
+    if not whole:
+        output, plot = output.with_suffix(".interrupted.nc"), plot.with_suffix(f".interrupted{plot.suffix}")
+    write(result, output, plot)
+    outside = say(result)
+    for path in (output, plot):
+        click.echo(path)
+    if not whole:
+        raise SystemExit(INTERRUPTED)
+    if check and outside:
+        raise SystemExit(NOT_CALIBRATED)
+
+
+def _paths(problem: Problem, config: Path, output: Path | None, plot: Path | None) -> tuple[Path, Path]:
+    """Where the results go, looked at before the simulator is paid for."""
+    from invgp.plots import check_format  # noqa: PLC0415 - help is given without waiting for matplotlib
+
+    default = problem.output.file.with_name(f"{problem.output.file.stem}_calibration.nc")
+    output = output or default
+    check_posterior_path(output, "--output", problem, config)
+    plot = plot or output.with_suffix(".png")
+    check_format(plot, "--plot")
+    check_writable(plot, "--plot")
+    return output, plot
+
+
+def calibrated(
+    problem: Problem, surveys: int, folder: Path, *, seed: int, workers: int | None
+) -> tuple[xr.Dataset, bool]:
+    """The calibration, and whether it is whole; if interrupted, that of the surveys that were finished."""
+    from invgp.inference.calibration import InterruptedCalibration, calibrate, identity  # noqa: PLC0415
+
+    finished = read_finished(folder, identity(problem, seed))
+    # Batch systems ask a job to end by SIGTERM, a closed terminal by SIGHUP: as Ctrl-C, they keep what there is.
+    for asked_to_end in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(asked_to_end) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(asked_to_end, signal.default_int_handler)
+    already = sum(number <= surveys for number in finished)
+    try:
+        with progress(surveys, already) as advance:
+
+            def keep(number: int, trial: xr.Dataset) -> None:
+                netcdf.write(trial, folder / f"survey{number:05d}.nc")
+                advance()
+
+            return calibrate(problem, surveys, seed=seed, workers=workers, finished=finished, keep=keep), True
+    except InterruptedCalibration as interruption:
+        result = interruption.result
+        done = 0 if result is None else result.sizes["survey"]
+        click.echo(f"invgp: interrupted after {done:,} of {surveys:,} surveys", err=True)
+        if result is None:
+            raise SystemExit(INTERRUPTED) from None
+        click.echo(f"invgp: they are kept in {folder}; the same command goes on from there", err=True)
+        return result, False
+
+
+def read_finished(folder: Path, identity: str) -> dict[int, xr.Dataset]:
+    """Surveys that an earlier call finished, by number; those of another calibration are an error."""
+    kept = {path.stem.removeprefix("survey"): path for path in folder.glob("survey*.nc")}
+    finished = {int(number): netcdf.read(path) for number, path in kept.items() if number.isdecimal()}
+    if any(trial.attrs.get("invgp_calibration") != identity for trial in finished.values()):
+        raise ConfigError(
+            f"--output: must not be that of another calibration, but {str(folder)!r} keeps surveys of another config, "
+            "survey file, simulator, seed or version of invgp; remove that folder, or name another output"
+        )
+    return finished
+
+
+@contextmanager
+def progress(surveys: int, already: int) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal, a line now and then elsewhere; call what it gives for each survey that is finished."""
+    if sys.stderr.isatty():
+        from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+        from rich.progress import Progress  # noqa: PLC0415
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("[bold cyan]simulated surveys[/]", total=surveys, completed=already)
+            yield lambda: bar.advance(task)
+        return
+    started = time.perf_counter()
+    done, last = already, -SECONDS_BETWEEN_LINES
+
+    def advance() -> None:
+        nonlocal done, last
+        done += 1
+        seconds = time.perf_counter() - started
+        if seconds - last > SECONDS_BETWEEN_LINES:
+            last = seconds
+            left = duration((surveys - done) * seconds / (done - already))
+            click.echo(f"survey {done:,} of {surveys:,} | about {left} left", err=True)
+
+    yield advance
+
+
+def write(result: xr.Dataset, output: Path, plot: Path) -> None:
+    """The netCDF file and the figure."""
+    from invgp.plots import calibration, save  # noqa: PLC0415
+
+    netcdf.write(result, output)
+    save(calibration(result), plot)
+
+
+def say(result: xr.Dataset) -> int:
+    """The table and what it rests on; gives the number of coverages outside their bands."""
+    from rich.box import SIMPLE  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    from invgp.inference.summary import coverage_of  # noqa: PLC0415
+    from invgp.plots.calibration import process_name  # noqa: PLC0415
+    from invgp.plots.reading import read_curves  # noqa: PLC0415
+
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
+    table.add_column("truths inside, %", no_wrap=True)
+    for interval in result["interval"].values:
+        table.add_column(f"{interval:.0%}", justify="right", no_wrap=True)
+    for heading in ("|error|", "rms"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    outside = 0
+    for latent in str(result.attrs["invgp_latents"]).split():
+        found = coverage_of(result, latent)
+        absolute, ratio = (
+            result[f"{latent}_{suffix}"].values.reshape(-1) for suffix in ("absolute_score", "error_ratio")
+        )
+        outside += int((found.below | found.above).sum())
+        for curve in read_curves(result, f"{latent}_error_ratio"):
+            numbers = f"{absolute[curve.column]:.2f}", f"{ratio[curve.column]:.2f}"
+            table.add_row(process_name(latent, curve), *cells(found, curve.column), *numbers)
+    found = coverage_of(result)
+    outside += int((found.below | found.above).sum())
+    table.add_section()
+    table.add_row("all", *cells(found, 0), "", "")
+    Console(highlight=False, width=None if sys.stdout.isatty() else PAPER).print(table)
+    click.echo(explanation(result, outside))
+    warn(result)
+    return outside
+
+
+def cells(found: Coverage, column: int) -> list[str]:
+    """One cell for each interval: the share of truths inside, its standard error, and a mark outside the band."""
+    share, error, below, above = (
+        values.reshape(len(found.share), -1)[:, column]
+        for values in (found.share, found.standard_error, found.below, found.above)
+    )
+    marks = [BELOW if low else ABOVE if high else "" for low, high in zip(below, above, strict=True)]
+    return [f"{mark} {100 * s:.1f} ± {100 * e:.1f}" for s, e, mark in zip(share, error, marks, strict=True)]
+
+
+def explanation(result: xr.Dataset, outside: int) -> str:
+    """What the table rests on, and what its marks say."""
+    attributes = result.attrs
+    redrawn = attributes["invgp_truths_redrawn"]
+    lines = [
+        f"{attributes['invgp_surveys']:,} simulated surveys of {result.sizes['site']:,} sites, "
+        f"seed {attributes['invgp_seed']}; ± is one standard error, across surveys.",
+        "|error|: mean absolute error in posterior standard deviations, 0.80 is right; "
+        "rms: root mean square error over that reported, 1 is right.",
+        f"{outside} of {attributes['invgp_bands']} coverages lie outside their bands ({BELOW} overconfident, "
+        f"{ABOVE} too wide); {attributes['invgp_bands_confidence']:.0%} of calibrated posteriors have none outside.",
+    ]
+    if redrawn:
+        lines.append(f"{redrawn:,} truths were drawn anew, because the simulator failed at some site of theirs.")
+    return "\n".join(lines)
+
+
+def warn(result: xr.Dataset) -> None:
+    """Say what the coverage leaves out, or should not rest on."""
+    failed, unsettled = result.attrs["invgp_surveys_failed"], result.attrs["invgp_surveys_unsettled"]
+    if failed:
+        first = result.attrs["invgp_first_failure"]
+        click.echo(f"invgp: warning: {failed:,} surveys could not be inverted and are left out; {first}", err=True)
+    if unsettled:
+        click.echo(f"invgp: warning: {unsettled:,} of the inversions did not settle", err=True)

@@ -1,0 +1,86 @@
+"""`invgp calibrate`: a table, a figure and a file, that survive an interruption."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+from invgp.cli.calibrate import read_finished
+from invgp.errors import ConfigError
+
+from .conftest import CONFIG, SIMULATOR, invgp, small, with_program, write_files
+from .test_interrupts import interrupt, left_behind, own_words, running, wait_for
+
+COMMAND = ("calibrate", "survey.toml", "--workers", "1")
+ROW = r"(?:[▼▲] )?\d+\.\d ± \d+\.\d\s+"
+
+
+def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_go_on_from_there(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    result = invgp(*COMMAND, "--surveys", "3", "--check", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert re.search(rf"^depth\s+{ROW}{ROW}{ROW}\d\.\d\d\s+\d\.\d\d\s*$", result.stdout, re.MULTILINE)
+    assert "3 simulated surveys of 6 sites, seed 3; ± is one standard error, across surveys." in result.stdout
+    assert "0 of 6 coverages lie outside their bands" in result.stdout
+    written = [tmp_path / "posterior_calibration.nc", tmp_path / "posterior_calibration.png"]
+    assert result.stdout.split()[-2:] == [str(path) for path in written]
+    assert all(path.exists() for path in written)
+    with xr.open_dataset(written[0]) as first:
+        assert first["depth_pit"].dims == ("survey", "site")
+        assert first.attrs["invgp_config"] == CONFIG
+        first.load()
+
+    (tmp_path / "was_called").unlink()
+    again = invgp(*COMMAND, "--surveys", "2", "--plot", "figures/two.pdf", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert not (tmp_path / "was_called").exists()
+    assert (tmp_path / "figures" / "two.pdf").exists()
+    with xr.open_dataset(written[0]) as fewer:
+        xr.testing.assert_equal(fewer["depth_pit"], first["depth_pit"][:2])
+    folder = tmp_path / "posterior_calibration.surveys"
+    assert set(read_finished(folder, first.attrs["invgp_calibration"])) == {1, 2, 3}
+    with pytest.raises(ConfigError, match=rf"--output: must not be that of another calibration, but '{folder}' keeps "):
+        read_finished(folder, "that of another seed")
+
+
+def test_that_ctrl_c_keeps_and_reports_what_is_done(tmp_path: Path) -> None:
+    config = small(with_program(body=f"sleep 0.01; {SIMULATOR}", directory=tmp_path))
+    write_files(tmp_path, config)
+    command = ("calibrate", "survey.toml", "--workers", "2", "-o", "out.nc")
+    with running(*command, "--surveys", "500", cwd=tmp_path) as (process, mark):
+        for _ in range(3):  # workers start slowly on a busy machine
+            with suppress(AssertionError):
+                wait_for(tmp_path / "out.surveys" / "survey00001.nc", process)
+        errors, _ = interrupt(process)
+    assert process.returncode == 130
+    said = own_words(errors)
+    assert re.fullmatch(r"invgp: interrupted after \d+ of 500 surveys", said[0])
+    assert said[1] == "invgp: they are kept in out.surveys; the same command goes on from there"
+    assert left_behind(mark) == []
+    assert not list((tmp_path / "tmp").glob("invgp-*"))
+    assert (tmp_path / "out.interrupted.png").exists()
+    done = len(list((tmp_path / "out.surveys").glob("*.nc")))
+    with xr.open_dataset(tmp_path / "out.interrupted.nc") as kept:
+        assert done - kept.sizes["survey"] in {0, 1}  # Ctrl-C may come between a survey's file and its count
+
+
+def test_that_check_finds_a_posterior_wanting(tmp_path: Path) -> None:
+    """One evaluation leaves the posterior at its start, whatever the data."""
+    config = CONFIG.replace("samples = 16", "samples = 16\nmax_evaluations = 1\nposterior = 'full gaussian'")
+    write_files(tmp_path, config)
+    result = invgp(*COMMAND, "--surveys", "8", "--check", cwd=tmp_path)
+    assert result.returncode == 5, result.stderr
+    assert "▼" in result.stdout
+    assert "invgp: warning: 8 of the inversions did not settle" in result.stderr
+
+
+def test_that_a_mistake_is_a_sentence_before_any_run(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    result = invgp(*COMMAND, "--plot", "figure.gif", cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr == "invgp: --plot: must end in .png, .svg or .pdf, was 'figure.gif'\n"
+    assert not (tmp_path / "was_called").exists()
