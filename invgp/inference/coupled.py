@@ -24,7 +24,8 @@ from invgp.problem import Floats, Problem
 SETTLED_ROUGHLY, SETTLED = 0.1, 0.02  # standard deviations that a step still moves the posterior
 NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the prior's
 SPARE = 1.6  # samples for each number that is estimated from runs that cost something
-SHAPE_SAMPLES = 64
+SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 64, 256  # a site; the fewer the sites, the more
+SHAPE_RUNS, EMULATED_SHAPE_SAMPLES = 4096, 512
 
 Evaluate = Callable[[Floats, str], Batch]
 
@@ -66,7 +67,7 @@ class CoupledInversion(Inversion):
         samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
         self.begin(self.problem.inference.max_evaluations * samples * self.problem.survey.size)
         status, settled = self.settle(algorithm, self.start, self.simulated)
-        self.check_shape(self.simulated, SHAPE_SAMPLES, SHAPE_SAMPLES * self.problem.survey.size)
+        self.check_shape(self.simulated, self.problem.survey.size)
         return status, settled
 
     def algorithm(self, stages: list[Stage]) -> CoupledSavigp:
@@ -117,9 +118,12 @@ class CoupledInversion(Inversion):
             self.found = replace(self.found, position=state.best)
         return state.finished, self.found is not None
 
-    def check_shape(self, evaluate: Evaluate, samples: int, runs: int) -> None:
+    def check_shape(self, evaluate: Evaluate, simulated_sites: int) -> None:
         """Ask at each site whether a Gaussian is the right shape, if the runs that it takes are left."""
-        if self.found is None or not self.simulator.affords(runs):
+        samples = EMULATED_SHAPE_SAMPLES
+        if simulated_sites:
+            samples = min(max(SHAPE_RUNS // simulated_sites, SHAPE_SAMPLES), MOST_SHAPE_SAMPLES)
+        if self.found is None or not self.simulator.affords(samples * simulated_sites):
             return
         problem = with_hyperparameters(self.problem, self.found.position)
         self.shape_error = shape_errors(

@@ -14,15 +14,17 @@ import numpy as np
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import Position
+from invgp.core.sampling import Points
 from invgp.inference.noise import noise_log_density
 from invgp.inference.simulator import Batch
 from invgp.posterior import Diagnostics
 from invgp.problem import Floats, Problem
 
 WIDENED = 1.5  # of the draws from the posterior: wider than what they are to judge
-FEWEST_EFFECTIVE = 15.0  # draws: with fewer, nothing is said
-DOUBTFUL = 0.5  # standard deviations
+FEWEST_EFFECTIVE = 4.0  # draws: with fewer, nothing is said
+DOUBTFUL = 0.25  # standard deviations, beyond chance
 POOR_FIT, CLOSE_FIT = 2.0, 0.2  # reduced chi-square
+FEWEST_DATA = 20  # of a kind: a few may be fitted well or badly by chance
 NAMED = 5  # sites
 
 
@@ -50,9 +52,8 @@ class Cavity:
         self.mean, self.covariance = mean, covariance
         self.others = prior_mean + (spread @ shift)[..., 0], spread
         self.wide = mean, WIDENED**2 * covariance
-        half = samples // 2
-        draws = [_draw(rng, half, *gaussian) for gaussian in (self.others, self.wide)]
-        self.latents = np.concatenate(draws)
+        normals = Points.draw(rng, samples // 2, *mean.shape, Place(np, "cpu")).normals()
+        self.latents = np.concatenate([_shaped(normals, *gaussian) for gaussian in (self.others, self.wide)])
 
     def shape_error(self, log_density: Floats, valid: Floats) -> Floats:
         """Distance (N,) between posterior and product of cavity and likelihood, from log densities (S, N)."""
@@ -66,7 +67,7 @@ class Cavity:
         own = np.diagonal(self.covariance, axis1=1, axis2=2)
         effective = 1.0 / np.sum(weight**2, axis=0)
         # Less what chance alone would do with so many draws.
-        chance = 2.0 / np.sqrt(effective)
+        chance = 1.0 / np.sqrt(effective) + 5.0 / effective
         off = np.maximum(np.abs(mean - self.mean) / np.sqrt(own), 0.5 * np.abs(np.log(variance / own))).max(axis=1)
         return np.where(told & (effective >= FEWEST_EFFECTIVE), np.maximum(off - chance, 0.0), np.nan)
 
@@ -91,6 +92,8 @@ def shape_errors(
 
 def _misfit_sentences(problem: Problem, misfit: Floats) -> list[str]:
     sentences = []
+    counts = np.sum(np.isfinite(problem.survey.Y), axis=0)
+    misfit = np.where(counts >= FEWEST_DATA, misfit, 1.0)
     for observation in problem.survey.observations:
         labels: Sequence[object] = observation.labels or [""]
         for label, value in zip(labels, misfit[problem.observation_slices[observation.name]], strict=True):
@@ -120,9 +123,8 @@ def _shape_sentences(shape_error: Floats) -> list[str]:
     ]
 
 
-def _draw(rng: np.random.Generator, count: int, mean: Floats, covariance: Floats) -> Floats:
-    normals = rng.standard_normal((count, *mean.shape, 1))
-    return mean + (np.linalg.cholesky(covariance) @ normals)[..., 0]
+def _shaped(normals: Floats, mean: Floats, covariance: Floats) -> Floats:
+    return mean + (np.linalg.cholesky(covariance) @ normals[..., None])[..., 0]
 
 
 def _log_normal(f: Floats, mean: Floats, covariance: Floats) -> Floats:

@@ -16,15 +16,15 @@ from scipy.stats import qmc
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import Position, movement
-from invgp.inference.coupled import SHAPE_SAMPLES, CoupledInversion
+from invgp.inference.coupled import CoupledInversion
 from invgp.inference.emulation import Emulator, Runs, fit_emulator
+from invgp.inference.inversion import BudgetSpent
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import EmulatorReport
 from invgp.problem import Floats, Problem
 
 SAMPLES = 256  # of the emulator, a site: they cost next to nothing
-EMULATED_SHAPE_SAMPLES = 512
 SETTLED = 0.05  # standard deviations that the posterior moves from one outer step to the next
 WIDENED = 1.2  # the runs' spread about the posterior: an emulator must not be asked beyond its runs
 RUNS_PER_FEATURE = 1.3  # of a quadratic polynomial in the latents, in the first step, at least
@@ -80,10 +80,7 @@ class EmulatedInversion(CoupledInversion):
         if np.any(failed := np.nan_to_num(self.verification) > 2.0 * self.problem.inference.emulator_error):
             self.direct |= failed
             status, settled = self.search_with_simulator()
-        if self.direct.any():
-            self.check_shape(self.mixed, SHAPE_SAMPLES, SHAPE_SAMPLES * int(self.direct.sum()))
-        else:
-            self.check_shape(self.emulated, EMULATED_SHAPE_SAMPLES, 0)
+        self.check_shape(self.mixed if self.direct.any() else self.emulated, int(self.direct.sum()))
         return status, settled
 
     def search_on_emulator(self) -> tuple[str, bool]:
@@ -94,7 +91,7 @@ class EmulatedInversion(CoupledInversion):
         for step in range(outer_steps(self.problem)):
             runs = later if step else runs_in_first_step(self.problem)
             if not self.simulator.affords(runs + later):
-                return f"stopped at inference.max_runs = {self.simulator.budget} before the emulator was good", False
+                raise BudgetSpent(runs + later)
             if not self.learn_from(position, runs, step):
                 self.emulator = None
                 break

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Place
-from invgp.errors import RunsFailedError
+from invgp.errors import ConfigError, RunsFailedError
 from invgp.inference.simulator import Batch, Simulator, TooManyFailed
 from invgp.posterior import Solution
 from invgp.problem import Floats, Problem
@@ -18,6 +18,10 @@ RETRACES = 5  # steps in a row that are taken back because the simulator failed 
 
 class BudgetSpent(Exception):  # noqa: N818 - it says what happened
     """The next batch would take more runs than are left."""
+
+    def __init__(self, runs: int) -> None:
+        super().__init__(f"{runs} runs are more than are left")
+        self.runs = runs
 
 
 class Inversion(ABC):
@@ -46,7 +50,13 @@ class Inversion(ABC):
         """Find the posterior within the budget."""
         try:
             return self.search()
-        except BudgetSpent:
+        except BudgetSpent as spent:
+            if not self.trace:
+                needed = self.simulator.runs + spent.runs
+                raise ConfigError(
+                    f"inference.max_runs: must be at least {needed:,} for a first posterior, "
+                    f"was {self.simulator.budget:,}"
+                ) from None
             return f"stopped at inference.max_runs = {self.simulator.budget} before the posterior settled", False
 
     def begin(self, most_runs: int) -> None:
@@ -62,8 +72,9 @@ class Inversion(ABC):
 
     def simulated(self, latents: Floats, label: str, sites: NDArray[np.intp] | None = None) -> Batch:
         """Runs at all sites, or at some (B,), at latent values (S, B, Q); nothing valid, if the batch was cut short."""
-        if not self.simulator.affords(latents.shape[0] * latents.shape[1]):
-            raise BudgetSpent
+        runs = latents.shape[0] * latents.shape[1]
+        if not self.simulator.affords(runs):
+            raise BudgetSpent(runs)
         try:
             batch = self.simulator.run(latents, label, sites)
         except TooManyFailed:

@@ -1,0 +1,258 @@
+"""Posteriors from a handful of runs a site: emulator, fallback, budget, diagnostics."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import invgp
+from invgp.adapters import CallableModel, Quantity
+from invgp.errors import ConfigError
+from invgp.links import LINKS
+from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, Survey, Wire
+from problems import map_problem
+
+NOISE = 0.1
+
+
+def smooth(a, b):
+    """Two outputs of two latents, gently bent."""
+    return {"t": np.stack([a + 0.3 * b * b, b - 0.2 * a * b], axis=-1)}
+
+
+def with_jump(a, b):
+    """The same with a jump of three standard deviations of the noise."""
+    answer = smooth(a, b)
+    answer["t"][:, 1] += 0.3 * (a > 0.8)
+    return answer
+
+
+class Counted:
+    """A function that counts its rows."""
+
+    def __init__(self, function):
+        self.function, self.rows = function, 0
+
+    def __call__(self, a, b):
+        self.rows += len(a)
+        return self.function(a, b)
+
+
+def line_problem(function, sites=40, seed=0, links=("identity", "identity"), **inference):
+    """A line of two latents, and the truth (N, 2) of its data."""
+    rng = np.random.default_rng(seed)
+    x = np.linspace(0.0, 100.0, sites)
+    covariance = np.exp(-0.5 * ((x[:, None] - x) / 20.0) ** 2) + 1e-8 * np.eye(sites)
+    truth = np.linalg.cholesky(covariance) @ rng.standard_normal((sites, 2))
+    y = function(*truth.T)["t"] + NOISE * rng.standard_normal((sites, 2))
+    latents = tuple(
+        Latent(name, "m", np.zeros(1), np.ones(1), "squared exponential", np.asarray([20.0]), LINKS[link])
+        for name, link in zip("ab", links, strict=True)
+    )
+    model = CallableModel(
+        function=function, inputs=(Quantity("a", "m"), Quantity("b", "m")), outputs=(Quantity("t", "s", (1, 2)),)
+    )
+    problem = Problem(
+        title="",
+        survey=Survey((Column("x", "m", x),), (Observation("t", "s", y, "gate", (1, 2)),)),
+        latents=latents,
+        noise=Noise("gaussian", {"t": np.full((sites, 2), NOISE)}),
+        forward=model,
+        inputs=(Wire("a"), Wire("b")),
+        outputs=(Wire("t"),),
+        inference=InferenceSettings(**inference),
+    )
+    return problem, truth
+
+
+def off(one, other):
+    """Largest root mean square difference of the means of a and b, in standard deviations, and ratio of spreads."""
+    distance = [float(np.sqrt((((one[n] - other[n]) / other[f"{n}_std"]) ** 2).mean())) for n in "ab"]
+    ratio = [float((one[f"{n}_std"] / other[f"{n}_std"]).median()) for n in "ab"]
+    return max(distance), ratio
+
+
+def test_that_a_few_runs_a_site_give_the_posterior_of_many():
+    counted = Counted(smooth)
+    few = invgp.invert(line_problem(counted)[0])
+    many = invgp.invert(line_problem(smooth, emulator=False, samples=500)[0])
+    assert counted.rows - 40 == few.attrs["invgp_runs"] <= 4 * 40  # the data took 40 runs
+    assert few.attrs["invgp_settled"] == many.attrs["invgp_settled"] == "yes"
+    assert many.attrs["invgp_runs"] > 50 * few.attrs["invgp_runs"]
+    distance, ratio = off(few, many)
+    assert distance < 0.03
+    np.testing.assert_allclose(ratio, 1.0, atol=0.01)
+
+
+def test_that_the_file_tells_how_far_the_emulator_was_trusted():
+    posterior = invgp.invert(line_problem(smooth)[0])
+    assert "polynomial" in posterior.attrs["invgp_emulator"]
+    assert posterior.attrs["invgp_emulator_held_out_error"] < 0.1
+    assert posterior.attrs["invgp_emulator_verification_error"] < 0.1
+    assert np.isfinite(posterior["emulator_error"]).all()
+    assert not posterior["direct_evaluation"].any()
+
+
+def test_that_a_jump_is_found_and_left_to_the_simulator():
+    problem, truth = line_problem(with_jump)
+    posterior = invgp.invert(problem)
+    direct = posterior["direct_evaluation"].values.astype(bool)
+    near = np.abs(truth[:, 0] - 0.8) < 0.1
+    assert near.any()
+    assert direct[near].all()
+    assert not direct.all()
+    exact = invgp.invert(replace(problem, inference=replace(problem.inference, emulator=False, samples=400)))
+    distance, ratio = off(posterior, exact)
+    assert distance < 0.15
+    np.testing.assert_allclose(ratio, 1.0, atol=0.03)
+    for i, name in enumerate("ab"):
+        score = (posterior[name] - truth[:, i]) / posterior[f"{name}_std"]
+        assert float(np.sqrt((score**2).mean())) < 1.6
+
+
+@pytest.mark.parametrize("budget", [30, 79, 80, 100, 130, 2000])
+@pytest.mark.parametrize("function", [smooth, with_jump])
+def test_that_the_budget_is_never_exceeded(budget, function):
+    counted = Counted(function)
+    problem, _ = line_problem(function, max_runs=budget)
+    model = CallableModel(function=counted, inputs=problem.forward.inputs, outputs=problem.forward.outputs)
+    problem = replace(problem, forward=model)
+    try:
+        posterior = invgp.invert(problem)
+    except ConfigError as nothing:
+        assert budget < 80
+        assert str(nothing) == f"inference.max_runs: must be at least 80 for a first posterior, was {budget}"
+    else:
+        assert posterior.attrs["invgp_runs"] == counted.rows <= budget
+        spent = "inference.max_runs" in posterior.attrs["invgp_status"]
+        assert spent == (posterior.attrs["invgp_settled"] == "no")
+    assert counted.rows <= budget
+
+
+def test_that_too_few_runs_for_an_emulator_mean_the_simulator_itself():
+    posterior = invgp.invert(line_problem(smooth, sites=3, runs_per_site=3)[0])
+    assert posterior.attrs["invgp_emulator"] == "none"
+    assert posterior.attrs["invgp_settled"] == "yes"
+
+
+def test_that_a_simulator_that_fails_far_from_the_prior_mean_starts_narrower():
+    def fragile(a, b):
+        answer = smooth(a, b)
+        answer["t"][np.abs(b) > 1.2] = np.nan
+        return answer
+
+    problem, truth = line_problem(smooth)
+    kept = np.flatnonzero(np.abs(truth).max(axis=1) < 0.9)
+    survey = problem.survey
+    some = replace(
+        problem,
+        survey=replace(
+            survey,
+            coordinates=tuple(replace(c, values=c.values[kept]) for c in survey.coordinates),
+            observations=tuple(replace(o, values=o.values[kept]) for o in survey.observations),
+        ),
+        noise=Noise("gaussian", {"t": np.full((len(kept), 2), NOISE)}),
+    )
+    whole = invgp.invert(some)
+    model = CallableModel(function=fragile, inputs=problem.forward.inputs, outputs=problem.forward.outputs)
+    posterior = invgp.invert(replace(some, forward=model))
+    assert posterior.attrs["invgp_runs_failed"] > 0
+    assert off(posterior, whole)[0] < 0.1
+
+
+@pytest.mark.parametrize("kind", ["student-t", "laplace"])
+def test_that_heavy_tails_are_not_pulled_by_an_outlier(kind):
+    problem, _ = line_problem(smooth)
+    spoilt = problem.survey.observations[0].values.copy()
+    spoilt[20] += 3.0
+    observations = (replace(problem.survey.observations[0], values=spoilt),)
+    survey = replace(problem.survey, observations=observations)
+    whole = invgp.invert(replace(problem, noise=replace(problem.noise, kind=kind)))
+    robust = invgp.invert(replace(problem, survey=survey, noise=replace(problem.noise, kind=kind)))
+    gaussian = invgp.invert(replace(problem, survey=survey))
+    assert off(robust, whole)[0] < 0.5 * off(gaussian, whole)[0]
+
+
+def test_that_missing_observations_and_covariates_pass_through_the_emulator():
+    problem = map_problem()
+    few, many = invgp.invert(problem), invgp.invert(map_problem(emulator=False))
+    assert few.attrs["invgp_emulator"] != "none"
+    for name in ("resistivity", "thickness"):
+        assert float(np.abs((few[name] - many[name]) / many[f"{name}_std"]).max()) < 0.15
+
+
+def one_site(function, noise, **inference):
+    """One site, one latent with a standard normal prior, and the datum 1."""
+    model = CallableModel(function=function, inputs=(Quantity("a", "m"),), outputs=(Quantity("t", "s"),))
+    return Problem(
+        title="",
+        survey=Survey((Column("x", "m", np.zeros(1)),), (Observation("t", "s", np.ones((1, 1))),)),
+        latents=(Latent("a", "m", np.zeros(1), np.ones(1), "matern 5/2", np.ones(1)),),
+        noise=Noise("gaussian", {"t": np.full((1, 1), noise)}),
+        forward=model,
+        inputs=(Wire("a"),),
+        outputs=(Wire("t"),),
+        inference=InferenceSettings(**inference),
+    )
+
+
+@pytest.mark.parametrize("emulator", [True, False])
+@pytest.mark.parametrize(
+    ("function", "noise"),
+    [
+        (lambda a: {"t": a**2}, 0.2),  # two solutions, at -1 and 1
+        (lambda a: {"t": np.exp(3.0 * a)}, 1.0),  # anything below, nothing above
+    ],
+    ids=["bimodal", "strongly nonlinear"],
+)
+def test_that_a_posterior_that_is_not_gaussian_is_called_so(function, noise, emulator):
+    posterior = invgp.invert(one_site(function, noise, emulator=emulator))
+    assert "not Gaussian in shape" in posterior.attrs["invgp_diagnostics"]
+    assert float(posterior["shape_error"][0]) > 0.25
+
+
+def test_that_a_gaussian_posterior_raises_no_doubt():
+    posterior = invgp.invert(one_site(lambda a: {"t": 2.0 * a}, 0.2))
+    assert posterior.attrs["invgp_diagnostics"] == ""
+    assert float(posterior["shape_error"][0]) < 0.2
+
+
+def test_that_a_misfit_is_said_in_words():
+    problem, _ = line_problem(smooth)
+    tight = replace(problem, noise=Noise("gaussian", {"t": np.full((40, 2), 0.3 * NOISE)}))
+    loose = replace(problem, noise=Noise("gaussian", {"t": np.full((40, 2), 5 * NOISE)}))
+    assert "fitted worse than its noise allows" in invgp.invert(tight).attrs["invgp_diagnostics"]
+    assert "far more closely than its noise asks for" in invgp.invert(loose).attrs["invgp_diagnostics"]
+    assert invgp.invert(problem).attrs["invgp_diagnostics"] == ""
+
+
+def test_that_ordered_depths_stay_ordered_and_fit():
+    """Depths of three layers from their cumulated times: the increasing link, with and without the emulator."""
+
+    def times(depth):
+        return {"t": np.cumsum(np.diff(depth, axis=-1, prepend=0.0) / np.asarray([1.0, 2.0, 3.0]), axis=-1)}
+
+    rng, x = np.random.default_rng(3), np.linspace(0.0, 100.0, 25)
+    truth = np.cumsum([1.0, 1.5, 0.4] * np.exp(0.2 * np.sin(x[:, None] / 15.0 + np.arange(3))), axis=-1)
+    y = times(truth)["t"] + 0.05 * rng.standard_normal((25, 3))
+    depth = Latent(
+        "depth", "m", np.asarray([1.0, 2.5, 2.9]), np.asarray([0.3, 0.4, 0.2]), "squared exponential",
+        np.asarray([20.0]), LINKS["increasing"], "layer", (1, 2, 3),
+    )  # fmt: skip
+    problem = Problem(
+        title="",
+        survey=Survey((Column("x", "m", x),), (Observation("t", "s", y, "layer", (1, 2, 3)),)),
+        latents=(depth,),
+        noise=Noise("gaussian", {"t": np.full((25, 3), 0.05)}),
+        forward=CallableModel(
+            function=times, inputs=(Quantity("depth", "m", (1, 2, 3)),), outputs=(Quantity("t", "s", (1, 2, 3)),)
+        ),
+        inputs=(Wire("depth"),),
+        outputs=(Wire("t"),),
+    )
+    few = invgp.invert(problem)
+    many = invgp.invert(replace(problem, inference=InferenceSettings(emulator=False)))
+    assert (few["depth_sample"].diff("layer") > 0).all()
+    assert float(np.abs((few["depth"] - many["depth"]) / many["depth_std"]).max()) < 0.2
+    inside = (few["depth_quantile"].isel(quantile=0) < truth) & (truth < few["depth_quantile"].isel(quantile=-1))
+    assert float(inside.mean()) > 0.85
