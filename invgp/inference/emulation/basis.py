@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from invgp.inference.emulation.runs import Integers
 from invgp.problem import Floats
+
+if TYPE_CHECKING:
+    from sklearn.preprocessing import PolynomialFeatures
 
 DEGREES = {1: "linear", 2: "quadratic", 3: "cubic", 4: "quartic"}
 
@@ -31,20 +35,15 @@ class Basis:
     together: int
 
     @cached_property
-    def terms(self) -> tuple[tuple[int, ...], ...]:
-        """The inputs that each monomial multiplies; the constant first, then by degree."""
-        return tuple(
-            term
-            for degree in range(self.degree + 1)
-            for term in combinations_with_replacement(range(self.inputs), degree)
-            if len(set(term)) <= self.together
-        )
+    def _features(self) -> PolynomialFeatures:
+        from sklearn.preprocessing import PolynomialFeatures  # noqa: PLC0415 - takes a second
+
+        return PolynomialFeatures(self.degree, order="F").fit(np.zeros((1, self.inputs)))
 
     @cached_property
-    def _steps(self) -> tuple[tuple[int, int], ...]:
-        """Of each monomial but the constant, the number of the one it grows from, and the input that it adds."""
-        number = {term: i for i, term in enumerate(self.terms)}
-        return tuple((number[term[:-1]], term[-1]) for term in self.terms[1:])
+    def _columns(self) -> Integers:
+        """Which of all monomials are in it; the first is the constant."""
+        return np.flatnonzero(np.count_nonzero(self._features.powers_, axis=1) <= self.together)
 
     @property
     def name(self) -> str:
@@ -53,16 +52,12 @@ class Basis:
         return f"{DEGREES[self.degree]} polynomial{pairs}"
 
     def __len__(self) -> int:
-        return len(self.terms)
+        return len(self._columns)
 
     def __call__(self, x: Floats) -> Floats:
         """Inputs (B, I) -> monomials (F, B)."""
-        columns = np.ascontiguousarray(x.T)
-        features = np.empty((len(self), len(x)))
-        features[0] = 1.0
-        for i, (smaller, added) in enumerate(self._steps, start=1):
-            np.multiply(features[smaller], columns[added], out=features[i])
-        return features
+        monomials: Floats = self._features.transform(x).T[self._columns]
+        return monomials
 
 
 def bases(inputs: int, most_features: int) -> list[Basis]:
