@@ -173,6 +173,7 @@ class InferenceSettings:
     emulator_error: float = 0.2
     inducing: int | None = None
     learn_inducing: bool = False
+    batch: int | None = None
     samples: int | None = None
     max_evaluations: int = 200
     tolerance: float = 1e-7

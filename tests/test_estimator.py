@@ -111,6 +111,44 @@ def test_that_several_classes_and_counts_are_learnt():
     assert np.sqrt(np.mean((model.predict(NEW) - rate) ** 2)) < 0.25 * rate.std() + 0.4
 
 
+def exact_evidence(model, X, y):
+    """At the learnt parameters."""
+    noise = np.exp(2 * float(np.asarray(model.likelihood_.parameters)[0]))
+    factor = np.linalg.cholesky(np.asarray(model.kernels_[0](X, X)) + noise * np.eye(len(X)))
+    return norm.logpdf(np.linalg.solve(factor, y)).sum() - np.log(np.diag(factor)).sum()
+
+
+def test_that_two_hundred_sites_are_learnt_to_their_exact_evidence():
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0, 10, (200, 1)), axis=0)
+    y = np.sin(1.5 * X[:, 0]) + 0.3 * rng.standard_normal(200)
+    model = SAVIGP(Gaussian(0.5)).fit(X, y)
+    assert len(model.trace_) <= 3
+    assert model.trace_[-1] == pytest.approx(exact_evidence(model, X, y), abs=1e-3)
+    assert np.exp(np.asarray(model.likelihood_.parameters)[0]) == pytest.approx(0.3, abs=0.04)
+
+
+@pytest.mark.parametrize("posterior", ["full", "diagonal"])
+def test_that_latents_may_have_kernels_and_inducing_inputs_of_their_own(posterior, tmp_path):
+    classes = np.eye(3)[np.digitize(TRUTH, [-0.4, 0.4])]
+    Z = np.stack([np.linspace(0, 6, 10)[:, None] + shift for shift in (0.0, 0.1, 0.2)])
+    model = SAVIGP(
+        Softmax(3),
+        kernel=("matern 3/2", "matern 5/2", "squared exponential"),
+        length_scale=[[0.8], [1.0], [1.2]],
+        variance=[2.0, 3.0, 4.0],
+        prior_mean=[0.1, 0.0, -0.1],
+        inducing=Z,
+        posterior=posterior,
+        method=POSTERIOR_ONLY,
+    ).fit(X, classes)
+    assert [float(kernel.variance) for kernel in model.kernels_] == pytest.approx([2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(model._frame.parameters.inducing, Z)
+    assert error_rate(classes, model.predict(X)) < 0.2
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(SAVIGP.load(tmp_path / "model.npz", Softmax(3)).predict(NEW), model.predict(NEW))
+
+
 def test_that_missing_observations_are_left_out(observed):
     gappy = observed.copy()
     gappy[::3] = np.nan
@@ -135,12 +173,28 @@ def test_that_a_black_box_needs_its_moments_only_to_predict(observed):
         ({"posterior": "cubic"}, "posterior must be 'full' or 'diagonal', was 'cubic'"),
         ({"inducing": 1000}, "inducing must be between 1 and the number of sites, 60, was 1000"),
         ({"inducing": 5, "placement": "random"}, "placement must be"),
-        ({"length_scale": -1.0}, "must be positive"),
+        ({"inducing": 5.5}, "inducing must be None, a number, or inputs of shape .*, had shape"),
+        ({"inducing": np.ones((3, 2))}, r"inducing must be .* \(M, 1\) or \(1, M, 1\), had shape \(3, 2\)"),
+        ({"inducing": "many"}, "inducing must be .*, was 'many'"),
+        ({"inducing": 1, "placement": "grid"}, r"inducing must be at least 2 for a grid \(D = 1\), was 1"),
+        ({"length_scale": -1.0}, "length_scale must be positive, was -1"),
+        ({"length_scale": [1.0, 2.0]}, r"length_scale must be a number, .*, had shape \(2,\)"),
+        ({"variance": 0.0}, "variance must be positive, was 0"),
+        ({"variance": np.nan}, "variance must be .*, had numbers that are not finite"),
+        ({"prior_mean": [1.0, 2.0]}, r"prior_mean must be .*, had shape \(2,\)"),
+        ({"components": 0}, "components must be a whole number of at least 1, was 0"),
+        ({"samples": 3}, r"samples must be a whole number of at least 6 \(Q = 1\), was 3"),
+        ({"method": MiniBatches(samples=3)}, r"samples must be a whole number of at least 6 \(Q = 1\), was 3"),
+        ({"method": "adam"}, "method must be Blocks or MiniBatches, was 'adam'"),
+        ({"dtype": "float16"}, "dtype must be 'float64' or 'float32', was 'float16'"),
+        ({"device": "gpu"}, "device must be 'cpu' or 'cuda' or 'auto', was 'gpu'"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, was -1"),
+        ({"likelihood": "gaussian"}, "likelihood must have the members of .*, was 'gaussian'"),
     ],
 )
 def test_that_wrong_settings_are_told_in_a_sentence(settings, message, observed):
     with pytest.raises(ValueError, match=message):
-        SAVIGP(Gaussian(0.3), **settings).fit(X, observed)
+        SAVIGP(**{"likelihood": Gaussian(0.3), **settings}).fit(X, observed)
 
 
 def test_that_wrong_shapes_are_told_in_a_sentence(observed):
@@ -150,5 +204,12 @@ def test_that_wrong_shapes_are_told_in_a_sentence(observed):
         SAVIGP(Gaussian(0.3, outputs=1)).fit(X, np.ones((60, 2)))
     with pytest.raises(ValueError, match="a row for each site, had 60 and 59"):
         SAVIGP(Gaussian(0.3)).fit(X, observed[1:])
+    with pytest.raises(ValueError, match="y must be finite, or NaN"):
+        SAVIGP(Gaussian(0.3)).fit(X, np.full(60, np.inf))
+    model = SAVIGP(Gaussian(0.3), inducing=5, method=POSTERIOR_ONLY).fit(X, observed)
+    with pytest.raises(ValueError, match=r"X must have shape \(N, 1\), .*, had \(3, 2\)"):
+        model.predict(np.ones((3, 2)))
+    with pytest.raises(ValueError, match="a row for each site, had 3 and 60"):
+        model.score(X[:3], observed)
     with pytest.raises(ValueError, match="not fitted yet"):
         SAVIGP(Gaussian(0.3)).predict(X)

@@ -43,6 +43,7 @@ Array = Any  # an array of whichever array-API library; the standard has no comm
 # A smooth kernel on a dense line is singular to working precision.
 JITTER_POWERS = (0.75, 0.625, 0.5, 0.375)
 
+SMALL = 32  # rows: stacks of smaller matrices are factorised by one call
 MIRRORED = 256  # rows at a time, which stay in the cache
 
 
@@ -168,6 +169,8 @@ def _cholesky(lower: Array) -> Array:
     xp = array_namespace(lower)
     if not is_numpy_namespace(xp):
         return xp.linalg.cholesky(symmetric(lower))
+    if lower.shape[-1] <= SMALL:
+        return np.linalg.cholesky(symmetric(lower))
     lower = np.ascontiguousarray(lower)
     for matrix in _matrices(lower):
         # LAPACK sees the transpose: the upper triangle.

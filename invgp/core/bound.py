@@ -27,12 +27,14 @@ from invgp.core.geometry import (
 from invgp.core.kernels import Kernel
 from invgp.core.posteriors import Family, Full, Mixture, MixtureGradient, Sites
 from invgp.core.posteriors.full import projection_gradient, spread_gradient
+from invgp.core.sampling import Points
 
 BLOCKS = ("posterior", "kernels", "inducing", "likelihood")
 MEMORY_BUDGET = 512 * 2**20  # bytes of arrays that are kept or temporary
 # Bytes of temporary arrays of a batch: each small enough that the allocator reuses the memory of the batch before, for
 # memory that is new costs as much as the arithmetic; large enough that matrix products run at full speed.
 BATCH_BUDGET = 96 * 2**20
+BATCH_SITES = 2048  # at the most: products are no faster with more, and what is done to each sample leaves the cache
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,6 @@ class Terms:
 
 # samples f (S, B, Q), first site, last site + 1 -> log densities (S, B), and their derivatives (S, B, P) or None
 LogDensity = Callable[[Array, int, int], tuple[Array, Array | None]]
-Normals = Callable[[int, int], Array]
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,8 @@ class Bound:
             self.posterior.inducing * Q * (self.posterior.components + 3),
             samples * (2 * features_needed(Q, samples) + 6),
         )
-        step = N if self.dense else max(1, min(BATCH_BUDGET, MEMORY_BUDGET) // (8 * width))
+        fitting = min(BATCH_BUDGET, MEMORY_BUDGET) // (8 * width)
+        step = N if self.dense else max(1, min(fitting, BATCH_SITES))
         for start in range(0, N, step):
             yield start, min(start + step, N)
 
@@ -221,19 +223,21 @@ class Frame:
         smallest = xp.finfo(variance.dtype).smallest_normal
         return mean + self.bound.prior_mean, xp.maximum(variance, smallest * xp.ones_like(variance))
 
-    def evaluate(self, log_density: LogDensity, normals: Normals, learn: Sequence[str] = BLOCKS) -> Terms:
+    def evaluate(self, log_density: LogDensity, points: Points, learn: Sequence[str] = BLOCKS) -> Terms:
         """The bound and its gradient; the blocks that are not learnt get zeros."""
-        return self.finish(self.site_terms(log_density, normals, learn), learn)
+        return self.finish(self.site_terms(log_density, points, learn), learn)
 
-    def site_terms(self, log_density: LogDensity, normals: Normals, learn: Sequence[str] = BLOCKS) -> Sum:
+    def site_terms(self, log_density: LogDensity, points: Points, learn: Sequence[str] = BLOCKS) -> Sum:
         """Expected log likelihood and its gradient, summed over batches of sites."""
         total = Sum.nothing(self)
-        for start, stop in self.bound.batches(normals(0, 0).shape[0]):
-            geometry, z = self.geometry(start, stop), normals(start, stop)
+        for start, stop in self.bound.batches(points.base.shape[0]):
+            geometry, here = self.geometry(start, stop), points.at(start, stop)
             mean, variance = self.marginals(geometry)
             scale = array_namespace(variance).sqrt(variance)
-            found = [log_density(mean[k, ...] + scale[k, ...] * z, start, stop) for k in range(self.family.components)]
-            total = total.plus(self, geometry, (start, stop), z, scale, found, learn)
+            samples = (here.samples(mean[k, ...], scale[k, ...]) for k in range(self.family.components))
+            found = [log_density(f, start, stop) for f in samples]
+            complete = all(all_finite(densities) for densities, _ in found)
+            total = total.plus(self, geometry, (start, stop), here, scale, found, learn, complete=complete)
         return total
 
     def finish(self, total: Sum, learn: Sequence[str]) -> Terms:
@@ -292,6 +296,12 @@ class Frame:
         return pull_back_batch(self.kernels, self.parameters.inducing, self.bound.X, whole, gradient)
 
 
+def all_finite(log_density: Array) -> bool:
+    """Whether no sample has to be left out; the host waits for the answer."""
+    xp = array_namespace(log_density)
+    return bool(xp.all(xp.isfinite(log_density)))
+
+
 def learns_latents(learn: Sequence[str]) -> bool:
     """Whether any of the blocks to learn acts through the latents."""
     return any(name in learn for name in ("posterior", "kernels", "inducing"))
@@ -326,27 +336,29 @@ class Sum:
         frame: Frame,
         geometry: Geometry,
         sites: tuple[int, int],
-        normals: Array,
+        points: Points,
         scale: Array,
         found: Sequence[tuple[Array, Array | None]],
         learn: Sequence[str],
+        *,
+        complete: bool,
     ) -> Sum:
         """Add a batch of sites, from log densities (and derivatives) at the samples of each component.
 
-        A log density that is not finite marks a sample to leave out.
+        A log density that is not finite marks a sample to leave out; `complete` says that there is none.
         """
         xp = array_namespace(frame.factor)
         weight = frame.bound.weight
         values, by_mean, by_variance, likelihood = [], [], [], self.likelihood
         for k, (densities, derivatives) in enumerate(found):
-            valid = xp.isfinite(densities)
-            terms = score(normals, scale[k, ...], densities, valid)
+            valid = None if complete else xp.isfinite(densities)
+            terms = score(points, scale[k, ...], densities, valid)
             pi = frame.q.weights[k]
             values.append(weight * xp.sum(terms.value))
             by_mean.append(weight * pi * terms.gradient)
             by_variance.append(weight * pi * 0.5 * terms.curvature)
             if derivatives is not None:
-                likelihood = likelihood + weight * pi * xp.sum(expectation(normals, derivatives, valid), axis=0)
+                likelihood = likelihood + weight * pi * xp.sum(expectation(points, derivatives, valid), axis=0)
         by_weight = xp.stack(values)
         value, weights = self.value + xp.sum(frame.q.weights * by_weight), self.weights + by_weight
         whole = replace(self, value=value, weights=weights, likelihood=likelihood)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 from typing import NamedTuple
 
-from invgp.core.backend import Array, array_namespace, device_of
+from invgp.core.backend import Array, array_namespace, identity, product
+from invgp.core.sampling import Points
 
 
 class SiteTerms(NamedTuple):
@@ -23,10 +24,29 @@ class SiteTerms(NamedTuple):
     curvature: Array
 
 
+class Quadratic(NamedTuple):
+    """Least-squares fits of log densities to quadratic functions c + g^T z + (z^T H z - trace H) / 2 of the normals.
+
+    Attributes
+    ----------
+    value : c, the expectation, (N,).
+    gradient : g, (N, Q).
+    curvature : H, (N, Q, Q), symmetric; diagonal where the samples are too few for cross terms.
+    """
+
+    value: Array
+    gradient: Array
+    curvature: Array
+
+
 def features_needed(latents: int, samples: int) -> int:
     """Number of regression features that `score` uses for this many latents and samples."""
-    everything = (latents + 1) * (latents + 2) // 2
+    everything = _all_features(latents)
     return everything if samples >= 2 * everything else 2 * latents + 1
+
+
+def _all_features(latents: int) -> int:
+    return (latents + 1) * (latents + 2) // 2
 
 
 def fewest_samples(latents: int) -> int:
@@ -34,7 +54,7 @@ def fewest_samples(latents: int) -> int:
     return 2 * (2 * latents + 1)
 
 
-def score(normals: Array, scale: Array, log_density: Array, valid: Array) -> SiteTerms:
+def score(points: Points, scale: Array, log_density: Array, valid: Array | None = None) -> SiteTerms:
     """The paper's score-function estimator, with control variates.
 
     With f = mean + scale z, the derivatives are E[z log p] / scale and E[(z^2 - 1) log p] / scale^2: they need
@@ -45,40 +65,88 @@ def score(normals: Array, scale: Array, log_density: Array, valid: Array) -> Sit
 
     Parameters
     ----------
-    normals : z, (S, N, Q).
+    points : the normals z of N sites.
     scale : posterior standard deviation of each latent at each site, (N, Q).
     log_density : (S, N); ignored where not valid.
-    valid : (S, N), False where the run failed.
+    valid : (S, N), False where the run failed; None if none did, when one regression may serve all sites.
     """
-    xp = array_namespace(normals, scale)
-    Q = normals.shape[-1]
-    coefficients = hermite_coefficients(normals, log_density[..., None], valid)[..., 0]
-    return SiteTerms(
-        value=coefficients[:, 0],
-        gradient=coefficients[:, 1 : Q + 1] / scale,
-        curvature=2.0 * coefficients[:, Q + 1 : 2 * Q + 1] / xp.square(scale),
-    )
+    xp = array_namespace(scale)
+    fit = quadratic_fit(points, log_density, valid)
+    return SiteTerms(fit.value, fit.gradient / scale, xp.linalg.diagonal(fit.curvature) / xp.square(scale))
 
 
-def expectation(normals: Array, values: Array, valid: Array) -> Array:
+def quadratic_fit(points: Points, log_density: Array, valid: Array | None = None) -> Quadratic:
+    """The least-squares fits behind `score`, as functions of the normals of each site; arguments as there."""
+    xp = array_namespace(log_density)
+    Q = points.base.shape[-1]
+    if not _fits_base(points, valid):
+        return _quadratic(hermite_coefficients(points.normals(), log_density[..., None], valid)[..., 0], Q)
+    fit = _quadratic(product(_regression(points.base), log_density).T, Q)
+    R = points.rotations
+    return Quadratic(fit.value, (R @ fit.gradient[..., None])[..., 0], R @ fit.curvature @ xp.matrix_transpose(R))
+
+
+def expectation(points: Points, values: Array, valid: Array | None = None) -> Array:
     """Expectations (N, T) of quantities known at the samples, values (S, N, T), with the same control variates."""
-    return hermite_coefficients(normals, values, valid)[:, 0, :]
+    xp = array_namespace(values)
+    if not _fits_base(points, valid):
+        return hermite_coefficients(points.normals(), values, valid)[:, 0, :]
+    S, N, T = values.shape
+    return xp.reshape(product(_regression(points.base)[:1, :], xp.reshape(values, (S, N * T))), (N, T))
 
 
-def hermite_coefficients(normals: Array, values: Array, valid: Array) -> Array:
+def _fits_base(points: Points, valid: Array | None) -> bool:
+    """Whether one regression on the base points serves all sites.
+
+    All quadratic functions of the normals of a site are those of the base points, for these differ by a rotation.
+    """
+    S, Q = points.base.shape
+    return valid is None and _has_cross_terms(Q, S)
+
+
+def _has_cross_terms(latents: int, samples: int) -> bool:
+    return features_needed(latents, samples) == _all_features(latents)
+
+
+def _regression(base: Array) -> Array:
+    """The matrix (F, S) that turns values at the base points (S, Q) into coefficients of the Hermite features."""
+    xp = array_namespace(base)
+    features = hermite_features(base.T, cross_terms=True, axis=0)
+    return xp.linalg.solve(_regularised(features @ features.T, base.shape[0]), features)
+
+
+def _quadratic(coefficients: Array, latents: int) -> Quadratic:
+    """Quadratic functions from coefficients (N, F) of the Hermite features."""
+    xp = array_namespace(coefficients)
+    value, *each = xp.unstack(coefficients, axis=-1)
+    gradient, squares, products = each[:latents], each[latents : 2 * latents], each[2 * latents :]
+    entries = {(j, j): 2.0 * square for j, square in enumerate(squares)}
+    entries |= dict(zip(combinations(range(latents), 2), products, strict=False))
+    nothing = xp.zeros_like(value)
+    rows = [[entries.get((min(i, j), max(i, j)), nothing) for j in range(latents)] for i in range(latents)]
+    curvature = xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-1)
+    return Quadratic(value, xp.stack(gradient, axis=-1), curvature)
+
+
+def hermite_coefficients(normals: Array, values: Array, valid: Array | None = None) -> Array:
     """Least-squares fit (N, F, T) of values (S, N, T) to Hermite features of the normals (S, N, Q), site by site."""
-    xp = array_namespace(normals, values, valid)
+    xp = array_namespace(normals, values)
     S, _, Q = normals.shape
     z = xp.permute_dims(normals, (1, 2, 0))
-    features = hermite_features(z, cross_terms=features_needed(Q, S) > 2 * Q + 1, axis=1)
-    features *= xp.astype(valid, z.dtype).T[:, None, :]
-    targets = xp.permute_dims(xp.where(valid[..., None], values, xp.zeros_like(values)), (1, 2, 0))
+    features = hermite_features(z, cross_terms=_has_cross_terms(Q, S), axis=1)
+    if valid is not None:
+        features *= xp.astype(valid, z.dtype).T[:, None, :]
+        values = xp.where(valid[..., None], values, xp.zeros_like(values))
+    targets = xp.permute_dims(values, (1, 2, 0))
     products = features @ xp.matrix_transpose(xp.concat([features, targets], axis=1))
     F = features.shape[1]
-    # The ridge only keeps a site whose runs have nearly all failed from being singular.
-    rounding = S * float(xp.finfo(z.dtype).eps)
-    ridge = rounding * xp.eye(F, dtype=z.dtype, device=device_of(z))
-    return xp.linalg.solve(products[..., :F] + ridge, products[..., F:])
+    return xp.linalg.solve(_regularised(products[..., :F], S), products[..., F:])
+
+
+def _regularised(gram: Array, samples: int) -> Array:
+    """Matrices (..., F, F) with a ridge, which only keeps a site whose runs nearly all failed from being singular."""
+    rounding = samples * float(array_namespace(gram).finfo(gram.dtype).eps)
+    return gram + rounding * identity(gram)
 
 
 def hermite_features(z: Array, *, cross_terms: bool, axis: int = -1) -> Array:

@@ -12,10 +12,10 @@ FEW_DIMENSIONS = 8
 
 
 class Correlation(NamedTuple):
-    """A correlation as a function of the squared scaled distance r2, and its derivative with respect to r2."""
+    """A correlation as a function of the squared scaled distance r2; and with its derivative with respect to r2."""
 
     value: Callable[[Array], Array]
-    slope: Callable[[Array], Array]
+    value_and_slope: Callable[[Array], tuple[Array, Array]]
 
 
 class KernelGradient(NamedTuple):
@@ -73,8 +73,8 @@ class Kernel:
         centre = xp.mean(X2, axis=0)
         Y1, Y2 = (X1 - centre) / self.length_scale, (X2 - centre) / self.length_scale
         r2 = squared_distances(Y1, Y2)
-        log_variance = self.variance * xp.sum(xp.vecdot(cotangent, self.correlation.value(r2)))
-        weight = self.correlation.slope(r2)
+        value, weight = self.correlation.value_and_slope(r2)
+        log_variance = self.variance * xp.sum(xp.vecdot(cotangent, value))
         weight *= cotangent
         weight *= self.variance
         rows, columns = xp.sum(weight, axis=1)[:, None], xp.sum(weight, axis=0)[:, None]
@@ -103,9 +103,10 @@ def squared_exponential(r2: Array) -> Array:
     return array_namespace(r2).exp(-0.5 * r2)
 
 
-def squared_exponential_slope(r2: Array) -> Array:
-    """Derivative of `squared_exponential`."""
-    return -0.5 * squared_exponential(r2)
+def squared_exponential_and_slope(r2: Array) -> tuple[Array, Array]:
+    """`squared_exponential` and its derivative."""
+    value = squared_exponential(r2)
+    return value, -0.5 * value
 
 
 def matern32(r2: Array) -> Array:
@@ -115,10 +116,12 @@ def matern32(r2: Array) -> Array:
     return (1.0 + r) * xp.exp(-r)
 
 
-def matern32_slope(r2: Array) -> Array:
-    """Derivative of `matern32`."""
+def matern32_and_slope(r2: Array) -> tuple[Array, Array]:
+    """`matern32` and its derivative."""
     xp = array_namespace(r2)
-    return -1.5 * xp.exp(-xp.sqrt(3.0 * r2))
+    r = xp.sqrt(3.0 * r2)
+    decay = xp.exp(-r)
+    return (1.0 + r) * decay, -1.5 * decay
 
 
 def matern52(r2: Array) -> Array:
@@ -128,15 +131,16 @@ def matern52(r2: Array) -> Array:
     return (1.0 + r + r * r / 3.0) * xp.exp(-r)
 
 
-def matern52_slope(r2: Array) -> Array:
-    """Derivative of `matern52`."""
+def matern52_and_slope(r2: Array) -> tuple[Array, Array]:
+    """`matern52` and its derivative."""
     xp = array_namespace(r2)
     r = xp.sqrt(5.0 * r2)
-    return (-5.0 / 6.0) * (1.0 + r) * xp.exp(-r)
+    decay = xp.exp(-r)
+    return (1.0 + r + r * r / 3.0) * decay, (-5.0 / 6.0) * (1.0 + r) * decay
 
 
 CORRELATIONS: dict[str, Correlation] = {
-    "squared exponential": Correlation(squared_exponential, squared_exponential_slope),
-    "matern 3/2": Correlation(matern32, matern32_slope),
-    "matern 5/2": Correlation(matern52, matern52_slope),
+    "squared exponential": Correlation(squared_exponential, squared_exponential_and_slope),
+    "matern 3/2": Correlation(matern32, matern32_and_slope),
+    "matern 5/2": Correlation(matern52, matern52_and_slope),
 }

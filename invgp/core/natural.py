@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from invgp.core.backend import Array, array_namespace, cholesky, identity, solve_triangular
-from invgp.core.bound import Frame, LogDensity, Normals
+from invgp.core.bound import Frame, LogDensity, all_finite
 from invgp.core.estimators import SiteTerms, score
 from invgp.core.geometry import Geometry
 from invgp.core.posteriors import Mixture
+from invgp.core.sampling import Points
 
 
 class NaturalParameters(NamedTuple):
@@ -50,13 +51,13 @@ def moved(q: Mixture, target: NaturalParameters, step: float) -> Mixture:
     now = xp.matrix_transpose(inverse) @ inverse
     shift = (now @ q.mean[0, ..., None])[..., 0]
     P = (1.0 - step) * now + step * target.precision
-    R = _covariance_factor(P)
+    R = covariance_factor(P)
     Pv = (1.0 - step) * shift + step * target.shift
     mean = (R @ (xp.matrix_transpose(R) @ Pv[..., None]))[..., 0]
     return Mixture(q.weights, mean[None, ...], R[None, ...])
 
 
-def natural_step(frame: Frame, log_density: LogDensity, normals: Normals, step: float) -> Mixture:
+def natural_step(frame: Frame, log_density: LogDensity, points: Points, step: float) -> Mixture:
     """The posterior after a natural-gradient step on the frame's sites.
 
     Parameters
@@ -66,16 +67,17 @@ def natural_step(frame: Frame, log_density: LogDensity, normals: Normals, step: 
     """
     xp = array_namespace(frame.factor)
     target = prior_parameters(frame)
-    for start, stop in frame.bound.batches(normals(0, 0).shape[0]):
-        geometry, z = frame.geometry(start, stop), normals(start, stop)
+    for start, stop in frame.bound.batches(points.base.shape[0]):
+        geometry, here = frame.geometry(start, stop), points.at(start, stop)
         mean, variance = frame.marginals(geometry)
         scale = xp.sqrt(variance[0, ...])
-        densities, _ = log_density(mean[0, ...] + scale * z, start, stop)
-        target = add_sites(target, frame, geometry, score(z, scale, densities, xp.isfinite(densities)))
+        densities, _ = log_density(here.samples(mean[0, ...], scale), start, stop)
+        valid = None if all_finite(densities) else xp.isfinite(densities)
+        target = add_sites(target, frame, geometry, score(here, scale, densities, valid))
     return moved(frame.q, target, step)
 
 
-def _covariance_factor(P: Array) -> Array:
+def covariance_factor(P: Array) -> Array:
     """Lower R with R R^T = P^-1: reversing rows and columns turns the upper factor of P^-1 into the lower one."""
     xp = array_namespace(P)
     reverse = cholesky(xp.flip(xp.flip(P, axis=-1), axis=-2))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from invgp.core.backend import Array, Place, array_namespace
+from invgp.core.backend import Array, Place, array_namespace, product
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,25 @@ class Points:
         base, rotations = _draw(rng, samples, sites, latents)
         return Points(where.asarray(base), where.asarray(rotations))
 
-    def at(self, start: int, stop: int) -> Array:
-        """Standard normals (S, B, Q) of a range of sites."""
-        xp = array_namespace(self.base)
-        return xp.permute_dims(self.base @ xp.matrix_transpose(self.rotations[start:stop, ...]), (1, 0, 2))
+    def at(self, start: int, stop: int) -> Points:
+        """The points of a range of sites."""
+        return Points(self.base, self.rotations[start:stop, ...])
+
+    def normals(self) -> Array:
+        """Standard normals z, (S, N, Q)."""
+        return self._turned(self.base, self.rotations)
+
+    def samples(self, mean: Array, scale: Array) -> Array:
+        """Samples mean + scale z, (S, N, Q), from mean and scale (N, Q)."""
+        xp = array_namespace(mean)
+        base = xp.concat([self.base, xp.ones_like(self.base[:, :1])], axis=-1)
+        return self._turned(base, xp.concat([scale[..., None] * self.rotations, mean[..., None]], axis=-1))
+
+    def _turned(self, base: Array, rotations: Array) -> Array:
+        """Sum over j of base_sj rotation_nqj: one product for all sites."""
+        xp = array_namespace(base)
+        N, Q, width = rotations.shape
+        return xp.reshape(product(base, xp.reshape(rotations, (N * Q, width)).T), (-1, N, Q))
 
 
 def _draw(

@@ -121,9 +121,8 @@ class Savigp:
     def ask(self, state: State) -> Array:
         """Latent values (K S, N, Q) at which the forward model is wanted next: S for each of K components."""
         xp = array_namespace(state.posterior)
-        mean, scale, normals = self._marginals(self.frame(state.trial))
-        samples = mean[:, None, ...] + scale[:, None, ...] * normals
-        return xp.reshape(samples, (-1, *samples.shape[2:]))
+        mean, scale = self._marginals(self.frame(state.trial))
+        return xp.concat([self.points.samples(mean[k, ...], scale[k, ...]) for k in range(mean.shape[0])])
 
     def tell(self, state: State, outputs: Array, valid: Array) -> tuple[State, Info]:
         """Take in the forward model's outputs at the values last asked for.
@@ -135,25 +134,31 @@ class Savigp:
         """
         xp = array_namespace(outputs)
         frame = self.frame(state.trial)
-        _, scale, normals = self._marginals(frame)
+        _, scale = self._marginals(frame)
         outputs = xp.where(valid[..., None], outputs, xp.zeros_like(outputs))
         densities = self.log_density(outputs)
         densities = xp.where(valid, densities, xp.nan * xp.ones_like(densities))
-        S = normals.shape[0]
+        S, Q = self.points.base.shape
         found = [(densities[k * S : (k + 1) * S, :], None) for k in range(frame.family.components)]
+        fewest = self._fewest_valid(densities)
         sites = (0, self.bound.X.shape[0])
-        total = Sum.nothing(frame).plus(frame, frame.geometry(*sites), sites, normals, scale, found, LEARNT)
+        total = Sum.nothing(frame).plus(
+            frame, frame.geometry(*sites), sites, self.points, scale, found, LEARNT, complete=fewest == S
+        )
         terms = frame.finish(total, LEARNT)
-        elbo = float(terms.elbo) if all(self.enough(xp.isfinite(d)) for d, _ in found) else -math.inf
+        elbo = float(terms.elbo) if fewest >= SPARE_SAMPLES * features_needed(Q, S) else -math.inf
         told = replace(state, evaluations=state.evaluations + 1)
         if isinstance(state.stage, Polish):
             new = self._polish(told, state.stage, elbo, terms.gradient.posterior)
         else:
-            new = self._approach(told, frame, found[0][0], elbo, terms.gradient.posterior)
+            finite = None if fewest == S else xp.isfinite(found[0][0])
+            new = self._approach(told, frame, found[0][0], finite, elbo, terms.gradient.posterior)
         info = Info(elbo, float(terms.expected_log_likelihood), float(terms.kl), new.posterior is state.trial)
         return new, info
 
-    def _approach(self, state: State, frame: Frame, densities: Array, elbo: float, gradient: Array) -> State:
+    def _approach(
+        self, state: State, frame: Frame, densities: Array, valid: Array | None, elbo: float, gradient: Array
+    ) -> State:
         """After the first evaluation, or a natural-gradient step."""
         last = state.stage if isinstance(state.stage, Approach) else None
         gain = elbo - state.elbo
@@ -162,7 +167,7 @@ class Savigp:
                 return replace(state, finished="the bound is not finite at the start")
             return self._step(state, replace(last, step=0.5 * last.step))
         state = replace(state, posterior=state.trial, elbo=elbo, gradient=gradient)
-        target = self._target(frame, densities)
+        target = self._target(frame, densities, valid)
         if target is None or gain <= WORTH_ANOTHER_STEP * max(1.0, abs(elbo)):
             return self._start_polish(state, frame.q)
         if last is None:
@@ -176,12 +181,12 @@ class Savigp:
             return self._start_polish(state, stage.q)
         return replace(state, stage=stage, trial=family.pack(moved(stage.q, stage.target, stage.step)))
 
-    def _target(self, frame: Frame, densities: Array) -> NaturalParameters | None:
+    def _target(self, frame: Frame, densities: Array, valid: Array | None) -> NaturalParameters | None:
         """Where a natural-gradient step leads; None for a family that has none."""
         if not (isinstance(frame.family, Full) and frame.family.components == 1):
             return None
-        _, scale, normals = self._marginals(frame)
-        terms = score(normals, scale[0, ...], densities, array_namespace(densities).isfinite(densities))
+        _, scale = self._marginals(frame)
+        terms = score(self.points, scale[0, ...], densities, valid)
         return add_sites(prior_parameters(frame), frame, frame.geometry(0, self.bound.X.shape[0]), terms)
 
     def _start_polish(self, state: State, q: Mixture) -> State:
@@ -207,7 +212,7 @@ class Savigp:
         """Mean and variance (N, Q) of the latents under the best posterior so far, over all components."""
         xp = array_namespace(state.posterior)
         frame = self.frame(state.posterior)
-        mean, scale, _ = self._marginals(frame)
+        mean, scale = self._marginals(frame)
         weights = frame.q.weights[:, None, None]
         centre = xp.sum(weights * mean, axis=0)
         return centre, xp.sum(weights * (xp.square(scale) + xp.square(mean - centre)), axis=0)
@@ -216,20 +221,18 @@ class Savigp:
         """Joint draws (R, N, Q) of the latents at all sites, from normals (R, N, Q), for a dense single Gaussian."""
         xp = array_namespace(normals)
         frame = self.frame(state.posterior)
-        mean, _, _ = self._marginals(frame)
+        mean, _ = self._marginals(frame)
         factor = frame.factor @ frame.q.spread[0, ...]
         return mean[0, ...] + xp.permute_dims(factor @ xp.permute_dims(normals, (2, 1, 0)), (2, 1, 0))
 
-    def enough(self, valid: Array) -> bool:
-        """Whether every site has valid runs enough to be estimated."""
-        xp = array_namespace(valid)
-        S, Q = self.points.base.shape
-        fewest = float(xp.min(xp.sum(xp.astype(valid, self.points.base.dtype), axis=0)))
-        return fewest >= SPARE_SAMPLES * features_needed(Q, S)
+    def _fewest_valid(self, densities: Array) -> float:
+        """How many log densities (K S, N) are finite where a component has the fewest at a site."""
+        xp = array_namespace(densities)
+        valid = xp.astype(xp.isfinite(densities), densities.dtype)
+        by_component = xp.reshape(valid, (-1, self.points.base.shape[0], densities.shape[1]))
+        return float(xp.min(xp.sum(by_component, axis=1)))
 
-    def _marginals(self, frame: Frame) -> tuple[Array, Array, Array]:
-        """Means and standard deviations (K, N, Q), normals (S, N, Q)."""
-        xp = array_namespace(frame.factor)
-        sites = (0, self.bound.X.shape[0])
-        mean, variance = frame.marginals(frame.geometry(*sites))
-        return mean, xp.sqrt(variance), self.points.at(*sites)
+    def _marginals(self, frame: Frame) -> tuple[Array, Array]:
+        """Means and standard deviations (K, N, Q)."""
+        mean, variance = frame.marginals(frame.geometry(0, self.bound.X.shape[0]))
+        return mean, array_namespace(variance).sqrt(variance)

@@ -2,98 +2,53 @@
 
 The block loop is the paper's: L-BFGS with common random numbers on one block after the other, for a few evaluations,
 round after round, until the bound settles. Kernels or inducing inputs alone are learnt with the distribution of the
-inducing variables held fixed, so that in the dense case their gradient needs no samples at all. Several blocks
-together are learnt in whitened form, which needs far fewer rounds where they depend on each other.
+inducing variables held fixed, so that in the dense case their gradient needs no samples at all. Where a single full
+Gaussian is learnt together with other blocks, it is found anew for every trial of those (`invgp.core.profile`); what
+that leaves, and what other families need, is learnt by all blocks of the group together, in whitened form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from invgp.core.adaptive import AdaDelta, Adam
-from invgp.core.backend import Array, array_namespace, device_of, place_of
-from invgp.core.bound import Bound, Frame, Ground, LogDensity, Parameters, Sum, Terms
+from invgp.core.adaptive import AdaDelta, Adam, AdaptiveState
+from invgp.core.backend import Array, place_of
+from invgp.core.bound import BLOCKS, Bound, Frame, Ground, Parameters, Sum, Terms
+from invgp.core.data import Data
 from invgp.core.natural import natural_step
 from invgp.core.optimisers import LBFGS
 from invgp.core.posteriors import Full, Sites
+from invgp.core.profile import Profile, Trial
 from invgp.core.sampling import Points
 
 TOGETHER = (("posterior", "kernels", "likelihood", "inducing"),)
 PAPER_ORDER = (("kernels",), ("posterior",), ("kernels",), ("likelihood",), ("inducing",))
-DIFFERENCE = 1e-4
-
-
-class Likelihood(Protocol):
-    """What the core needs of a likelihood."""
-
-    @property
-    def parameters(self) -> Array:
-        """Free parameters, (P,)."""
-
-    def with_parameters(self, parameters: Array) -> Any:
-        """A copy with other free parameters."""
-
-    def log_density(self, y: Array, f: Array) -> Array:
-        """(S, N) for y (N, P) and f (S, N, Q)."""
-
-    def parameter_gradient(self, y: Array, f: Array) -> Array | None:
-        """(S, N, P), or None where there is none."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a round, or a stretch of mini-batches, came to."""
+    """What a round, or an epoch, came to: all that is needed to go on after it.
+
+    Attributes
+    ----------
+    round : its number, or the epoch's, from 1.
+    elbo : the bound.
+    settled : whether the bound has stopped rising, so that no round follows.
+    optimiser : of mini-batches, where it stands.
+    """
 
     round: int
     elbo: float
     parameters: Parameters
+    settled: bool = False
+    optimiser: AdaptiveState | None = None
 
 
-@dataclass(frozen=True)
-class Data:
-    """A likelihood with its observations y (N, P)."""
-
-    likelihood: Likelihood
-    y: Array
-
-    def log_density(self, parameters: Array, *, derivatives: bool) -> LogDensity:
-        """The log density at the likelihood's free parameters, by sites; with derivatives if they are wanted."""
-        likelihood = self.likelihood.with_parameters(parameters) if parameters.shape[0] else self.likelihood
-        wanted = derivatives and parameters.shape[0] > 0
-
-        def evaluate(f: Array, start: int, stop: int) -> tuple[Array, Array | None]:
-            y, here = self.y[start:stop, ...], _at_sites(likelihood, slice(start, stop))
-            slopes = here.parameter_gradient(y, f) if wanted else None
-            if wanted and slopes is None:
-                slopes = self._differences(parameters, y, f)
-            return here.log_density(y, f), slopes
-
-        return evaluate
-
-    def _differences(self, parameters: Array, y: Array, f: Array) -> Array:
-        """Central differences at the same samples, for a black box without derivatives."""
-        xp = array_namespace(parameters)
-        slopes = []
-        for i in range(parameters.shape[0]):
-            one = xp.arange(parameters.shape[0], device=device_of(parameters)) == i
-            step = DIFFERENCE * xp.astype(one, parameters.dtype)
-            up, down = (self.likelihood.with_parameters(parameters + s).log_density(y, f) for s in (step, -step))
-            slopes.append((up - down) / (2.0 * DIFFERENCE))
-        return xp.stack(slopes, axis=-1)
-
-    def rows(self, index: Array) -> Data:
-        """The observations of some sites."""
-        y = array_namespace(self.y).take(self.y, index, axis=0)
-        return replace(self, y=y, likelihood=_at_sites(self.likelihood, index))
-
-
-def _at_sites(likelihood: Likelihood, rows: slice | Array) -> Likelihood:
-    """The likelihood of some sites; most are the same everywhere."""
-    return likelihood.at_sites(rows) if hasattr(likelihood, "at_sites") else likelihood
+Report = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -102,19 +57,25 @@ class Blocks:
 
     Parameters
     ----------
-    order : what is learnt in a round, one group of blocks after the other: `TOGETHER` or `PAPER_ORDER`, or your own.
     learn : blocks that may move at all.
-    evaluations : of the bound, at the most, for a block in a round.
+    order : what is learnt in a round, one group of blocks after the other: `TOGETHER` or `PAPER_ORDER`, or your own.
+    evaluations : trials, at the most, for a group in a round.
     rounds : at the most.
     tolerance : settled when a round improves the bound by less, relative to it (at least 1).
     """
 
     learn: tuple[str, ...] = ("posterior", "kernels", "likelihood")
     order: tuple[tuple[str, ...], ...] = TOGETHER
-    evaluations: int = 200
+    evaluations: int = 50
     rounds: int = 200
     tolerance: float = 1e-5
     optimiser: LBFGS = field(default_factory=lambda: LBFGS(tolerance=1e-7))
+
+    def __post_init__(self) -> None:
+        _check_blocks("learn", self.learn)
+        for group in self.order:
+            _check_blocks("a group of order", group)
+        _check_counts(evaluations=self.evaluations, rounds=self.rounds)
 
     @staticmethod
     def of_the_paper(learn: tuple[str, ...] = ("posterior", "kernels", "likelihood", "inducing")) -> Blocks:
@@ -127,27 +88,36 @@ class Blocks:
         parameters: Parameters,
         data: Data,
         points: Points,
-        report: Callable[[Progress], None] | None = None,
+        report: Report | None = None,
+        after: Progress | None = None,
     ) -> Parameters:
-        """Learn; `report` is told after each round and may raise to stop."""
+        """Learn.
+
+        Parameters
+        ----------
+        report : told after each round; it may raise to stop.
+        after : go on after this round of an earlier fit, to the same numbers as if that had gone on itself.
+        """
         movable = _movable(self.learn, bound, parameters)
         order = [group for names in self.order if (group := [name for name in names if name in movable])]
-        last = -np.inf
-        for number in range(1, self.rounds + 1):
-            for group in order:
+        progress = after or Progress(0, -np.inf, parameters)
+        while progress.round < self.rounds and not progress.settled:
+            parameters = progress.parameters
+            for group in order if progress.round else _with_posterior_first(order, bound):
                 parameters = self.fit_group(group, bound, parameters, data, points)
             value = float(evaluate(bound, parameters, data, points, ()).elbo)
+            settled = abs(value - progress.elbo) <= self.tolerance * max(1.0, abs(value)) or not order
+            progress = Progress(progress.round + 1, value, parameters, settled)
             if report is not None:
-                report(Progress(number, value, parameters))
-            if abs(value - last) <= self.tolerance * max(1.0, abs(value)) or not order:
-                break
-            last = value
-        return parameters
+                report(progress)
+        return progress.parameters
 
     def fit_group(
         self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
     ) -> Parameters:
-        """A few evaluations of L-BFGS on a group of blocks."""
+        """A few trials of L-BFGS on a group of blocks."""
+        if "posterior" in group and _is_single_gaussian(bound):
+            parameters = self._fit_profile(group, bound, parameters, data, points)
         objective = _objective(group, bound, parameters, data, points)
         state = self.optimiser.init(parameters.flat(group))
         for _ in range(self.evaluations):
@@ -158,11 +128,41 @@ class Blocks:
         learnt = parameters.updated(group, state.point)
         return _follow(bound, parameters, learnt) if _holds_u(group, bound) else learnt
 
+    def _fit_profile(
+        self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
+    ) -> Parameters:
+        """The best posterior for every trial of the rest of the group; the parameters given if they are better."""
+        rest = [name for name in group if name != "posterior"]
+        profile = Profile(bound, data, points, self.optimiser.tolerance)
+        best = profile.start(parameters)
+        if best is None:
+            return parameters
+        if rest:
+            best = self._search(profile, parameters, best, rest)
+        before = float(evaluate(bound, parameters, data, points, ()).elbo)
+        return profile.parameters(best) if best.elbo >= before else parameters
+
+    def _search(self, profile: Profile, parameters: Parameters, best: Trial, blocks: Sequence[str]) -> Trial:
+        """The best trial of some blocks, each with the posterior that goes with it."""
+        state = self.optimiser.init(parameters.flat(blocks))
+        state = self.optimiser.tell(state, -best.elbo, -profile.gradient(best, blocks))
+        for _ in range(self.evaluations):
+            if state.finished:
+                break
+            trial = profile.at(parameters.updated(blocks, state.trial), best)
+            if trial is None:
+                state = self.optimiser.tell(state, np.inf, state.gradient)
+                continue
+            state = self.optimiser.tell(state, -trial.elbo, -profile.gradient(trial, blocks))
+            if state.accepted:
+                best = trial
+        return best
+
 
 def evaluate(bound: Bound, parameters: Parameters, data: Data, points: Points, learn: Sequence[str]) -> Terms:
     """The bound and its gradient with respect to the blocks to learn, at the whitened posterior."""
     density = data.log_density(parameters.likelihood, derivatives="likelihood" in learn)
-    return bound.frame(parameters).evaluate(density, points.at, learn)
+    return bound.frame(parameters).evaluate(density, points, learn)
 
 
 def _movable(learn: Sequence[str], bound: Bound, parameters: Parameters) -> list[str]:
@@ -196,7 +196,7 @@ def _objective(
             terms = frame.finish(Sum.nothing(frame), group)
         else:
             density = data.log_density(trial.likelihood, derivatives="likelihood" in group)
-            terms = frame.evaluate(density, points.at, group)
+            terms = frame.evaluate(density, points, group)
         return float(terms.elbo), terms.gradient.flat(group)
 
     return objective
@@ -216,6 +216,32 @@ def _follow(bound: Bound, old: Parameters, new: Parameters) -> Parameters:
         return new
     moved = bound.frame(new, held=bound.frame(old))
     return replace(new, posterior=bound.posterior.pack(moved.q))
+
+
+def _is_single_gaussian(bound: Bound) -> bool:
+    return isinstance(bound.posterior, Full | Sites) and bound.posterior.components == 1
+
+
+def _with_posterior_first(order: list[list[str]], bound: Bound) -> list[list[str]]:
+    """The groups of a first round.
+
+    Together with a posterior that is still the prior, kernels learn that there is nothing to learn. Where the posterior
+    is not found anew for every trial of the others, it goes ahead of them once.
+    """
+    together = bool(order) and "posterior" in order[0] and not _is_single_gaussian(bound)
+    return [["posterior"], *order] if together else order
+
+
+def _check_blocks(argument: str, names: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in BLOCKS]
+    if unknown or isinstance(names, str):
+        raise ValueError(f"{argument} must be a tuple of names among {', '.join(BLOCKS)}, was {names!r}")
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, was {count}")
 
 
 def _single_full(bound: Bound) -> Full | None:
@@ -242,40 +268,66 @@ class MiniBatches:
     epochs: int = 20
     samples: int = 64
 
+    def __post_init__(self) -> None:
+        _check_blocks("learn", self.learn)
+        _check_counts(batch=self.batch, epochs=self.epochs, samples=self.samples)
+        if not 0.0 <= self.natural <= 1.0:
+            raise ValueError(f"natural must be between 0 and 1, was {self.natural}")
+
     def fit(
         self,
         bound: Bound,
         parameters: Parameters,
         data: Data,
         rng: np.random.Generator,
-        report: Callable[[Progress], None] | None = None,
+        report: Report | None = None,
+        after: Progress | None = None,
     ) -> Parameters:
-        """Learn; `report` is told after each epoch, with the mean of its batches' estimates of the bound."""
+        """Learn.
+
+        Parameters
+        ----------
+        rng : every epoch gets a stream of its own from it.
+        report : told after each epoch, with the mean of its batches' estimates of the bound; it may raise to stop.
+        after : go on after this epoch of an earlier fit that began with the same `rng`, to the same numbers as if that
+            had gone on itself.
+        """
+        self._check(bound)
+        blocks = [b for b in _movable(self.learn, bound, parameters) if not (b == "posterior" and self.natural)]
+        state = self.optimiser.init(parameters.flat(blocks)) if blocks else None
+        progress = after or Progress(0, -np.inf, parameters, optimiser=state)
+        for stream in rng.spawn(self.epochs)[progress.round :]:
+            progress = self._epoch(progress, blocks, bound, data, stream)
+            if report is not None:
+                report(progress)
+        return progress.parameters
+
+    def _check(self, bound: Bound) -> None:
         if isinstance(bound.posterior, Sites):
             raise ValueError(  # noqa: TRY004 - the combination is wrong, not the type
                 "a posterior held at the sites needs all of them at once: use Full with mini-batches"
             )
         if self.natural and _single_full(bound) is None:
-            raise ValueError("natural gradients need a single full Gaussian posterior")
-        blocks = [b for b in _movable(self.learn, bound, parameters) if not (b == "posterior" and self.natural)]
-        N = bound.X.shape[0]
-        state = self.optimiser.init(parameters.flat(blocks)) if blocks else None
-        for epoch in range(1, self.epochs + 1):
-            order, values = rng.permutation(N), []
-            for start in range(0, N, self.batch):
-                index = np.sort(order[start : start + self.batch])
-                small, some, points = self._batch(bound, data, index, rng)
-                # Before the step: a batch that the posterior has just been fitted to would flatter the bound.
-                terms = evaluate(small, parameters, some, points, blocks)
-                values.append(float(terms.elbo))
-                if self.natural:
-                    parameters = self._natural_step(small, parameters, some, points)
-                if state is not None:
-                    state = self.optimiser.tell(state, -terms.gradient.flat(blocks) / N)
-                    parameters = parameters.updated(blocks, state.trial)
-            if report is not None:
-                report(Progress(epoch, float(np.mean(values)), parameters))
-        return parameters
+            raise ValueError(f"natural must be 0 unless the posterior is a single full Gaussian, was {self.natural}")
+
+    def _epoch(
+        self, progress: Progress, blocks: Sequence[str], bound: Bound, data: Data, rng: np.random.Generator
+    ) -> Progress:
+        """One pass over the data."""
+        N, parameters, state = bound.X.shape[0], progress.parameters, progress.optimiser
+        order, values = rng.permutation(N), []
+        for start in range(0, N, self.batch):
+            index = np.sort(order[start : start + self.batch])
+            small, some, points = self._batch(bound, data, index, rng)
+            # Before the step: a batch that the posterior has just been fitted to would flatter the bound.
+            terms = evaluate(small, parameters, some, points, blocks)
+            values.append(float(terms.elbo))
+            if self.natural and "posterior" in self.learn:
+                parameters = self._natural_step(small, parameters, some, points)
+            if state is not None:
+                state = self.optimiser.tell(state, -terms.gradient.flat(blocks) / N)
+                parameters = parameters.updated(blocks, state.trial)
+        return Progress(progress.round + 1, float(np.mean(values)), parameters, optimiser=state)
 
     def _batch(
         self, bound: Bound, data: Data, index: np.ndarray[Any, Any], rng: np.random.Generator
@@ -289,6 +341,6 @@ class MiniBatches:
 
     def _natural_step(self, bound: Bound, parameters: Parameters, data: Data, points: Points) -> Parameters:
         density = data.log_density(parameters.likelihood, derivatives=False)
-        q = natural_step(bound.frame(parameters), density, points.at, self.natural)
+        q = natural_step(bound.frame(parameters), density, points, self.natural)
         family = _single_full(bound)
         return parameters if family is None else replace(parameters, posterior=family.pack(q))

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage, State
 from invgp.core.coupled.estimators import fewest_samples
+from invgp.core.coupled.minibatches import MiniBatches
 from invgp.core.sampling import Points
 from invgp.errors import RunsFailedError
-from invgp.inference.diagnostics import diagnose, shape_errors
+from invgp.inference.diagnostics import Cavity, diagnose
 from invgp.inference.inversion import Inversion, predictions
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.model import gaussian_noise, learning_of, prior_of
@@ -26,16 +28,19 @@ NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the
 SPARE = 1.6  # samples for each number that is estimated from runs that cost something
 SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 64, 256  # a site; the fewer the sites, the more
 SHAPE_RUNS, EMULATED_SHAPE_SAMPLES = 4096, 512
+MOST_SHAPE_SITES = 2000  # of an emulator: more take time and memory
 
-Evaluate = Callable[[Floats, str], Batch]
+Sites = NDArray[np.intp]
+Evaluate = Callable[[Floats, str, Sites], Batch]
 
 
 @dataclass(frozen=True)
 class Found:
-    """The best posterior so far, and what the forward model made of its samples."""
+    """The best posterior so far, with mean and standard deviation (N, P) of the outputs under it."""
 
     position: Position
-    batch: Batch
+    predicted: Floats
+    predicted_std: Floats
 
 
 class CoupledInversion(Inversion):
@@ -44,7 +49,9 @@ class CoupledInversion(Inversion):
     def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
         super().__init__(problem, where, simulator, seed)
         # One stream for each purpose: drawing more realizations must not change the posterior.
-        self.points, self.realizations, self.inducing, self.design, self.checks = np.random.default_rng(seed).spawn(5)
+        streams = np.random.default_rng(seed).spawn(6)
+        self.points, self.realizations, self.inducing, self.design, self.checks, self.shuffles = streams
+        self.everywhere = np.arange(problem.survey.size)
         self.found: Found | None = None
         self.shape_error = np.full(problem.survey.size, np.nan)
         self.prior = prior_of(problem, where, self.inducing)
@@ -104,18 +111,41 @@ class CoupledInversion(Inversion):
 
     def settle(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> tuple[str, bool]:
         """Ask, evaluate, tell, until the posterior settles; the best one is kept on the way."""
+        if self.problem.inference.batch is not None:
+            return self.settle_by_batches(algorithm, state, evaluate)
         most = self.problem.inference.max_evaluations
         while not state.finished:
             if state.evaluations >= most:
                 return f"stopped at inference.max_evaluations = {most} before the posterior settled", False
-            batch = evaluate(to_numpy(algorithm.ask(state)), f"evaluation-{state.evaluations + 1}")
+            label = f"evaluation-{state.evaluations + 1}"
+            batch = evaluate(to_numpy(algorithm.ask(state)), label, self.everywhere)
             told = self.where.asarray(batch.outputs), self.where.asmask(batch.valid)
             state, info = algorithm.tell(state, *told)
             if info.accepted and state.best is not None:
-                self.found = Found(state.best, batch)
+                self.found = Found(state.best, *predictions(batch))
             self.record(info.elbo, accepted=info.accepted)
         if self.found is not None and state.best is not None:
             self.found = replace(self.found, position=state.best)
+        return state.finished, self.found is not None
+
+    def settle_by_batches(self, algorithm: CoupledSavigp, start: State, evaluate: Evaluate) -> tuple[str, bool]:
+        """The same on mini-batches of sites; an evaluation of the bound is a pass over all of them."""
+        most = self.problem.inference.max_evaluations
+        batches = MiniBatches(algorithm, self.problem.inference.batch or 1, self.shuffles)
+        state = batches.init(start.trial, start.stage)
+        predicted, predicted_std = (np.full(self.problem.noise_std.shape, np.nan) for _ in range(2))
+        while not state.finished:
+            if state.passes >= most:
+                return f"stopped at inference.max_evaluations = {most} before the posterior settled", False
+            rows, latents = batches.ask(state)
+            batch = evaluate(to_numpy(latents), f"pass-{state.passes + 1}", rows)
+            predicted[rows], predicted_std[rows] = predictions(batch)
+            told = self.where.asarray(batch.outputs), self.where.asmask(batch.valid)
+            state, info = batches.tell(state, *told)
+            if info is not None:
+                if info.accepted:
+                    self.found = Found(state.position, predicted.copy(), predicted_std.copy())
+                self.record(info.elbo, accepted=info.accepted)
         return state.finished, self.found is not None
 
     def check_shape(self, evaluate: Evaluate, simulated_sites: int) -> None:
@@ -126,9 +156,11 @@ class CoupledInversion(Inversion):
         if self.found is None or not self.simulator.affords(samples * simulated_sites):
             return
         problem = with_hyperparameters(self.problem, self.found.position)
-        self.shape_error = shape_errors(
-            problem, self.found.position, lambda latents: evaluate(latents, "shape"), self.checks, samples
-        )
+        sites = self.everywhere
+        if len(sites) > MOST_SHAPE_SITES and not simulated_sites:
+            sites = np.sort(self.checks.choice(sites, MOST_SHAPE_SITES, replace=False))
+        cavity = Cavity(self.found.position, sites, self.checks, samples)
+        self.shape_error[sites] = cavity.shape_error(problem, evaluate(cavity.latents, "shape", sites))
 
     def report(self) -> EmulatorReport | None:
         """How far an emulator was trusted."""
@@ -140,7 +172,7 @@ class CoupledInversion(Inversion):
             return None
         position = self.found.position
         problem = with_hyperparameters(self.problem, position)
-        predicted, predicted_std = predictions(self.found.batch)
+        predicted, predicted_std = self.found.predicted, self.found.predicted_std
         return problem, Solution(
             mean=to_numpy(position.marginals.mean),
             covariance=to_numpy(position.marginals.covariance),

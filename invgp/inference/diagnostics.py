@@ -8,9 +8,10 @@ the site's own likelihood can be computed by importance sampling, whatever its f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import Position
@@ -36,12 +37,13 @@ def chi_square(problem: Problem, predicted: Floats) -> Floats:
 
 
 class Cavity:
-    """What all other sites say about each site, with draws that cover it and the posterior."""
+    """What all other sites say about some sites (B,), with draws (S, B, Q) that cover it and the posterior."""
 
-    def __init__(self, position: Position, rng: np.random.Generator, samples: int) -> None:
-        mean, covariance = (to_numpy(part) for part in position.marginals)
+    def __init__(self, position: Position, sites: NDArray[np.intp], rng: np.random.Generator, samples: int) -> None:
+        self.sites = sites
+        mean, covariance = (to_numpy(part)[sites] for part in position.marginals)
         prior_mean = to_numpy(position.prior.mean)
-        own_precision, own_shift = (to_numpy(part) for part in position.sites)
+        own_precision, own_shift = (to_numpy(part)[sites] for part in position.sites)
         precision = np.linalg.inv(covariance)
         rest = precision - own_precision
         # A site that says less than nothing leaves a message of the others that is no distribution: keep the posterior.
@@ -55,10 +57,12 @@ class Cavity:
         normals = Points.draw(rng, samples // 2, *mean.shape, Place(np, "cpu")).normals()
         self.latents = np.concatenate([_shaped(normals, *gaussian) for gaussian in (self.others, self.wide)])
 
-    def shape_error(self, log_density: Floats, valid: Floats) -> Floats:
-        """Distance (N,) between posterior and product of cavity and likelihood, from log densities (S, N)."""
+    def shape_error(self, problem: Problem, batch: Batch) -> Floats:
+        """Distance (B,) between posterior and product of cavity and likelihood, from runs at `latents`."""
+        outputs = np.where(batch.valid[..., None], batch.outputs, 0.0)
+        log_density = np.asarray(noise_log_density(problem, Place(np, "cpu"))(outputs, self.sites))
         proposal = np.logaddexp(_log_normal(self.latents, *self.others), _log_normal(self.latents, *self.wide))
-        weight = np.where(valid, _log_normal(self.latents, *self.others) + log_density - proposal, -np.inf)
+        weight = np.where(batch.valid, _log_normal(self.latents, *self.others) + log_density - proposal, -np.inf)
         told = np.isfinite(weight.max(axis=0))
         weight = np.exp(np.where(told, weight - np.where(told, weight.max(axis=0), 0.0), 0.0))
         weight /= weight.sum(axis=0)
@@ -77,17 +81,6 @@ def diagnose(problem: Problem, predicted: Floats, shape_error: Floats) -> Diagno
     misfit = chi_square(problem, predicted)
     sentences = [*_misfit_sentences(problem, misfit), *_shape_sentences(shape_error)]
     return Diagnostics(misfit, shape_error, tuple(sentences))
-
-
-def shape_errors(
-    problem: Problem, position: Position, evaluate: Callable[[Floats], Batch], rng: np.random.Generator, samples: int
-) -> Floats:
-    """Distance (N,) of the Gaussian from the exact posterior of each site given the others."""
-    cavity = Cavity(position, rng, samples)
-    batch = evaluate(cavity.latents)
-    cpu = Place(np, "cpu")
-    density = noise_log_density(problem, cpu)(np.where(batch.valid[..., None], batch.outputs, 0.0))
-    return cavity.shape_error(np.asarray(density), batch.valid)
 
 
 def _misfit_sentences(problem: Problem, misfit: Floats) -> list[str]:

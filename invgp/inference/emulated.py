@@ -62,7 +62,6 @@ class EmulatedInversion(CoupledInversion):
         super().__init__(problem, where, simulator, seed)
         self.known = Runs.none(problem.latent_count, problem.noise_std.shape[1])
         self.emulator: Emulator | None = None
-        self.everywhere = np.arange(problem.survey.size)
         self.direct = np.zeros(problem.survey.size, dtype=bool)
         self.verification = np.full(problem.survey.size, np.nan)
 
@@ -130,17 +129,18 @@ class EmulatedInversion(CoupledInversion):
         factor, mean = to_numpy(position.factor)[some], to_numpy(position.marginals.mean)[some]
         return mean + widened * (factor @ normals)[..., 0], some
 
-    def emulated(self, latents: Floats, label: str) -> Batch:  # noqa: ARG002 - as `simulated`
-        """What the emulator makes of latent values (S, N, Q)."""
+    def emulated(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:  # noqa: ARG002 - as `simulated`
+        """What the emulator makes of latent values (S, B, Q) at some sites (B,)."""
         if self.emulator is None:
             raise ValueError("there is no emulator yet")
-        return Batch(self.emulator.predict(latents, self.everywhere), np.ones(latents.shape[:2], dtype=bool))
+        return Batch(self.emulator.predict(latents, sites), np.ones(latents.shape[:2], dtype=bool))
 
-    def mixed(self, latents: Floats, label: str) -> Batch:
+    def mixed(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
         """The emulator where it is good enough, the simulator elsewhere."""
-        batch, sites = self.emulated(latents, label), np.flatnonzero(self.direct)
-        real = self.simulated(latents[:, sites], label, sites)
-        batch.outputs[:, sites], batch.valid[:, sites] = real
+        batch, direct = self.emulated(latents, label, sites), np.flatnonzero(self.direct[sites])
+        if direct.size:
+            real = self.simulated(latents[:, direct], label, sites[direct])
+            batch.outputs[:, direct], batch.valid[:, direct] = real
         return batch
 
     def trusted(self) -> NDArray[np.bool_]:

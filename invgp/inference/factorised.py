@@ -50,7 +50,8 @@ class FactorisedInversion(Inversion):
             if self.state.evaluations >= most:
                 return f"stopped at inference.max_evaluations = {most} before the bound settled", False
             latents = to_numpy(self.algorithm.ask(self.state))
-            batch = self.simulated(latents, f"evaluation-{self.state.evaluations + 1}")
+            label = f"evaluation-{self.state.evaluations + 1}"
+            batch = self.simulated(latents, label, np.arange(self.problem.survey.size))
             told = self.where.asarray(batch.outputs), self.where.asmask(batch.valid)
             self.state, info = self.algorithm.tell(self.state, *told)
             self.best = batch if info.accepted else self.best

@@ -70,8 +70,8 @@ class Inversion(ABC):
             self.trace.append((elbo, self.simulator.runs))
         self.simulator.monitor.evaluated(elbo, accepted=accepted)
 
-    def simulated(self, latents: Floats, label: str, sites: NDArray[np.intp] | None = None) -> Batch:
-        """Runs at all sites, or at some (B,), at latent values (S, B, Q); nothing valid, if the batch was cut short."""
+    def simulated(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
+        """Runs at some sites (B,), at latent values (S, B, Q); nothing valid, if the batch was cut short."""
         runs = latents.shape[0] * latents.shape[1]
         if not self.simulator.affords(runs):
             raise BudgetSpent(runs)

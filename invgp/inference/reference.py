@@ -15,7 +15,8 @@ from invgp.core.backend import cholesky
 from invgp.errors import RunsFailedError
 from invgp.inference.monitor import Monitor
 from invgp.inference.simulator import Batch, Simulator, TooManyFailed
-from invgp.inference.slice_sampling import Chains, Proposal, Run, WhitenedPrior, informed_sites, sample, saved_proposal
+from invgp.inference.slice_sampling import Chains, Proposal, sample, saved_proposal
+from invgp.inference.target import Run, WhitenedPrior, informed_sites
 from invgp.problem import Floats, Problem
 
 STEPS = 8  # of the fit: each is a posterior of a linear simulator, so that few will do

@@ -25,12 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from invgp.core.backend import place, to_numpy
-from invgp.core.geometry import inducing_factor
 from invgp.errors import ConfigError, RunsFailedError, WriteError
-from invgp.inference.model import kernels_of
-from invgp.inference.noise import noise_log_density
-from invgp.inference.simulator import Batch
+from invgp.inference.target import Run, SiteLikelihood, WhitenedPrior
 from invgp.problem import Floats, Problem
 
 WIDENING = 1.1  # of the Gaussian that the ellipses go around: too wide costs little, too narrow hides the tails
@@ -43,8 +39,6 @@ NARROWEST = 1e-9  # radians: a simulator that does not repeat itself could shrin
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 
 Integers = NDArray[np.int64]
-# Latent values (S, B, Q), on the scale of the Gaussian process, at sites (B,) -> outputs: a simulator, or an emulator.
-Run = Callable[[Floats, NDArray[np.intp]], Batch]
 
 
 @dataclass(frozen=True)
@@ -150,6 +144,7 @@ def sample(
     proposal : a Gaussian near the posterior; any is exact in the limit, a good one is fast.
     burn_in : iterations of each chain that are thrown away.
     thin : iterations from one draw to the next.
+    draws : of each chain, at the least; a checkpoint that holds more gives them all.
     checkpoint : a file that holds the chains so far. If it is there they go on, to the bit as if they had never been
         stopped; with more draws than before they grow longer.
     told : called now and then with the iterations that the slowest chain has done, and those it has to do.
@@ -169,15 +164,15 @@ def sample(
         state, before = _resume(checkpoint, mark) or (None, np.empty((chains, 0, *sites)))
         kept = np.zeros((chains, max(draws, before.shape[1]), *sites))
         kept[:, : before.shape[1]] = before
-        file = None if checkpoint is None else _File(checkpoint, mark, proposal, kept)
+        schedule = Schedule(burn_in, thin, goal=burn_in + draws * thin)
+        file = None if checkpoint is None else _File(checkpoint, mark, proposal, kept, schedule)
         if state is None:
             if file is not None:
                 file.save(None)  # the proposal need not be found again
             state = sampler.start(chains)
-        schedule = Schedule(burn_in, thin, goal=burn_in + draws * thin)
         if (state.iteration < schedule.goal).any():
-            state = _run(sampler, state, kept, schedule, file, told)
-    return Chains(kept[:, :draws], state.evaluations + proposal.runs)
+            state = _run(sampler, state, file, kept, schedule, told)
+    return Chains(kept[:, : schedule.draws(state.iteration.min())], state.evaluations + proposal.runs)
 
 
 class Schedule(NamedTuple):
@@ -187,18 +182,17 @@ class Schedule(NamedTuple):
     thin: int
     goal: int
 
-    def draw(self, iteration: int) -> int | None:
-        """Number of the draw, from 0, that an iteration gives, if it gives one."""
-        number, rest = divmod(iteration - self.burn_in, self.thin)
-        return number - 1 if number > 0 and rest == 0 else None
+    def draws(self, iteration: SupportsInt) -> int:
+        """Draws that so many iterations give."""
+        return max(int(iteration) - self.burn_in, 0) // self.thin
 
 
 def _run(
     sampler: _Sampler,
     state: State,
+    file: _File | None,
     kept: Floats,
     schedule: Schedule,
-    file: _File | None,
     told: Callable[[int, int], None] | None,
 ) -> State:
     """Step until every chain has reached the goal; whatever ends it, the file holds how far they came."""
@@ -224,7 +218,7 @@ class _Sampler:
         self.field, self.likelihood = WhitenedPrior(problem), SiteLikelihood(problem, run)
         self.proposal, self.seed = proposal, seed
         self.root = proposal.root(WIDENING)
-        self.inverse = proposal.axes * np.sqrt(1.0 + proposal.gain / WIDENING**2)  # its transpose, in fact
+        self.to_units = proposal.axes * np.sqrt(1.0 + proposal.gain / WIDENING**2)
 
     def start(self, chains: int) -> State:
         """Points far apart at which the simulator does not fail."""
@@ -239,7 +233,7 @@ class _Sampler:
             v = np.where(again[:, None], self.proposal.mean + normals @ root.T, v)
             log_likelihood = np.where(again, self._log_likelihood(self.field(v), again), log_likelihood)
             evaluations += self.likelihood.cost(again)
-        else:
+        if not np.isfinite(log_likelihood).all():
             raise RunsFailedError(f"the chains could not start: at each of {START_ATTEMPTS} draws a run failed")
         empty, nothing, none = np.zeros((chains, D)), np.zeros(chains), np.zeros(chains, dtype=np.int64)
         state = State(v, log_likelihood, empty, empty, nothing, nothing, nothing, nothing, none, none, evaluations)
@@ -256,9 +250,8 @@ class _Sampler:
         accepted = active & (stuck | (log_likelihood + _log_ratio(point, v) > state.threshold))
         iteration = state.iteration + accepted
         for chain in np.flatnonzero(accepted):
-            draw = schedule.draw(int(iteration[chain]))
-            if draw is not None:
-                kept[chain, draw] = f[chain]
+            before, now = schedule.draws(state.iteration[chain]), schedule.draws(iteration[chain])
+            kept[chain, before:now] = f[chain]
         moved = replace(
             state,
             v=np.where(accepted[:, None], v, state.v),
@@ -271,7 +264,7 @@ class _Sampler:
     def _begin(self, state: State, which: NDArray[np.bool_]) -> State:
         """A new ellipse for some chains, with the first angle to try."""
         direction, threshold, angle = state.direction.copy(), state.threshold.copy(), state.angle.copy()
-        point = np.where(_around_prior(state)[:, None], state.v, (state.v - self.proposal.mean) @ self.inverse)
+        point = np.where(_around_prior(state)[:, None], state.v, (state.v - self.proposal.mean) @ self.to_units)
         level = state.log_likelihood + _log_ratio(point, state.v)
         for chain in np.flatnonzero(which):
             rng = self._random(chain, state.iteration[chain] + 1, 0)
@@ -321,56 +314,6 @@ def _log_ratio(point: Floats, v: Floats) -> Floats:
     return np.asarray(0.5 * (np.sum(point**2, axis=1) - np.sum(v**2, axis=1)))
 
 
-class WhitenedPrior:
-    """From whitened latents to the latents at the sites: f_q = mean_q + L_q v_q, with L_q L_q^T the prior covariance.
-
-    Attributes
-    ----------
-    mean : (Q,).
-    factor : L, (Q, N, N).
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self.mean, _ = problem.prior()
-        kernels, X = kernels_of(problem, place("cpu")), problem.survey.X
-        try:
-            self.factor: Floats = inducing_factor(kernels, np.broadcast_to(X, (len(kernels), *X.shape)))
-        except np.linalg.LinAlgError as error:
-            raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
-
-    def __call__(self, v: Floats) -> Floats:
-        """V (S, Q N) -> f (S, N, Q)."""
-        Q, N, _ = self.factor.shape
-        columns = v.reshape(-1, Q, N).transpose(1, 2, 0)
-        return np.asarray(self.mean + (self.factor @ columns).transpose(2, 1, 0))
-
-
-class SiteLikelihood:
-    """Log likelihood of all data, from runs at the sites where something was observed."""
-
-    def __init__(self, problem: Problem, run: Run) -> None:
-        self.run, self.shape = run, problem.survey.Y.shape
-        self.sites = informed_sites(problem)
-        self.log_density = noise_log_density(problem, place("cpu"))
-
-    def __call__(self, f: Floats) -> Floats:
-        """Log likelihood (S,) of f (S, N, Q); minus infinity where a run failed."""
-        batch = self.run(f[:, self.sites, :], self.sites)
-        outputs = np.zeros((len(f), *self.shape))
-        outputs[:, self.sites] = np.where(batch.valid[..., None], batch.outputs, 0.0)
-        total = np.sum(to_numpy(self.log_density(outputs)), axis=1)
-        return np.where(batch.valid.all(axis=1) & ~np.isnan(total), total, -np.inf)
-
-    def cost(self, which: NDArray[np.bool_]) -> int:
-        """Sites that an evaluation of these chains takes."""
-        return int(which.sum()) * len(self.sites)
-
-
-def informed_sites(problem: Problem) -> NDArray[np.intp]:
-    """Numbers (B,) of the sites where something was observed: the others need no run."""
-    return np.flatnonzero(~np.isnan(problem.survey.Y).all(axis=1))
-
-
 def saved_proposal(checkpoint: Path) -> Proposal | None:
     """The proposal of saved chains, so that it need not be found again; None if there are none."""
     if not checkpoint.exists():
@@ -410,16 +353,18 @@ class _File(NamedTuple):
     mark: str
     proposal: Proposal
     kept: Floats
+    schedule: Schedule
 
     def save(self, state: State | None) -> None:
         """Write the chains so far, None for not yet begun; the file is there whole, or as it was."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(f".{self.path.name}.{uuid4().hex}.part")
+        begun = 0 if state is None else self.schedule.draws(state.iteration.max())
         arrays = {} if state is None else {f"state_{f.name}": getattr(state, f.name) for f in fields(State)}
         arrays |= {f"proposal_{f.name}": getattr(self.proposal, f.name) for f in fields(Proposal)}
         try:
             with part.open("wb") as file:
-                np.savez(file, mark=self.mark, kept=self.kept, **arrays)
+                np.savez(file, mark=self.mark, kept=self.kept[:, :begun], **arrays)
             os.replace(part, self.path)  # noqa: PTH105 - the atomic one, by name
         except OSError as error:
             raise WriteError(f"the chains could not be written to {str(self.path)!r}: {error}") from error

@@ -42,8 +42,7 @@ def of_the_paper(z: Floats, densities: Floats) -> Floats:
 
 def regressed(z: Floats, densities: Floats) -> Floats:
     """Ours: all score functions at once."""
-    valid = np.ones((len(z), 1), dtype=bool)
-    terms = score(z[:, None, None], np.full((1, 1), SCALE), densities[:, None], valid)
+    terms = score(Points(z[:, None], np.ones((1, 1, 1))), np.full((1, 1), SCALE), densities[:, None])
     return np.asarray([terms.gradient[0, 0], terms.curvature[0, 0]])
 
 

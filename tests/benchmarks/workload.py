@@ -64,7 +64,7 @@ class Problem:
 
     def evaluate(self, learn: tuple[str, ...]) -> float:
         """One bound and its gradient, nothing kept from an earlier one; the bound, in nats."""
-        return float(self.bound.frame(self.parameters).evaluate(self.density, self.points.at, learn).elbo)
+        return float(self.bound.frame(self.parameters).evaluate(self.density, self.points, learn).elbo)
 
 
 def problem(size: Size, seed: int = 0) -> Problem:

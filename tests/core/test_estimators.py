@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 
 from invgp.core.backend import place, to_numpy
-from invgp.core.estimators import features_needed, fewest_samples, hermite_features, score
+from invgp.core.estimators import (
+    expectation,
+    features_needed,
+    fewest_samples,
+    hermite_features,
+    quadratic_fit,
+    score,
+)
 from invgp.core.sampling import Points
 
 N, Q = 3, 2
@@ -20,18 +27,44 @@ def quadratic_problem(rng):
     value = 3.0 + np.sum(slope * mean, -1) + 0.5 * np.einsum("nq,nqr,nr->n", mean, curvature, mean)
     value += 0.5 * np.einsum("nqq,nq->n", curvature, scale**2)
     gradient = slope + np.einsum("nqr,nr->nq", curvature, mean)
-    return mean, scale, log_density, value, gradient, np.einsum("nqq->nq", curvature)
+    return mean, scale, log_density, value, gradient, curvature
 
 
-def test_that_quadratic_log_densities_are_estimated_exactly(where, tolerance, rng):
+def points_of_one_latent(z):
+    """Points z (S,) at a single site."""
+    return Points(z[:, None], np.ones((1, 1, 1)))
+
+
+@pytest.mark.parametrize("share_valid", [1.0, 0.8])
+def test_that_quadratic_log_densities_are_estimated_exactly(share_valid, where, tolerance, rng):
     mean, scale, log_density, value, gradient, curvature = quadratic_problem(rng)
-    z = Points.draw(rng, 32, N, Q, place("cpu")).at(0, N)
-    valid = rng.random((32, N)) > 0.2
-    densities = np.where(valid, log_density(mean + scale * z), 1e9)
-    terms = score(where.asarray(z), where.asarray(scale), where.asarray(densities), where.asmask(valid))
+    points = Points.draw(rng, 32, N, Q, where)
+    valid = rng.random((32, N)) < share_valid
+    densities = np.where(valid, log_density(mean + scale * to_numpy(points.normals())), 1e9)
+    mask = None if valid.all() else where.asmask(valid)
+    terms = score(points, where.asarray(scale), where.asarray(densities), mask)
     np.testing.assert_allclose(to_numpy(terms.value), value, rtol=tolerance(where, 1e-10))
     np.testing.assert_allclose(to_numpy(terms.gradient), gradient, rtol=tolerance(where, 1e-10, 1e-3))
-    np.testing.assert_allclose(to_numpy(terms.curvature), curvature, rtol=tolerance(where, 1e-10, 1e-3))
+    each = np.diagonal(curvature, axis1=1, axis2=2)
+    np.testing.assert_allclose(to_numpy(terms.curvature), each, rtol=tolerance(where, 1e-10, 1e-3))
+    fit = quadratic_fit(points, where.asarray(densities), mask)
+    whole = scale[:, :, None] * curvature * scale[:, None, :]
+    np.testing.assert_allclose(to_numpy(fit.curvature), whole, atol=tolerance(where, 1e-10, 1e-4))
+
+
+@pytest.mark.parametrize(("latents", "samples"), [(1, 7), (1, 64), (2, 12), (3, 40), (3, 15)])
+def test_that_one_regression_for_all_sites_is_one_regression_a_site(latents, samples, where, tolerance, rng):
+    points = Points.draw(rng, samples, 20, latents, where)
+    densities = where.asarray(np.exp(rng.standard_normal((samples, 20))))
+    slopes = where.asarray(rng.standard_normal((samples, 20, 2)))
+    everything = where.asmask(np.ones((samples, 20)))
+    close = {"rtol": 0.0, "atol": tolerance(where, 1e-10, 1e-3)}
+    together, by_site = (quadratic_fit(points, densities, valid) for valid in (None, everything))
+    for one, other in zip(together, by_site, strict=True):
+        assert one.dtype == densities.dtype
+        np.testing.assert_allclose(to_numpy(one), to_numpy(other), **close)
+    mean, mean_by_site = (expectation(points, slopes, valid) for valid in (None, everything))
+    np.testing.assert_allclose(to_numpy(mean), to_numpy(mean_by_site), **close)
 
 
 def exact_terms(log_density, mean, scale):
@@ -56,9 +89,9 @@ def test_that_the_estimates_agree_with_quadrature_within_their_standard_error(nu
     exact = exact_terms(log_density, mean, scale)
     estimates = []
     for seed in range(60):
-        z = np.random.default_rng(seed).standard_normal((1024, 1, 1))
-        densities = log_density(mean + scale * z)[..., 0]
-        terms = score(z, np.full((1, 1), scale), densities, np.ones((1024, 1), dtype=bool))
+        z = np.random.default_rng(seed).standard_normal(1024)
+        densities = log_density(mean + scale * z)
+        terms = score(points_of_one_latent(z), np.full((1, 1), scale), densities[:, None])
         estimates.append([terms.value[0], terms.gradient[0, 0], terms.curvature[0, 0]])
     estimates = np.asarray(estimates)
     # In-sample regression has a bias of order 1/S, which 1,024 samples make small beside the spread.
@@ -73,13 +106,12 @@ def test_that_the_control_variates_reduce_the_variance():
     mean, scale = 0.4, 0.7
     plain, controlled = [], []
     for seed in range(100):
-        z = np.random.default_rng(seed).standard_normal((64, 1, 1))
-        densities = log_density(mean + scale * z)[..., 0]
-        terms = score(z, np.full((1, 1), scale), densities, np.ones((64, 1), dtype=bool))
+        z = np.random.default_rng(seed).standard_normal(64)
+        densities = log_density(mean + scale * z)
+        terms = score(points_of_one_latent(z), np.full((1, 1), scale), densities[:, None])
         controlled.append([terms.gradient[0, 0], terms.curvature[0, 0]])
-        points = z[:, 0, 0]
-        scores = np.stack([points / scale, (points**2 - 1) / scale**2], axis=-1)
-        plain.append(np.mean(scores * densities, axis=0))
+        scores = np.stack([z / scale, (z**2 - 1) / scale**2], axis=-1)
+        plain.append(np.mean(scores * densities[:, None], axis=0))
     ratio = np.var(controlled, axis=0) / np.var(plain, axis=0)
     assert np.all(ratio < 0.3), ratio
 
@@ -97,10 +129,11 @@ def test_that_cross_terms_are_used_when_there_are_samples_enough(where, rng):
 
 @pytest.mark.parametrize("samples", [fewest_samples(Q), 40])
 def test_that_a_site_without_valid_runs_gives_finite_terms(samples, rng):
-    z = Points.draw(rng, samples, N, Q, place("cpu")).at(0, N)
+    points = Points.draw(rng, samples, N, Q, place("cpu"))
     valid = np.ones((samples, N), dtype=bool)
     valid[:, 1] = False
-    terms = score(z, np.ones((N, Q)), np.where(valid, z.sum(axis=-1), np.nan), valid)
+    densities = np.where(valid, points.normals().sum(axis=-1), np.nan)
+    terms = score(points, np.ones((N, Q)), densities, valid)
     assert all(np.all(np.isfinite(t)) for t in terms)
     np.testing.assert_allclose(terms.gradient[[0, 2]], 1.0, atol=1e-9)
     np.testing.assert_array_equal(terms.gradient[1], 0.0)

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from invgp.core.backend import place
+from invgp.core.backend import place, to_numpy
 from invgp.core.sampling import Points
 
 
 def standard_normals(rng, samples, sites, latents):
     """The points of every site at once, (samples, sites, latents)."""
-    return Points.draw(rng, samples, sites, latents, place("cpu")).at(0, sites)
+    return Points.draw(rng, samples, sites, latents, place("cpu")).normals()
 
 
 def test_that_the_points_are_standard_normal_and_more_even_than_random_ones(rng):
@@ -33,3 +33,17 @@ def test_that_any_number_of_points_can_be_drawn(samples, rng):
 def test_that_the_same_seed_gives_the_same_points():
     first, second = (standard_normals(np.random.default_rng(3), 32, 4, 2) for _ in range(2))
     np.testing.assert_array_equal(first, second)
+
+
+def test_that_the_points_of_a_range_of_sites_are_theirs_among_all(where, rng):
+    points = Points.draw(rng, 16, 7, 3, where)
+    some = to_numpy(points.at(2, 5).normals())
+    np.testing.assert_allclose(some, to_numpy(points.normals())[:, 2:5], rtol=1e-6)
+
+
+def test_that_samples_are_the_normals_scaled_and_moved(where, tolerance, rng):
+    points = Points.draw(rng, 16, 7, 3, where)
+    mean, scale = rng.standard_normal((7, 3)), rng.random((7, 3))
+    samples = points.samples(where.asarray(mean), where.asarray(scale))
+    expected = mean + scale * to_numpy(points.normals())
+    np.testing.assert_allclose(to_numpy(samples), expected, atol=tolerance(where, 1e-14, 1e-5))

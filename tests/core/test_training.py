@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,13 +12,14 @@ from scipy.optimize import minimize
 from invgp.core.adaptive import AdaDelta, Adam
 from invgp.core.backend import to_numpy
 from invgp.core.bound import Bound, Parameters
+from invgp.core.data import Data
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.optimisers import LBFGS
 from invgp.core.posteriors import Diagonal, Full, Sites
 from invgp.core.sampling import Points
-from invgp.core.training import PAPER_ORDER, Blocks, Data, MiniBatches, evaluate
-from invgp.likelihoods import BlackBox, Gaussian
+from invgp.core.training import PAPER_ORDER, Blocks, MiniBatches, evaluate
+from invgp.likelihoods import BlackBox, Gaussian, StudentT
 
 N, M = 40, 10
 RNG = np.random.default_rng(3)
@@ -68,6 +70,68 @@ def test_that_every_parameter_is_learnt_as_by_exact_regression(family, dense, nu
     assert value == pytest.approx(-best.fun, abs=0.01 if dense else 0.05)
     found = np.concatenate([learnt.kernels[0], learnt.likelihood])
     np.testing.assert_allclose(found, best.x, atol=0.05)
+
+
+class Counted(Gaussian):
+    """Gaussian noise that counts how often it is asked."""
+
+    calls: ClassVar[list[int]] = []
+
+    def log_density(self, y, f):
+        self.calls.append(len(y))
+        return super().log_density(y, f)
+
+
+@pytest.mark.parametrize("family", ["full", "sites"])
+def test_that_a_dense_fit_takes_few_evaluations_to_the_exact_evidence(family, numpy_place, best):
+    bound, parameters, data, points = regression(numpy_place, family)
+    Counted.calls.clear()
+    learnt = Blocks().fit(bound, parameters, replace(data, likelihood=Counted(START_NOISE, outputs=1)), points)
+    assert len(Counted.calls) < 150
+    value = float(evaluate(bound, learnt, data, points, ()).elbo)
+    assert value == pytest.approx(-best.fun, abs=1e-3)
+    free = np.concatenate([learnt.kernels[0], learnt.likelihood])
+    assert value == pytest.approx(-negative_evidence(free), abs=1e-5)
+
+
+def test_that_a_likelihood_with_heavy_tails_has_the_optimum_of_many_more_evaluations(numpy_place):
+    """Precisions of pseudo-observations may be negative there."""
+    outliers = np.where(np.arange(N)[:, None] % 9 == 4, 3.0, 0.0)
+    values = []
+    for settings in ({}, {"tolerance": 1e-9, "optimiser": LBFGS(tolerance=1e-12), "evaluations": 400}):
+        bound, parameters, data, points = regression(numpy_place, dense=False)
+        heavy = replace(data, likelihood=StudentT(0.2, 3.0), y=data.y + outliers)
+        parameters = replace(parameters, likelihood=np.asarray(heavy.likelihood.parameters))
+        learnt = Blocks(**settings).fit(bound, parameters, heavy, points)
+        values.append(float(evaluate(bound, learnt, heavy, points, ()).elbo))
+    assert values[0] == pytest.approx(values[1], abs=0.01)
+
+
+@pytest.mark.parametrize("family", ["full", "sites"])
+def test_that_blocks_take_the_same_steps_in_every_place(family, where, tolerance, numpy_place):
+    def after_a_round(at):
+        bound, parameters, data, points = regression(at, family, dense=False)
+        return Blocks(rounds=1, evaluations=3).fit(bound, parameters, data, points).flat(["kernels", "likelihood"])
+
+    here, there = after_a_round(where), after_a_round(numpy_place)
+    assert here.dtype == getattr(where.namespace, where.dtype)
+    np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(where, 1e-6, 0.05))
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (lambda: Blocks(learn=("kernel",)), r"learn must be a tuple of names among posterior, .*, was \('kernel',\)"),
+        (lambda: Blocks(learn="kernels"), "learn must be a tuple of names among .*, was 'kernels'"),
+        (lambda: Blocks(order=(("noise",),)), r"a group of order must be .*, was \('noise',\)"),
+        (lambda: Blocks(rounds=0), "rounds must be at least 1, was 0"),
+        (lambda: MiniBatches(batch=0), "batch must be at least 1, was 0"),
+        (lambda: MiniBatches(natural=1.5), r"natural must be between 0 and 1, was 1\.5"),
+    ],
+)
+def test_that_wrong_settings_are_told_in_a_sentence(method, message):
+    with pytest.raises(ValueError, match=message):
+        method()
 
 
 def test_that_theorem_two_has_the_optimum_of_the_free_covariance(numpy_place):

@@ -1,0 +1,119 @@
+"""A fit under way, in a file: all that it needs to go on to the same numbers as if it had never stopped.
+
+The file also describes the data and the settings, so that it is not taken for that of another fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+
+from invgp.archives import CHECKPOINT, read_archive, write_archive
+from invgp.core.adaptive import AdaptiveState
+from invgp.core.backend import Place, to_numpy
+from invgp.core.bound import BLOCKS, Parameters
+from invgp.core.training import Progress
+
+FEW = 6  # numbers that are told one by one
+OPTIMISER = ("trial", "first", "second")
+
+
+class Standing(NamedTuple):
+    """Where a fit stands: its last round or epoch, and the bounds so far."""
+
+    progress: Progress
+    trace: list[float]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A file, and the description of the fit that it belongs to: what must be the same, by name."""
+
+    path: Path
+    settings: Mapping[str, str]
+
+    def write(self, standing: Standing) -> None:
+        """Replace what the file holds."""
+        progress, state = standing.progress, standing.progress.optimiser
+        arrays = {name: to_numpy(getattr(progress.parameters, name)) for name in BLOCKS}
+        arrays["trace"] = np.asarray(standing.trace)
+        if state is not None:
+            arrays |= {f"optimiser_{name}": to_numpy(getattr(state, name)) for name in OPTIMISER}
+        about = {
+            "settings": dict(self.settings),
+            "round": progress.round,
+            "settled": progress.settled,
+            "steps": None if state is None else state.steps,
+        }
+        write_archive(self.path, CHECKPOINT, about, arrays)
+
+    def read(self, where: Place) -> Standing | None:
+        """What the file holds; None if there is no file yet.
+
+        Raises
+        ------
+        ValueError
+            It is no checkpoint, or that of other data or settings.
+        """
+        if not self.path.exists():
+            return None
+        about, arrays = read_archive(self.path, CHECKPOINT)
+        self._compare(about["settings"])
+        parameters = Parameters(*(where.asarray(arrays[name]) for name in BLOCKS))
+        state, trace = None, arrays["trace"].tolist()
+        if about["steps"] is not None:
+            trial, first, second = (where.asarray(arrays[f"optimiser_{name}"]) for name in OPTIMISER)
+            state = AdaptiveState(trial, first, second, about["steps"])
+        return Standing(Progress(about["round"], trace[-1], parameters, about["settled"], state), trace)
+
+    def _compare(self, settings: Mapping[str, str]) -> None:
+        for name in {**self.settings, **settings}:
+            now, must = self.settings.get(name, "absent"), settings.get(name, "absent")
+            if now != must:
+                raise ValueError(
+                    f"{name} must be {must} to go on with the checkpoint {str(self.path)!r}, was {now}: "
+                    "name another file to start afresh"
+                )
+
+
+def described(name: str, value: Any, leave_out: Sequence[str] = ()) -> dict[str, str]:
+    """A value in words that are the same whenever the value is, by name; the parts of an object by dotted names.
+
+    Parameters
+    ----------
+    leave_out : parts of an object that do not count.
+    """
+    if is_array_api_obj(value):
+        return {name: _array_in_words(to_numpy(value))}
+    if isinstance(value, type(None) | bool | int | float | str):
+        return {name: repr(value)}
+    if isinstance(value, Sequence):
+        return _sequence_described(name, value)
+    if callable(value) and hasattr(value, "__qualname__"):
+        return {name: f"the function {value.__qualname__}"}
+    parts = {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else vars(value)
+    words = {name: type(value).__name__}
+    for part, inner in parts.items():
+        if part not in leave_out:
+            words |= described(f"{name}.{part}", inner)
+    return words
+
+
+def _sequence_described(name: str, values: Sequence[Any]) -> dict[str, str]:
+    try:
+        return {name: _array_in_words(np.asarray(values, dtype=np.float64))}
+    except (TypeError, ValueError):
+        return {name: repr(tuple(values))}
+
+
+def _array_in_words(array: np.ndarray[Any, Any]) -> str:
+    if array.size <= FEW:
+        return str(array.tolist())
+    digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+    return f"the array {array.shape} of SHA-256 {digest[:12]}"

@@ -1,0 +1,71 @@
+"""A likelihood with its observations: log densities for the bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from invgp.core.backend import Array, array_namespace, device_of
+from invgp.core.bound import LogDensity
+
+DIFFERENCE = 1e-4
+
+
+class Likelihood(Protocol):
+    """What the core needs of a likelihood."""
+
+    @property
+    def parameters(self) -> Array:
+        """Free parameters, (P,)."""
+
+    def with_parameters(self, parameters: Array) -> Any:
+        """A copy with other free parameters."""
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        """(S, N) for y (N, P) and f (S, N, Q)."""
+
+    def parameter_gradient(self, y: Array, f: Array) -> Array | None:
+        """(S, N, P), or None where there is none."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """A likelihood with its observations y (N, P)."""
+
+    likelihood: Likelihood
+    y: Array
+
+    def log_density(self, parameters: Array, *, derivatives: bool) -> LogDensity:
+        """The log density at the likelihood's free parameters, by sites; with derivatives if they are wanted."""
+        likelihood = self.likelihood.with_parameters(parameters) if parameters.shape[0] else self.likelihood
+        wanted = derivatives and parameters.shape[0] > 0
+
+        def evaluate(f: Array, start: int, stop: int) -> tuple[Array, Array | None]:
+            y, here = self.y[start:stop, ...], _at_sites(likelihood, slice(start, stop))
+            slopes = here.parameter_gradient(y, f) if wanted else None
+            if wanted and slopes is None:
+                slopes = self._differences(parameters, y, f)
+            return here.log_density(y, f), slopes
+
+        return evaluate
+
+    def _differences(self, parameters: Array, y: Array, f: Array) -> Array:
+        """Central differences at the same samples, for a black box without derivatives."""
+        xp = array_namespace(parameters)
+        slopes = []
+        for i in range(parameters.shape[0]):
+            one = xp.arange(parameters.shape[0], device=device_of(parameters)) == i
+            step = DIFFERENCE * xp.astype(one, parameters.dtype)
+            up, down = (self.likelihood.with_parameters(parameters + s).log_density(y, f) for s in (step, -step))
+            slopes.append((up - down) / (2.0 * DIFFERENCE))
+        return xp.stack(slopes, axis=-1)
+
+    def rows(self, index: Array) -> Data:
+        """The observations of some sites."""
+        y = array_namespace(self.y).take(self.y, index, axis=0)
+        return replace(self, y=y, likelihood=_at_sites(self.likelihood, index))
+
+
+def _at_sites(likelihood: Likelihood, rows: slice | Array) -> Likelihood:
+    """The likelihood of some sites; most are the same everywhere."""
+    return likelihood.at_sites(rows) if hasattr(likelihood, "at_sites") else likelihood

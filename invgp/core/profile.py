@@ -1,0 +1,179 @@
+"""One full Gaussian found anew for every trial of the other parameters, so that the search is over those alone.
+
+Where the bound is stationary every site acts as a pseudo-observation with precision -h_n and pull g_n - h_n b_n, in the
+terms of `invgp.core.natural`: Theorem 2 of the paper. Natural-gradient steps, guarded by the bound, find them. They
+hardly depend on the kernels (with Gaussian noise not at all), so those of one trial are a fine start for the next; and
+at the best posterior the gradient with respect to everything else is that of the bound with the posterior held fixed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from invgp.core.backend import (
+    Array,
+    add_weighted_gram,
+    array_namespace,
+    combined_rows,
+    identity,
+    symmetric,
+    zeros_like,
+)
+from invgp.core.bound import Bound, Frame, Ground, Parameters, all_finite
+from invgp.core.data import Data
+from invgp.core.estimators import score
+from invgp.core.natural import covariance_factor
+from invgp.core.posteriors import Full, Mixture, Sites
+from invgp.core.sampling import Points
+
+STEPS = 30  # at the most, for one trial
+SMALLEST_FIRST_STEP, SMALLEST_STEP = 1.0 / 64.0, 1.0 / 4.0
+LAST_SHARE = 0.01  # of what the steps have gained: another that gains less can wait for the next trial
+NEAR = 0.01  # of the bound: a start that falls further behind what is known already is not worth going on from
+
+
+class PseudoObservations(NamedTuple):
+    """What the sites come to for the posterior.
+
+    Attributes
+    ----------
+    precision : Lambda, (Q, N).
+    pull : precision times what is observed, less the prior mean, (Q, N).
+    """
+
+    precision: Array
+    pull: Array
+
+    def towards(self, other: PseudoObservations, step: float) -> PseudoObservations:
+        """A step, between 0 and 1, on the way to others."""
+        return PseudoObservations(*(a + step * (b - a) for a, b in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A posterior with its bound.
+
+    Attributes
+    ----------
+    frame : of a `Full` posterior.
+    pseudo : what the posterior is made of.
+    target : what it would be made of after a whole natural-gradient step.
+    """
+
+    frame: Frame
+    pseudo: PseudoObservations
+    target: PseudoObservations
+    elbo: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The bound as a function of everything but the posterior.
+
+    Parameters
+    ----------
+    bound : of one full Gaussian, held as `Full` or as `Sites`.
+    tolerance : the posterior is found when a step changes the bound by less, relative to it (at least 1).
+    """
+
+    bound: Bound
+    data: Data
+    points: Points
+    tolerance: float
+    family: Full = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "family", Full(len(self.bound.kernels), self.bound.posterior.inducing))
+
+    def start(self, parameters: Parameters) -> Trial | None:
+        """The best posterior, sought from that of the parameters; None where natural gradients do not lead near it."""
+        given = self.bound.frame(parameters)
+        elbo, target = self._look(given)
+        nothing = PseudoObservations(*(zeros_like(part) for part in target))
+        tried = [self._trial(parameters, given.ground, pseudo) for pseudo in (target, nothing)]
+        first = max((trial for trial in tried if trial is not None), key=lambda trial: trial.elbo)
+        found = self._settled(first, SMALLEST_FIRST_STEP)
+        return found if found.elbo >= elbo - NEAR * max(1.0, abs(elbo)) else None
+
+    def at(self, parameters: Parameters, near: Trial) -> Trial | None:
+        """The best posterior at other parameters; None where their covariance cannot be factorised."""
+        try:
+            ground = self.bound.ground(parameters)
+        except np.linalg.LinAlgError:
+            return None
+        trial = self._trial(parameters, ground, near.pseudo)
+        return None if trial is None else self._settled(trial, SMALLEST_STEP)
+
+    def gradient(self, trial: Trial, blocks: Sequence[str]) -> Array:
+        """Gradient of the bound with respect to some blocks, flat."""
+        density = self.data.log_density(trial.frame.parameters.likelihood, derivatives="likelihood" in blocks)
+        return trial.frame.evaluate(density, self.points, blocks).gradient.flat(blocks)
+
+    def parameters(self, trial: Trial) -> Parameters:
+        """The parameters of a trial, the posterior as the bound's own family holds it."""
+        xp, family, frame = array_namespace(trial.frame.factor), self.bound.posterior, trial.frame
+        if isinstance(family, Sites):
+            parts = (frame.q.mean, xp.asinh(trial.pseudo.precision / family.scale))
+            return replace(frame.parameters, posterior=xp.concat([xp.reshape(part, (-1,)) for part in parts]))
+        return replace(frame.parameters, posterior=self.family.pack(frame.q))
+
+    def _settled(self, trial: Trial, smallest: float) -> Trial:
+        """After natural-gradient steps, none smaller than the smallest, until the bound no longer rises."""
+        first, step = trial.elbo, 1.0
+        for _ in range(STEPS):
+            pseudo = trial.pseudo.towards(trial.target, step)
+            following = self._trial(trial.frame.parameters, trial.frame.ground, pseudo)
+            gain = following.elbo - trial.elbo if following is not None else -math.inf
+            if following is not None and gain >= 0.0:
+                trial, step = following, min(1.0, 2.0 * step)
+            else:
+                step *= 0.5
+            small = max(self.tolerance * max(1.0, abs(trial.elbo)), LAST_SHARE * (trial.elbo - first))
+            if abs(gain) <= small or step < smallest:
+                break
+        return trial
+
+    def _trial(self, parameters: Parameters, ground: Ground, pseudo: PseudoObservations) -> Trial | None:
+        """The posterior of some pseudo-observations; None where their precisions, less than nothing, leave none."""
+        try:
+            q = self._posterior(ground, pseudo)
+        except np.linalg.LinAlgError:
+            return None
+        frame = Frame(replace(self.bound, posterior=self.family), self.family, parameters, ground, q, held=False)
+        elbo, target = self._look(frame)
+        return Trial(frame, pseudo, target, elbo)
+
+    def _posterior(self, ground: Ground, pseudo: PseudoObservations) -> Mixture:
+        xp = array_namespace(ground.factor)
+        data, shift = zeros_like(ground.factor), zeros_like(ground.factor[..., 0])
+        for start, stop in self._batches():
+            W = self.bound.geometry(ground, start, stop).projection
+            data = add_weighted_gram(data, W, pseudo.precision[:, start:stop])
+            shift = shift + combined_rows(W, pseudo.pull[:, start:stop])
+        R = covariance_factor(identity(data) + symmetric(data))
+        mean = R @ (xp.matrix_transpose(R) @ shift[..., None])
+        return Mixture(xp.ones_like(mean[:1, 0, 0]), mean[None, ..., 0], R[None, ...])
+
+    def _look(self, frame: Frame) -> tuple[float, PseudoObservations]:
+        """The bound at a posterior, and what its sites ask for."""
+        xp = array_namespace(frame.factor)
+        density = self.data.log_density(frame.parameters.likelihood, derivatives=False)
+        elbo, precisions, pulls = frame.family.negative_kl(frame.q, frame.factor), [], []
+        for start, stop in self._batches():
+            here = self.points.at(start, stop)
+            mean, variance = (moment[0, ...] for moment in frame.marginals(frame.geometry(start, stop)))
+            scale = xp.sqrt(variance)
+            densities, _ = density(here.samples(mean, scale), start, stop)
+            terms = score(here, scale, densities, None if all_finite(densities) else xp.isfinite(densities))
+            elbo = elbo + xp.sum(terms.value)
+            precisions.append(-terms.curvature.T)
+            pulls.append((terms.gradient - terms.curvature * (mean - self.bound.prior_mean)).T)
+        return float(elbo), PseudoObservations(xp.concat(precisions, axis=1), xp.concat(pulls, axis=1))
+
+    def _batches(self) -> Iterator[tuple[int, int]]:
+        return self.bound.batches(self.points.base.shape[0])
