@@ -10,7 +10,10 @@ import pytest
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
+    "docs/calibration.md",
+    "docs/compare.md",
     "docs/design.md",
+    "docs/inference.md",
     "docs/models.md",
     "docs/result.md",
     "case_studies/otway/README.md",

@@ -63,11 +63,3 @@ def _scale(problem: Problem) -> Floats:
     std = np.where(np.isnan(problem.survey.Y), 1.0, problem.noise_std)
     degrees = problem.noise.degrees
     return std * (math.sqrt((degrees - 2.0) / degrees) if problem.noise.kind == "student-t" else math.sqrt(0.5))
-
-
-class noise_likelihood:  # TEMPORARY
-    def __init__(self, problem, where):
-        self._f = noise_log_density(problem, where)
-
-    def log_density(self, y, f):
-        return self._f(f)

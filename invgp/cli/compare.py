@@ -1,0 +1,300 @@
+"""`invgp compare`: a posterior file against draws from the same problem."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import xarray as xr
+
+from invgp import netcdf
+from invgp.cli import INTERRUPTED
+from invgp.cli.options import data_option, workers_option
+from invgp.cli.outputs import check_posterior_path, check_writable, remove_if_empty
+from invgp.cli.progress import SECONDS_BETWEEN_LINES, duration, rate
+from invgp.cli.run import LARGEST_SEED
+from invgp.config import load
+from invgp.errors import ConfigError, RunsFailedError
+from invgp.problem import Problem
+
+LEVELS = 4  # directories from the posterior upwards, and from its survey, where its config is looked for
+PAPER = 120  # columns, where the table goes to a file
+
+
+@click.command(
+    epilog="Examples: invgp compare posterior.nc; invgp compare posterior.nc --draws 5000 -o reference.nc; "
+    "invgp compare results/line.nc --config survey.toml --workers 4"
+)
+@click.argument("posterior", type=click.Path(path_type=Path))
+@click.option("--config", type=click.Path(path_type=Path), help="The posterior's.  [default: found by its text]")
+@data_option
+@click.option("--chains", type=click.IntRange(min=2), default=4, show_default=True, help="That must agree.")
+@click.option("--draws", type=click.IntRange(min=4), default=2000, show_default=True, help="Kept from each chain.")
+@click.option("--burn-in", type=click.IntRange(min=0), default=200, show_default=True, help="Iterations thrown away.")
+@click.option("--thin", type=click.IntRange(min=1), default=1, show_default=True, help="Iterations to a draw.")
+@click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), default=0, show_default=True)
+@workers_option
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="netCDF for the draws and the comparison.")
+@click.option("--plot", type=click.Path(path_type=Path), help="PNG, SVG or PDF.  [default: beside POSTERIOR]")
+def command(
+    posterior: Path,
+    config: Path | None,
+    data: Path | None,
+    workers: int | None,
+    output: Path | None,
+    plot: Path | None,
+    **settings: int,
+) -> None:
+    """Compare POSTERIOR, a file that `invgp run` wrote, with draws from the same problem by elliptical slice sampling.
+
+    The draws take many runs of the simulator. They are kept beside POSTERIOR: after Ctrl-C, or with more draws, the
+    same command goes on from there.
+    """
+    dataset = netcdf.read(posterior)
+    config = config or found_config(posterior, dataset)
+    problem = same_problem(dataset, config, data)
+    plot = plot or posterior.with_name(f"{posterior.stem}_comparison.png")
+    check_outputs(output, plot, posterior, problem, config)
+    started = time.perf_counter()
+    comparison = compared(problem, dataset, posterior.with_suffix(".chains.npz"), workers, settings)
+    if output is not None:
+        netcdf.write(comparison, output)
+    draw(dataset, comparison, plot)
+    say(comparison, time.perf_counter() - started)
+    for path in filter(None, (output, plot)):
+        click.echo(path)
+
+
+def found_config(path: Path, posterior: xr.Dataset) -> Path:
+    """The config with the text that the posterior was made from, beside or above the posterior or its survey."""
+    text = posterior.attrs.get("invgp_config", "")
+    homes = [Path(start).absolute() for start in (path, posterior.attrs.get("invgp_survey", "")) if str(start)]
+    for directory in (parent for home in homes for parent in list(home.parents)[:LEVELS]):
+        for candidate in sorted(directory.glob("*.toml")) if text else ():
+            if _text(candidate) == text:
+                return candidate
+    raise ConfigError(
+        f"the config that {str(path)!r} was made from was not found beside or above it: name it with --config"
+    )
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def same_problem(posterior: xr.Dataset, config: Path, data: Path | None) -> Problem:
+    """The problem that the posterior solves, with the noise that it found."""
+    problem, wanted = load(config, data=data), posterior.attrs["invgp_survey_digest"]
+    made_from = Path(posterior.attrs["invgp_survey"])
+    if data is None and problem.survey.digest != wanted and made_from.is_file():  # as of `invgp run --data`
+        problem = load(config, data=made_from)
+    if problem.survey.digest != wanted:
+        raise ConfigError(
+            f"the survey {problem.survey.file!r} is not that of the posterior, which was {str(made_from)!r}: "
+            "name the same file with --data"
+        )
+    shapes = {latent.name: latent.size for latent in problem.latents}
+    if {name: _labels(posterior, name) for name in posterior.attrs["invgp_latents"].split()} != shapes:
+        raise ConfigError(f"the config {str(config)!r} has other latents than the posterior")
+    learnt = [latent.name for latent in problem.latents if latent.learn]
+    if learnt:
+        raise ConfigError(
+            f"latents.{learnt[0]}.learn: the posterior's prior was learnt, which a reference cannot follow; "
+            "compare a posterior whose kernels were given"
+        )
+    if problem.config_text != posterior.attrs["invgp_config"]:
+        click.echo(f"invgp: warning: the posterior was made from another config than {config}", err=True)
+    if problem.forward.digest != posterior.attrs["invgp_simulator_digest"]:
+        click.echo("invgp: warning: the simulator has changed since the posterior was made", err=True)
+    noise = {
+        o.name: posterior[f"{o.name}_noise_std"].values.reshape(o.values.shape) for o in problem.survey.observations
+    }
+    return replace(problem, noise=replace(problem.noise, std=noise))
+
+
+def _labels(posterior: xr.Dataset, name: str) -> int:
+    return int(posterior[name].size // posterior.sizes["site"])
+
+
+def check_outputs(output: Path | None, plot: Path, posterior: Path, problem: Problem, config: Path) -> None:
+    """Whether the results can be written, looked at before the simulator is paid for."""
+    from invgp.plots import check_format  # noqa: PLC0415 - help is given without waiting for matplotlib
+
+    if output is not None:
+        check_posterior_path(output, "--output", problem, config)
+        if output.absolute() == posterior.absolute():
+            raise ConfigError(f"--output: must be a file of its own, was {str(output)!r}, which is the posterior")
+    check_format(plot, "--plot")
+    check_writable(plot, "--plot")
+    check_writable(posterior.with_suffix(".chains.npz"), "POSTERIOR")
+
+
+def compared(
+    problem: Problem, posterior: xr.Dataset, checkpoint: Path, workers: int | None, settings: dict[str, int]
+) -> xr.Dataset:
+    """The posterior beside draws; if interrupted, they are kept, and the command ends."""
+    # Here, not above: a mistake is told, and help given, without waiting for SciPy.
+    try:
+        from invgp.inference.comparison import compare  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"`invgp compare` needs {error.name}, which is not installed: pip install arviz-stats"
+        ) from error
+    from invgp.inference.reference import Direct, reference  # noqa: PLC0415
+    from invgp.inference.simulator import own_directory  # noqa: PLC0415
+
+    # Batch systems ask a job to end by SIGTERM, a closed terminal by SIGHUP: as Ctrl-C, they keep what there is.
+    for asked_to_end in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(asked_to_end) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(asked_to_end, signal.default_int_handler)
+    runs = checkpoint.with_suffix("").with_suffix(".runs")
+    try:
+        with own_directory(runs) as directory, progress() as tally:
+            run = Direct.of(problem, directory, workers or problem.inference.workers, tally)
+            try:
+                chains = reference(problem, run, checkpoint=checkpoint, told=tally.told, **settings)
+            except RunsFailedError as failure:
+                raise RunsFailedError(run.simulator.failures(str(failure))) from failure
+    except KeyboardInterrupt:
+        click.echo(f"invgp: interrupted {kept(tally, checkpoint)}", err=True)
+        raise SystemExit(INTERRUPTED) from None
+    finally:
+        remove_if_empty(runs)
+    comparison = compare(problem, posterior, chains)
+    made = settings | {"draws": chains.draws.shape[1]}
+    comparison.attrs |= {f"invgp_reference_{name}": value for name, value in made.items()}
+    return comparison
+
+
+def kept(tally: Tally, checkpoint: Path) -> str:
+    """What there is, and how to go on."""
+    if not checkpoint.exists():
+        return f"after {tally.runs:,} runs, before the chains had started; nothing was kept"
+    return f"after {tally.runs:,} runs; the chains are kept in {checkpoint}, and the same command goes on from there"
+
+
+@dataclass
+class Tally:
+    """How far the chains are; a monitor of the simulator as well."""
+
+    runs: int = 0
+    failed: int = 0
+    done: int = 0
+    goal: int = 0
+    first: int | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+    def begin(self, most_runs: int) -> None:
+        """Nothing: the chains say how much there is to do."""
+
+    def batch(self, purpose: str, runs: int) -> None:
+        """Nothing: batches are small."""
+
+    def evaluated(self, elbo: float, *, accepted: bool) -> None:
+        """Nothing: there is no bound."""
+
+    def ran(self, succeeded: int, failed: int) -> None:
+        """Count runs."""
+        self.runs += succeeded + failed
+        self.failed += failed
+
+    def told(self, done: int, goal: int) -> None:
+        """Count iterations."""
+        self.first = done if self.first is None else self.first
+        self.done, self.goal = done, goal
+
+    @property
+    def text(self) -> str:
+        """Where the chains are."""
+        seconds = max(time.perf_counter() - self.started, 1e-9)
+        spent = f"{self.runs:,} runs, {self.failed:,} failed | {rate(self.runs / seconds)}"
+        if not self.goal:
+            return f"fitting a Gaussian | {spent}"
+        gone = self.done - (self.first or 0)
+        left = duration((self.goal - self.done) * seconds / gone) if gone else "-"
+        return f"iteration {self.done:,} of {self.goal:,} | {spent} | about {left} left"
+
+
+class Lines(Tally):
+    """A plain line now and then."""
+
+    last: float = 0.0
+
+    def ran(self, succeeded: int, failed: int) -> None:
+        """Count and say."""
+        super().ran(succeeded, failed)
+        if time.perf_counter() - max(self.last, self.started) > SECONDS_BETWEEN_LINES:
+            self.last = time.perf_counter()
+            click.echo(self.text, err=True)
+
+
+class Live(Tally):
+    """A line that is drawn again and again."""
+
+    def __rich__(self) -> str:
+        return f"[bold cyan]sampling[/] {self.text}"
+
+
+@contextmanager
+def progress() -> Iterator[Tally]:
+    """The display that fits where standard error goes."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+    from rich.live import Live as Display  # noqa: PLC0415
+
+    live = Live()
+    with Display(live, console=Console(stderr=True, highlight=False), refresh_per_second=8, transient=True):
+        yield live
+
+
+def draw(posterior: xr.Dataset, comparison: xr.Dataset, path: Path) -> None:
+    """The figure."""
+    from invgp import plots  # noqa: PLC0415
+
+    plots.save(plots.comparison(posterior, comparison), path)
+
+
+def say(comparison: xr.Dataset, seconds: float) -> None:
+    """The table, what both took, and whether the reference is one."""
+    from rich.box import SIMPLE  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    from invgp.inference.comparison import converged, rows, verdict  # noqa: PLC0415
+
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
+    table.add_column("", no_wrap=True)
+    for heading in ("error of mean", "± sampler's", "ratio of spreads", "± sampler's", "R-hat", "effective"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows(comparison):
+        name = f"{row.latent}, {row.label}" if row.label else row.latent
+        errors = f"{row.error:.3f}", f"{row.error_mcse:.3f}", f"{row.ratio:.3f}", f"{row.ratio_mcse:.3f}"
+        table.add_row(name, *errors, f"{row.r_hat:.3f}", f"{row.ess:,.0f}")
+    Console(highlight=False, width=None if sys.stdout.isatty() else PAPER).print(table)
+    attributes: dict[str, Any] = comparison.attrs
+    click.echo(
+        "Error of the posterior mean in standard deviations of the reference, root mean square over the sites; "
+        "posterior spread\nover that of the reference, median over the sites; each with the Monte Carlo error of the "
+        "reference; worst R-hat and\neffective sample size over the sites."
+    )
+    click.echo(
+        f"Runs: posterior {attributes['invgp_runs']:,}; reference {attributes['invgp_reference_runs']:,} "
+        f"({attributes['invgp_reference_chains']} chains of {attributes['invgp_reference_draws']:,} draws, "
+        f"{duration(seconds)} now)."
+    )
+    if converged(comparison):
+        click.echo(f"Reference: {verdict(comparison)}.")
+    else:
+        click.echo(f"invgp: warning: {verdict(comparison)}; more --draws go on from here", err=True)

@@ -1,0 +1,152 @@
+"""`invgp compare`: from a posterior file to a table, a figure and the draws behind them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+import xarray as xr
+
+from invgp import netcdf
+from invgp.cli import app
+from invgp.errors import ConfigError, PlotError
+
+from .conftest import CONFIG, SIMULATOR, invgp, with_program, write_files
+from .test_interrupts import PROMPT, interrupt, left_behind, own_words, running, wait_for
+
+
+@pytest.fixture(scope="module")
+def compared(otway: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """The first sites of the Otway line, inverted and compared. Look, do not touch."""
+    folder = tmp_path_factory.mktemp("line")
+    shutil.copy(otway / "otway.toml", folder)
+    make = [sys.executable, str(otway / "make_survey.py"), "--sites", "10"]
+    subprocess.run([*make, "--output", str(folder / "data" / "synthetic.csv")], check=True, capture_output=True)
+    made = invgp("run", "otway.toml", cwd=folder)
+    assert made.returncode == 0, made.stderr
+    return folder, invgp("compare", "results/otway.nc", "--draws", "400", "-o", "draws.nc", cwd=folder)
+
+
+def test_that_a_posterior_is_compared_latent_by_latent(
+    compared: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, result = compared
+    assert result.returncode == 0, result.stderr
+    table = [line.split() for line in result.stdout.splitlines() if line.startswith(("depth,", "velocity,"))]
+    assert [line[:3] for line in table] == [
+        [f"{name},", "layer", str(layer)] for name in ("depth", "velocity") for layer in (1, 2, 3, 4)
+    ]
+    for line in table:
+        error, error_mcse, ratio, ratio_mcse, r_hat = map(float, line[3:8])
+        assert error < 0.4
+        assert 0.8 < ratio < 1.2
+        assert 0.0 < error_mcse < 0.2
+        assert 0.0 < ratio_mcse < 0.2
+        assert 0.99 < r_hat < 1.1
+    assert "Runs: posterior " in result.stdout
+    assert result.stdout.splitlines()[-2:] == ["draws.nc", "results/otway_comparison.png"]
+    assert (folder / "results" / "otway_comparison.png").stat().st_size > 10_000
+
+
+def test_that_draws_and_diagnostics_are_in_the_file(
+    compared: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    with xr.open_dataset(compared[0] / "draws.nc") as found:
+        draws = found["depth_reference_draw"]
+        assert draws.dims == ("chain", "draw", "site", "layer")
+        assert draws.shape == (4, 400, 10, 4)
+        np.testing.assert_allclose(draws.mean(("chain", "draw")), found["depth_reference"])
+        assert found["depth_reference"].attrs["units"] == "m"
+        for name in ("depth_error", "depth_ratio", "depth_reference_r_hat", "depth_reference_ess"):
+            assert found[name].notnull().all()
+        assert found.attrs["invgp_reference_draws"] == 400
+        assert found.attrs["invgp_reference_runs"] > 4 * 600 * 10
+
+
+def test_that_few_draws_are_not_called_a_reference_and_more_go_on_from_there(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(finished[0], tmp_path / "survey")
+    few = invgp("compare", "posterior.nc", "--draws", "60", cwd=folder)
+    assert few.returncode == 0
+    assert "invgp: warning: the chains have not converged, and are no reference yet" in few.stderr
+    assert (folder / "posterior.chains.npz").exists()
+    more = invgp("compare", "posterior.nc", "--draws", "500", cwd=folder)
+    assert "Reference: the chains have converged" in more.stdout, more.stderr
+    assert not (folder / "posterior.runs").exists()
+    (folder / "was_called").unlink()
+    again = invgp("compare", "posterior.nc", "--draws", "500", cwd=folder)
+    assert again.stdout.splitlines()[:4] == more.stdout.splitlines()[:4]
+    assert not (folder / "was_called").exists(), "the same draws were paid for twice"
+
+
+def test_that_ctrl_c_keeps_the_chains_and_says_how_to_go_on(tmp_path: Path) -> None:
+    body = f"case $PWD in */chains9-*) touch ../../../samples;; esac; {SIMULATOR}"  # after the fit, of 8 steps
+    config = with_program(body=body, directory=tmp_path)
+    write_files(tmp_path, config.replace("sites.csv", "two_sites.csv").replace("samples = 16", "samples = 6"))
+    assert invgp("run", "survey.toml", cwd=tmp_path).returncode == 0
+    with running("compare", "posterior.nc", "--draws", "100000", cwd=tmp_path) as (process, mark):
+        wait_for(tmp_path / "samples", process)
+        errors, seconds = interrupt(process)
+    assert process.returncode == 130
+    said = own_words(errors)[-1]
+    assert said.startswith("invgp: interrupted after ")
+    assert said.endswith(" runs; the chains are kept in posterior.chains.npz, and the same command goes on from there")
+    assert "Traceback" not in errors
+    assert seconds < PROMPT
+    assert left_behind(mark) == []
+    assert [path.name for path in tmp_path.glob("*.npz")] == ["posterior.chains.npz"]
+
+
+MISTAKES = [
+    (["none.nc"], "the posterior 'none.nc' cannot be read: no such file"),
+    (["posterior.nc", "--config", "none.toml"], "the config 'none.toml' cannot be read: No such file or directory"),
+    (
+        ["lost.nc"],
+        "the config that 'lost.nc' was made from was not found beside or above it: name it with --config",
+    ),
+    (
+        ["posterior.nc", "--data", "two_sites.csv"],
+        "the survey 'two_sites.csv' is not that of the posterior, which was {survey!r}: name the same file with --data",
+    ),
+    (
+        ["posterior.nc", "--config", "other.toml"],
+        "the config 'other.toml' has other latents than the posterior",
+    ),
+    (["posterior.nc", "--plot", "line.txt"], "--plot: must end in .png, .svg or .pdf, was 'line.txt'"),
+    (["posterior.nc", "-o", "line.txt"], "--output: must end in .nc, was 'line.txt'"),
+    (
+        ["posterior.nc", "-o", "posterior.nc"],
+        "--output: must be a file of its own, was 'posterior.nc', which is the posterior",
+    ),
+    (["posterior.nc", "--chains", "1"], "1 is not in the range x>=2."),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = shutil.copytree(finished[0], tmp_path_factory.mktemp("mistakes") / "survey")
+    write_files(folder)
+    (folder / "was_called").unlink(missing_ok=True)
+    (folder / "other.toml").write_text(CONFIG.replace("depth", "thickness").replace("model:time", "other:time"))
+    (folder / "other.py").write_text("def time(thickness):\n    return thickness\n")
+    posterior = netcdf.read(folder / "posterior.nc")
+    netcdf.write(posterior.assign_attrs(invgp_config="lost"), folder / "lost.nc")
+    return folder
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), MISTAKES, ids=[" ".join(m[0]) for m in MISTAKES])
+def test_that_a_mistake_is_a_sentence_and_costs_nothing(
+    arguments: list[str], sentence: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises((ConfigError, PlotError, click.UsageError)) as failure:
+        app.main(["compare", *arguments], standalone_mode=False)
+    message = failure.value.message if isinstance(failure.value, click.UsageError) else str(failure.value)
+    assert message == sentence.format(survey=netcdf.read("posterior.nc").attrs["invgp_survey"])
+    assert not (folder / "was_called").exists()
