@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -131,7 +132,7 @@ def _latent_variables(
     named = {"standard_name": latent.standard_name} if latent.standard_name else {}
     positive = {"positive": latent.positive} if latent.positive else {}
 
-    def field(values: Floats, attributes: Mapping[str, str], leading: tuple[str, ...] = ()) -> xr.DataArray:
+    def field(values: Floats, attributes: Mapping[str, Any], leading: tuple[str, ...] = ()) -> xr.DataArray:
         return _labelled(values, latent.dimension, attributes, leading)
 
     return {
@@ -142,6 +143,7 @@ def _latent_variables(
                 **unit,
                 **named,
                 **positive,
+                **_learnt(latent, process_std),
                 "ancillary_variables": f"{name}_std {name}_information",
                 "comment": "posterior mean",
             },
@@ -174,6 +176,11 @@ def _latent_variables(
             },
         ),
     }
+
+
+def _learnt(latent: Latent, process_std: Floats) -> dict[str, Floats]:
+    """The prior that was learnt, as attributes: so it can be used again."""
+    return {"length_scale": latent.length_scale, "process_std": process_std} if latent.learn else {}
 
 
 def _data_variables(
@@ -231,12 +238,12 @@ def _diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.
     return variables
 
 
-def _array(dims: tuple[str, ...], values: NDArray[np.generic], attributes: Mapping[str, str]) -> xr.DataArray:
+def _array(dims: tuple[str, ...], values: NDArray[np.generic], attributes: Mapping[str, Any]) -> xr.DataArray:
     return xr.DataArray(values, dims=dims, attrs=dict(attributes))
 
 
 def _labelled(
-    values: Floats, dimension: str | None, attributes: Mapping[str, str], leading: tuple[str, ...] = ()
+    values: Floats, dimension: str | None, attributes: Mapping[str, Any], leading: tuple[str, ...] = ()
 ) -> xr.DataArray:
     """(..., N, L) along site and the dimension; without a dimension, L = 1 is dropped."""
     if dimension is None:

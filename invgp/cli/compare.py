@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import xarray as xr
 
 from invgp import netcdf
@@ -22,7 +23,7 @@ from invgp.cli.progress import SECONDS_BETWEEN_LINES, duration, rate
 from invgp.cli.run import LARGEST_SEED
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.problem import Problem
+from invgp.problem import Latent, Problem
 
 LEVELS = 4  # directories from the posterior upwards, and from its survey, where its config is looked for
 PAPER = 120  # columns, where the table goes to a file
@@ -40,6 +41,11 @@ PAPER = 120  # columns, where the table goes to a file
 @click.option("--burn-in", type=click.IntRange(min=0), default=200, show_default=True, help="Iterations thrown away.")
 @click.option("--thin", type=click.IntRange(min=1), default=1, show_default=True, help="Iterations to a draw.")
 @click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), default=0, show_default=True)
+@click.option(
+    "--emulator",
+    is_flag=True,
+    help="Draw on an emulator, fitted anew, with the simulator only where that is not good enough.",
+)
 @workers_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="netCDF for the draws and the comparison.")
 @click.option("--plot", type=click.Path(path_type=Path), help="PNG, SVG or PDF.  [default: beside POSTERIOR]")
@@ -47,6 +53,7 @@ def command(
     posterior: Path,
     config: Path | None,
     data: Path | None,
+    emulator: bool,
     workers: int | None,
     output: Path | None,
     plot: Path | None,
@@ -62,8 +69,11 @@ def command(
     problem = same_problem(dataset, config, data)
     plot = plot or posterior.with_name(f"{posterior.stem}_comparison.png")
     check_outputs(output, plot, posterior, problem, config)
+    if emulator:
+        check_emulator(problem)
     started = time.perf_counter()
-    comparison = compared(problem, dataset, posterior.with_suffix(".chains.npz"), workers, settings)
+    checkpoint = chains_of(posterior, emulator=emulator)
+    comparison = compared(problem, dataset, checkpoint, workers, settings, emulator=emulator)
     if output is not None:
         netcdf.write(comparison, output)
     draw(dataset, comparison, plot)
@@ -106,12 +116,6 @@ def same_problem(posterior: xr.Dataset, config: Path, data: Path | None) -> Prob
     shapes = {latent.name: latent.size for latent in problem.latents}
     if {name: _labels(posterior, name) for name in posterior.attrs["invgp_latents"].split()} != shapes:
         raise ConfigError(f"the config {str(config)!r} has other latents than the posterior")
-    learnt = [latent.name for latent in problem.latents if latent.learn]
-    if learnt:
-        raise ConfigError(
-            f"latents.{learnt[0]}.learn: the posterior's prior was learnt, which a reference cannot follow; "
-            "compare a posterior whose kernels were given"
-        )
     if problem.config_text != posterior.attrs["invgp_config"]:
         click.echo(f"invgp: warning: the posterior was made from another config than {config}", err=True)
     if problem.forward.digest != posterior.attrs["invgp_simulator_digest"]:
@@ -119,7 +123,17 @@ def same_problem(posterior: xr.Dataset, config: Path, data: Path | None) -> Prob
     noise = {
         o.name: posterior[f"{o.name}_noise_std"].values.reshape(o.values.shape) for o in problem.survey.observations
     }
-    return replace(problem, noise=replace(problem.noise, std=noise))
+    latents = tuple(_as_learnt(latent, posterior[latent.name].attrs) for latent in problem.latents)
+    return replace(problem, latents=latents, noise=replace(problem.noise, std=noise, learn={}))
+
+
+def _as_learnt(latent: Latent, attributes: Mapping[str, Any]) -> Latent:
+    """The latent with the prior that the posterior found, held fixed."""
+    if not latent.learn:
+        return latent
+    process_mean, _ = latent.link.gaussian(latent.mean, latent.std)
+    mean, std = latent.link.configured(process_mean, np.atleast_1d(attributes["process_std"]))
+    return replace(latent, mean=mean, std=std, length_scale=np.atleast_1d(attributes["length_scale"]), learn={})
 
 
 def _labels(posterior: xr.Dataset, name: str) -> int:
@@ -136,11 +150,33 @@ def check_outputs(output: Path | None, plot: Path, posterior: Path, problem: Pro
             raise ConfigError(f"--output: must be a file of its own, was {str(output)!r}, which is the posterior")
     check_format(plot, "--plot")
     check_writable(plot, "--plot")
-    check_writable(posterior.with_suffix(".chains.npz"), "POSTERIOR")
+    check_writable(chains_of(posterior, emulator=False), "POSTERIOR")
+
+
+def chains_of(posterior: Path, *, emulator: bool) -> Path:
+    """The file that keeps the draws."""
+    return posterior.with_suffix(".emulated_chains.npz" if emulator else ".chains.npz")
+
+
+def check_emulator(problem: Problem) -> None:
+    """Whether there can be an emulator."""
+    from invgp.inference.emulated import worth_emulating  # noqa: PLC0415 - it waits for SciPy
+
+    if not worth_emulating(problem):
+        raise ConfigError(
+            "--emulator: inference.runs_per_site must allow more runs for an emulator of this survey, "
+            f"was {problem.inference.runs_per_site}"
+        )
 
 
 def compared(
-    problem: Problem, posterior: xr.Dataset, checkpoint: Path, workers: int | None, settings: dict[str, int]
+    problem: Problem,
+    posterior: xr.Dataset,
+    checkpoint: Path,
+    workers: int | None,
+    settings: dict[str, int],
+    *,
+    emulator: bool,
 ) -> xr.Dataset:
     """The posterior beside draws; if interrupted, they are kept, and the command ends."""
     # Here, not above: a mistake is told, and help given, without waiting for SciPy.
@@ -150,7 +186,7 @@ def compared(
         raise ConfigError(
             f"`invgp compare` needs {error.name}, which is not installed: pip install arviz-stats"
         ) from error
-    from invgp.inference.reference import Direct, reference  # noqa: PLC0415
+    from invgp.inference.reference import Direct, emulated_reference, reference  # noqa: PLC0415
     from invgp.inference.simulator import own_directory  # noqa: PLC0415
 
     # Batch systems ask a job to end by SIGTERM, a closed terminal by SIGHUP: as Ctrl-C, they keep what there is.
@@ -161,8 +197,9 @@ def compared(
     try:
         with own_directory(runs) as directory, progress() as tally:
             run = Direct.of(problem, directory, workers or problem.inference.workers, tally)
+            find = emulated_reference if emulator else reference
             try:
-                chains = reference(problem, run, checkpoint=checkpoint, told=tally.told, **settings)
+                chains = find(problem, run, checkpoint=checkpoint, told=tally.told, **settings)
             except RunsFailedError as failure:
                 raise RunsFailedError(run.simulator.failures(str(failure))) from failure
     except KeyboardInterrupt:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from threadpoolctl import threadpool_limits
 
-from invgp.core.backend import cholesky
+from invgp.core.backend import cholesky, place, to_numpy
 from invgp.errors import RunsFailedError
+from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.monitor import Monitor
 from invgp.inference.simulator import Batch, Simulator, TooManyFailed
 from invgp.inference.slice_sampling import Chains, Proposal, sample, saved_proposal
@@ -58,6 +59,29 @@ def reference(problem: Problem, run: Run, *, seed: int = 0, checkpoint: Path | N
     begun = None if checkpoint is None else saved_proposal(checkpoint)
     proposal = begun or linearised(problem, run, seed=seed)
     return sample(problem, run, proposal, seed=seed, checkpoint=checkpoint, **settings)
+
+
+def emulated_reference(
+    problem: Problem, run: Direct, *, seed: int = 0, checkpoint: Path | None = None, **settings: Any
+) -> Chains:
+    """Draws on an emulator, with the simulator where that is not good enough, around the Gaussian found on it.
+
+    The emulator is fitted anew, in the same way as for a posterior: for a simulator too dear for draws of its own.
+    """
+    dense = replace(problem, inference=replace(problem.inference, posterior="coupled gaussian", inducing=None))
+    inversion = EmulatedInversion(dense, place("cpu"), run.simulator, seed)
+    with threadpool_limits(1):
+        inversion.run()
+    if inversion.found is None or inversion.emulator is None:
+        raise RunsFailedError("no emulator could be fitted")
+    q = inversion.found.position.q
+    proposal = Proposal.from_covariance(to_numpy(q.mean).ravel(), to_numpy(q.root).T @ to_numpy(q.root))
+
+    def answer(f: Floats, sites: NDArray[np.intp]) -> Batch:
+        return inversion.mixed(f, "chains", sites)
+
+    chains = sample(problem, answer, proposal, seed=seed, checkpoint=checkpoint, **settings)
+    return replace(chains, runs=run.simulator.runs)
 
 
 def linearised(problem: Problem, run: Run, *, seed: int = 0) -> Proposal:

@@ -150,3 +150,29 @@ def test_that_a_mistake_is_a_sentence_and_costs_nothing(
     message = failure.value.message if isinstance(failure.value, click.UsageError) else str(failure.value)
     assert message == sentence.format(survey=netcdf.read("posterior.nc").attrs["invgp_survey"])
     assert not (folder / "was_called").exists()
+
+
+def test_that_draws_on_an_emulator_cost_a_few_runs(compared: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, direct = compared
+    result = invgp("compare", "results/otway.nc", "--emulator", "--draws", "400", "--plot", "emulated.png", cwd=folder)
+    assert result.returncode == 0, result.stderr
+
+    def ratios(text: str) -> np.ndarray:
+        rows = [line.split() for line in text.splitlines() if line.startswith(("depth,", "velocity,"))]
+        return np.asarray([float(row[5]) for row in rows])
+
+    np.testing.assert_allclose(ratios(result.stdout), ratios(direct.stdout), atol=0.2)
+    runs = int(result.stdout.split("reference ")[1].split()[0].replace(",", ""))
+    assert runs <= 10 * 10  # runs_per_site, at ten sites
+
+
+def test_that_what_was_learnt_is_held_fixed_in_a_comparison(tmp_path: Path) -> None:
+    config = CONFIG.replace("positive =", "learn = { length_scale = 2, std = 2 }\npositive =")
+    assert config != CONFIG
+    write_files(tmp_path, config)
+    assert invgp("run", "survey.toml", cwd=tmp_path).returncode == 0
+    result = invgp("compare", "posterior.nc", "--draws", "400", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    error, ratio = (float(result.stdout.split("depth")[1].split()[i]) for i in (0, 2))
+    assert error < 0.3
+    assert 0.8 < ratio < 1.2
