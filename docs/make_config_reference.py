@@ -19,8 +19,9 @@ Relative paths are relative to the file. Every key is listed here; an unknown on
 the code by `python docs/make_config_reference.py`.
 
 A percentage such as `"15%"` is of the prior mean (`latents.*.std`) or of the observed value (`noise.std.*`). Prior mean
-and standard deviation are those of the physical quantity, also with `link = "log"`. Where a latent or an observation
-has a `dimension`, its lists have one entry for each label of `[dimensions]`, and one number stands for all.
+and standard deviation are those of the physical quantity, also with `link = "log"`; with `link = "increasing"` the mean
+is that of the quantity, the standard deviation that of its increments. Where a latent or an observation has a
+`dimension`, its lists have one entry for each label of `[dimensions]`, and one number stands for all.
 """
 
 
@@ -33,6 +34,7 @@ def tables() -> list[tuple[str, str, type[schema.Section]]]:
         ("[survey.observations.NAME]", "", schema.ObservationSection),
         ("[latents.NAME]", "", schema.LatentSection),
         ("[latents.NAME.kernel]", "", schema.KernelSection),
+        ("[latents.NAME.learn]", LEARN, schema.LearnSection),
         ('[forward] with adapter = "callable"', CALLABLE, schema.CallableSection),
         ('[forward] with adapter = "executable"', EXECUTABLE, schema.ExecutableSection),
         ("an entry of forward.inputs", "A string is short for `{ name = ... }`.", schema.InputSection),
@@ -45,6 +47,9 @@ def tables() -> list[tuple[str, str, type[schema.Section]]]:
     ]
 
 
+LEARN = """What of the prior is learnt from the data, starting at what the latent says. With `true` there is no prior on
+it. A number above 1 is a factor: the prior is log-normal, what the latent says is its median, and a change by that
+factor is one standard deviation."""
 CALLABLE = """The function gets its inputs by name: arrays (B,) or, for an input with labels, (B, L), when `vectorised`;
 otherwise numbers or arrays (L,), one row at a time. It returns an array for one output, or a dictionary by output
 name."""

@@ -12,21 +12,32 @@ import pytest
 import invgp
 
 
-def short_run(otway, name):
-    """Five sites of the line and four evaluations of the bound: the C program starts a process for every run."""
+def short_run(otway, name, sites, **inference):
+    """Some sites of the line, with one worker: the C program starts a process for every run."""
     line = pd.read_csv(otway / "data" / "synthetic.csv")
-    line.iloc[[0, 20, 40, 60, 80]].to_csv(otway / "data" / "short.csv", index=False)
+    line.iloc[sites].to_csv(otway / "data" / "short.csv", index=False)
     problem = invgp.load(otway / name, data=otway / "data" / "short.csv")
-    settings = replace(problem.inference, samples=40, max_evaluations=4, workers=1, seed=1)
-    return invgp.invert(replace(problem, inference=settings))
+    return invgp.invert(replace(problem, inference=replace(problem.inference, workers=1, seed=1, **inference)))
 
 
-def test_that_the_python_and_the_c_model_give_the_same_posterior(otway):
-    python, c = short_run(otway, "otway.toml"), short_run(otway, "otway_c.toml")
+@pytest.mark.parametrize(
+    ("sites", "inference", "rtol"),
+    [
+        # An emulator that is fitted to the runs may magnify a difference in their last digit.
+        (slice(None, None, 4), {}, 1e-5),
+        (slice(None, None, 25), {"posterior": "full gaussian", "samples": 40, "max_evaluations": 2}, 1e-9),
+    ],
+    ids=["default", "full gaussian"],
+)
+def test_that_the_python_and_the_c_model_give_the_same_posterior(sites, inference, rtol, otway):
+    python, c = (short_run(otway, name, sites, **inference) for name in ("otway.toml", "otway_c.toml"))
     for name in python.data_vars:
-        np.testing.assert_allclose(c[name], python[name], rtol=1e-9, err_msg=name)
+        np.testing.assert_allclose(c[name], python[name], rtol=rtol, atol=1e-3 * rtol, err_msg=name)
+    assert c.attrs["invgp_runs"] == python.attrs["invgp_runs"]
     assert c.attrs["invgp_runs_failed"] == 0
     assert c.attrs["invgp_simulator_digest"] != python.attrs["invgp_simulator_digest"]
+    assert (c.attrs["invgp_emulator"] == "none") == bool(inference)
+    assert (c.attrs["invgp_settled"] == "yes") == (not inference)
 
 
 @pytest.fixture
@@ -42,24 +53,15 @@ def test_that_the_command_of_the_readme_makes_a_posterior_and_figures(with_envir
     command = ["bash", str(with_environment / "run.sh")]
     outcome = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
-    assert "the bound has settled" in outcome.stdout
+    assert "the posterior has settled" in outcome.stdout
     made = {path.name for path in (with_environment / "results").iterdir()}
     assert {"otway.nc", "otway.png", "otway_fit.png"} <= made
-    table = subprocess.run(
-        [sys.executable, str(with_environment / "coverage.py")], capture_output=True, text=True, check=True
-    )
+    said = re.search(r"ELBO ([\d.]+) nats, (\d+) runs, 0 failed", outcome.stdout)
     page = (with_environment / "README.md").read_text(encoding="utf-8")
-    for printed, told in zip(rows(table.stdout), rows(page), strict=True):
-        assert printed[:2] == told[:2]
-        # Where the inference settles differs a little from one BLAS to another.
-        assert printed[2] == pytest.approx(told[2], abs=2)
-        assert printed[3] == pytest.approx(told[3], abs=0.05)
-
-
-def rows(text):
-    """The rows of a table of coverage: latent, layer, per cent, error."""
-    found = re.findall(r"^ *(depth|velocity) +(\d) +(\d+)% +([\d.]+)$", text, re.MULTILINE)
-    return [(latent, int(layer), int(share), float(error)) for latent, layer, share, error in found]
+    told = re.search(r"^coupled, emulator +(\d+) .* ([\d.]+)$", page, re.MULTILINE)
+    assert int(said[2]) == 113 * int(told[1])
+    # Where the inference settles differs a little from one BLAS to another.
+    assert float(said[1]) == pytest.approx(float(told[2]), abs=0.5)
 
 
 @pytest.mark.parametrize(

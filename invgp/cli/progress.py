@@ -48,16 +48,18 @@ class Tally:
             self.elbo = elbo
 
     @property
-    def text(self) -> tuple[str, str]:
-        """Where the inversion is; what its runs do."""
+    def text(self) -> tuple[str, str, str]:
+        """Where the inversion is; how the bound does; what its runs do."""
         if not self.purpose:
-            return "starting", ""
+            return "starting", "", ""
         seconds = max(time.perf_counter() - self.started, 1e-9)
         left = max(self.most_runs - self.done, 0) * seconds / max(self.done, 1)
         within = f", {self.batch_done:,} of {self.batch_size:,} runs" if self.batch_done < self.batch_size else ""
         elbo = "-" if self.elbo is None else f"{self.elbo:.2f}"
+        times = "once" if self.evaluations == 1 else f"{self.evaluations:,} times"
         return (
-            f"{self.purpose}{within} | bound evaluated {self.evaluations} times | ELBO {elbo}",
+            f"{self.purpose}{within}",
+            f"bound evaluated {times} | ELBO {elbo}",
             f"{self.done:,} runs, {self.failed:,} failed | {rate(self.done / seconds) if self.done else '- runs/s'} | "
             f"at most {duration(left) if self.done else '-'} left",
         )
@@ -85,11 +87,11 @@ class Lines(Tally):
 
 
 class Live(Tally):
-    """Two lines that are drawn again and again, short enough for a terminal of 80 columns."""
+    """Three lines that are drawn again and again, short enough for a terminal of 80 columns."""
 
     def __rich__(self) -> str:
-        where, runs = self.text
-        return f"[bold cyan]inverting[/] {where}\n          {runs}"
+        where, bound, runs = self.text
+        return f"[bold cyan]inverting[/] {where}\n          {bound}\n          {runs}"
 
 
 @contextmanager

@@ -57,16 +57,25 @@ def _check_inference(problem: Problem) -> None:
             f"inference.samples: must be at least {fewest} for {processes} latent "
             f"process{'es' if processes > 1 else ''}, was {settings.samples}"
         )
-    coupled = settings.posterior == "coupled gaussian"
     if settings.estimator in ("linearisation", "hermite") and problem.noise.kind != "gaussian":
         raise ConfigError(
             f"inference.estimator: must be 'auto' or 'score' for {problem.noise.kind} noise, was {settings.estimator!r}"
         )
-    learnt = [f"latents.{latent.name}.learn" for latent in problem.latents if latent.learn]
-    learnt += ["noise.learn"] if problem.noise.learn else []
-    learnt += ["inference.inducing"] if settings.inducing is not None else []
-    if learnt and not coupled:
-        raise ConfigError(f"{learnt[0]}: must be left out with inference.posterior = 'full gaussian', was given")
+    of_coupled_only = [f"latents.{latent.name}.learn" for latent in problem.latents if latent.learn]
+    of_coupled_only += ["noise.learn"] if problem.noise.learn else []
+    of_coupled_only += ["inference.inducing"] if settings.inducing is not None else []
+    of_coupled_only += ["inference.batch"] if settings.batch is not None else []
+    if of_coupled_only and settings.posterior == "full gaussian":
+        raise ConfigError(
+            f"{of_coupled_only[0]}: must be left out with inference.posterior = 'full gaussian', was given"
+        )
+    if settings.learn_inducing and settings.inducing is None:
+        raise ConfigError(
+            "inference.learn_inducing: must be false without inference.inducing (every site is then an inducing "
+            "point), was true"
+        )
+    if problem.noise.learn and settings.batch is not None:
+        raise ConfigError("noise.learn: must be left out with inference.batch, was given")
     if problem.noise.learn and settings.estimator == "score":
         raise ConfigError("noise.learn: must be left out with inference.estimator = 'score', was given")
 

@@ -26,6 +26,7 @@ def _latent(config: Config, name: str, units: Sequence[str]) -> Latent:
     key = f"latents.{name}"
     labels = labels_of(config, section.dimension, key)
     mean = per_label(section.mean, labels, f"{key}.mean")
+    _check_link(section, mean, key)
     share = percentage(section.std)
     of = np.diff(mean, prepend=0.0) if section.link == "increasing" else mean
     std = per_label(section.std, labels, f"{key}.std") if share is None else share * np.abs(of)
@@ -34,13 +35,6 @@ def _latent(config: Config, name: str, units: Sequence[str]) -> Latent:
             f"{key}.std: must be a number in {section.unit!r} where a mean is zero, "
             f"was {section.std} of {shown(section.mean)}"
         )
-    if section.link == "increasing" and (mean[0] <= 0 or np.any(np.diff(mean) <= 0)):
-        raise ConfigError(
-            f"{key}.mean: must be positive and grow from label to label with link = 'increasing', "
-            f"was {shown(section.mean)}"
-        )
-    if section.link == "log" and not np.all(mean > 0):
-        raise ConfigError(f"{key}.mean: must be positive with link = 'log', was {shown(section.mean)}")
     return Latent(
         name=name,
         unit=section.unit,
@@ -56,6 +50,24 @@ def _latent(config: Config, name: str, units: Sequence[str]) -> Latent:
         positive=section.positive,
         learn=factors(section.learn.model_dump(exclude_none=True)),
     )
+
+
+def _check_link(section: LatentSection, mean: Floats, key: str) -> None:
+    """What a link needs of the mean, (L,)."""
+    if section.link == "log" and not np.all(mean > 0):
+        raise ConfigError(f"{key}.mean: must be positive with link = 'log', was {shown(section.mean)}")
+    if section.link != "increasing":
+        return
+    if section.dimension is None:
+        raise ConfigError(
+            f"{key}.dimension: is missing; with link = 'increasing' it must be a key of [dimensions], along whose "
+            "labels the latent grows"
+        )
+    if not np.all(np.diff(mean, prepend=0.0) > 0):
+        raise ConfigError(
+            f"{key}.mean: must be positive and grow from label to label with link = 'increasing', "
+            f"was {shown(section.mean)}"
+        )
 
 
 def factors(learn: Mapping[str, object]) -> dict[str, float]:

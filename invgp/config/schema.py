@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -30,12 +30,13 @@ class Section(BaseModel):
     """A table of the config: no unknown key, no missing one."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    described: ClassVar[str] = "a table"
 
     @model_validator(mode="before")
     @classmethod
     def _keys(cls, data: Any) -> Any:
         if not isinstance(data, dict):
-            raise ValueError("must be a table")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
+            raise ValueError(f"must be {cls.described}")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
         fields = list(cls.model_fields)
         unknown = [key for key in data if key not in fields]
         wrong = [f"{path_of(key)}: unknown key{suggestion(key, fields)}" for key in unknown]
@@ -103,6 +104,7 @@ class SurveySection(Section):
 class KernelSection(Section):
     """How a latent varies from site to site."""
 
+    described: ClassVar[str] = 'a table such as { kind = "matern 5/2", length_scale = 500 }'
     kind: Literal[tuple(CORRELATIONS)] = Field(  # type: ignore[valid-type]
         default="squared exponential", description="the covariance function"
     )
@@ -119,9 +121,12 @@ class LearnSection(Section):
     that factor is one standard deviation.
     """
 
-    length_scale: Factor | None = Field(default=None, description="the length-scales, shared by all labels")
+    described: ClassVar[str] = "a table such as { length_scale = true, std = 2 }"
+    length_scale: Factor | None = Field(
+        default=None, description="the length-scales, one for each coordinate, shared by all labels; none: as given"
+    )
     std: Factor | None = Field(
-        default=None, description="the standard deviation; all labels are scaled by the same number"
+        default=None, description="the standard deviation; all labels are scaled by the same number; none: as given"
     )
 
 
@@ -135,13 +140,15 @@ class LatentSection(Section):
         description="the prior standard deviation: a positive number, one for each label of the dimension, or a "
         "percentage of the mean such as '15%'; with link = 'increasing', of each label's increment"
     )
-    kernel: KernelSection = Field(description='a table such as { kind = "matern 5/2", length_scale = 500 }')
+    kernel: KernelSection = Field(description=KernelSection.described)
     link: Literal[tuple(LINKS)] = Field(  # type: ignore[valid-type]
         default="identity",
         description="'log' for a quantity that is positive; 'increasing' for one that grows from label to label, such "
         "as the depths of layers: its increments are then positive",
     )
-    learn: LearnSection = Field(default=LearnSection(), description="a table such as { length_scale = true, std = 2 }")
+    learn: LearnSection = Field(
+        default=LearnSection(), description=f"{LearnSection.described}; for the coupled posterior"
+    )
     positive: Literal["", "up", "down"] = POSITIVE
     long_name: str = LONG_NAME
     standard_name: str = STANDARD_NAME
@@ -271,8 +278,8 @@ class NoiseSection(Section):
     degrees: float = Field(default=4.0, gt=2, description="of freedom of Student-t noise")
     learn: dict[str, Factor] = Field(
         default={},
-        description="for Gaussian noise, a table with the observations whose standard deviation is scaled by a number "
-        "that is learnt: true, or as in a latent's `learn` the factor of a log-normal prior",
+        description="for Gaussian noise and the coupled posterior, a table with the observations whose standard "
+        "deviation is scaled by a number that is learnt, as in [latents.NAME.learn]",
     )
 
 
@@ -313,6 +320,12 @@ class InferenceSection(Section):
         description="inducing points of the coupled posterior, placed by k-means; none: one at every site",
     )
     learn_inducing: bool = Field(default=False, description="whether the inducing points move to where they serve best")
+    batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="sites in a mini-batch of the coupled posterior, shuffled anew for each pass over the survey, "
+        "which bounds the memory; none: all sites at once",
+    )
     samples: int | None = Field(
         default=None,
         ge=1,

@@ -101,7 +101,7 @@ def _quantiles(value: object) -> object:
 
 def _factor(value: object) -> object:
     if value is not True and not (_is_number(value) and value > 1):  # type: ignore[operator]
-        raise ValueError("must be true, or a number above 1: the factor that is one standard deviation of its prior")
+        raise ValueError("must be true, a number above 1 (a factor: one standard deviation of its prior) or left out")
     return value
 
 
@@ -114,7 +114,9 @@ def _correlation(value: object) -> object:
         row[i] != 1 or any(row[j] != rows[j][i] or not -1 < row[j] < 1 for j in range(i)) for i, row in enumerate(rows)
     )
     if wrong:
-        raise ValueError("must be a correlation matrix: symmetric, with 1 on its diagonal and less elsewhere")
+        raise ValueError(
+            "must be a correlation matrix: symmetric, 1 on its diagonal and numbers between -1 and 1 elsewhere"
+        )
     return value
 
 
@@ -135,6 +137,6 @@ NoiseSpreads = Annotated[
     Kind("number, list of numbers, percentage, column name or list of column names"),
 ]
 LabelList = Annotated[Any, BeforeValidator(_labels), Kind("list of integers or list of strings")]
-Factor = Annotated[Any, BeforeValidator(_factor), Kind("true or number")]
+Factor = Annotated[Any, BeforeValidator(_factor), Kind("number or `true`")]
 Correlation = Annotated[Any, BeforeValidator(_correlation), Kind("list of lists of numbers")]
 Quantiles = Annotated[Any, BeforeValidator(_quantiles), Kind("list of numbers")]

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from invgp.cli import main
 
 CONFIG = """\
 title = "A short line"
@@ -64,6 +68,7 @@ def time(depth):
     return 2.0 * depth / 2000.0
 """
 
+FULL_GAUSSIAN = 'posterior = "full gaussian"'  # every evaluation of its bound takes runs at all sites
 SIMULATOR = 'awk "BEGIN { print 2 * $1 / 2000 }"'
 SCRIPT = Path(sysconfig.get_path("scripts")) / "invgp"
 MODULE = [sys.executable, "-m", "invgp"]
@@ -73,6 +78,31 @@ def invgp(*arguments: str | Path, cwd: Path, program: list[str] | None = None) -
     """The command line as a person runs it, in a process of its own."""
     command = [*(program or MODULE), *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def invgp_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+    """The command line in this process, which need not start Python: for a command that nobody interrupts."""
+
+    def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", ["invgp", *map(str, arguments)])
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        return subprocess.CompletedProcess(sys.argv, code, *capsys.readouterr())
+
+    return run
 
 
 def at_once(commands: Iterable[Sequence[str | Path]], *, cwd: Path) -> list[subprocess.CompletedProcess[str]]:
@@ -91,8 +121,13 @@ def with_program(config: str = CONFIG, body: str = SIMULATOR, *, directory: Path
     )
 
 
+def with_inference(*lines: str, config: str = CONFIG) -> str:
+    """The config with these lines in its inference."""
+    return config.replace("seed = 3", "\n".join(["seed = 3", *lines]))
+
+
 def small(config: str) -> str:
-    """The config with few runs, for a simulator that takes its time: 12 for an evaluation of the bound."""
+    """The config with few runs, for a simulator that takes its time: 4 for a step of the emulator, 12 without it."""
     return config.replace("samples = 16", "samples = 6").replace("sites.csv", "two_sites.csv")
 
 

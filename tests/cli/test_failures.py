@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from .conftest import CONFIG, at_once, invgp, small, with_program, write_files
+from .conftest import CONFIG, FULL_GAUSSIAN, Command, invgp, small, with_inference, with_program, write_files
 
 FAULTS = {
     "crash": ("echo 'no mesh' >&2; kill -SEGV $$", "killed by signal SIGSEGV; standard error: no mesh"),
@@ -26,55 +25,40 @@ RAISED = {
 }
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for each fault, with a survey whose simulator has it."""
-    home = tmp_path_factory.mktemp("faults")
-    for fault, (body, _) in FAULTS.items():
-        (home / fault).mkdir()
-        config = small(with_program(body=body, directory=home / fault))
-        write_files(home / fault, config.replace("[noise]", "timeout = 0.1\n[noise]" if fault == "hang" else "[noise]"))
-    for fault, (body, _) in RAISED.items():
-        (home / fault).mkdir()
-        write_files(home / fault)
-        (home / fault / "model.py").write_text(f"def time(depth):\n    {body}\n")
-    return home
-
-
-@pytest.fixture(scope="module")
-def results(home: Path) -> dict[str, subprocess.CompletedProcess[str]]:
-    faults = [*FAULTS, *RAISED]
-    commands = [["run", f"{fault}/survey.toml", "-o", f"{fault}/line.nc"] for fault in faults]
-    return dict(zip(faults, at_once(commands, cwd=home), strict=True))
-
-
 @pytest.mark.parametrize("fault", FAULTS)
-def test_that_a_failing_program_stops_the_inversion(
-    fault: str, home: Path, results: dict[str, subprocess.CompletedProcess[str]]
-) -> None:
-    result = results[fault]
+def test_that_a_failing_program_stops_the_inversion(fault: str, invgp_here: Command, tmp_path: Path) -> None:
+    body, expected = FAULTS[fault]
+    config = small(with_program(body=body, directory=tmp_path))
+    write_files(tmp_path, config.replace("[noise]", "timeout = 0.1\n[noise]" if fault == "hang" else "[noise]"))
+    result = invgp_here("run", "survey.toml", "-o", "line.nc", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (3, "")
     assert "Traceback" not in result.stderr
-    assert "stopped at inference.max_failed_share = 0.1: 2 of 2 runs failed" in result.stderr
-    said = re.search(r"run (evaluation1-site\d-sample\d): (.*); directory: (.*)", result.stderr)
+    assert "stopped at inference.max_failed_share = 0.1: 1 of 1 runs failed" in result.stderr
+    said = re.search(r"run (emulator-step-1-site\d-sample\d): (.*); directory: (.*)", result.stderr)
     assert said is not None
     run, cause, where = said.groups()
-    assert cause == FAULTS[fault][1]
-    assert Path(where).parent.parent == home / fault / "line.runs"
+    assert cause == expected
+    assert Path(where).parent.parent == tmp_path / "line.runs"
     assert Path(where).name == run
     assert {"standard_output.txt", "standard_error.txt"} <= {file.name for file in Path(where).iterdir()}
-    assert not (home / fault / "line.nc").exists()
+    assert not (tmp_path / "line.nc").exists()
 
 
 @pytest.mark.parametrize("fault", RAISED)
+@pytest.mark.parametrize(
+    ("lines", "batch"), [([], "emulator-step-1"), ([FULL_GAUSSIAN], "evaluation-1")], ids=["default", "full gaussian"]
+)
 def test_that_a_failing_function_stops_the_inversion(
-    fault: str, home: Path, results: dict[str, subprocess.CompletedProcess[str]]
+    fault: str, lines: list[str], batch: str, invgp_here: Command, tmp_path: Path
 ) -> None:
-    result = results[fault]
+    body, expected = RAISED[fault]
+    write_files(tmp_path, with_inference(*lines))
+    (tmp_path / "model.py").write_text(f"def time(depth):\n    {body}\n")
+    result = invgp_here("run", "survey.toml", "-o", "line.nc", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (3, "")
-    assert f"run evaluation1-site1-sample1: {RAISED[fault][1]}" in result.stderr
+    assert f"run {batch}-site1-sample1: {expected}" in result.stderr
     assert "Traceback" not in result.stderr
-    assert not (home / fault / "line.runs").exists()
+    assert not (tmp_path / "line.runs").exists()
 
 
 def test_that_a_worker_that_dies_is_a_sentence(tmp_path: Path) -> None:
@@ -88,16 +72,25 @@ def test_that_a_worker_that_dies_is_a_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_that_a_few_failures_are_counted_and_kept(tmp_path: Path) -> None:
-    body = 'awk "BEGIN { if ($1 > 520) exit 4; print 2 * $1 / 2000 }"'
-    config = with_program(body=body, directory=tmp_path)
-    write_files(tmp_path, config.replace("seed = 3", "seed = 3\nmax_evaluations = 1\nmax_failed_share = 0.9"))
-    result = invgp("run", "survey.toml", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("lines", "deepest", "runs"),
+    [
+        (["max_failed_share = 0.5"], 540, "18"),
+        ([FULL_GAUSSIAN, "max_evaluations = 1", "max_failed_share = 0.9"], 520, "96"),
+    ],
+    ids=["default", "full gaussian"],
+)
+def test_that_a_few_failures_are_counted_and_kept(
+    lines: list[str], deepest: int, runs: str, invgp_here: Command, tmp_path: Path
+) -> None:
+    body = f'awk "BEGIN {{ if ($1 > {deepest}) exit 4; print 2 * $1 / 2000 }}"'
+    write_files(tmp_path, with_inference(*lines, config=with_program(body=body, directory=tmp_path)))
+    result = invgp_here("run", "survey.toml", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     summary, directories = result.stdout.splitlines()
-    failed = int(re.search(r"96 runs, (\d+) failed", summary)[1])  # type: ignore[index]
-    assert 0 < failed < 80
-    assert f"96 runs, {failed} failed" in result.stderr
+    failed = int(re.search(rf" {runs} runs, (\d+) failed", summary)[1])  # type: ignore[index]
+    assert 0 < failed < 0.8 * int(runs)
+    assert f" runs, {failed} failed" in result.stderr
     assert directories == f"{tmp_path}/posterior.runs: the directories of failed runs"
     [inversion] = (tmp_path / "posterior.runs").iterdir()
     assert len(list(inversion.iterdir())) == failed

@@ -12,7 +12,7 @@ import pytest
 from invgp.cli.outputs import check_writable
 from invgp.errors import ConfigError
 
-from .conftest import CONFIG, at_once, invgp, write_files
+from .conftest import CONFIG, Command, invgp, write_files
 
 MISTAKES = [
     (["run", "none.toml"], 2, "invgp: the config 'none.toml' cannot be read: No such file or directory"),
@@ -57,16 +57,11 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module")
-def results(directory: Path) -> list[subprocess.CompletedProcess[str]]:
-    return at_once([arguments for arguments, _, _ in MISTAKES], cwd=directory)
-
-
-@pytest.mark.parametrize("i", range(len(MISTAKES)), ids=[" ".join(m[0]) for m in MISTAKES])
+@pytest.mark.parametrize(("arguments", "code", "sentence"), MISTAKES, ids=[" ".join(m[0]) for m in MISTAKES])
 def test_that_a_mistake_costs_nothing_and_says_what_to_do(
-    i: int, results: list[subprocess.CompletedProcess[str]], directory: Path
+    arguments: list[str], code: int, sentence: str, invgp_here: Command, directory: Path
 ) -> None:
-    (_, code, sentence), result = MISTAKES[i], results[i]
+    result = invgp_here(*arguments, cwd=directory)
     assert (result.returncode, result.stdout) == (code, "")
     assert result.stderr.rstrip("\n").split("\n")[-1] == sentence
     if sentence.startswith("invgp:"):
@@ -76,18 +71,19 @@ def test_that_a_mistake_costs_nothing_and_says_what_to_do(
 
 
 @pytest.mark.skipif(os.path.exists("/proc/driver/nvidia"), reason="there may be a GPU")  # noqa: PTH110
-def test_that_a_missing_device_is_exit_code_4(directory: Path) -> None:
+def test_that_a_missing_device_is_exit_code_4(invgp_here: Command, directory: Path) -> None:
     (directory / "cuda.toml").write_text(CONFIG + 'device = "cuda"\n')
-    for result in at_once([["run", "survey.toml", "--device", "cuda"], ["check", "cuda.toml"]], cwd=directory):
+    for arguments in (["run", "survey.toml", "--device", "cuda"], ["check", "cuda.toml"]):
+        result = invgp_here(*arguments, cwd=directory)
         assert (result.returncode, result.stdout) == (4, "")
         assert result.stderr.startswith("invgp: device 'cuda' needs ")
     assert not (directory / "was_called").exists()
 
 
 def test_that_a_figure_of_another_kind_is_refused(
-    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+    finished: tuple[Path, subprocess.CompletedProcess[str]], invgp_here: Command, tmp_path: Path
 ) -> None:
-    result = invgp("plot", finished[0] / "posterior.nc", "-o", "line.txt", cwd=tmp_path)
+    result = invgp_here("plot", finished[0] / "posterior.nc", "-o", "line.txt", cwd=tmp_path)
     assert result.returncode == 2
     assert ".txt" in result.stderr
     assert "Traceback" not in result.stderr

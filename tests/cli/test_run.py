@@ -11,10 +11,22 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from invgp.cli.progress import duration, rate
+from invgp.cli.progress import Live, duration, rate
 from invgp.config.names import RESERVED, SUFFIXES
 
-from .conftest import CONFIG, MODULE, SCRIPT, SITES, at_once, invgp, with_program, write_files
+from .conftest import (
+    CONFIG,
+    FULL_GAUSSIAN,
+    MODULE,
+    SCRIPT,
+    SITES,
+    Command,
+    at_once,
+    invgp,
+    with_inference,
+    with_program,
+    write_files,
+)
 
 Finished = tuple[Path, subprocess.CompletedProcess[str]]
 
@@ -23,7 +35,7 @@ def test_that_run_writes_a_posterior_and_says_so(finished: Finished) -> None:
     directory, result = finished
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(
-        rf"{directory}/posterior\.nc: the bound has settled; ELBO [\d.]+ nats, [\d,]+ runs, 0 failed, [\d.]+ m?s\n",
+        rf"{directory}/posterior\.nc: the posterior has settled; ELBO [\d.]+ nats, [\d,]+ runs, 0 failed, [\d.]+ m?s\n",
         result.stdout,
     )
     with xr.open_dataset(directory / "posterior.nc") as posterior:
@@ -37,13 +49,39 @@ def test_that_run_writes_a_posterior_and_says_so(finished: Finished) -> None:
 
 def test_that_log_lines_hold_bound_runs_rate_and_time_left(finished: Finished) -> None:
     lines = finished[1].stderr.splitlines()
-    assert len(lines) > 3
+    assert len(lines) > 2
+    steps = []
     for i, line in enumerate(lines, start=1):
-        assert re.fullmatch(
-            rf"evaluation {i} of at most 200 \| ELBO -?[\d.]+ \| {96 * i:,} runs, 0 failed \| [\d,.]+ runs/s \| "
-            r"at most [\d.]+ \S+ left",
+        said = re.fullmatch(
+            rf"emulator step (\d) \| bound evaluated {times(i)} \| ELBO -?[\d.]+ \| (\d+) runs, 0 failed \| "
+            r"[\d,.]+ runs/s \| at most [\d.]+ \S+ left",
             line,
         )
+        assert said is not None, line
+        step, runs = map(int, said.groups())
+        assert runs == 6 * step
+        steps.append(step)
+    assert (steps[0], steps) == (1, sorted(steps))
+    assert steps[-1] > 1
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def test_that_log_lines_of_the_full_gaussian_count_its_evaluations(invgp_here: Command, tmp_path: Path) -> None:
+    write_files(tmp_path, with_inference(FULL_GAUSSIAN))
+    result = invgp_here("run", "survey.toml", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(f"{tmp_path}/posterior.nc: the bound has settled; ")
+    lines = result.stderr.splitlines()
+    assert len(lines) > 3
+    for i, line in enumerate(lines, start=1):
+        start = rf"evaluation {i} \| bound evaluated {times(i)} \| ELBO -?[\d.]+ \| {96 * i:,} runs, 0 failed \| "
+        assert re.match(start, line), line
+    with xr.open_dataset(tmp_path / "posterior.nc") as posterior:
+        assert posterior.attrs["invgp_posterior"] == "full gaussian"
+        assert posterior.attrs["invgp_emulator"] == "none"
 
 
 def test_that_every_variable_of_a_posterior_is_a_name_that_the_config_guards(finished: Finished) -> None:
@@ -54,8 +92,16 @@ def test_that_every_variable_of_a_posterior_is_a_name_that_the_config_guards(fin
     assert written == {"position", "depth", *derived, *RESERVED} - {"crs"}
 
 
-def test_that_plot_draws_a_posterior(finished: Finished, tmp_path: Path) -> None:
-    result = invgp("plot", finished[0] / "posterior.nc", "-o", "figures/line.svg", cwd=tmp_path)
+def test_that_what_is_written_is_in_the_documentation(finished: Finished, root: Path) -> None:
+    page = (root / "docs" / "result.md").read_text(encoding="utf-8")
+    with xr.open_dataset(finished[0] / "posterior.nc") as posterior:
+        names = {str(name) for name in posterior.data_vars} - {"elbo", "runs"}
+        attributes = {name for name in posterior.attrs if name.startswith("invgp_")}
+    assert [name for name in sorted(names | attributes) if f"`{name}`" not in page] == []
+
+
+def test_that_plot_draws_a_posterior(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+    result = invgp_here("plot", finished[0] / "posterior.nc", "-o", "figures/line.svg", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == ["figures/line.svg", "figures/line_fit.svg"]
     assert all((tmp_path / name).stat().st_size > 0 for name in result.stdout.split())
@@ -74,6 +120,8 @@ def test_that_options_win_over_the_config(finished: Finished, tmp_path: Path) ->
         assert (changed.attrs["invgp_seed"], plain.attrs["invgp_seed"]) == (7, 3)
         assert (float(changed["time_observed"][5]), float(plain["time_observed"][5])) == (0.61, 0.51)
         assert changed["depth"][5] > plain["depth"][5]
+        assert changed.attrs["invgp_survey"] == "line.csv"
+        assert changed.attrs["invgp_survey_digest"] == hashlib.sha256((tmp_path / "line.csv").read_bytes()).hexdigest()
     assert not (config.parent / "posterior.nc").exists()
 
 
@@ -92,8 +140,7 @@ def test_that_the_number_of_workers_changes_no_bit_with_a_function(tmp_path: Pat
 
 
 def test_that_the_number_of_workers_changes_no_bit_with_a_program(tmp_path: Path) -> None:
-    config = with_program(directory=tmp_path)
-    write_files(tmp_path, config.replace("seed = 3", "seed = 3\nmax_evaluations = 2"))
+    write_files(tmp_path, with_inference(FULL_GAUSSIAN, "max_evaluations = 2", config=with_program(directory=tmp_path)))
     one, two = posteriors(tmp_path)
     xr.testing.assert_identical(one, two)
 
@@ -112,8 +159,7 @@ def read_until_closed(terminal: int) -> str:
 
 
 def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
-    config = with_program(directory=tmp_path)
-    write_files(tmp_path, config.replace("seed = 3", "seed = 3\nmax_evaluations = 2"))
+    write_files(tmp_path, with_inference(FULL_GAUSSIAN, "max_evaluations = 2", config=with_program(directory=tmp_path)))
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
     with subprocess.Popen(
@@ -124,7 +170,8 @@ def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
     os.close(ours)
     assert process.returncode == 0, text
     assert "inverting" in text
-    assert re.search(r"evaluation 1 of at most 2, \d+ of 96 runs \| ELBO -", text)
+    assert re.search(r"evaluation 1, \d+ of 96 runs", text)
+    assert "bound evaluated 0 times | ELBO -" in text
     assert re.search(r"runs, 0 failed \| [\d,]+ runs/s \| at most [\d.]+ m?s left", text)
     assert "\x1b[2K" in text  # a line was drawn again
     drawn = re.split(r"\r|\n|\x1b\[\d*[AK]", text)
@@ -132,7 +179,17 @@ def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
     display = [line for line in plain if "posterior.nc" not in line and not line.startswith("invgp:")]
     assert max(len(line) for line in display) <= 80
     assert any(line.startswith(f"{tmp_path}/posterior.nc: stopped at inference.max_evaluations = 2") for line in plain)
-    assert "invgp: warning: the bound has not settled; do not trust this posterior's spreads yet" in plain
+    assert any(
+        re.match(r"invgp: warning: the \w+ has not settled; do not trust this posterior", line) for line in plain
+    )
+
+
+def test_that_a_display_fits_a_terminal() -> None:
+    live = Live(purpose="emulator step 12", batch_size=123_456, batch_done=12_345, elbo=-1234567.89)
+    live.evaluations, live.done, live.failed, live.most_runs = 1234, 1_234_567, 123_456, 9_999_999
+    live.started -= 1e6  # s
+    lines = re.sub(r"\[/?[a-z ]*\]", "", live.__rich__()).split("\n")
+    assert max(len(line) for line in lines) <= 80
 
 
 @pytest.mark.parametrize(
@@ -157,21 +214,11 @@ def test_that_rates_are_in_a_unit_that_fits(per_second: float, text: str) -> Non
     assert rate(per_second) == text
 
 
-def test_that_the_survey_and_the_config_are_never_overwritten(tmp_path: Path) -> None:
+def test_that_the_survey_and_the_config_are_never_overwritten(invgp_here: Command, tmp_path: Path) -> None:
     write_files(tmp_path, CONFIG)
     before = (tmp_path / "sites.csv").read_bytes()
     (tmp_path / "survey.nc").symlink_to(tmp_path / "sites.csv")
-    result = invgp("run", "survey.toml", "-o", "survey.nc", cwd=tmp_path)
+    result = invgp_here("run", "survey.toml", "-o", "survey.nc", cwd=tmp_path)
     assert result.returncode == 2
     assert result.stderr == "invgp: --output: must be a file of its own, was 'survey.nc', which is the survey's file\n"
     assert (tmp_path / "sites.csv").read_bytes() == before
-
-
-def test_that_the_survey_that_was_used_is_in_the_posterior(tmp_path: Path) -> None:
-    write_files(tmp_path, CONFIG)
-    (tmp_path / "other.csv").write_bytes((tmp_path / "sites.csv").read_bytes())
-    assert invgp("run", "survey.toml", "--data", "other.csv", cwd=tmp_path).returncode == 0
-    with xr.open_dataset(tmp_path / "posterior.nc") as posterior:
-        assert posterior.attrs["invgp_survey"] == "other.csv"
-        digest = hashlib.sha256((tmp_path / "other.csv").read_bytes()).hexdigest()
-        assert posterior.attrs["invgp_survey_digest"] == digest

@@ -164,6 +164,72 @@ def test_that_noise_is_numbers_a_percentage_or_columns(
     np.testing.assert_allclose(problem.noise_std, expected, rtol=1e-15)
 
 
+def test_that_noise_is_gaussian_and_independent_unless_the_config_says_otherwise(write_survey: WriteSurvey) -> None:
+    plain = load(write_survey()).noise
+    assert (plain.kind, plain.correlation, plain.degrees, plain.learn) == ("gaussian", {}, 4.0, {})
+    heavy = load(write_survey({"[noise]": '[noise]\nkind = "student-t"\ndegrees = 3'})).noise
+    assert (heavy.kind, heavy.degrees) == ("student-t", 3.0)
+    assert load(write_survey({"[noise]": '[noise]\nkind = "laplace"'})).noise.kind == "laplace"
+
+
+def test_that_the_correlation_of_noise_is_a_matrix_by_observation(write_survey: WriteSurvey) -> None:
+    noise = load(write_survey({"[noise]": "[noise]\ncorrelation.time = [[1, -0.5], [-0.5, 1.0]]"})).noise
+    assert noise.correlation.keys() == {"time"}
+    np.testing.assert_array_equal(noise.correlation["time"], [[1, -0.5], [-0.5, 1]])
+
+
+def test_that_what_is_learnt_has_a_factor(write_survey: WriteSurvey) -> None:
+    edits = {
+        'link = "log"': 'link = "log"\nlearn = { length_scale = true, std = 2 }',
+        "[noise]": "[noise]\nlearn.time = 1.5",
+    }
+    problem = load(write_survey(edits))
+    depth, velocity = problem.latents
+    assert (depth.learn, velocity.learn) == ({}, {"length_scale": np.inf, "std": 2.0})
+    assert problem.noise.learn == {"time": 1.5}
+    assert load(write_survey({"[noise]": "[noise]\nlearn.time = true"})).noise.learn == {"time": np.inf}
+
+
+@pytest.mark.parametrize(
+    ("std", "expected"), [('"15%"', [30, 45]), ("40", [40, 40]), ("[20, 40]", [20, 40])], ids=["share", "one", "each"]
+)
+def test_that_the_spread_of_an_increasing_latent_is_that_of_its_increments(
+    std: str, expected: list[float], write_survey: WriteSurvey
+) -> None:
+    depth = load(write_survey({'std = "15%"': f'std = {std}\nlink = "increasing"'})).latents[0]
+    assert depth.link.name == "increasing"
+    np.testing.assert_array_equal(depth.mean, [200, 500])
+    np.testing.assert_allclose(depth.std, expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("posterior", '"full gaussian"', "full gaussian"),
+        ("estimator", '"score"', "score"),
+        ("estimator", '"linearisation"', "linearisation"),
+        ("estimator", '"hermite"', "hermite"),
+        ("emulator", "false", False),
+        ("runs_per_site", "4", 4),
+        ("emulator_error", "0.1", 0.1),
+        ("max_runs", "1000", 1000),
+        ("batch", "2", 2),
+        ("inducing", "2", 2),
+        ("inducing", "2\nlearn_inducing = true", 2),
+    ],
+)
+def test_that_the_inference_is_as_configured(key: str, text: str, value: object, write_survey: WriteSurvey) -> None:
+    inference = load(write_survey({"samples = 16": f"samples = 16\n{key} = {text}"})).inference
+    assert getattr(inference, key) == value
+    assert inference.learn_inducing == ("learn_inducing" in text)
+
+
+@pytest.mark.parametrize(("kind", "estimator"), [("laplace", "score"), ("student-t", "auto"), ("gaussian", "score")])
+def test_that_the_score_goes_with_noise_of_any_kind(kind: str, estimator: str, write_survey: WriteSurvey) -> None:
+    edits = {"[noise]": f'[noise]\nkind = "{kind}"', "samples = 16": f'samples = 16\nestimator = "{estimator}"'}
+    assert load(write_survey(edits)).inference.estimator == estimator
+
+
 def test_that_units_of_the_simulator_do_not_change_the_problem(write_survey: WriteSurvey) -> None:
     """Latents in km and times in ms, for a simulator in m and s, are the problem in m and s."""
     plain = load(write_survey())

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
-from invgp.core.estimators import features_needed, fewest_samples
+from invgp.config import load
+from invgp.core.coupled.estimators import fewest_samples as fewest_of_coupled
+from invgp.core.estimators import fewest_samples as fewest_of_full
+from invgp.problem import fewest_samples
+
+from .conftest import WriteSurvey
 
 PAGE = Path(__file__).parents[2] / "docs" / "config.md"
 
@@ -24,7 +30,7 @@ def test_that_every_kind_is_spelt_out() -> None:
 
 
 def test_that_all_forms_of_a_spread_are_named() -> None:
-    latent, noise = rows("std")
+    latent, _, noise = rows("std")
     assert latent[0] == "number, list of numbers or percentage"
     assert noise[0].endswith("a number, list of numbers, percentage, column name or list of column names")
     for form in ("a positive number", "a list with one for each label", "'5%'", "column, or list of columns"):
@@ -37,13 +43,36 @@ def test_that_no_timeout_is_the_default() -> None:
 
 
 @pytest.mark.parametrize("Q", [1, 2, 5])
-def test_that_the_fewest_samples_are_those_of_the_estimator(Q: int) -> None:
+def test_that_the_fewest_samples_are_those_of_the_estimators(Q: int) -> None:
     [samples] = rows("samples")
-    assert "at least 2 (2 Q + 1); from (Q + 1) (Q + 2) on" in samples[2]
-    assert fewest_samples(Q) == 2 * (2 * Q + 1)
-    cross = (Q + 1) * (Q + 2)
-    assert features_needed(Q, cross) == cross // 2
-    assert Q == 1 or features_needed(Q, cross - 1) == 2 * Q + 1
+    assert (
+        "the full Gaussian needs at least 2 (2 Q + 1), linearisation 3 (Q + 1) / 2, the others 3 (Q + 1) (Q + 2) / 4"
+        in samples[2]
+    )
+    assert fewest_of_full(Q) == 2 * (2 * Q + 1)
+    assert fewest_of_coupled(Q, quadratic=False) == math.ceil(3 * (Q + 1) / 2)
+    assert fewest_of_coupled(Q, quadratic=True) == math.ceil(3 * (Q + 1) * (Q + 2) / 4)
+
+
+@pytest.mark.parametrize(
+    ("line", "fewest"),
+    [
+        ('posterior = "full gaussian"', fewest_of_full(3)),
+        ('estimator = "linearisation"', fewest_of_coupled(3, quadratic=False)),
+        ('estimator = "score"', fewest_of_coupled(3, quadratic=True)),
+        ('estimator = "hermite"', fewest_of_coupled(3, quadratic=True)),
+        ("", fewest_of_coupled(3, quadratic=True)),
+    ],
+)
+def test_that_a_config_may_ask_for_the_fewest_samples(line: str, fewest: int, write_survey: WriteSurvey) -> None:
+    problem = load(write_survey({"samples = 16": f"samples = {fewest}\n{line}"}))
+    assert problem.inference.samples == fewest == fewest_samples(problem)
+
+
+def test_that_what_is_learnt_has_a_table_of_its_own() -> None:
+    assert "## [latents.NAME.learn]" in PAGE.read_text()
+    _, learnt = rows("length_scale")
+    assert learnt[:2] == ["number or `true`", "none"]
 
 
 def test_that_the_readers_and_endings_are_described() -> None:
