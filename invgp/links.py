@@ -47,7 +47,7 @@ class Link(Protocol):
 
 def _normal_quantiles(mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
     scores = np.asarray([NormalDist().inv_cdf(p) for p in probabilities])
-    return mean + _std(covariance) * scores[:, None, None]
+    return np.asarray(mean + _std(covariance) * scores[:, None, None])
 
 
 def _std(covariance: Floats) -> Floats:

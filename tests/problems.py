@@ -61,6 +61,8 @@ def map_problem(**inference) -> Problem:
         forward=model,
         inputs=(Wire("resistivity"), Wire("thickness"), Wire("elevation")),
         outputs=(Wire("near"), Wire("far", conversion("ohm m", "kohm m"))),
-        inference=InferenceSettings(**{"seed": 3, **({"samples": 64} if "posterior" in inference else {}), **inference}),
+        inference=InferenceSettings(
+            **{"seed": 3, **({"samples": 64} if "posterior" in inference else {}), **inference}
+        ),
         output=OutputSettings(Path("unused.nc"), (0.05, 0.5, 0.95), 7),
     )

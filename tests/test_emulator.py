@@ -12,7 +12,7 @@ import pytest
 import invgp
 from invgp.forward_models import two_way_times
 from invgp.inference.emulation import Runs, fit_emulator
-from invgp.inference.emulation.basis import Basis, bases
+from invgp.inference.emulation.basis import Basis
 from invgp.inference.emulation.polynomial import fit_polynomial
 from invgp.inference.emulation.process import add_process
 from invgp.problem import Column

@@ -25,6 +25,7 @@ START = 4480.0  # m, a tenth of the line: where learnt length-scales start
 
 
 def main() -> None:
+    """Print one table or the other."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=4000, help="kept from each of four chains (default: 4000)")
     parser.add_argument("--data", type=Path, help="the real times, as a CSV file")
@@ -36,6 +37,7 @@ def main() -> None:
 
 
 def compare_with_chains(draws: int) -> None:
+    """Three posteriors of the synthetic line beside the chains, which are kept in results/ and go on from there."""
     problem = invgp.load(HERE / "otway.toml")
     checkpoint = HERE / "results" / "accuracy.chains.npz"
     checkpoint.parent.mkdir(exist_ok=True)
@@ -57,6 +59,7 @@ def compare_with_chains(draws: int) -> None:
 
 
 def print_bounds(data: Path) -> None:
+    """The bound on the real times."""
     problem = invgp.load(HERE / "paper_prior.toml", data=data)
     coupled = replace(problem, inference=replace(problem.inference, posterior="coupled gaussian", samples=None))
     learning = [

@@ -95,7 +95,9 @@ def say(posterior: xr.Dataset, output: Path, seconds: float) -> None:
         f"{runs:,} runs, {failed:,} failed, {duration(seconds)}"
     )
     if posterior.attrs["invgp_settled"] == "no":
-        click.echo("invgp: warning: the bound has not settled; do not trust this posterior's spreads yet", err=True)
+        click.echo("invgp: warning: the posterior has not settled; do not trust its spreads yet", err=True)
+    for sentence in filter(None, posterior.attrs["invgp_diagnostics"].splitlines()):
+        click.echo(f"invgp: note: {sentence}", err=True)
     directory = output.with_suffix(".runs")
     if failed and directory.exists():
         click.echo(f"{directory}: the directories of failed runs")

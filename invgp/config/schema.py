@@ -333,7 +333,9 @@ class InferenceSection(Section):
         "latent processes (a latent with L labels is L of them), the full Gaussian needs at least 2 (2 Q + 1), "
         "linearisation 3 (Q + 1) / 2, the others 3 (Q + 1) (Q + 2) / 4",
     )
-    max_evaluations: int = Field(default=200, ge=1, description="evaluations of the bound at the most")
+    max_evaluations: int = Field(
+        default=200, ge=1, description="evaluations of the bound at the most, with an emulator in each of its steps"
+    )
     tolerance: float = Field(
         default=1e-7, gt=0, description="relative change of the bound at which the full Gaussian has settled"
     )

@@ -9,7 +9,7 @@ from invgp.inference.factorised import SAMPLES
 from invgp.problem import Problem
 
 USUAL_STEPS = 4  # of the emulator, verification included
-USUAL_SAMPLES = 250  # a site, of the coupled posterior without an emulator
+USUAL_SAMPLES = 300  # a site, of the coupled posterior without an emulator
 USUAL_EVALUATIONS = 60  # of the bound of the paper's full Gaussian
 
 

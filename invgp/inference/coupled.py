@@ -83,8 +83,7 @@ class CoupledInversion(Inversion):
         return CoupledSavigp(
             self.prior,
             stages,
-            gaussian_noise(problem, where) if problem.noise.kind == "gaussian" else None,
-            noise_log_density(problem, where),
+            gaussian_noise(problem, where) if problem.noise.kind == "gaussian" else noise_log_density(problem, where),
             learning_of(problem, where),
         )
 
@@ -126,7 +125,7 @@ class CoupledInversion(Inversion):
             self.record(info.elbo, accepted=info.accepted)
         if self.found is not None and state.best is not None:
             self.found = replace(self.found, position=state.best)
-        return state.finished, self.found is not None
+        return state.finished, state.settled
 
     def settle_by_batches(self, algorithm: CoupledSavigp, start: State, evaluate: Evaluate) -> tuple[str, bool]:
         """The same on mini-batches of sites; an evaluation of the bound is a pass over all of them."""
@@ -146,7 +145,7 @@ class CoupledInversion(Inversion):
                 if info.accepted:
                     self.found = Found(state.position, predicted.copy(), predicted_std.copy())
                 self.record(info.elbo, accepted=info.accepted)
-        return state.finished, self.found is not None
+        return state.finished, state.settled
 
     def check_shape(self, evaluate: Evaluate, simulated_sites: int) -> None:
         """Ask at each site whether a Gaussian is the right shape, if the runs that it takes are left."""
@@ -198,4 +197,4 @@ class CoupledInversion(Inversion):
         values = to_numpy(position.q.site_draws(prior, normals))
         # What the inducing variables leave open is taken as independent from site to site.
         left_open = np.concatenate([to_numpy(prior.geometry(*batch).residual) for batch in prior.batches()], axis=1)
-        return values + np.sqrt(left_open.T) * sites.standard_normal(values.shape)
+        return np.asarray(values + np.sqrt(left_open.T) * sites.standard_normal(values.shape))

@@ -54,7 +54,8 @@ class Cavity:
         self.mean, self.covariance = mean, covariance
         self.others = prior_mean + (spread @ shift)[..., 0], spread
         self.wide = mean, WIDENED**2 * covariance
-        normals = Points.draw(rng, samples // 2, *mean.shape, Place(np, "cpu")).normals()
+        count, latents = mean.shape
+        normals = Points.draw(rng, samples // 2, count, latents, Place(np, "cpu")).normals()
         self.latents = np.concatenate([_shaped(normals, *gaussian) for gaussian in (self.others, self.wide)])
 
     def shape_error(self, problem: Problem, batch: Batch) -> Floats:
@@ -117,7 +118,7 @@ def _shape_sentences(shape_error: Floats) -> list[str]:
 
 
 def _shaped(normals: Floats, mean: Floats, covariance: Floats) -> Floats:
-    return mean + (np.linalg.cholesky(covariance) @ normals[..., None])[..., 0]
+    return np.asarray(mean + (np.linalg.cholesky(covariance) @ normals[..., None])[..., 0])
 
 
 def _log_normal(f: Floats, mean: Floats, covariance: Floats) -> Floats:
@@ -125,4 +126,4 @@ def _log_normal(f: Floats, mean: Floats, covariance: Floats) -> Floats:
     scaled = np.linalg.solve(factor, np.moveaxis(f - mean, 0, -1))
     log_determinant = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2)), axis=-1)
     constant = 0.5 * mean.shape[1] * math.log(2.0 * math.pi)
-    return -0.5 * np.sum(scaled**2, axis=1).T - log_determinant - constant
+    return np.asarray(-0.5 * np.sum(scaled**2, axis=1).T - log_determinant - constant)

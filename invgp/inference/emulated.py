@@ -85,7 +85,7 @@ class EmulatedInversion(CoupledInversion):
     def search_on_emulator(self) -> tuple[str, bool]:
         """Outer steps, until the posterior stays where it is and the emulator's error is small."""
         algorithm = self.algorithm([self.stage(s.kind, SAMPLES, s.tolerance) for s in self.stages()])
-        position = self.start.trial
+        position, status, settled = self.start.trial, "", False
         later = runs_in_a_step(self.problem)
         for step in range(outer_steps(self.problem)):
             runs = later if step else runs_in_first_step(self.problem)
@@ -95,12 +95,14 @@ class EmulatedInversion(CoupledInversion):
                 self.emulator = None
                 break
             status, settled = self.settle(algorithm, algorithm.start_from(position, known=step > 0), self.emulated)
-            if self.found is None:
+            if self.found is None or self.emulator is None:
                 break
             moved, position = movement(position, self.found.position), self.found.position
             small = self.emulator.error <= 0.5 * self.problem.inference.emulator_error
             if settled and step + 1 >= FEWEST_STEPS and moved < SETTLED and small:
                 return status, True
+        if self.found is not None and not settled:
+            return status, False
         limit = self.problem.inference.runs_per_site
         return f"stopped at inference.runs_per_site = {limit} before the emulator was good", False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from invgp.inference.monitor import Monitor, Silent
 from invgp.problem import Floats
 
 THREADS_PER_WORKER = 1
+SECONDS_TO_DIE = 0.05
 
 
 def evaluate(
@@ -98,9 +100,17 @@ def _leave_interrupts_to_the_parent() -> None:
 def end_programs(directory: Path) -> None:
     """Kill the programs of runs in `directory`: a worker that was killed can no longer end its own."""
     home = directory.absolute()
-    for process in psutil.process_iter():
-        try:
-            if Path(process.environ().get(RUN_DIRECTORY_VARIABLE, "")).is_relative_to(home):
-                process.kill()
-        except psutil.Error:  # it has ended, or it is another person's
-            continue
+    # One that started while the others were looked through is seen the next time.
+    while sum(_killed(process, home) for process in psutil.process_iter()):
+        time.sleep(SECONDS_TO_DIE)
+
+
+def _killed(process: psutil.Process, home: Path) -> bool:
+    try:
+        ours = Path(process.environ().get(RUN_DIRECTORY_VARIABLE, "")).is_relative_to(home)
+        if not ours or process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        process.kill()
+        return True
+    except psutil.Error:  # it has ended, or it is another person's
+        return False

@@ -79,7 +79,7 @@ class Inversion(ABC):
             batch = self.simulator.run(latents, label, sites)
         except TooManyFailed:
             self._retrace()
-            return Batch.failed(*latents.shape[:2], self.problem.noise_std.shape[1])
+            return Batch.failed(latents.shape[0], latents.shape[1], self.problem.noise_std.shape[1])
         self.retraced = 0
         return batch
 

@@ -84,7 +84,8 @@ def learning_of(problem: Problem, where: Place) -> Learning | None:
                 tie[problem.latent_slices[latent.name], column] = 2.0 if name == "std" else 1.0
                 ties.append(tie)
                 spreads.append(np.log(factor))
-    inducing = problem.inference.learn_inducing and problem.inference.inducing is not None
+    count = problem.inference.inducing
+    inducing = problem.inference.learn_inducing and count is not None and count < problem.survey.size
     learn = problem.noise.learn
     if not ties and not inducing and not learn:
         return None

@@ -26,9 +26,7 @@ def noise_log_density(problem: Problem, where: Place) -> LogDensity:
         gaussian = gaussian_noise(problem, where)
 
         def of_gaussian(outputs: Array, sites: Array | None = None) -> Array:
-            xp = array_namespace(outputs)
-            noise = gaussian if sites is None else gaussian.at(sites)
-            return noise.log_normaliser - 0.5 * xp.sum(xp.square(noise.residuals(outputs)), axis=-1)
+            return (gaussian if sites is None else gaussian.at(sites)).log_density(outputs)
 
         return of_gaussian
     scale, y = where.asarray(_scale(problem)), where.asarray(problem.survey.Y)

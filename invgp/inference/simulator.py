@@ -67,6 +67,7 @@ class Simulator:
     failed: int = 0
     causes: Counter[str] = field(default_factory=Counter)
     messages: list[str] = field(default_factory=list)
+    purposes: Counter[str] = field(default_factory=Counter)
 
     def run(self, f: Floats, label: str, sites: NDArray[np.intp] | None = None) -> Batch:
         """Run the model at latent values f (S, B, Q), on the scale of the Gaussian process.
@@ -86,8 +87,12 @@ class Simulator:
         samples = f.shape[0]
         if not self.affords(samples * len(numbers)):
             raise ValueError(f"{samples * len(numbers)} runs are more than the {self.left} that are left")
+        purpose = label.replace("-", " ")
+        self.purposes[label] += 1
+        if self.purposes[label] > 1:  # the directories of its failed runs must not be taken for those of another batch
+            label = f"{label}-{self.purposes[label]}"
         labels = [f"{label}-site{n + 1}-sample{s + 1}" for s in range(samples) for n in numbers]
-        self.monitor.batch(label.replace("-", " "), len(labels))
+        self.monitor.batch(purpose, len(labels))
         watch = _Watch(len(labels), problem.inference.max_failed_share)
         try:
             batch = evaluate(

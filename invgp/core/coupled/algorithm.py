@@ -30,6 +30,7 @@ from invgp.core.sampling import Points
 
 SMALLEST_STEP = 1.0 / 64.0
 SLACK = 1e-4  # nats a latent and site that the bound may fall: below what its estimate can tell
+SETTLED = "the posterior has settled"
 LEARN_FROM = 1.0  # standard deviations: hyperparameters are learnt once a step moves the posterior by less
 
 
@@ -98,6 +99,11 @@ class State:
     evaluations: int = 0
     finished: str = ""
 
+    @property
+    def settled(self) -> bool:
+        """Whether it is over because a further step would move nothing."""
+        return self.finished == SETTLED
+
 
 @dataclass(frozen=True)
 class Target:
@@ -133,16 +139,14 @@ class CoupledSavigp:
     ----------
     prior : where the kernels and inducing inputs start.
     stages : estimators, one after the other.
-    noise : for the Gaussian estimators; None with a log density alone.
-    log_density : outputs of the forward model (S, B, P), and the numbers (B,) of the sites they are for, None for all
-        -> log p(y_n | outputs), (S, B), for noise of any kind.
+    likelihood : Gaussian noise; or, for the stage of log densities alone, a function that takes outputs of the forward
+        model (S, B, P) and the numbers (B,) of their sites, None for all, to log p(y_n | outputs), (S, B).
     learning : of kernels, noise and inducing inputs; None to hold them fixed.
     """
 
     prior: Prior
     stages: Sequence[Stage]
-    noise: GaussianNoise | None = None
-    log_density: LogDensity | None = None
+    likelihood: GaussianNoise | LogDensity
     learning: Learning | None = None
 
     def init(self, precision: float = 0.0) -> State:
@@ -190,7 +194,7 @@ class CoupledSavigp:
             new = replace(state, finished="the bound is not finite at the start")
             return new, Info(elbo, expected, kl, accepted=False, movement=math.nan)
         state = replace(state, best=trial, elbo=elbo, step=min(1.0, 2.0 * state.step))
-        new, moved = self._step_on(state, terms, by_group)
+        new, moved = self._step_on(state, trial, terms, by_group)
         return new, Info(elbo, expected, kl, accepted=True, movement=moved)
 
     def enough(self, stage: Stage, valid: Array) -> bool:
@@ -204,13 +208,15 @@ class CoupledSavigp:
     ) -> tuple[SiteTerms, SiteTerms | None]:
         """The terms of all sites, or of some (B,); and those by group of outputs (G, ...) whose noise is learnt."""
         xp = array_namespace(outputs)
-        z = stage.points.base
-        if stage.kind == "log density":
-            densities = self.log_density(outputs, rows)
+        z, likelihood = stage.points.base, self.likelihood
+        if not isinstance(likelihood, GaussianNoise):
+            densities = likelihood(outputs, rows)
             return estimate_log_density(z, densities, valid & xp.isfinite(densities)), None
-        given = self.noise if rows is None else self.noise.at(rows)
+        given = likelihood if rows is None else likelihood.at(rows)
+        if stage.kind == "log density":
+            return estimate_log_density(z, given.log_density(outputs), valid), None
         residuals = given.residuals(outputs)
-        if not noise.shape[0]:
+        if self.learning is None or not noise.shape[0]:
             return estimate(z, residuals, given.log_normaliser, valid, quadratic=stage.quadratic), None
         log_scale = (self.learning.noise_groups @ noise[:, None])[:, 0]
         by_output = estimate_by_output(z, residuals * xp.exp(-log_scale), valid, quadratic=stage.quadratic)
@@ -218,9 +224,11 @@ class CoupledSavigp:
         value, gradient, curvature = (xp.sum(part, axis=0) for part in by_output)
         return SiteTerms(normaliser + value, gradient, curvature), _grouped(by_output, self.learning.noise_groups)
 
-    def _step_on(self, state: State, terms: SiteTerms, by_group: SiteTerms | None) -> tuple[State, float]:
+    def _step_on(
+        self, state: State, here: Position, terms: SiteTerms, by_group: SiteTerms | None
+    ) -> tuple[State, float]:
         """Try the next step, or leave the stage if the step would move nothing."""
-        here, stage = state.best, self.stages[state.stage]
+        stage = self.stages[state.stage]
         factor, offset = here.factor @ stage.points.rotations, here.marginals.mean - self.prior.mean
         target = Target(said_by(factor, offset, terms), here.hyper)
         trial, step = self._towards(here, target, state.step)
@@ -234,16 +242,17 @@ class CoupledSavigp:
         state = replace(state, trial=trial, target=target, step=step)
         if moved > step * stage.tolerance:
             return state, moved
-        return self._leave_stage(state, "the posterior has settled"), moved
+        return self._leave_stage(state, SETTLED), moved
 
     def _counts(self) -> Array | None:
         """Observations (G,) of each group whose noise is learnt."""
-        if self.noise is None or self.learning is None:
+        if not isinstance(self.likelihood, GaussianNoise) or self.learning is None:
             return None
-        return array_namespace(self.noise.y).sum(self.noise.observed @ self.learning.noise_groups, axis=0)
+        observed = self.likelihood.observed
+        return array_namespace(observed).sum(observed @ self.learning.noise_groups, axis=0)
 
     def _step_back(self, state: State) -> State:
-        if state.best is None:
+        if state.best is None or state.target is None:
             return replace(state, finished="the bound is not finite at the start")
         if state.step * 0.5 < SMALLEST_STEP:
             return self._leave_stage(replace(state, trial=state.best), "no further step improves the bound")

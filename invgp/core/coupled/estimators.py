@@ -47,6 +47,11 @@ class GaussianNoise(NamedTuple):
         difference = xp.permute_dims(self.y - outputs, (1, 2, 0))
         return xp.permute_dims(self.whitening @ difference, (2, 0, 1))
 
+    def log_density(self, outputs: Array) -> Array:
+        """Log p(y_n | outputs), (S, N)."""
+        xp = array_namespace(outputs)
+        return self.log_normaliser - 0.5 * xp.sum(xp.square(self.residuals(outputs)), axis=-1)
+
 
 class SiteTerms(NamedTuple):
     """What the samples tell of each site, in terms of z; or what some of its outputs tell.

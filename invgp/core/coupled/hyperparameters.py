@@ -23,7 +23,6 @@ from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import GeometryGradient, pull_back_batch, pull_back_factor
 from invgp.core.optimisers import LBFGS
 
-
 FARTHEST = 1.0  # change of a log scale in one step: what the sites say is not known for very different noise
 
 

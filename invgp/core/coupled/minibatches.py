@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, cholesky, to_numpy
-from invgp.core.coupled.algorithm import SMALLEST_STEP, CoupledSavigp, Position, said_by, scaled_sites
+from invgp.core.coupled.algorithm import SETTLED, SMALLEST_STEP, CoupledSavigp, Position, said_by, scaled_sites
 from invgp.core.coupled.estimators import SiteTerms
 from invgp.core.coupled.posterior import (
     Coupled,
@@ -56,6 +56,11 @@ class BatchState:
     stage: int = 0
     passes: int = 0
     finished: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is over because a further pass would move nothing."""
+        return self.finished == SETTLED
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ class MiniBatches:
         step = min(1.0, 2.0 * state.step)
         on = replace(following, position=position, natural=natural, q=position.q, elbo=elbo, step=step)
         if moved <= algorithm.stages[state.stage].tolerance:
-            on = self._leave_stage(on, "the posterior has settled")
+            on = self._leave_stage(on, SETTLED)
         return on, PassInfo(elbo, accepted=True, movement=moved)
 
     def _leave_stage(self, state: BatchState, why: str) -> BatchState:
