@@ -141,8 +141,8 @@ def stacked(arrays: Sequence[Array]) -> Array:
     return arrays[0][None, ...] if len(arrays) == 1 else array_namespace(*arrays).stack(arrays)
 
 
-def cholesky(matrices: Array) -> Array:
-    """Lower Cholesky factors of positive definite matrices (..., N, N), with as little jitter as it takes.
+def cholesky(matrices: Array, *, jitter: bool = True) -> Array:
+    """Lower Cholesky factors of positive definite matrices (..., N, N), with as little jitter as it takes, or none.
 
     The jitter is a share of the mean of the diagonals, the same for all matrices of the stack.
     """
@@ -151,16 +151,17 @@ def cholesky(matrices: Array) -> Array:
     diagonal = xp.linalg.diagonal(matrices)
     scale = xp.mean(diagonal, axis=-1)[..., None]
     precision = float(xp.finfo(matrices.dtype).eps)
-    for jitter in (0.0, *(precision**power for power in JITTER_POWERS)):
+    shares = (0.0, *(precision**power for power in JITTER_POWERS)) if jitter else (0.0,)
+    for share in shares:
         try:
-            factors = _cholesky(tril_with_diagonal(matrices, diagonal + jitter * scale))
+            factors = _cholesky(tril_with_diagonal(matrices, diagonal + share * scale))
         except np.linalg.LinAlgError:
             continue
         # CuPy returns NaN where NumPy raises.
         if bool(xp.all(xp.isfinite(xp.linalg.diagonal(factors)))):
             return factors
     raise np.linalg.LinAlgError(
-        f"a covariance of {size} x {size} is not positive definite, even with a jitter of {jitter:.1g} of its diagonal"
+        f"a matrix of {size} x {size} is not positive definite, even with a jitter of {share:.1g} of its diagonal"
     )
 
 

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 from invgp.core.backend import Array, array_namespace, device_of
 from invgp.core.bound import LogDensity
 
-DIFFERENCE = 1e-4
-
 
 class Likelihood(Protocol):
     """What the core needs of a likelihood."""
@@ -44,20 +42,24 @@ class Data:
             y, here = self.y[start:stop, ...], _at_sites(likelihood, slice(start, stop))
             slopes = here.parameter_gradient(y, f) if wanted else None
             if wanted and slopes is None:
-                slopes = self._differences(parameters, y, f)
+                slopes = self._differences(parameters, y, f, slice(start, stop))
             return here.log_density(y, f), slopes
 
         return evaluate
 
-    def _differences(self, parameters: Array, y: Array, f: Array) -> Array:
+    def _differences(self, parameters: Array, y: Array, f: Array, sites: slice) -> Array:
         """Central differences at the same samples, for a black box without derivatives."""
         xp = array_namespace(parameters)
+        size = float(xp.finfo(parameters.dtype).eps) ** (1.0 / 3.0)
         slopes = []
         for i in range(parameters.shape[0]):
             one = xp.arange(parameters.shape[0], device=device_of(parameters)) == i
-            step = DIFFERENCE * xp.astype(one, parameters.dtype)
-            up, down = (self.likelihood.with_parameters(parameters + s).log_density(y, f) for s in (step, -step))
-            slopes.append((up - down) / (2.0 * DIFFERENCE))
+            step = size * xp.astype(one, parameters.dtype)
+            up, down = (
+                _at_sites(self.likelihood.with_parameters(parameters + s), sites).log_density(y, f)
+                for s in (step, -step)
+            )
+            slopes.append((up - down) / (2.0 * size))
         return xp.stack(slopes, axis=-1)
 
     def rows(self, index: Array) -> Data:

@@ -23,10 +23,10 @@ from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
 
-SETTLED_ROUGHLY, SETTLED = 0.1, 0.02  # standard deviations that a step still moves the posterior
+SETTLED_ROUGHLY, SETTLED = 0.3, 0.05  # standard deviations that a step still moves any site's posterior
 NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the prior's
-SPARE = 1.6  # samples for each number that is estimated from runs that cost something
-SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 64, 256  # a site; the fewer the sites, the more
+SPARE = 2.0  # samples for each number that is estimated from runs that cost something
+SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 32, 256  # a site; the fewer the sites, the more
 SHAPE_RUNS, EMULATED_SHAPE_SAMPLES = 4096, 512
 MOST_SHAPE_SITES = 2000  # of an emulator: more take time and memory
 
@@ -94,7 +94,7 @@ class CoupledInversion(Inversion):
             self.problem.inference.estimator,
             self.problem.inference.samples,
         )
-        few = max(round(SPARE * 2 * (Q + 1)), 8)
+        few = max(round(1.5 * SPARE * (Q + 1)), 8)
         many = given or max(round(SPARE * (Q + 1) * (Q + 2) / 2), 24)
         if self.problem.noise.kind != "gaussian" or estimator == "score":
             return [self.stage("log density", many, SETTLED)]

@@ -25,7 +25,7 @@ from invgp.posterior import EmulatorReport
 from invgp.problem import Floats, Problem
 
 SAMPLES = 256  # of the emulator, a site: they cost next to nothing
-SETTLED = 0.05  # standard deviations that the posterior moves from one outer step to the next
+SETTLED = 0.15  # standard deviations that any site's posterior moves from one outer step to the next
 WIDENED = 1.2  # the runs' spread about the posterior: an emulator must not be asked beyond its runs
 RUNS_PER_FEATURE = 1.3  # of a quadratic polynomial in the latents, in the first step, at least
 ENOUGH_PER_FEATURE = 4  # of a cubic one, in any step, at the most

@@ -18,10 +18,10 @@ from invgp.core.coupled.estimators import (
     GaussianNoise,
     SiteTerms,
     bounded_precision,
-    estimate,
     estimate_by_output,
     estimate_log_density,
     fewest_samples,
+    plain_values,
 )
 from invgp.core.coupled.hyperparameters import Hyperparameters, Learning, ScaledSites
 from invgp.core.coupled.posterior import Coupled, Marginals, SiteFactors, natural_parameters, posterior_of
@@ -44,7 +44,7 @@ class Stage:
     Parameters
     ----------
     kind : ``"linear"`` (statistical linearisation) or ``"hermite"``, both for Gaussian noise, or ``"log density"``.
-    tolerance : settled when a step moves the posterior by less, root mean square, in standard deviations.
+    tolerance : settled when a step moves no site's posterior by more, in standard deviations.
     """
 
     kind: str
@@ -106,6 +106,35 @@ class State:
 
 
 @dataclass(frozen=True)
+class Told:
+    """What the runs tell of the sites.
+
+    Attributes
+    ----------
+    terms : of each site.
+    by_group : the same by groups of outputs whose noise is learnt, (G, ...).
+    usable : (B,), where there were runs enough for more than a value; None if everywhere.
+    trustworthy : whether the bound can be told: half of the runs of every site were valid.
+    """
+
+    terms: SiteTerms
+    by_group: SiteTerms | None
+    usable: Array = None
+    trustworthy: bool = True
+
+    def sites(self, factor: Array, offset: Array, old: SiteFactors, *, bounded: bool) -> SiteFactors:
+        """What the sites should say; where that cannot be told, what they said."""
+        new = said_by(factor, offset, self.terms, bounded=bounded)
+        if self.usable is None:
+            return new
+        xp = array_namespace(factor)
+        return SiteFactors(
+            xp.where(self.usable[:, None, None], new.precision, old.precision),
+            xp.where(self.usable[:, None], new.shift, old.shift),
+        )
+
+
+@dataclass(frozen=True)
 class Target:
     """Where a whole step leads."""
 
@@ -121,7 +150,7 @@ class Info:
     ----------
     elbo, expected_log_likelihood, kl : at the posterior that was asked about, in nats.
     accepted : whether that posterior is now the best one.
-    movement : of the next step, root mean square, in standard deviations.
+    movement : of the next step, at the site that moves most, in standard deviations.
     """
 
     elbo: float
@@ -148,6 +177,15 @@ class CoupledSavigp:
     stages: Sequence[Stage]
     likelihood: GaussianNoise | LogDensity
     learning: Learning | None = None
+
+    def __post_init__(self) -> None:
+        kinds = {stage.kind for stage in self.stages}
+        gaussian = isinstance(self.likelihood, GaussianNoise)
+        if not gaussian and kinds != {"log density"}:
+            raise ValueError("stages: must be of log densities where the noise is not Gaussian")
+        learns_noise = self.learning is not None and self.learning.noise_groups.shape[1] > 0
+        if learns_noise and (not gaussian or "log density" in kinds):
+            raise ValueError("learning: noise can be learnt only if it is Gaussian, and not from log densities")
 
     def init(self, precision: float = 0.0) -> State:
         """Start at the prior; narrower, if each site is to add a precision, in units of the prior's."""
@@ -180,65 +218,82 @@ class CoupledSavigp:
         """Take in the forward model's outputs (S, N, P) at the values last asked for; valid (S, N)."""
         xp = array_namespace(outputs)
         trial, stage = state.trial, self.stages[state.stage]
-        outputs = xp.where(valid[..., None], outputs, xp.zeros_like(outputs))
-        terms, by_group = self.terms(stage, trial.hyper.noise, outputs, valid)
-        expected, kl = float(xp.sum(terms.value)), float(trial.q.kl())
+        told = self.told(stage, trial.hyper.noise, outputs, valid)
+        expected, kl = float(xp.sum(told.terms.value)), float(trial.q.kl())
         elbo = expected - kl + self.log_prior(trial)
-        if not self.enough(stage, valid):
-            elbo = -math.inf
         state = replace(state, evaluations=state.evaluations + 1)
         slack = SLACK * self.prior.sites * self.prior.latents
-        if not elbo >= state.elbo - slack:
-            return self._step_back(state), Info(elbo, expected, kl, accepted=False, movement=math.nan)
-        if not math.isfinite(elbo):
-            new = replace(state, finished="the bound is not finite at the start")
-            return new, Info(elbo, expected, kl, accepted=False, movement=math.nan)
-        state = replace(state, best=trial, elbo=elbo, step=min(1.0, 2.0 * state.step))
-        new, moved = self._step_on(state, trial, terms, by_group)
+        if not told.trustworthy or not math.isfinite(elbo) or elbo < state.elbo - slack:
+            bound = elbo if told.trustworthy else -math.inf
+            return self._step_back(state), Info(bound, expected, kl, accepted=False, movement=math.nan)
+        state = replace(state, best=trial, elbo=max(elbo, state.elbo), step=min(1.0, 2.0 * state.step))
+        new, moved = self._step_on(state, trial, told)
         return new, Info(elbo, expected, kl, accepted=True, movement=moved)
 
-    def enough(self, stage: Stage, valid: Array) -> bool:
-        """Whether every site has valid runs enough to be estimated."""
-        xp = array_namespace(valid)
-        fewest = float(xp.min(xp.sum(xp.astype(valid, stage.points.base.dtype), axis=0)))
-        return fewest >= fewest_samples(self.prior.latents, quadratic=stage.quadratic)
-
-    def terms(
-        self, stage: Stage, noise: Array, outputs: Array, valid: Array, rows: Array | None = None
-    ) -> tuple[SiteTerms, SiteTerms | None]:
-        """The terms of all sites, or of some (B,); and those by group of outputs (G, ...) whose noise is learnt."""
+    def told(self, stage: Stage, noise: Array, outputs: Array, valid: Array, rows: Array | None = None) -> Told:
+        """What outputs (S, B, P) tell of all sites, or of some (B,), with noise of these log scales (G,)."""
         xp = array_namespace(outputs)
-        z, likelihood = stage.points.base, self.likelihood
+        outputs = xp.where(valid[..., None], outputs, xp.zeros_like(outputs))
+        z, likelihood, by_group = stage.points.base, self.likelihood, None
         if not isinstance(likelihood, GaussianNoise):
             densities = likelihood(outputs, rows)
-            return estimate_log_density(z, densities, valid & xp.isfinite(densities)), None
-        given = likelihood if rows is None else likelihood.at(rows)
-        if stage.kind == "log density":
-            return estimate_log_density(z, given.log_density(outputs), valid), None
-        residuals = given.residuals(outputs)
-        if self.learning is None or not noise.shape[0]:
-            return estimate(z, residuals, given.log_normaliser, valid, quadratic=stage.quadratic), None
-        log_scale = (self.learning.noise_groups @ noise[:, None])[:, 0]
-        by_output = estimate_by_output(z, residuals * xp.exp(-log_scale), valid, quadratic=stage.quadratic)
-        normaliser = given.log_normaliser - given.observed @ log_scale
-        value, gradient, curvature = (xp.sum(part, axis=0) for part in by_output)
-        return SiteTerms(normaliser + value, gradient, curvature), _grouped(by_output, self.learning.noise_groups)
+            valid = valid & xp.isfinite(densities)
+            terms = estimate_log_density(z, densities, valid)
+        else:
+            given = likelihood if rows is None else likelihood.at(rows)
+            if self.learning is not None and noise.shape[0]:
+                given = given.scaled((self.learning.noise_groups @ noise[:, None])[:, 0])
+            densities = given.log_density(outputs)
+            if stage.kind == "log density":
+                terms = estimate_log_density(z, densities, valid)
+            else:
+                by_output = estimate_by_output(z, given.residuals(outputs), valid, quadratic=stage.quadratic)
+                value, gradient, curvature = (xp.sum(part, axis=0) for part in by_output)
+                terms = SiteTerms(given.log_normaliser + value, gradient, curvature)
+                if self.learning is not None and noise.shape[0]:
+                    by_group = _grouped(by_output, self.learning.noise_groups)
+        return self._judged(stage, Told(terms, by_group), densities, valid)
 
-    def _step_on(
-        self, state: State, here: Position, terms: SiteTerms, by_group: SiteTerms | None
-    ) -> tuple[State, float]:
+    def _judged(self, stage: Stage, told: Told, densities: Array, valid: Array) -> Told:
+        """The same where there are runs enough; elsewhere only a value, if at least half of them are valid."""
+        xp = array_namespace(valid)
+        if bool(xp.all(valid)):
+            return told
+        count = xp.sum(xp.astype(valid, densities.dtype), axis=0)
+        needed = float(fewest_samples(self.prior.latents, quadratic=stage.quadratic))
+        usable = count >= needed
+        value = xp.where(usable, told.terms.value, plain_values(densities, valid))
+        by_group = None
+        if told.by_group is not None:
+            weight = xp.astype(usable, value.dtype)
+            grouped = told.by_group
+            by_group = SiteTerms(
+                grouped.value * weight, grouped.gradient * weight[:, None], grouped.curvature * weight[:, None, None]
+            )
+        fewest = float(xp.min(count))
+        return Told(
+            told.terms._replace(value=value), by_group, usable, trustworthy=fewest >= 0.5 * float(valid.shape[0])
+        )
+
+    def _step_on(self, state: State, here: Position, told: Told) -> tuple[State, float]:
         """Try the next step, or leave the stage if the step would move nothing."""
         stage = self.stages[state.stage]
         factor, offset = here.factor @ stage.points.rotations, here.marginals.mean - self.prior.mean
-        target = Target(said_by(factor, offset, terms), here.hyper)
-        trial, step = self._towards(here, target, state.step)
+        for bounded in (False, True):  # bounded only if it must be: the optimum may take precision away
+            target = Target(told.sites(factor, offset, here.sites, bounded=bounded), here.hyper)
+            trial, step = self._towards(here, target, state.step, shorten=bounded)
+            if trial is not None:
+                break
+        else:
+            return replace(state, finished="no step keeps the posterior a distribution"), math.nan
         moved = movement(here, trial)
         if self.learning is not None and moved < LEARN_FROM:
-            said = scaled_sites(target.sites, factor, offset, by_group, self._counts())
+            said = scaled_sites(target.sites, factor, offset, told.by_group, self._counts())
             hyper = self.learning.fit(here.prior, said, here.hyper)
-            target = Target(said.at(hyper.noise - here.hyper.noise), hyper)
-            trial, step = self._towards(here, target, step)
-            moved = max(moved, movement(here, trial))
+            learnt = Target(said.at(hyper.noise - here.hyper.noise), hyper)
+            following, step = self._towards(here, learnt, step, shorten=True)
+            if following is not None:
+                target, trial, moved = learnt, following, max(moved, movement(here, following))
         state = replace(state, trial=trial, target=target, step=step)
         if moved > step * stage.tolerance:
             return state, moved
@@ -256,7 +311,9 @@ class CoupledSavigp:
             return replace(state, finished="the bound is not finite at the start")
         if state.step * 0.5 < SMALLEST_STEP:
             return self._leave_stage(replace(state, trial=state.best), "no further step improves the bound")
-        trial, step = self._towards(state.best, state.target, 0.5 * state.step)
+        trial, step = self._towards(state.best, state.target, 0.5 * state.step, shorten=True)
+        if trial is None:
+            return self._leave_stage(replace(state, trial=state.best), "no step keeps the posterior a distribution")
         return replace(state, trial=trial, step=step)
 
     def _leave_stage(self, state: State, why: str) -> State:
@@ -265,16 +322,17 @@ class CoupledSavigp:
             return replace(state, stage=state.stage + 1, elbo=-math.inf, step=1.0)
         return replace(state, best=state.trial, finished=why)
 
-    def _towards(self, here: Position, target: Target, step: float) -> tuple[Position, float]:
-        """The position a step away, as long a step as keeps the posterior a distribution."""
-        while True:
+    def _towards(self, here: Position, target: Target, step: float, *, shorten: bool) -> tuple[Position | None, float]:
+        """The position a step away; None if that is no distribution, with a step that may be shortened or not."""
+        while step >= SMALLEST_STEP:
             try:
                 sites, hyper = here.sites.towards(target.sites, step), here.hyper.towards(target.hyper, step)
                 return self.position(sites, hyper), step
             except np.linalg.LinAlgError:
-                if step < SMALLEST_STEP:
-                    return here, step
+                if not shorten:
+                    break
                 step *= 0.5
+        return None, step
 
     def position(self, sites: SiteFactors, hyper: Hyperparameters) -> Position:
         """The posterior that these make.
@@ -328,25 +386,31 @@ def scaled_sites(
     return ScaledSites(fixed, own, constants, counts)
 
 
-def said_by(factor: Array, offset: Array, terms: SiteTerms) -> SiteFactors:
+def said_by(factor: Array, offset: Array, terms: SiteTerms, *, bounded: bool) -> SiteFactors:
     """What sites should say, from their terms in units of z.
 
     Parameters
     ----------
     factor : F with f = mean + F z, (B, Q, Q).
     offset : mean less the prior's, (B, Q).
+    bounded : whether no site may take much of its own precision away.
     """
     xp = array_namespace(factor)
     inverse = xp.linalg.inv(factor)
     back = xp.matrix_transpose(inverse)
-    precision = back @ bounded_precision(terms.curvature) @ inverse
+    precision = back @ (bounded_precision(terms.curvature) if bounded else -terms.curvature) @ inverse
+    precision = 0.5 * (precision + xp.matrix_transpose(precision))
     return SiteFactors(precision, (back @ terms.gradient[..., None] + precision @ offset[..., None])[..., 0])
 
 
 def movement(old: Position, new: Position) -> float:
-    """How far the sites' posteriors move, root mean square: means in standard deviations, or spreads in shares."""
+    """How far the posterior of the site that moves most does: mean in standard deviations, or spread as a share.
+
+    Root mean square over its latents.
+    """
     xp = array_namespace(old.factor)
     change = xp.linalg.solve(old.factor, (new.marginals.mean - old.marginals.mean)[..., None])
     variances = [xp.linalg.diagonal(p.marginals.covariance) for p in (old, new)]
     spread = 0.5 * xp.log(variances[1] / variances[0])
-    return math.sqrt(max(float(xp.mean(xp.square(change))), float(xp.mean(xp.square(spread)))))
+    by_site = [xp.mean(xp.square(part), axis=1) for part in (change[..., 0], spread)]
+    return math.sqrt(max(float(xp.max(part)) for part in by_site))

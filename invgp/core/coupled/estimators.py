@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from invgp.core.backend import Array, array_namespace, device_of
+import numpy as np
+
+from invgp.core.backend import Array, array_namespace, device_of, to_numpy
 from invgp.core.estimators import hermite_features
 
 MOST_NEGATIVE = -0.5  # precision a site may take away, as a share of what its posterior has
@@ -40,6 +42,14 @@ class GaussianNoise(NamedTuple):
         """The noise of some sites, by their numbers (B,)."""
         xp = array_namespace(self.y)
         return GaussianNoise(*(xp.take(part, rows, axis=0) for part in self))
+
+    def scaled(self, log_scale: Array) -> GaussianNoise:
+        """The noise of each output scaled by exp(log_scale), (P,); the same for outputs whose noise is correlated."""
+        xp = array_namespace(self.y)
+        return self._replace(
+            whitening=xp.exp(-log_scale)[:, None] * self.whitening,
+            log_normaliser=self.log_normaliser - (self.observed @ log_scale[:, None])[:, 0],
+        )
 
     def residuals(self, outputs: Array) -> Array:
         """Whitened residuals (S, N, P) of outputs (S, N, P)."""
@@ -82,13 +92,15 @@ class Fit(NamedTuple):
     constant : (N, T).
     slope : (N, T, Q).
     bend : (N, T, Q, Q); zero for a linear fit.
-    rest : mean square of what the fit leaves, (N, T), corrected for the coefficients spent.
+    rest : mean square of what the fit leaves, (N, T).
+    doubt : variance of a coefficient of a polynomial of unit variance, (N, T).
     """
 
     constant: Array
     slope: Array
     bend: Array
     rest: Array
+    doubt: Array
 
 
 def hermite_fit(z: Array, values: Array, valid: Array, *, quadratic: bool) -> Fit:
@@ -97,37 +109,48 @@ def hermite_fit(z: Array, values: Array, valid: Array, *, quadratic: bool) -> Fi
     S, Q = z.shape
     features = hermite_features(z, cross_terms=True) if quadratic else xp.concat([xp.ones_like(z[:, :1]), z], axis=1)
     F = features.shape[1]
-    if bool(xp.all(valid)):
-        inverse = xp.linalg.pinv(features)
-        flat = xp.reshape(values, (S, -1))
-        coefficients = inverse @ flat
-        rest = xp.reshape(xp.sum(xp.square(flat - features @ coefficients), axis=0), values.shape[1:]) / max(S - F, 1)
-        coefficients = xp.permute_dims(xp.reshape(coefficients, (F, *values.shape[1:])), (1, 2, 0))
-    else:
-        coefficients, rest = _masked_fit(features, values, valid)
+    whole = xp.all(valid, axis=0)
+    values = xp.where(valid[..., None], values, xp.zeros_like(values))
+    flat = xp.reshape(values, (S, -1))
+    coefficients = xp.linalg.pinv(features) @ flat
+    left = xp.reshape(xp.sum(xp.square(flat - features @ coefficients), axis=0), values.shape[1:])
+    coefficients = xp.permute_dims(xp.reshape(coefficients, (F, *values.shape[1:])), (1, 2, 0))
+    count = xp.sum(xp.astype(valid, z.dtype), axis=0)
+    holed = ~to_numpy(whole)
+    if holed.any():
+        place = {"dtype": xp.int32, "device": device_of(z)}
+        rows = xp.asarray(np.flatnonzero(holed), **place)
+        some = xp.take(values, rows, axis=1), xp.take(valid, rows, axis=1)
+        number = xp.asarray(np.where(holed, np.cumsum(holed) - 1, 0), **place)
+        own = [xp.take(part, number, axis=0) for part in _masked_fit(features, *some)]
+        coefficients = xp.where(whole[:, None, None], coefficients, own[0])
+        left = xp.where(whole[:, None], left, own[1])
     if quadratic:
         bend = _matrices(coefficients[..., Q + 1 :], Q)
     else:
         bend = xp.zeros((*values.shape[1:], Q, Q), dtype=z.dtype, device=device_of(z))
-    return Fit(coefficients[..., 0], coefficients[..., 1 : Q + 1], bend, rest)
+    ones = xp.ones_like(count)
+    rest = left / xp.maximum(count, ones)[:, None]
+    doubt = rest / xp.maximum(count - float(F), ones)[:, None]
+    return Fit(coefficients[..., 0], coefficients[..., 1 : Q + 1], bend, rest, doubt)
 
 
 def _masked_fit(features: Array, values: Array, valid: Array) -> tuple[Array, Array]:
-    """Coefficients (N, T, F) and mean squares (N, T) of what is left, where some runs are not valid."""
+    """Coefficients (N, T, F) and sums of squares (N, T) of what is left, where some runs are not valid.
+
+    The values there are zero.
+    """
     xp = array_namespace(features, values)
     S, F = features.shape
     weight = xp.astype(valid, features.dtype).T
-    values = xp.where(valid[..., None], values, xp.zeros_like(values))
     pairs = xp.reshape(features[:, :, None] * features[:, None, :], (S, F * F))
     # The ridge only keeps a site whose runs have nearly all failed from being singular.
     ridge = S * float(xp.finfo(features.dtype).eps) * xp.eye(F, dtype=features.dtype, device=device_of(features))
     gram = xp.reshape(weight @ pairs, (-1, F, F)) + ridge
-    right = features.T @ xp.permute_dims(values, (1, 0, 2))
-    coefficients = xp.linalg.solve(gram, right)
-    left = weight[..., None] * (xp.permute_dims(values, (1, 0, 2)) - features @ coefficients)
-    spare = xp.sum(weight, axis=1) - float(F)
-    spare = xp.maximum(spare, xp.ones_like(spare))
-    return xp.matrix_transpose(coefficients), xp.sum(xp.square(left), axis=1) / spare[:, None]
+    by_site = xp.permute_dims(values, (1, 0, 2))
+    coefficients = xp.linalg.solve(gram, features.T @ by_site)
+    left = weight[..., None] * (by_site - features @ coefficients)
+    return xp.matrix_transpose(coefficients), xp.sum(xp.square(left), axis=1)
 
 
 def _matrices(second: Array, Q: int) -> Array:
@@ -152,7 +175,10 @@ def estimate_by_output(z: Array, residuals: Array, valid: Array, *, quadratic: b
     a, b, H = fit.constant, fit.slope, fit.bend
     square = xp.square(a) + xp.sum(xp.square(b), axis=-1) + 0.5 * xp.sum(xp.square(H), axis=(-2, -1)) + fit.rest
     gradient = -(a[..., None] * b + (H @ b[..., None])[..., 0])
-    curvature = -(b[..., :, None] * b[..., None, :] + a[..., None, None] * H + H @ H)
+    # The squares of coefficients are too large by their variances: Q + 1 of them in each diagonal of H H.
+    variances = fit.doubt * (z.shape[1] + 2.0 if quadratic else 1.0)
+    excess = variances[..., None, None] * xp.eye(z.shape[1], dtype=z.dtype, device=device_of(z))
+    curvature = -(b[..., :, None] * b[..., None, :] + a[..., None, None] * H + H @ H - excess)
     parts = (-0.5 * square, gradient, curvature)
     return SiteTerms(*(xp.permute_dims(part, (1, 0, *range(2, part.ndim))) for part in parts))
 
@@ -171,9 +197,12 @@ def estimate_log_density(z: Array, log_density: Array, valid: Array) -> SiteTerm
     return SiteTerms(fit.constant[:, 0], fit.slope[:, 0, :], fit.bend[:, 0, ...])
 
 
-def roughness(z: Array, log_density: Array, valid: Array) -> Array:
-    """How far log p is from any quadratic under q, (N,): standard deviation of what the fit leaves, in nats."""
-    return array_namespace(z).sqrt(hermite_fit(z, log_density[..., None], valid, quadratic=True).rest[:, 0])
+def plain_values(log_density: Array, valid: Array) -> Array:
+    """E[log p], (N,), as the mean of the valid log densities (S, N): for sites with too few of them for a fit."""
+    xp = array_namespace(log_density)
+    weight = xp.astype(valid, log_density.dtype)
+    total = xp.sum(xp.where(valid, log_density, xp.zeros_like(log_density)), axis=0)
+    return total / xp.maximum(xp.sum(weight, axis=0), xp.ones_like(total))
 
 
 def bounded_precision(curvature: Array) -> Array:

@@ -15,8 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, cholesky, to_numpy
-from invgp.core.coupled.algorithm import SETTLED, SMALLEST_STEP, CoupledSavigp, Position, said_by, scaled_sites
-from invgp.core.coupled.estimators import SiteTerms
+from invgp.core.coupled.algorithm import (
+    LEARN_FROM,
+    SETTLED,
+    SMALLEST_STEP,
+    CoupledSavigp,
+    Position,
+    Told,
+    movement,
+    scaled_sites,
+)
 from invgp.core.coupled.posterior import (
     Coupled,
     NaturalParameters,
@@ -38,7 +46,7 @@ class BatchState:
     ----------
     position : at the start of the pass; its sites are the best so far.
     sites, natural, q : what the sites say now, and the posterior that they make.
-    values : E[log p] of each site when last seen, (N,).
+    values, kept : E[log p] of each site when last seen, (N,), now and at the start of the pass.
     elbo : the bound of the best pass.
     order, start : the sites of this pass, shuffled, and where its next batch begins.
     """
@@ -48,9 +56,9 @@ class BatchState:
     natural: NaturalParameters
     q: Coupled
     values: NDArray[np.float64]
+    kept: NDArray[np.float64]
     order: NDArray[np.intp]
     elbo: float = -math.inf
-    moved: float = 0.0
     start: int = 0
     step: float = 1.0
     stage: int = 0
@@ -93,7 +101,7 @@ class MiniBatches:
         natural = natural_parameters(position.prior, position.sites)
         values = np.full(self.algorithm.prior.sites, np.nan)
         return BatchState(
-            position, position.sites, natural, position.q, values, self._shuffled(), step=self.step, stage=stage
+            position, position.sites, natural, position.q, values, values, self._shuffled(), step=self.step, stage=stage
         )
 
     def ask(self, state: BatchState) -> tuple[NDArray[np.intp], Array]:
@@ -111,59 +119,66 @@ class MiniBatches:
         rows = state.order[state.start : state.start + self.size]
         stage = algorithm.stages[state.stage]
         index = xp.asarray(rows, dtype=xp.int32, device=outputs.device)
-        outputs = xp.where(valid[..., None], outputs, xp.zeros_like(outputs))
-        terms, _ = algorithm.terms(stage, state.position.hyper.noise, outputs, valid, index)
-        if algorithm.enough(stage, valid) and bool(xp.all(xp.isfinite(terms.value))):
-            state = self._renewed(state, rows, index, terms)
-            state.values[rows] = to_numpy(terms.value)
+        told = algorithm.told(stage, state.position.hyper.noise, outputs, valid, index)
+        if told.trustworthy:
+            values = state.values.copy()
+            values[rows] = to_numpy(told.terms.value)
+            state = self._renewed(replace(state, values=values), rows, index, told)
         state = replace(state, start=state.start + len(rows))
         if state.start < len(state.order):
             return state, None
         return self._end_pass(state)
 
-    def _renewed(self, state: BatchState, rows: NDArray[np.intp], index: Array, terms: SiteTerms) -> BatchState:
+    def _renewed(self, state: BatchState, rows: NDArray[np.intp], index: Array, told: Told) -> BatchState:
         """What the sites of a batch say, renewed; with shorter steps if the posterior would be no distribution."""
         xp = array_namespace(state.sites.shift)
         mean, factor, geometry = self._batch(state, rows)
         old = SiteFactors(*(xp.take(part, index, axis=0) for part in state.sites))
-        target = said_by(factor, mean - self.algorithm.prior.mean, terms)
-        step = state.step
+        offset = mean - self.algorithm.prior.mean
+        bounded, step = False, state.step
         while step >= SMALLEST_STEP:
-            new = old.towards(target, step)
+            new = old.towards(told.sites(factor, offset, old, bounded=bounded), step)
             change = SiteFactors(new.precision - old.precision, new.shift - old.shift)
             natural = add_sites(state.natural, geometry, change)
             try:
                 q = posterior_of(natural)
             except np.linalg.LinAlgError:
-                step *= 0.5
+                step, bounded = (0.5 * step, True) if bounded else (step, True)
                 continue
-            after = q.marginals(geometry, self.algorithm.prior.mean)
-            moved = xp.linalg.solve(factor, (after.mean - mean)[..., None])
-            total = state.moved + float(xp.sum(xp.square(moved)))
-            return replace(state, sites=_replaced(state.sites, rows, new), natural=natural, q=q, moved=total)
+            return replace(state, sites=_replaced(state.sites, rows, new), natural=natural, q=q)
         return state
 
     def _end_pass(self, state: BatchState) -> tuple[BatchState, PassInfo]:
         algorithm = self.algorithm
         N, Q = algorithm.prior.sites, algorithm.prior.latents
-        moved = math.sqrt(state.moved / (N * Q))
         old = state.position
-        hyper = old.hyper
-        if algorithm.learning is not None:
-            said = scaled_sites(state.sites, old.factor, old.marginals.mean, None, None)
-            hyper = algorithm.learning.fit(old.prior, said, hyper)
-        position = algorithm.position(state.sites, hyper)
-        elbo = float(np.sum(state.values)) - float(position.q.kl()) + algorithm.log_prior(position)
-        following = replace(state, order=self._shuffled(), start=0, moved=0.0, passes=state.passes + 1)
+        position = algorithm.position(state.sites, old.hyper)
+        moved = movement(old, position) / state.step
+        if algorithm.learning is not None and moved < LEARN_FROM:
+            said = scaled_sites(state.sites, old.factor, old.marginals.mean - old.prior.mean, None, None)
+            position = algorithm.position(state.sites, algorithm.learning.fit(old.prior, said, old.hyper))
+            moved = max(moved, movement(old, position))
+        elbo = float(np.nansum(state.values)) - float(position.q.kl()) + algorithm.log_prior(position)
+        following = replace(state, order=self._shuffled(), start=0, passes=state.passes + 1)
         if not elbo >= state.elbo - SLACK * N * Q:
             natural = natural_parameters(old.prior, old.sites)
-            back = replace(following, sites=old.sites, natural=natural, q=old.q, step=0.5 * state.step)
+            back = replace(
+                following, sites=old.sites, natural=natural, q=old.q, values=state.kept, step=0.5 * state.step
+            )
             if back.step < SMALLEST_STEP:
                 back = self._leave_stage(back, "no further pass improves the bound")
             return back, PassInfo(elbo, accepted=False, movement=moved)
         natural = natural_parameters(position.prior, position.sites)
         step = min(1.0, 2.0 * state.step)
-        on = replace(following, position=position, natural=natural, q=position.q, elbo=elbo, step=step)
+        on = replace(
+            following,
+            position=position,
+            natural=natural,
+            q=position.q,
+            elbo=max(elbo, state.elbo),
+            step=step,
+            kept=state.values,
+        )
         if moved <= algorithm.stages[state.stage].tolerance:
             on = self._leave_stage(on, SETTLED)
         return on, PassInfo(elbo, accepted=True, movement=moved)

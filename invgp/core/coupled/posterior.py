@@ -141,7 +141,7 @@ def posterior_of(parameters: NaturalParameters) -> Coupled:
         The precision is not positive definite.
     """
     xp = array_namespace(parameters.shift)
-    factor = cholesky(parameters.precision)
+    factor = cholesky(parameters.precision, jitter=False)
     root = solve_triangular(factor, identity(factor))
     shift = xp.reshape(parameters.shift, (-1, 1))
     mean = xp.reshape(xp.matrix_transpose(root) @ (root @ shift), parameters.shift.shape)
