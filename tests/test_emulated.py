@@ -1,6 +1,7 @@
 """Posteriors from a handful of runs a site: emulator, fallback, budget, diagnostics."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import invgp
 from invgp.adapters import CallableModel, Quantity
 from invgp.errors import ConfigError
 from invgp.links import LINKS
-from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, Survey, Wire
+from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, OutputSettings, Problem, Survey, Wire
 from problems import map_problem
 
 NOISE = 0.1
@@ -255,3 +256,19 @@ def test_that_ordered_depths_stay_ordered_and_fit():
     assert float(np.abs((few["depth"] - many["depth"]) / many["depth_std"]).max()) < 0.2
     inside = (few["depth_quantile"].isel(quantile=0) < truth) & (truth < few["depth_quantile"].isel(quantile=-1))
     assert float(inside.mean()) > 0.85
+
+
+def test_that_realizations_with_inducing_points_are_as_smooth_as_the_field():
+    """What the inducing variables leave open is drawn jointly: no speckle from site to site."""
+    problem, _ = line_problem(smooth, sites=60)
+    problem = replace(problem, output=OutputSettings(Path("unused.nc"), (0.5,), 2000))
+    dense, sparse = (
+        invgp.invert(replace(problem, inference=InferenceSettings(inducing=inducing))) for inducing in (None, 12)
+    )
+
+    def roughness(posterior):
+        deviation = posterior["a_sample"] - posterior["a_sample"].mean("realization")
+        return float((deviation.diff("site") ** 2).mean() / (deviation**2).mean())
+
+    np.testing.assert_allclose(roughness(sparse), roughness(dense), rtol=0.2)
+    np.testing.assert_allclose(sparse["a_sample"].std("realization"), sparse["a_std"], rtol=0.1)

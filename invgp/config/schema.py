@@ -323,8 +323,8 @@ class InferenceSection(Section):
     batch: int | None = Field(
         default=None,
         ge=1,
-        description="sites in a mini-batch of the coupled posterior, shuffled anew for each pass over the survey, "
-        "which bounds the memory; none: all sites at once",
+        description="sites in a mini-batch of the coupled posterior, shuffled anew for each pass over the survey; none: "
+        "as many as fit in some 400 MB with their samples, of a small survey all",
     )
     samples: int | None = Field(
         default=None,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Place, to_numpy
+from invgp.core.backend import Place, cholesky, to_numpy
+from invgp.core.coupled import Prior
 from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage, State
 from invgp.core.coupled.estimators import fewest_samples
 from invgp.core.coupled.minibatches import MiniBatches
@@ -28,6 +30,8 @@ NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the
 SPARE = 2.0  # samples for each number that is estimated from runs that cost something
 SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 32, 256  # a site; the fewer the sites, the more
 SHAPE_RUNS, EMULATED_SHAPE_SAMPLES = 4096, 512
+NUMBERS_AT_ONCE = 5 * 10**7  # of samples or outputs: 400 MB
+DRAWN_TOGETHER = 1500  # sites
 MOST_SHAPE_SITES = 2000  # of an emulator: more take time and memory
 
 Sites = NDArray[np.intp]
@@ -110,8 +114,9 @@ class CoupledInversion(Inversion):
 
     def settle(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> tuple[str, bool]:
         """Ask, evaluate, tell, until the posterior settles; the best one is kept on the way."""
-        if self.problem.inference.batch is not None:
-            return self.settle_by_batches(algorithm, state, evaluate)
+        size = self.batch_size(algorithm)
+        if size < self.problem.survey.size:
+            return self.settle_by_batches(algorithm, state, evaluate, size)
         most = self.problem.inference.max_evaluations
         while not state.finished:
             if state.evaluations >= most:
@@ -127,10 +132,18 @@ class CoupledInversion(Inversion):
             self.found = replace(self.found, position=state.best)
         return state.finished, state.settled
 
-    def settle_by_batches(self, algorithm: CoupledSavigp, start: State, evaluate: Evaluate) -> tuple[str, bool]:
+    def batch_size(self, algorithm: CoupledSavigp) -> int:
+        """Sites in a mini-batch: as the config says, or as many as fit in memory with all their samples."""
+        samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
+        width = max(self.problem.latent_count, self.problem.noise_std.shape[1])
+        return self.problem.inference.batch or max(NUMBERS_AT_ONCE // (samples * width), 1)
+
+    def settle_by_batches(
+        self, algorithm: CoupledSavigp, start: State, evaluate: Evaluate, size: int
+    ) -> tuple[str, bool]:
         """The same on mini-batches of sites; an evaluation of the bound is a pass over all of them."""
         most = self.problem.inference.max_evaluations
-        batches = MiniBatches(algorithm, self.problem.inference.batch or 1, self.shuffles)
+        batches = MiniBatches(algorithm, size, self.shuffles)
         state = batches.init(start.trial, start.stage)
         predicted, predicted_std = (np.full(self.problem.noise_std.shape, np.nan) for _ in range(2))
         while not state.finished:
@@ -195,6 +208,18 @@ class CoupledInversion(Inversion):
         inducing, sites = self.realizations.spawn(2)
         normals = self.where.asarray(inducing.standard_normal((count, prior.latents * prior.inducing)))
         values = to_numpy(position.q.site_draws(prior, normals))
-        # What the inducing variables leave open is taken as independent from site to site.
-        left_open = np.concatenate([to_numpy(prior.geometry(*batch).residual) for batch in prior.batches()], axis=1)
-        return np.asarray(values + np.sqrt(left_open.T) * sites.standard_normal(values.shape))
+        return values if prior.dense else values + self._left_open(prior, sites.standard_normal(values.shape))
+
+    def _left_open(self, prior: Prior, normals: Floats) -> Floats:
+        """Draws (R, N, Q) of what the inducing variables leave open, from normals.
+
+        Joint over sites; of a large survey, over the sites of one part of it.
+        """
+        draws = np.zeros_like(normals)
+        along = np.argsort(self.problem.survey.X[:, 0], kind="stable")
+        for part in np.array_split(along, math.ceil(len(along) / DRAWN_TOGETHER)):
+            covariance = prior.left_open(part)
+            for j in range(prior.latents):
+                factor = to_numpy(cholesky(covariance[j, ...]))
+                draws[:, part, j] = normals[:, part, j] @ factor.T
+        return draws

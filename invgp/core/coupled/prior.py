@@ -83,6 +83,13 @@ class Prior:
             return Geometry(self.factor, projection, xp.zeros_like(projection[:, 0, :]), dense=False)
         return sparse_geometry(self.kernels, self.Z, self.factor, xp.take(self.X, index, axis=0))
 
+    def left_open(self, rows: NDArray[np.intp]) -> Array:
+        """Covariance (Q, B, B) between some sites (B,) that the inducing variables leave open."""
+        xp = array_namespace(self.X)
+        X = xp.take(self.X, xp.asarray(rows, dtype=xp.int32, device=device_of(self.X)), axis=0)
+        W = self.geometry_at(rows).projection
+        return xp.stack([kernel(X, X) for kernel in self.kernels]) - xp.matrix_transpose(W) @ W
+
     def batches(self) -> Iterator[tuple[int, int]]:
         """Ranges of sites whose temporary arrays fit in the memory budget; a dense prior has one."""
         width = 8 * self.latents * self.latents * self.inducing
