@@ -156,8 +156,10 @@ class CoupledInversion(Inversion):
             state, info = batches.tell(state, *told)
             if info is not None:
                 if info.accepted:
-                    self.found = Found(state.position, predicted.copy(), predicted_std.copy())
+                    self.found = Found(state.verified or state.position, predicted.copy(), predicted_std.copy())
                 self.record(info.elbo, accepted=info.accepted)
+        if self.found is not None:
+            self.found = replace(self.found, position=state.position)
         return state.finished, state.settled
 
     def check_shape(self, evaluate: Evaluate, simulated_sites: int) -> None:

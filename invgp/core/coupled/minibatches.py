@@ -1,8 +1,8 @@
 """The coupled posterior on mini-batches of sites, shuffled anew for every pass over the survey.
 
 A step renews what the sites of one batch say; all others keep what they said last. So the posterior is always that of
-all sites, not of a batch scaled up, and the steps need not shrink. After each pass the bound, with each site's term as
-it was when last seen, is compared with the best so far: if it fell, the pass is taken back, and the next one takes
+all sites, not of a batch scaled up, and the steps need not shrink. What a pass sees of the sites also tells the bound
+of the posterior that it started from: if that fell, the search goes back to the last one that was better, and takes
 smaller steps.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Array, array_namespace, cholesky, to_numpy
+from invgp.core.backend import Array, array_namespace, cholesky, identity, to_numpy
 from invgp.core.coupled.algorithm import (
     LEARN_FROM,
     SETTLED,
@@ -35,6 +35,7 @@ from invgp.core.coupled.posterior import (
 )
 from invgp.core.geometry import Geometry
 
+GROWTH = 1.2  # of a step that was kept: faster, and it would be too long again in the next pass
 SLACK = 1e-3  # nats a latent and site that the bound may fall: its terms are not all of the same posterior
 
 
@@ -44,10 +45,10 @@ class BatchState:
 
     Attributes
     ----------
-    position : at the start of the pass; its sites are the best so far.
+    position : at the start of the pass.
     sites, natural, q : what the sites say now, and the posterior that they make.
-    values, kept : E[log p] of each site when last seen, (N,), now and at the start of the pass.
-    elbo : the bound of the best pass.
+    values : E[log p] of the sites that this pass has seen, under the posterior at its start, (N,); NaN of the others.
+    verified, elbo : the last position whose bound was seen and did not fall, and the best bound of the stage.
     order, start : the sites of this pass, shuffled, and where its next batch begins.
     """
 
@@ -56,8 +57,8 @@ class BatchState:
     natural: NaturalParameters
     q: Coupled
     values: NDArray[np.float64]
-    kept: NDArray[np.float64]
     order: NDArray[np.intp]
+    verified: Position | None = None
     elbo: float = -math.inf
     start: int = 0
     step: float = 1.0
@@ -101,7 +102,7 @@ class MiniBatches:
         natural = natural_parameters(position.prior, position.sites)
         values = np.full(self.algorithm.prior.sites, np.nan)
         return BatchState(
-            position, position.sites, natural, position.q, values, values, self._shuffled(), step=self.step, stage=stage
+            position, position.sites, natural, position.q, values, self._shuffled(), step=self.step, stage=stage
         )
 
     def ask(self, state: BatchState) -> tuple[NDArray[np.intp], Array]:
@@ -122,7 +123,7 @@ class MiniBatches:
         told = algorithm.told(stage, state.position.hyper.noise, outputs, valid, index)
         if told.trustworthy:
             values = state.values.copy()
-            values[rows] = to_numpy(told.terms.value)
+            values[rows] = to_numpy(self._values_at_start(state, rows, index, told))
             state = self._renewed(replace(state, values=values), rows, index, told)
         state = replace(state, start=state.start + len(rows))
         if state.start < len(state.order):
@@ -149,44 +150,61 @@ class MiniBatches:
         return state
 
     def _end_pass(self, state: BatchState) -> tuple[BatchState, PassInfo]:
-        algorithm = self.algorithm
-        N, Q = algorithm.prior.sites, algorithm.prior.latents
-        old = state.position
-        position = algorithm.position(state.sites, old.hyper)
-        moved = movement(old, position) / state.step
-        if algorithm.learning is not None and moved < LEARN_FROM:
-            said = scaled_sites(state.sites, old.factor, old.marginals.mean - old.prior.mean, None, None)
-            position = algorithm.position(state.sites, algorithm.learning.fit(old.prior, said, old.hyper))
-            moved = max(moved, movement(old, position))
-        elbo = float(np.nansum(state.values)) - float(position.q.kl()) + algorithm.log_prior(position)
-        following = replace(state, order=self._shuffled(), start=0, passes=state.passes + 1)
-        if not elbo >= state.elbo - SLACK * N * Q:
-            natural = natural_parameters(old.prior, old.sites)
-            back = replace(
-                following, sites=old.sites, natural=natural, q=old.q, values=state.kept, step=0.5 * state.step
-            )
+        """Judge the position at the start of the pass by what the pass has seen of it; go on from it, or back."""
+        algorithm, here = self.algorithm, state.position
+        slack = SLACK * algorithm.prior.sites * algorithm.prior.latents
+        elbo = float(np.sum(state.values)) - float(here.q.kl()) + algorithm.log_prior(here)
+        fresh = np.full_like(state.values, np.nan)
+        following = replace(state, values=fresh, order=self._shuffled(), start=0, passes=state.passes + 1)
+        # A site that could not be judged says nothing against a first position, but against a later one.
+        unjudged = bool(np.isnan(elbo))
+        if state.verified is not None and (unjudged or elbo < state.elbo - slack):
+            back = self._at(replace(following, step=0.5 * state.step), state.verified)
             if back.step < SMALLEST_STEP:
                 back = self._leave_stage(back, "no further pass improves the bound")
-            return back, PassInfo(elbo, accepted=False, movement=moved)
-        natural = natural_parameters(position.prior, position.sites)
-        step = min(1.0, 2.0 * state.step)
-        on = replace(
-            following,
-            position=position,
-            natural=natural,
-            q=position.q,
-            elbo=max(elbo, state.elbo),
-            step=step,
-            kept=state.values,
-        )
+            return back, PassInfo(elbo, accepted=False, movement=math.nan)
+        position = algorithm.position(state.sites, here.hyper)
+        moved = movement(here, position) / state.step
+        if algorithm.learning is not None and moved < LEARN_FROM:
+            said = scaled_sites(state.sites, here.factor, here.marginals.mean - here.prior.mean, None, None)
+            position = algorithm.position(state.sites, algorithm.learning.fit(here.prior, said, here.hyper))
+            moved = max(moved, movement(here, position))
+        on = self._at(replace(following, step=min(1.0, GROWTH * state.step)), position)
+        if unjudged:
+            return on, PassInfo(-math.inf, accepted=False, movement=moved)
+        on = replace(on, verified=here, elbo=max(elbo, state.elbo))
         if moved <= algorithm.stages[state.stage].tolerance:
             on = self._leave_stage(on, SETTLED)
         return on, PassInfo(elbo, accepted=True, movement=moved)
 
+    @staticmethod
+    def _at(state: BatchState, position: Position) -> BatchState:
+        """The state at the start of a pass from a position."""
+        natural = natural_parameters(position.prior, position.sites)
+        return replace(state, position=position, sites=position.sites, natural=natural, q=position.q)
+
     def _leave_stage(self, state: BatchState, why: str) -> BatchState:
         if state.stage + 1 < len(self.algorithm.stages):
-            return replace(state, stage=state.stage + 1, elbo=-math.inf, step=1.0)
+            return replace(state, stage=state.stage + 1, verified=None, elbo=-math.inf, step=1.0)
         return replace(state, finished=why)
+
+    def _values_at_start(self, state: BatchState, rows: NDArray[np.intp], index: Array, told: Told) -> Array:
+        """E[log p] (B,) of sites under the posterior at the start of the pass, from what they are under that of now.
+
+        To second order, which is exact for a linear forward model.
+        """
+        xp = array_namespace(told.terms.value)
+        mean, factor, _ = self._batch(state, rows)
+        start = state.position.marginals
+        offset = xp.linalg.solve(factor, (xp.take(start.mean, index, axis=0) - mean)[..., None])
+        half = xp.linalg.solve(factor, xp.take(start.covariance, index, axis=0))
+        spread = xp.linalg.solve(factor, xp.matrix_transpose(half))
+        second = spread + offset @ xp.matrix_transpose(offset) - identity(spread)
+        change = xp.sum(told.terms.gradient * offset[..., 0], axis=-1)
+        change = change + 0.5 * xp.sum(told.terms.curvature * second, axis=(-2, -1))
+        if told.usable is not None:
+            change = xp.where(told.usable, change, xp.zeros_like(change))
+        return told.terms.value + change
 
     def _batch(self, state: BatchState, rows: NDArray[np.intp]) -> tuple[Array, Array, Geometry]:
         """Mean (B, Q), factor with rotations (B, Q, Q) and geometry of some sites, under the posterior of now."""

@@ -1,0 +1,82 @@
+"""Kernels in few and in many dimensions: distances, values and derivatives."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from invgp.core.backend import to_numpy
+from invgp.core.kernels import CORRELATIONS, FEW_DIMENSIONS, Kernel, squared_distances
+
+FEW, MANY = 2, 12
+
+
+def inputs(rng, dimensions):
+    """Two sets of inputs that share a point, and length-scales about their distances."""
+    X1, X2 = rng.standard_normal((6, dimensions)), rng.standard_normal((5, dimensions))
+    X2[0] = X1[0]
+    return X1, X2, np.sqrt(dimensions) * rng.uniform(0.5, 1.5, dimensions)
+
+
+def test_that_the_dimensions_tested_take_both_ways():
+    assert FEW <= FEW_DIMENSIONS < MANY
+
+
+@pytest.mark.parametrize("dimensions", [1, FEW, FEW_DIMENSIONS, FEW_DIMENSIONS + 1, MANY])
+def test_that_squared_distances_are_euclidean(dimensions, where, tolerance, rng):
+    X1, X2, _ = inputs(rng, dimensions)
+    found = to_numpy(squared_distances(where.asarray(X1), where.asarray(X2)))
+    np.testing.assert_allclose(found, cdist(X1, X2) ** 2, rtol=tolerance(where, 1e-12), atol=tolerance(where, 1e-13))
+    assert found.min() >= 0.0
+
+
+@pytest.mark.parametrize("kind", CORRELATIONS)
+def test_that_more_dimensions_of_no_extent_change_nothing(kind, where, tolerance, rng):
+    X1, X2, scales = inputs(rng, FEW)
+    few, many = (
+        Kernel(CORRELATIONS[kind], 1.7, where.asarray(np.resize(scales, dimensions)))(
+            *(where.asarray(np.pad(X, ((0, 0), (0, dimensions - FEW)))) for X in (X1, X2))
+        )
+        for dimensions in (FEW, MANY)
+    )
+    np.testing.assert_allclose(to_numpy(many), to_numpy(few), rtol=tolerance(where, 1e-7, 1e-3))
+
+
+@pytest.mark.parametrize("kind", CORRELATIONS)
+@pytest.mark.parametrize("dimensions", [FEW, MANY])
+def test_that_the_pull_back_is_that_of_finite_differences(kind, dimensions, rng):
+    X1, X2, scales = inputs(rng, dimensions)
+    X2[0] += 0.3  # where two inputs meet, a Matern kernel has no derivative that finite differences can tell
+    kernel = Kernel(CORRELATIONS[kind], np.asarray(1.7), scales)
+    cotangent = rng.standard_normal((6, 5))
+    found, step = kernel.pull_back(X1, X2, cotangent), 1e-5
+
+    def scalar(parameters, at):
+        return float(np.sum(cotangent * kernel.with_parameters(parameters)(at, X2)))
+
+    def slope(function, x):
+        by_entry = np.zeros_like(x)
+        for index in np.ndindex(x.shape):
+            change = np.zeros_like(x)
+            change[index] = step
+            by_entry[index] = (function(x + change) - function(x - change)) / (2 * step)
+        return by_entry
+
+    by_parameters = slope(lambda p: scalar(p, X1), kernel.parameters)
+    close = {"rtol": 1e-6, "atol": 1e-8}
+    np.testing.assert_allclose(found.log_variance, by_parameters[0], **close)
+    np.testing.assert_allclose(found.log_length_scale, by_parameters[1:], **close)
+    np.testing.assert_allclose(found.X1, slope(lambda at: scalar(kernel.parameters, at), X1), **close)
+
+
+@pytest.mark.parametrize("kind", CORRELATIONS)
+@pytest.mark.parametrize("dimensions", [FEW, MANY])
+def test_that_the_pull_back_is_the_same_in_every_place(kind, dimensions, where, tolerance, numpy_place):
+    found = []
+    for there in (where, numpy_place):
+        rng = np.random.default_rng(3)
+        X1, X2, scales = inputs(rng, dimensions)
+        kernel = Kernel(CORRELATIONS[kind], there.asarray(1.7), there.asarray(scales))
+        cotangent = there.asarray(rng.standard_normal((6, 5)))
+        found.append(kernel.pull_back(there.asarray(X1), there.asarray(X2), cotangent))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(to_numpy(one), to_numpy(other), rtol=tolerance(where, 1e-9, 1e-2), atol=1e-4)
