@@ -1,8 +1,14 @@
 """A simulator, whatever it is, behind one protocol."""
 
+from .batched import BatchedModel
 from .callables import CallableModel
+from .dakota import dakota_model
 from .executables import ExecutableModel
-from .programs import InputFile, OutputFile
+from .persistent import PersistentModel
+from .pest.files import InstructionFile, load_instructions
+from .pest.model import pest_model
+from .pest.templates import PestTemplate
+from .programs import InputFile, LocalFile
 from .protocol import (
     AdapterError,
     Evaluations,
@@ -13,21 +19,40 @@ from .protocol import (
     input_size,
     output_size,
 )
-from .templates import Template, TemplateError
+from .readers import CsvFile, JsonFile, NetcdfFile, OutputFile, PythonFile, Reader, RegexFile, TableFile
+from .templates import InputTemplate, Template, TemplateError
+from .umbridge import UmbridgeModel
 
 __all__ = [
     "AdapterError",
+    "BatchedModel",
     "CallableModel",
+    "CsvFile",
     "Evaluations",
     "ExecutableModel",
     "ForwardModel",
     "InputFile",
+    "InputTemplate",
+    "InstructionFile",
+    "JsonFile",
+    "LocalFile",
+    "NetcdfFile",
     "OutputFile",
+    "PersistentModel",
+    "PestTemplate",
+    "PythonFile",
     "Quantity",
+    "Reader",
+    "RegexFile",
     "RunContext",
     "Status",
+    "TableFile",
     "Template",
     "TemplateError",
+    "UmbridgeModel",
+    "dakota_model",
     "input_size",
+    "load_instructions",
     "output_size",
+    "pest_model",
 ]

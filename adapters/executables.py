@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
 import shutil
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from .processes import (
-    KEPT,
-    LOG_LIMIT,
-    STDERR,
-    STDOUT,
-    Ending,
-    Outcome,
-    make_environment,
-    read_tail,
-    run_process,
-)
+from .failures import check_settings
+from .outcomes import RunError, check_ending, check_success, last_words, reason
+from .processes import make_environment, run_process
 from .programs import (
     InputFile,
-    OutputFile,
+    LocalFile,
+    check_files,
     check_output_files,
     check_paths,
     find_program,
     load_arguments,
     load_template,
+    local_files,
     program_files,
 )
 from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
@@ -39,25 +31,21 @@ from .quantities import (
     check_batch,
     check_quantities,
     columns_of,
+    did_you_mean,
     digest_of,
     first_bad_output,
     size_of,
     written,
 )
-from .readers import read_numbers, read_text
-from .templates import Template, Values
+from .readers.base import OutputFile, Reader, select
+from .templates import InputTemplate, Template, TemplateError, Values
 
-_FLOODED = {Ending.STDOUT_LIMIT: "standard output", Ending.STDERR_LIMIT: "standard error"}
+Bounds = tuple[float, float]
+Command = tuple[str, tuple[Template, ...]]
+
+_KEPT = ("failed", "all", "none")
 
 _log = logging.getLogger(__name__)
-
-
-class _RunError(Exception):
-    """One run did not give its outputs."""
-
-    def __init__(self, status: Status, cause: str) -> None:
-        super().__init__(cause)
-        self.status = status
 
 
 @dataclass(frozen=True)
@@ -66,8 +54,8 @@ class ExecutableModel:
 
     A run's directory is ``context.directory / label``. It is the program's working directory and holds the
     input files, ``standard_output.txt`` and ``standard_error.txt``. It is removed after a run that went well,
-    and kept after one that failed. A run that writes more than 64 MiB to standard output or to standard error is
-    killed. No shell is involved.
+    and kept after one that failed, unless `keep` says otherwise. A run that writes more than 64 MiB to standard output
+    or to standard error is killed. No shell is involved.
 
     Parameters
     ----------
@@ -77,7 +65,13 @@ class ExecutableModel:
         another directory.
     inputs, outputs : what goes in and what comes out.
     input_files : files written for each run. Each input must appear in one of them, or in an argument.
-    output_files : files read after each run; between them they hold each output once.
+    output_files : readers of the files of each run; between them they hold each output once.
+    files : files copied or linked into each run's directory.
+    target_file : a file, relative to the run's directory, whose presence is success whatever the exit code; empty for
+        success by exit code 0.
+    fallback : program and arguments to run, in a fresh directory, where `command` failed; empty for none.
+    bounds : for some outputs, the smallest and the largest number that they may hold in a run that went well.
+    keep : whose directories are kept: ``"failed"`` runs', ``"all"`` or ``"none"``.
     timeout : seconds of wall time a run may take; None for no limit.
     threads : what ``OMP_NUM_THREADS`` and its like are set to.
     environment : variables added to ours; they win over `threads`.
@@ -94,35 +88,44 @@ class ExecutableModel:
     inputs: tuple[Quantity, ...]
     outputs: tuple[Quantity, ...]
     input_files: tuple[InputFile, ...] = ()
-    output_files: tuple[OutputFile, ...] = (OutputFile(),)
+    output_files: tuple[Reader, ...] = (OutputFile(),)
+    files: tuple[LocalFile, ...] = ()
+    target_file: str = ""
+    fallback: tuple[str, ...] = ()
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    keep: str = "failed"
     timeout: float | None = None
     threads: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     search_path: Path | None = None
     name: str = ""
     digest: str = field(init=False, repr=False)
-    _program: str = field(init=False, repr=False, compare=False)
-    _arguments: tuple[Template, ...] = field(init=False, repr=False, compare=False)
-    _templates: tuple[Template, ...] = field(init=False, repr=False, compare=False)
+    _folder: Path = field(init=False, repr=False, compare=False)
+    _commands: tuple[Command, ...] = field(init=False, repr=False, compare=False)
+    _templates: tuple[InputTemplate, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_quantities("inputs", self.inputs)
         check_quantities("outputs", self.outputs)
         folder = Path.cwd() if self.search_path is None else self.search_path.absolute()
-        program = find_program(self.command, folder)
-        self._check_settings()
-        check_paths(self.input_files, self.output_files)
-        check_output_files(self.output_files, self.outputs)
-        arguments = load_arguments(self.command, self.inputs)
-        templates = tuple(
-            load_template(f"input_files[{i}].template", folder / file.template, self.inputs)
-            for i, file in enumerate(self.input_files)
+        commands = tuple(
+            (str(find_program(setting, command, folder)), load_arguments(setting, command, self.inputs))
+            for setting, command in (("command", self.command), ("fallback", self.fallback))
+            if command or setting == "command"
         )
-        self._check_all_inputs_used((*arguments, *templates))
+        self._check_settings()
+        check_files(self.files, folder)
+        check_paths(self.input_files, self._output_paths(), self.files)
+        check_output_files(self.output_files, self.outputs)
+        templates = tuple(
+            load_template(f"input_files[{i}]", file, folder, self.inputs) for i, file in enumerate(self.input_files)
+        )
+        for _, arguments in commands:
+            self._check_all_inputs_used((*arguments, *templates))
         # The only writes to a frozen instance: what its settings determine.
-        object.__setattr__(self, "name", self.name or program.name)
-        object.__setattr__(self, "_program", str(program))
-        object.__setattr__(self, "_arguments", arguments)
+        object.__setattr__(self, "name", self.name or Path(commands[0][0]).name)
+        object.__setattr__(self, "_folder", folder)
+        object.__setattr__(self, "_commands", commands)
         object.__setattr__(self, "_templates", templates)
         object.__setattr__(self, "digest", self._compute_digest())
 
@@ -143,27 +146,38 @@ class ExecutableModel:
         for i, label in enumerate(context.labels):
             directory = (context.directory / label).absolute()
             try:
-                outputs[i] = self._run(values[i], directory, environment)
-            except _RunError as failure:
+                outputs[i] = self._run_with_fallback(self._named(values[i]), directory, environment)
+            except RunError as failure:
                 status[i] = failure.status
-                messages[i] = f"run {label}: {failure}{_last_words(directory)}; directory: {directory}"
+                where = "" if self.keep == "none" else f"; directory: {directory}"
+                messages[i] = f"run {label}: {failure}{where}"
+            if self.keep == "none" or (self.keep == "failed" and status[i] is Status.OK):
+                _remove(directory)
         return Evaluations(outputs, tuple(status), tuple(messages))
 
-    def _run(self, row: Floats, directory: Path, environment: Mapping[str, str]) -> Floats:
-        numbers = self._named(row)
-        argv = [self._program, *(argument.render(numbers) for argument in self._arguments)]
+    def _run_with_fallback(self, numbers: Values, directory: Path, environment: Mapping[str, str]) -> Floats:
+        failures: list[RunError] = []
+        for command in self._commands:
+            try:
+                return self._run(command, numbers, directory, environment)
+            except RunError as failure:
+                failures.append(RunError(failure.status, f"{failure}{last_words(directory)}"))
+        causes = "; the fallback: ".join(str(failure) for failure in failures)
+        raise RunError(failures[-1].status, causes)
+
+    def _run(self, command: Command, numbers: Values, directory: Path, environment: Mapping[str, str]) -> Floats:
+        program, arguments = command
         try:
+            argv = [program, *(argument.render(numbers) for argument in arguments)]
             self._prepare(directory, numbers)
             outcome = run_process(argv, directory, environment, self.timeout)
+        except TemplateError as error:
+            raise RunError(Status.NOT_STARTED, f"could not be started: {error}") from error
         except OSError as error:
-            raise _RunError(Status.NOT_STARTED, f"could not be started: {_reason(error)}") from error
-        self._check_outcome(outcome)
-        outputs = self._read(directory)
-        try:
-            shutil.rmtree(directory)
-        except OSError as error:
-            _log.warning("the directory of a run that went well could not be removed: %s", error)
-        return outputs
+            raise RunError(Status.NOT_STARTED, f"could not be started: {reason(error)}") from error
+        check_ending(outcome, self.timeout)
+        check_success(outcome, directory / self.target_file if self.target_file else None)
+        return self._read(directory)
 
     def _named(self, row: Floats) -> Values:
         numbers: dict[str, float | Mapping[str | int, float]] = {}
@@ -182,58 +196,68 @@ class ExecutableModel:
         except FileExistsError:
             shutil.rmtree(directory)
             directory.mkdir()
+        for brought in self.files:
+            brought.bring(self._folder, directory)
+        if self.files:
+            # A directory that was copied may hold what an earlier run by hand left behind.
+            for old in self._output_paths().values():
+                (directory / old).unlink(missing_ok=True)
         for file, template in zip(self.input_files, self._templates, strict=True):
             path = directory / file.path
             if path.parent != directory:
                 path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(template.render(numbers).encode())
 
-    def _check_outcome(self, outcome: Outcome) -> None:
-        if outcome.ending is Ending.TIMEOUT:
-            raise _RunError(Status.TIMEOUT, f"timed out after {self.timeout:g} s")
-        if outcome.ending in _FLOODED:
-            raise _RunError(
-                Status.KILLED,
-                f"killed, since it wrote more than {LOG_LIMIT // 2**20} MiB to {_FLOODED[outcome.ending]}, "
-                f"of which the first and last {KEPT // 2**10} KiB are kept",
-            )
-        if outcome.returncode < 0:
-            raise _RunError(Status.KILLED, f"killed by signal {_signal_name(-outcome.returncode)}")
-        if outcome.returncode > 0:
-            raise _RunError(Status.EXIT_CODE, f"exit code {outcome.returncode}")
-
     def _read(self, directory: Path) -> Floats:
         parts: dict[str, Floats] = {}
-        for file in self.output_files:
-            quantities = file.select(self.outputs)
-            shown = "standard output" if file.path is None else f"file {file.path!r}"
+        for reader in self.output_files:
+            quantities = select(reader, self.outputs)
             try:
-                text = read_text(directory / (STDOUT if file.path is None else file.path))
-                numbers = read_numbers(text, size_of(quantities), file.skip_lines)
+                numbers = reader.read(directory, quantities)
             except FileNotFoundError as error:
-                raise _RunError(Status.UNREADABLE, f"{shown} was not written") from error
+                raise RunError(Status.UNREADABLE, f"{_shown(reader)} was not written") from error
             except OSError as error:
-                raise _RunError(Status.UNREADABLE, f"{shown} cannot be read: {_reason(error)}") from error
+                raise RunError(Status.UNREADABLE, f"{_shown(reader)} cannot be read: {reason(error)}") from error
             except ValueError as error:
-                raise _RunError(Status.UNREADABLE, f"{shown}: {error}") from error
+                raise RunError(Status.UNREADABLE, f"{_shown(reader)}: {error}") from error
             ends = np.cumsum([quantity.size for quantity in quantities])[:-1]
             parts.update(zip((q.name for q in quantities), np.split(numbers, ends), strict=True))
         row = np.concatenate([parts[quantity.name] for quantity in self.outputs])
         bad = first_bad_output(self.outputs, row)
         if bad is not None:
-            raise _RunError(Status.NAN, bad)
+            raise RunError(Status.NAN, bad)
+        self._check_bounds(row)
         return row
 
-    def _check_settings(self) -> None:
-        if self.timeout is not None and not (math.isfinite(self.timeout) and self.timeout > 0):
-            raise AdapterError("timeout", f"must be a positive number of seconds, or None; it is {self.timeout!r}")
-        if self.threads < 1:
-            raise AdapterError("threads", f"must be at least 1; it is {self.threads!r}")
-        for key, value in self.environment.items():
-            if not key or "=" in key or "\0" in key + value:
-                raise AdapterError("environment", f"{key!r} = {value!r} cannot be an environment variable")
+    def _check_bounds(self, row: Floats) -> None:
+        for (name, label), number in zip(columns_of(self.outputs), row.tolist(), strict=True):
+            low, high = self.bounds.get(name, (-math.inf, math.inf))
+            if not low <= number <= high:
+                raise RunError(
+                    Status.OUT_OF_BOUNDS, f"output {written(name, label)} is {number:g}, not from {low:g} to {high:g}"
+                )
 
-    def _check_all_inputs_used(self, templates: tuple[Template, ...]) -> None:
+    def _output_paths(self) -> dict[str, str]:
+        paths = {
+            f"output_files[{i}].path" if j == 0 else f"output_files[{i}].path, file {j + 1}": path
+            for i, reader in enumerate(self.output_files)
+            for j, path in enumerate(reader.paths)
+            if path is not None
+        }
+        return {**paths, "target_file": self.target_file} if self.target_file else paths
+
+    def _check_settings(self) -> None:
+        check_settings(self.timeout, self.threads, self.environment)
+        if self.keep not in _KEPT:
+            raise AdapterError("keep", f"must be one of {', '.join(map(repr, _KEPT))}; it is {self.keep!r}")
+        names = [quantity.name for quantity in self.outputs]
+        for name, (low, high) in self.bounds.items():
+            if name not in names:
+                raise AdapterError("bounds", f"{name!r} is no output; {did_you_mean(name, names)}")
+            if not low < high:
+                raise AdapterError("bounds", f"of {name!r} must grow; they are {low:g} and {high:g}")
+
+    def _check_all_inputs_used(self, templates: tuple[InputTemplate, ...]) -> None:
         used = set().union(*(template.columns(self.inputs) for template in templates))
         for column in columns_of(self.inputs):
             if column not in used:
@@ -246,37 +270,35 @@ class ExecutableModel:
     def _compute_digest(self) -> str:
         # The timeout is left out: it decides whether a run ends, not what it gives.
         settings = (self.command, self.inputs, self.outputs, self.threads, sorted(self.environment.items()))
-        files = [(file.path, template.text) for file, template in zip(self.input_files, self._templates, strict=True)]
+        rules = (self.target_file, self.fallback, sorted(self.bounds.items()))
+        templates = [(file.path, template) for file, template in zip(self.input_files, self._templates, strict=True)]
         return digest_of(
             [
                 repr(settings),
-                repr(files),
+                repr(rules),
+                repr(templates),
                 repr(self.output_files),
-                *program_files(self._program, self.command),
+                *local_files(self.files, self._folder),
+                *(
+                    data
+                    for (program, _), command in zip(self._commands, (self.command, self.fallback), strict=False)
+                    for data in program_files(program, command)
+                ),
             ]
         )
 
 
-def _reason(error: OSError) -> str:
-    """Say what went wrong, in words that a person without errno tables can use."""
-    if error.errno == errno.ENOEXEC:
-        return f"{error}; a script must start with a line such as #!/bin/sh"
-    return str(error)
+def _shown(reader: Reader) -> str:
+    paths = ["standard output" if path is None else repr(path) for path in reader.paths]
+    if len(paths) > 1:
+        return f"files {', '.join(paths)}"
+    return paths[0] if reader.paths == (None,) else f"file {paths[0]}"
 
 
-def _signal_name(number: int) -> str:
+def _remove(directory: Path) -> None:
     try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal has no name
-        return str(number)
-
-
-def _last_words(directory: Path) -> str:
-    """Quote the end of standard error on one line, as part of a message; nothing if it said nothing."""
-    try:
-        tail = read_tail(directory / STDERR)
-    except OSError:  # the run came to nothing before there was such a file
-        return ""
-    line = " | ".join(part.strip() for part in tail.splitlines() if part.strip())
-    printable = "".join(character if character.isprintable() else "?" for character in line)
-    return f"; standard error: {printable}" if printable else ""
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        _log.warning("the directory of a run could not be removed: %s", error)

@@ -125,12 +125,12 @@ def run_process(
             lifeline.hand_over()
             ending = _wait(process, deadline, logs, log_limit)
             if ending is not Ending.EXITED:
-                _end_tree(process.pid, place)
+                end_tree(process.pid, place)
             # Before the program is reaped: until then no other process can have taken its number.
             _end_group(process.pid)
             if not lifeline.all_gone():
-                _end_tree(process.pid, place)
-            returncode = _reap(process)
+                end_tree(process.pid, place)
+            returncode = reap(process)
             # A flood of the last moment, or one that ended by itself, is no less a flood.
             flood = _flood(logs, log_limit)
             for log in logs if flood is not None else ():
@@ -139,9 +139,9 @@ def run_process(
         except BaseException as error:
             # An OSError of the spawn itself means that nothing runs; an interrupt of it may leave something.
             if process is not None or not isinstance(error, OSError):
-                _end_tree(None if process is None else process.pid, place)
+                end_tree(None if process is None else process.pid, place)
             if process is not None:
-                _reap(process)
+                reap(process)
             raise
 
 
@@ -177,7 +177,7 @@ class _Lifeline:
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float | None, logs: tuple[int, int], limit: int) -> Ending:
-    with _exit_watch(process) as ended:
+    with exit_watch(process) as ended:
         while True:
             left = _LOOK_EVERY if deadline is None else min(_LOOK_EVERY, deadline - time.monotonic())
             if ended(max(left, 0.0)):
@@ -207,7 +207,7 @@ def _shorten(log: int, limit: int) -> None:
 
 
 @contextmanager
-def _exit_watch(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], bool]]:
+def exit_watch(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], bool]]:
     """Give a function that waits some seconds and says whether the program has ended."""
     try:
         # `Popen.wait(timeout)` looks at growing intervals, up to 50 ms: too coarse for runs of a millisecond.
@@ -229,7 +229,8 @@ def _exit_watch(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], 
         os.close(descriptor)
 
 
-def _reap(process: subprocess.Popen[bytes]) -> int:
+def reap(process: subprocess.Popen[bytes]) -> int:
+    """Wait for a program that has ended or was killed; its return code."""
     try:
         return process.wait(_PATIENCE)
     except subprocess.TimeoutExpired:
@@ -243,7 +244,7 @@ def _end_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _end_tree(leader: int | None, place: str) -> None:
+def end_tree(leader: int | None, place: str) -> None:
     """Kill a program and all that came of it, round by round, since what is being killed may still spawn."""
     end = time.monotonic() + _PATIENCE
     strays = _strays(leader, place)  # first of all, while the leader can still name its children

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from .pest.templates import PestTemplate
 from .processes import STDERR, STDOUT
 from .protocol import AdapterError, Quantity
 from .quantities import did_you_mean, nearest
-from .templates import Template, TemplateError
+from .readers.base import Reader, select
+from .templates import InputTemplate, Template, TemplateError
 
+_TEMPLATES = {"plain": Template, "tpl": PestTemplate}
 _LIKENESS = 0.8  # of names of files: many end alike
 
 
@@ -22,105 +26,159 @@ class InputFile:
 
     Parameters
     ----------
-    template : text file with fields, such as ``{depth[1]:.3f}``; relative to the model's `search_path`.
+    template : text file, relative to the model's `search_path`; or a template itself.
     path : where to write it, relative to the run's directory.
+    format : of a text file: ``"plain"`` has fields such as ``{depth[1]:.3f}``, ``"tpl"`` is PEST's.
     """
 
-    template: Path
+    template: Path | InputTemplate
     path: str
+    format: str = "plain"
 
 
 @dataclass(frozen=True)
-class OutputFile:
-    """A file read after each run, as numbers.
+class LocalFile:
+    """A file, or a directory with all that is in it, that each run finds in its directory.
 
     Parameters
     ----------
-    path : where the program writes it, relative to the run's directory; None for standard output.
-    outputs : names of the quantities that it holds, in its order; None for all, in the model's order.
-    skip_lines : how many lines to pass over at its start.
+    source : where it is, relative to the model's `search_path`.
+    path : where the run has it, relative to the run's directory; by default its own name.
+    link : whether the run has a link to it, and no copy. What a program writes to a link changes the original.
     """
 
-    path: str | None = None
-    outputs: tuple[str, ...] | None = None
-    skip_lines: int = 0
+    source: Path
+    path: str = ""
+    link: bool = False
 
-    def select(self, quantities: tuple[Quantity, ...]) -> tuple[Quantity, ...]:
-        """Pick those of `quantities` that the file holds, in its order."""
-        if self.outputs is None:
-            return quantities
-        known = {quantity.name: quantity for quantity in quantities}
-        return tuple(known[name] for name in self.outputs)
+    @property
+    def place(self) -> PurePosixPath:
+        """Where the run has it."""
+        return PurePosixPath(self.path or self.source.name)
+
+    def bring(self, folder: Path, directory: Path) -> None:
+        """Copy it from below `folder` into a run's directory, or link it."""
+        source, place = (folder / self.source).absolute(), directory / self.place
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if self.link:
+            place.symlink_to(source)
+        elif source.is_dir():
+            shutil.copytree(source, place, dirs_exist_ok=True)
+        else:
+            shutil.copy(source, place)
 
 
-def find_program(command: tuple[str, ...], folder: Path) -> Path:
+def find_program(setting: str, command: tuple[str, ...], folder: Path) -> Path:
     """Find the absolute path of the program; links are kept, since some programs look at their name."""
     if not command or not command[0]:
-        raise AdapterError("command", "must name a program, but is empty")
+        raise AdapterError(setting, "must name a program, but is empty")
     for word in command:
         if "\0" in word:
-            raise AdapterError("command", f"{word!r} holds a null character")
+            raise AdapterError(setting, f"{word!r} holds a null character")
     name = command[0]
     if os.sep not in name:
         found = shutil.which(name)
         if found is None:
             beside = f"; for the file beside the config, write './{name}'" if (folder / name).is_file() else ""
-            raise AdapterError("command", f"no program {name!r} on PATH{beside}")
+            raise AdapterError(setting, f"no program {name!r} on PATH{beside}")
         return Path(found).absolute()
     path = Path(os.path.normpath(folder / name))
     if not path.is_file():
-        raise AdapterError("command", f"there is no file {path}{_neighbour(path)}")
+        raise AdapterError(setting, f"there is no file {path}{_neighbour(path)}")
     if not os.access(path, os.X_OK):
-        raise AdapterError("command", f"{path} is not executable; chmod +x makes it so")
+        raise AdapterError(setting, f"{path} is not executable; chmod +x makes it so")
     return path
 
 
-def load_arguments(command: tuple[str, ...], inputs: tuple[Quantity, ...]) -> tuple[Template, ...]:
+def load_arguments(setting: str, command: tuple[str, ...], inputs: tuple[Quantity, ...]) -> tuple[Template, ...]:
     """Read the arguments, without the program, as templates."""
-    return tuple(_checked(f"command[{i}]", word, inputs) for i, word in enumerate(command[1:], start=1))
+    arguments = []
+    for i, word in enumerate(command[1:], start=1):
+        try:
+            arguments.append(Template(word))
+            arguments[-1].check(inputs)
+        except TemplateError as error:
+            raise AdapterError(f"{setting}[{i}]", str(error)) from error
+    return tuple(arguments)
 
 
-def load_template(setting: str, path: Path, inputs: tuple[Quantity, ...]) -> Template:
+def load_template(setting: str, file: InputFile, folder: Path, inputs: tuple[Quantity, ...]) -> InputTemplate:
     """Read a template and check its fields."""
+    if not isinstance(file.template, Path):
+        template, where = file.template, ""
+    else:
+        path = folder / file.template
+        text, where = _template_text(f"{setting}.template", path), f"{path}, "
+    if file.format not in _TEMPLATES:
+        raise AdapterError(f"{setting}.format", f"must be 'plain' or 'tpl'; it is {file.format!r}")
     try:
-        text = path.read_bytes().decode()  # as bytes: line ends stay as they are
+        if where:
+            template = _TEMPLATES[file.format](text)
+        template.check(inputs)
+    except TemplateError as error:
+        raise AdapterError(f"{setting}.template", f"{where}{error}") from error
+    return template
+
+
+def _template_text(setting: str, path: Path) -> str:
+    try:
+        return path.read_bytes().decode()  # as bytes: line ends stay as they are
     except FileNotFoundError as error:
         raise AdapterError(setting, f"there is no file {path}{_neighbour(path)}") from error
     except OSError as error:
         raise AdapterError(setting, f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise AdapterError(setting, f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
-    return _checked(setting, text, inputs, f"{path}, ")
 
 
-def check_paths(input_files: tuple[InputFile, ...], output_files: tuple[OutputFile, ...]) -> None:
-    """Raise `AdapterError` if a path leaves the run's directory, or two files have the same."""
+def check_files(files: tuple[LocalFile, ...], folder: Path) -> None:
+    """Raise `AdapterError` unless there are such files, and each stays inside the run's directory."""
+    for i, file in enumerate(files):
+        source = folder / file.source
+        if not (source.is_file() or source.is_dir()):
+            raise AdapterError(f"files[{i}].source", f"there is no file {source}{_neighbour(source)}")
+        if not os.access(source, os.R_OK):
+            raise AdapterError(f"files[{i}].source", f"{source} cannot be read")
+        _inside(f"files[{i}].path", str(file.place))
+
+
+def check_paths(
+    input_files: tuple[InputFile, ...], output_paths: Mapping[str, str], files: tuple[LocalFile, ...]
+) -> None:
+    """Raise `AdapterError` if a path leaves the run's directory, or two files have the same.
+
+    Parameters
+    ----------
+    output_paths : the path of each setting that names a file that the program writes.
+    """
     taken = {PurePosixPath(STDOUT): "standard output", PurePosixPath(STDERR): "standard error"}
-    for i, written in enumerate(input_files):
-        setting = f"input_files[{i}].path"
-        path = _inside(setting, written.path)
-        if path in taken:
-            raise AdapterError(setting, f"{written.path!r} is taken by {taken[path]}")
-        taken[path] = setting
-    for i, read in enumerate(output_files):
-        if read.path is None:
-            continue
-        setting = f"output_files[{i}].path"
+    placed = [(f"files[{i}].path", str(file.place)) for i, file in enumerate(files)]
+    linked = {file.place: f"files[{i}].path" for i, file in enumerate(files) if file.link}
+    for setting, path in (*placed, *((f"input_files[{i}].path", file.path) for i, file in enumerate(input_files))):
+        pure = _inside(setting, path)
+        # What is written below a linked directory would be written elsewhere.
+        owner = taken.get(pure) or next((linked[parent] for parent in pure.parents if parent in linked), None)
+        if owner is not None:
+            raise AdapterError(setting, f"{path!r} is taken by {owner}")
+        taken[pure] = setting
+    for setting, path in output_paths.items():
         # If the program did not write it, what we wrote would be read as its result.
-        owner = taken.get(_inside(setting, read.path))
+        pure = _inside(setting, path)
+        owner = taken.get(pure) or next((taken[parent] for parent in pure.parents if parent in linked), None)
         if owner is not None:
             hint = "; for standard output, leave the path out" if owner == "standard output" else ""
-            raise AdapterError(setting, f"{read.path!r} is taken by {owner}{hint}")
+            raise AdapterError(setting, f"{path!r} is taken by {owner}{hint}")
 
 
-def check_output_files(files: tuple[OutputFile, ...], outputs: tuple[Quantity, ...]) -> None:
+def check_output_files(files: tuple[Reader, ...], outputs: tuple[Quantity, ...]) -> None:
     """Raise `AdapterError` unless the files hold each output exactly once."""
     names = [quantity.name for quantity in outputs]
     source: dict[str, str] = {}
     for i, file in enumerate(files):
         setting = f"output_files[{i}].outputs"
-        if file.skip_lines < 0:
-            raise AdapterError(f"output_files[{i}].skip_lines", f"must not be negative; it is {file.skip_lines}")
+        skipped = getattr(file, "skip_lines", 0)
+        if skipped < 0:
+            raise AdapterError(f"output_files[{i}].skip_lines", f"must not be negative; it is {skipped}")
         for name in names if file.outputs is None else file.outputs:
             if name not in names:
                 raise AdapterError(setting, f"{name!r} is no output; {did_you_mean(name, names)}")
@@ -130,27 +188,36 @@ def check_output_files(files: tuple[OutputFile, ...], outputs: tuple[Quantity, .
     missing = [name for name in names if name not in source]
     if missing:
         raise AdapterError("output_files", f"{missing[0]!r} is an output, but no file holds it")
+    for i, file in enumerate(files):
+        try:
+            file.check(select(file, outputs))
+        except AdapterError as error:
+            raise AdapterError(f"output_files[{i}].{error.setting}", error.sentence) from error
 
 
 def program_files(program: str, command: tuple[str, ...]) -> Iterator[bytes]:
     """Give the bytes of the program and of each file that an argument names by its absolute path."""
     for path in (Path(program), *(Path(word) for word in command[1:] if word.startswith(os.sep))):
-        if not path.is_file():
-            continue
-        try:
-            yield path.read_bytes()
-        except PermissionError:  # a licensed code may be executable, yet not readable
-            about = path.stat()
-            yield f"{about.st_size} bytes of {about.st_mtime_ns} ns".encode()
+        if path.is_file():
+            yield _bytes(path)
 
 
-def _checked(setting: str, text: str, inputs: tuple[Quantity, ...], where: str = "") -> Template:
+def local_files(files: tuple[LocalFile, ...], folder: Path) -> Iterator[bytes]:
+    """Give the place and a digest of each file that runs find in their directory, which may be large."""
+    for file in files:
+        source = folder / file.source
+        for path in sorted(p for p in source.rglob("*") if p.is_file()) if source.is_dir() else [source]:
+            yield str(file.place / path.relative_to(source)).encode()
+            with path.open("rb") as content:
+                yield hashlib.file_digest(content, "sha256").digest()
+
+
+def _bytes(path: Path) -> bytes:
     try:
-        template = Template(text)
-        template.check(inputs)
-    except TemplateError as error:
-        raise AdapterError(setting, f"{where}{error}") from error
-    return template
+        return path.read_bytes()
+    except PermissionError:  # a licensed code may be executable, yet not readable
+        about = path.stat()
+        return f"{about.st_size} bytes of {about.st_mtime_ns} ns".encode()
 
 
 def _inside(setting: str, path: str) -> PurePosixPath:

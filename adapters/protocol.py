@@ -55,6 +55,7 @@ class Status(StrEnum):
     TIMEOUT = "timeout"
     UNREADABLE = "unreadable output"
     NAN = "not a finite number"
+    OUT_OF_BOUNDS = "out of bounds"
 
 
 @dataclass(frozen=True)

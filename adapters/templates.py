@@ -6,7 +6,7 @@ import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from .protocol import Quantity
 from .quantities import Label, columns_of, did_you_mean, written
@@ -16,6 +16,19 @@ Values = Mapping[str, float | Mapping[str | int, float]]
 _FIELD = re.compile(r"(?P<name>[^\[\].]+)(?:\[(?P<label>[^\[\]]+)\])?")
 _LONG_NUMBER = re.compile(r"\d{4,}")
 _ADVICE = "a brace that is meant literally is doubled, {{ or }}"
+
+
+class InputTemplate(Protocol):
+    """Text for each run, from its numbers; a frozen dataclass, so that its ``repr`` tells all of it."""
+
+    def check(self, inputs: Sequence[Quantity]) -> None:
+        """Raise `TemplateError` if the template asks for what is not in `inputs`."""
+
+    def columns(self, inputs: Sequence[Quantity]) -> set[tuple[str, Label]]:
+        """Which columns of `inputs` the template writes."""
+
+    def render(self, values: Values) -> str:
+        """Write the text; raise `TemplateError` if a number cannot be written."""
 
 
 class TemplateError(ValueError):

@@ -37,10 +37,24 @@ def tables() -> list[tuple[str, str, type[schema.Section]]]:
         ("[latents.NAME.learn]", LEARN, schema.LearnSection),
         ('[forward] with adapter = "callable"', CALLABLE, schema.CallableSection),
         ('[forward] with adapter = "executable"', EXECUTABLE, schema.ExecutableSection),
+        ('[forward] with adapter = "persistent"', PERSISTENT, schema.PersistentSection),
+        ('[forward] with adapter = "batched"', BATCHED, schema.BatchedSection),
+        ('[forward] with adapter = "pest"', PEST, schema.PestSection),
+        ('[forward] with adapter = "dakota"', DAKOTA, schema.DakotaSection),
+        ('[forward] with adapter = "umbridge"', UMBRIDGE, schema.UmbridgeSection),
         ("an entry of forward.inputs", "A string is short for `{ name = ... }`.", schema.InputSection),
         ("an entry of forward.outputs", "A string is short for `{ name = ... }`.", schema.OutputSection),
         ("an entry of forward.input_files", TEMPLATE, schema.InputFileSection),
+        ("an entry of forward.files", "", schema.LocalFileSection),
+        ("an entry of forward.bounds", BOUNDS, schema.BoundsSection),
         ("an entry of forward.output_files", READER, schema.OutputFileSection),
+        ('an entry of forward.output_files with format = "table"', TABLE, schema.TableFileSection),
+        ('an entry of forward.output_files with format = "csv"', "", schema.CsvFileSection),
+        ('an entry of forward.output_files with format = "json"', JSON, schema.JsonFileSection),
+        ('an entry of forward.output_files with format = "regex"', REGEX, schema.RegexFileSection),
+        ('an entry of forward.output_files with format = "netcdf"', NETCDF, schema.NetcdfFileSection),
+        ('an entry of forward.output_files with format = "ins"', INS, schema.InstructionFileSection),
+        ('an entry of forward.output_files with format = "python"', PYTHON, schema.PythonFileSection),
         ("[noise]", "", schema.NoiseSection),
         ("[inference]", "", schema.InferenceSection),
         ("[output]", "", schema.FileSection),
@@ -55,9 +69,45 @@ otherwise numbers or arrays (L,), one row at a time. It returns an array for one
 name."""
 EXECUTABLE = """Each run has a private directory, removed when it went well and kept when it failed. A program named
 with a slash is found beside the config, otherwise on the path. There is no shell. Arguments may hold placeholders as
-templates do. A run that writes more than 64 MiB to standard output or to standard error is killed."""
-TEMPLATE = """In a template, `{depth[1]}` is the number of label 1, `{elevation}` an input without labels; Python format
-specs work (`{depth[1]:.3f}`), and without one the number is written so that it reads back exactly. `{{` is a brace."""
+templates do. A run that writes more than 64 MiB to standard output or to standard error is killed, and an output file
+of more is refused. Where there is a `fallback`, a run whose command failed, in whatever way, is made again with it,
+in a fresh directory."""
+PEST = """A model as PEST runs it: a control file of either style with its templates, instructions and model command
+line, none of them edited. Inputs are parameters and outputs are observations by name, whatever their case: `depth`
+with label 1 is `depth[1]`, `depth_1` or `depth1`; with label `"hk"` it may also be `hk`. Values are PEST's; the model
+reads them times SCALE plus OFFSET. A parameter that is no input keeps its initial value, fixed or not; a tied one
+keeps its ratio to its parent. Bounds, weights, groups and prior information are not looked at. Each run has a private
+directory: files that the command line names are copied there, and all others that the model reads must be among
+`files`. There is no shell: a command line with pipes, redirections or `&&` must become a script that starts with
+`#!/bin/sh`."""
+DAKOTA = """A driver as Dakota's fork interface runs it, with the names of a parameters file and of a results file as
+its last two arguments, in Dakota's JSON or text. Inputs and outputs without labels have Dakota's descriptors as their
+names. Function values alone are asked for. A driver reports a failure by `"fail": "true"`, or by `fail` at the start
+of its results file."""
+UMBRIDGE = """Each input and each output is one block of the model, in order, with one number for each label. Sizes are
+compared when a server is first used, so also by `invgp check`. [umbridge.md](umbridge.md) has more."""
+BOUNDS = """The key is the name of an output, the value a table, such as `time = { min = 0, max = 10 }`."""
+TABLE = """Rows of entries between white space or commas; blank lines and lines that start with `#` are no rows. One
+column for each entry of `output_files`; several may read the same file."""
+JSON = """A number, or a list of numbers, of lists and so on, in order; `null` is not a number."""
+REGEX = (
+    """`^` and `$` are the ends of a line. With `row`, some of the matches: `-1` is the last of a log of iterations."""
+)
+NETCDF = """The whole variable, the last dimension fastest; `row` picks along its first dimension. What is missing is
+not a number."""
+INS = """Observations of the instructions are outputs by name, as for PEST's templates; others are read and dropped."""
+PYTHON = """The function gets the path of the file, and returns the numbers in order, or a dictionary by output name."""
+PERSISTENT = """The program is started once by each worker, and then gets a line of JSON on its standard input for each
+run, `{"id": 7, "inputs": {"depth": [100.0, 250.0]}}`, and answers each with a line on its standard output,
+`{"id": 7, "outputs": {"time": [0.1, 0.2]}}` or `{"id": 7, "error": "why"}`. A program that crashes, hangs or answers
+anything else is ended, and a fresh one goes on. [simulators.md](simulators.md) has an example."""
+BATCHED = """The program is started once for many runs. It reads a table with a line of column names, such as
+`depth[1],depth[2]`, and a line for each run, and writes one with a line for each run. A run that it could not do is
+`nan`. If it fails for a batch, the runs of that batch are made one by one."""
+TEMPLATE = """In a template, `{depth[1]}` is the number of label 1, `{elevation}` an input without labels; Python
+format specs work (`{depth[1]:.3f}`), and without one the number is written so that it reads back exactly. `{{` is a
+brace. In a PEST template, the number of `depth` with label 1 is `depth[1]`, `depth_1` or `depth1`, and with label
+`"sand"` also `sand`, in any case."""
 READER = """The numbers in the file, separated by white space or commas, in order; lines that start with `#` are passed
 over. Fortran's exponents are read (`1.0D+03`). There must be exactly as many as the outputs that it
 holds."""

@@ -34,6 +34,18 @@ class WriteError(InvgpError):
     exit_code = 1
 
 
+class LedgerError(InvgpError):
+    """A run ledger that cannot be read or written now; what it holds is not lost."""
+
+    exit_code = 1
+
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(
+            f"the ledger {str(path)!r} cannot be read or written: {reason}; no run that it holds is lost, and "
+            "once this is mended the same command goes on from there"
+        )
+
+
 class RunsFailedError(InvgpError):
     """Too many simulator runs failed for the inference to go on.
 

@@ -178,6 +178,7 @@ class InferenceSettings:
     max_evaluations: int = 200
     tolerance: float = 1e-7
     max_failed_share: float = 0.1
+    retries: int = 0
     seed: int = 0
     workers: int = 1
     device: str = "cpu"
@@ -190,6 +191,7 @@ class OutputSettings:
     file: Path = Path("posterior.nc")
     quantiles: tuple[float, ...] = (0.025, 0.25, 0.5, 0.75, 0.975)
     realizations: int = 20
+    ledger: bool | None = None
 
 
 @dataclass(frozen=True)

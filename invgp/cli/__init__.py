@@ -24,7 +24,9 @@ COMMANDS = {
     "compare": "Compare a posterior with draws from the same problem by slice sampling.",
     "doctor": "Print device, libraries, BLAS and threads, and say what is missing.",
     "plot": "Draw a posterior: sections or maps, and the data fit.",
-    "run": "Invert a survey and write the posterior as netCDF.",
+    "run": "Invert a survey and write the posterior as netCDF; again, to go on where it was stopped.",
+    "runs": "List, show, repeat or export the runs in a ledger.",
+    "serve": "Offer a config's simulator to others, as an UM-Bridge server.",
 }
 
 

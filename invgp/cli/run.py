@@ -17,17 +17,19 @@ from invgp.cli.outputs import check_posterior_path, remove_if_empty
 from invgp.cli.progress import Tally, duration, progress
 from invgp.config import load
 from invgp.errors import RunsFailedError
+from invgp.ledger import Ledger
 from invgp.problem import Problem
 
 if TYPE_CHECKING:
     from invgp.inference.invert import InterruptedInversion
 
 LARGEST_SEED = 2**63 - 1  # it is an attribute of the posterior file
+CHEAP_ROWS = 1000  # in a task, or more: quicker to run again than to look up
 
 
 @click.command(
     epilog="Examples: invgp run survey.toml; invgp run survey.toml -o result.nc --workers 4 --seed 7; "
-    "invgp run survey.toml --data other_line.csv -o other_line.nc"
+    "invgp run survey.toml --data other_line.csv -o other_line.nc; after Ctrl-C or a power cut, the same command again"
 )
 @config_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The posterior file.  [default: config]")
@@ -35,24 +37,46 @@ LARGEST_SEED = 2**63 - 1  # it is an attribute of the posterior file
 @workers_option
 @click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Of all random numbers.  [default: config]")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), help="Where arrays live.  [default: config]")
+@click.option("--ledger", type=click.Path(path_type=Path), help="Keeps all runs.  [default: beside the output]")
 def command(
-    config: Path, output: Path | None, data: Path | None, workers: int | None, seed: int | None, device: str | None
+    config: Path,
+    output: Path | None,
+    data: Path | None,
+    workers: int | None,
+    seed: int | None,
+    device: str | None,
+    ledger: Path | None,
 ) -> None:
     """Invert the survey that CONFIG describes and write the posterior as CF netCDF.
 
-    Ctrl-C stops it; the best posterior so far is written beside the output.
+    Ctrl-C stops it; the best posterior so far is written beside the output. However it was stopped, the same command
+    goes on where it was, with the runs in the ledger.
     """
     problem = load(config, data=data)
     check_posterior_path(output or problem.output.file, "--output" if output else "output.file", problem, config)
     output = output or problem.output.file
     started = time.perf_counter()
-    posterior = inverted(problem, output, workers=workers, seed=seed, device=device)
+    ledger = ledger or ledger_of(problem, output)
+    posterior = inverted(problem, output, ledger, workers=workers, seed=seed, device=device)
     netcdf.write(posterior, output)
     say(posterior, output, time.perf_counter() - started)
 
 
+def ledger_of(problem: Problem, output: Path) -> Path | None:
+    """Where the runs are kept, if they are worth it: a model that takes many rows at once is not long at one."""
+    wanted, forward = problem.output.ledger, problem.forward
+    kept = forward.rows_per_task < CHEAP_ROWS if wanted is None else wanted
+    return output.with_suffix(".ledger.sqlite") if kept else None
+
+
+def holds_runs(ledger: Path) -> bool:
+    """Whether there is something to go on from."""
+    with Ledger(ledger, read_only=True) as opened:
+        return bool(opened.models())
+
+
 def inverted(
-    problem: Problem, output: Path, *, workers: int | None, seed: int | None, device: str | None
+    problem: Problem, output: Path, ledger: Path | None, *, workers: int | None, seed: int | None, device: str | None
 ) -> xr.Dataset:
     """The posterior; if interrupted, the best so far goes into a file beside `output`, and the command ends."""
     # Here, not above: a mistake is told, and help given, without waiting for SciPy.
@@ -65,8 +89,18 @@ def inverted(
             signal.signal(asked_to_end, signal.default_int_handler)
     try:
         with progress() as tally:
-            return invert(problem, workers=workers, seed=seed, device=device, run_directory=runs, monitor=tally)
+            return invert(
+                problem,
+                workers=workers,
+                seed=seed,
+                device=device,
+                run_directory=runs,
+                monitor=tally,
+                ledger=ledger,
+            )
     except InterruptedInversion as interruption:
+        if ledger is not None and holds_runs(ledger):
+            click.echo(f"invgp: the runs are kept in {ledger}; the same command goes on from there", err=True)
         click.echo(f"invgp: interrupted {kept(interruption, tally, output)}", err=True)
         raise SystemExit(INTERRUPTED) from None
     except RunsFailedError as failure:
@@ -90,9 +124,11 @@ def kept(interruption: InterruptedInversion, tally: Tally, output: Path) -> str:
 def say(posterior: xr.Dataset, output: Path, seconds: float) -> None:
     """What came of it, on one line, and where to look at runs that failed."""
     runs, failed = posterior.attrs["invgp_runs"], posterior.attrs["invgp_runs_failed"]
+    answered = posterior.attrs["invgp_runs_from_ledger"]
+    known = f" ({answered:,} from the ledger)" if answered else ""
     click.echo(
         f"{output}: {posterior.attrs['invgp_status']}; ELBO {float(posterior['elbo'][-1]):.2f} nats, "
-        f"{runs:,} runs, {failed:,} failed, {duration(seconds)}"
+        f"{runs:,} runs{known}, {failed:,} failed, {duration(seconds)}"
     )
     if posterior.attrs["invgp_settled"] == "no":
         click.echo("invgp: warning: the posterior has not settled; do not trust its spreads yet", err=True)

@@ -93,4 +93,5 @@ def _output(config: Config, directory: Path) -> OutputSettings:
         file=directory / section.file,
         quantiles=tuple(sorted(section.quantiles)),
         realizations=section.realizations,
+        ledger=section.ledger,
     )

@@ -7,14 +7,26 @@ from pathlib import Path
 
 from invgp.adapters import (
     AdapterError,
+    BatchedModel,
     CallableModel,
-    ExecutableModel,
     ForwardModel,
-    InputFile,
-    OutputFile,
+    PersistentModel,
     Quantity,
+    UmbridgeModel,
 )
-from invgp.config.schema import CallableSection, Config, ExecutableSection, InputSection, OutputSection
+from invgp.config.programs import build_dakota, build_executable, build_pest
+from invgp.config.schema import (
+    BatchedSection,
+    CallableSection,
+    Config,
+    DakotaSection,
+    ExecutableSection,
+    InputSection,
+    OutputSection,
+    PersistentSection,
+    PestSection,
+    UmbridgeSection,
+)
 from invgp.config.sentences import one_line, path_of, suggestion
 from invgp.errors import ConfigError
 from invgp.problem import Labels, Latent, Observation, Survey, Wire
@@ -87,7 +99,13 @@ def _check_each_once(owner: str, key: str, names: Sequence[str], wires: Wires) -
 
 
 def _model(
-    section: CallableSection | ExecutableSection,
+    section: CallableSection
+    | ExecutableSection
+    | PersistentSection
+    | BatchedSection
+    | PestSection
+    | DakotaSection
+    | UmbridgeSection,
     inputs: tuple[Quantity, ...],
     outputs: tuple[Quantity, ...],
     directory: Path,
@@ -101,20 +119,57 @@ def _model(
                 vectorised=section.vectorised,
                 search_path=directory,
             )
-        return ExecutableModel(
-            command=tuple(section.command),
-            inputs=inputs,
-            outputs=outputs,
-            input_files=tuple(InputFile(directory / f.template, f.path) for f in section.input_files),
-            output_files=tuple(
-                OutputFile(f.path, None if f.outputs is None else tuple(f.outputs), f.skip_lines)
-                for f in section.output_files
-            ),
-            timeout=section.timeout,
-            threads=section.threads,
-            environment=section.environment,
-            search_path=directory,
-        )
+        if isinstance(section, PersistentSection):
+            return PersistentModel(
+                command=tuple(section.command),
+                inputs=inputs,
+                outputs=outputs,
+                timeout=section.timeout,
+                threads=section.threads,
+                environment=section.environment,
+                search_path=directory,
+            )
+        if isinstance(section, BatchedSection):
+            return BatchedModel(
+                command=tuple(section.command),
+                inputs=inputs,
+                outputs=outputs,
+                input_file=section.input_file,
+                output_file=section.output_file,
+                format=section.format,
+                skip_lines=section.skip_lines,
+                rows=section.rows,
+                timeout=section.timeout,
+                threads=section.threads,
+                environment=section.environment,
+                search_path=directory,
+            )
+        if isinstance(section, UmbridgeSection):
+            return UmbridgeModel(
+                urls=tuple(section.urls),
+                model=section.model,
+                inputs=inputs,
+                outputs=outputs,
+                config=section.config,
+                timeout=section.timeout,
+                retries=section.retries,
+                connections=section.connections,
+                version=section.version,
+            )
+        return _program(section, inputs, outputs, directory)
     except AdapterError as error:
         # What importing a function raised may come in several lines.
         raise ConfigError(f"forward.{error.setting}: {one_line(error.sentence)}") from error
+
+
+def _program(
+    section: ExecutableSection | PestSection | DakotaSection,
+    inputs: tuple[Quantity, ...],
+    outputs: tuple[Quantity, ...],
+    directory: Path,
+) -> ForwardModel:
+    if isinstance(section, PestSection):
+        return build_pest(section, inputs, outputs, directory)
+    if isinstance(section, DakotaSection):
+        return build_dakota(section, inputs, outputs, directory)
+    return build_executable(section, inputs, outputs, directory)

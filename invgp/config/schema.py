@@ -13,10 +13,12 @@ from invgp.config.values import (
     Kind,
     LabelList,
     Name,
+    NameOrNumber,
     NoiseSpreads,
     Numbers,
     Positives,
     Quantiles,
+    RowNumbers,
     Spreads,
     UnitText,
 )
@@ -193,10 +195,17 @@ INPUTS = Field(description="a list of the latents and site columns that go in, i
 OUTPUTS = Field(description="a list of the observations that come out, in the simulator's order")
 
 
+ADAPTERS = ("callable", "executable", "persistent", "batched", "pest", "dakota", "umbridge")
+ADAPTER: Any = Field(description=listed(ADAPTERS, "or"))
+COMMAND = Field(description="the program and its arguments, each a string", min_length=1)
+THREADS = Field(default=1, ge=1, description="threads that one run may use")
+ENVIRONMENT: Any = Field(default={}, description="environment variables for the program")
+
+
 class CallableSection(Section):
     """A Python function."""
 
-    adapter: Literal["callable"] = Field(description="'callable' or 'executable'")
+    adapter: Literal["callable"] = ADAPTER
     function: str = Field(description="'package.module:function', of a module that is installed or beside the config")
     vectorised: bool = Field(default=True, description="whether it takes many rows at once")
     inputs: Inputs = INPUTS
@@ -208,41 +217,289 @@ class InputFileSection(Section):
 
     template: str = Field(description="the template's path, relative to the config")
     path: str = Field(description="the file's path in the run's directory")
+    format: Literal["plain", "tpl"] = Field(default="plain", description="of the template: ours, or PEST's")
+
+
+class LocalFileSection(Section):
+    """A file or directory that each run finds in its directory."""
+
+    source: str = Field(description="the file's path, relative to the config (or to the control file of PEST)")
+    path: str = Field(default="", description="its path in the run's directory; by default its own name")
+    link: bool = Field(
+        default=False, description="whether runs have a link to it instead of a copy; they must then not write to it"
+    )
+
+
+class BoundsSection(Section):
+    """What an output may be in a run that went well."""
+
+    described: ClassVar[str] = "a table such as { min = 0, max = 10 }"
+    min: float | None = Field(default=None, description="the smallest number; none: any")
+    max: float | None = Field(default=None, description="the largest number; none: any")
+
+
+FILE_PATH = Field(default=None, description="the file's path in the run's directory; none: standard output")
+FILE_OUTPUTS = Field(default=None, description="the outputs that it holds, in order; none: all")
+SKIP_LINES = Field(default=0, ge=0, description="lines to pass over at the top")
+ROW = Field(default=None, description="which of them, or a list: 1 is the first, -1 the last; none: all")
 
 
 class OutputFileSection(Section):
-    """A file that is read after each run."""
+    """A file that is read after each run: all its numbers, in order."""
 
-    path: str | None = Field(default=None, description="the file's path in the run's directory; none: standard output")
-    outputs: list[str] | None = Field(default=None, description="the outputs that it holds, in order; none: all")
-    skip_lines: int = Field(default=0, ge=0, description="lines to pass over at the top")
+    path: str | None = FILE_PATH
+    format: Literal["numbers"] = Field(default="numbers", description="how the file is read")
+    outputs: list[str] | None = FILE_OUTPUTS
+    skip_lines: int = SKIP_LINES
+
+
+class TableFileSection(Section):
+    """A column of a table without header."""
+
+    path: str | None = FILE_PATH
+    format: Literal["table"] = Field(description="how the file is read")
+    outputs: list[str] | None = FILE_OUTPUTS
+    column: int = Field(default=1, ge=1, description="which column, from 1")
+    row: RowNumbers = ROW
+    skip_lines: int = SKIP_LINES
+
+
+class CsvFileSection(Section):
+    """A column of a CSV file with a header."""
+
+    path: str | None = FILE_PATH
+    format: Literal["csv"] = Field(description="how the file is read")
+    outputs: list[str] | None = FILE_OUTPUTS
+    column: NameOrNumber = Field(description="the column's name, or its number from 1")
+    row: RowNumbers = ROW
+    skip_lines: int = Field(default=0, ge=0, description="lines to pass over above the header")
+    delimiter: str = Field(default=",", description="the character between entries")
+
+
+class JsonFileSection(Section):
+    """Numbers of a JSON file."""
+
+    path: str | None = FILE_PATH
+    format: Literal["json"] = Field(description="how the file is read")
+    outputs: list[str] | None = FILE_OUTPUTS
+    key: str = Field(
+        description="the way to a number or a list of them, such as 'results.times[0]'; lists count from 0"
+    )
+
+
+class RegexFileSection(Section):
+    """Numbers that a regular expression finds."""
+
+    path: str | None = FILE_PATH
+    format: Literal["regex"] = Field(description="how the file is read")
+    outputs: list[str] | None = FILE_OUTPUTS
+    pattern: str = Field(description="Python's regular expression; its groups are the numbers, or the whole match")
+    row: RowNumbers = ROW
+
+
+class NetcdfFileSection(Section):
+    """A variable of a netCDF file."""
+
+    path: str = Field(description="the file's path in the run's directory")
+    format: Literal["netcdf"] = Field(description="how the file is read")
+    outputs: list[str] | None = FILE_OUTPUTS
+    variable: str = Field(description="the variable's name; 'group/name' within a group")
+    row: RowNumbers = ROW
+
+
+class InstructionFileSection(Section):
+    """A file that PEST instructions read."""
+
+    path: str | None = FILE_PATH
+    format: Literal["ins"] = Field(description="how the file is read")
+    outputs: list[str] | None = FILE_OUTPUTS
+    instructions: str = Field(description="the path of the .ins file, relative to the config")
+
+
+class PythonFileSection(Section):
+    """A file that a Python function reads."""
+
+    path: str | None = FILE_PATH
+    format: Literal["python"] = Field(description="how the file is read")
+    outputs: list[str] | None = FILE_OUTPUTS
+    function: str = Field(description="'package.module:function', of a module that is installed or beside the config")
+
+
+READERS = ("numbers", "table", "csv", "json", "regex", "netcdf", "ins", "python")
+
+
+def _known_format(value: object) -> object:
+    """Before pydantic looks at `format` to know which of the tables it has before it."""
+    if not isinstance(value, dict):
+        raise ValueError('must be a table such as { path = "times.txt" }')  # noqa: TRY004 - as above
+    chosen = value.get("format", "numbers")
+    if chosen not in READERS:
+        raise WholeSentenceError(
+            [f"format: must be {listed(READERS, 'or')}, was {shown(chosen)}{did_you_mean(chosen, READERS)}"]
+        )
+    return {"format": chosen, **value}
+
+
+AnyOutputFile = (
+    OutputFileSection
+    | TableFileSection
+    | CsvFileSection
+    | JsonFileSection
+    | RegexFileSection
+    | NetcdfFileSection
+    | InstructionFileSection
+    | PythonFileSection
+)
+OutputFiles = Annotated[
+    list[Annotated[Annotated[AnyOutputFile, Field(discriminator="format")], BeforeValidator(_known_format)]],
+    Field(min_length=1),
+    Kind("list of tables"),
+]
+FILES: Any = Field(default=[], description="files and directories copied or linked into each run's directory")
+BOUNDS: Any = Field(
+    default={},
+    description="for some outputs, a table such as { min = 0, max = 10 }, in the simulator's unit; a run with a number "
+    "outside has failed",
+)
+KEEP: Any = Field(default="failed", description="whose directories are kept after a run")
+TIMEOUT = Field(
+    default=None, gt=0, description="seconds after which a run is ended; none: it is waited for, however long it takes"
+)
 
 
 class ExecutableSection(Section):
     """A program, with files in and out."""
 
-    adapter: Literal["executable"] = Field(description="'callable' or 'executable'")
-    command: list[str] = Field(description="the program and its arguments, each a string", min_length=1)
+    adapter: Literal["executable"] = ADAPTER
+    command: list[str] = COMMAND
     input_files: list[InputFileSection] = Field(default=[], description="files written from templates")
-    output_files: list[OutputFileSection] = Field(
-        default=[OutputFileSection()], description="files read; by default standard output", min_length=1
+    output_files: OutputFiles = Field(
+        default=[OutputFileSection()], description="files read; by default standard output"
     )
-    timeout: float | None = Field(
-        default=None,
-        gt=0,
-        description="seconds after which a run is ended; none: it is waited for, however long it takes",
+    files: list[LocalFileSection] = FILES
+    target_file: str = Field(
+        default="",
+        description="a file in the run's directory whose presence is success, whatever the exit code; by default "
+        "success is exit code 0",
     )
-    threads: int = Field(default=1, ge=1, description="threads that one run may use")
-    environment: dict[str, str] = Field(default={}, description="environment variables for the program")
+    fallback: list[str] = Field(
+        default=[], description="the program and its arguments that are run where the command failed"
+    )
+    bounds: dict[str, BoundsSection] = BOUNDS
+    keep: Literal["failed", "all", "none"] = KEEP
+    timeout: float | None = TIMEOUT
+    threads: int = THREADS
+    environment: dict[str, str] = ENVIRONMENT
     inputs: Inputs = INPUTS
     outputs: Outputs = OUTPUTS
 
 
-ADAPTERS = ("callable", "executable")
+class PestSection(Section):
+    """A model that PEST runs."""
+
+    adapter: Literal["pest"] = ADAPTER
+    control: str = Field(description="the path of the .pst file, relative to the config")
+    files: list[LocalFileSection] = FILES
+    bounds: dict[str, BoundsSection] = BOUNDS
+    keep: Literal["failed", "all", "none"] = KEEP
+    timeout: float | None = TIMEOUT
+    threads: int = THREADS
+    environment: dict[str, str] = ENVIRONMENT
+    inputs: Inputs = INPUTS
+    outputs: Outputs = OUTPUTS
+
+
+class DakotaSection(Section):
+    """A driver that Dakota runs."""
+
+    adapter: Literal["dakota"] = ADAPTER
+    driver: list[str] = Field(description="the driver and its arguments, each a string", min_length=1)
+    format: Literal["json", "text"] = Field(default="json", description="of the parameters file and the results file")
+    descriptor: str = Field(
+        default="{name}_{label}", description="what Dakota calls a number of an input or output that has labels"
+    )
+    files: list[LocalFileSection] = FILES
+    bounds: dict[str, BoundsSection] = BOUNDS
+    keep: Literal["failed", "all", "none"] = KEEP
+    timeout: float | None = TIMEOUT
+    threads: int = THREADS
+    environment: dict[str, str] = ENVIRONMENT
+    inputs: Inputs = INPUTS
+    outputs: Outputs = OUTPUTS
+
+
+class PersistentSection(Section):
+    """A program that stays, and is asked row after row."""
+
+    adapter: Literal["persistent"] = ADAPTER
+    command: list[str] = COMMAND
+    timeout: float = Field(
+        default=60.0,
+        gt=0,
+        description="seconds that the program has for one answer, its start included if it is the first; after them it "
+        "is ended and a fresh one goes on",
+    )
+    threads: int = THREADS
+    environment: dict[str, str] = ENVIRONMENT
+    inputs: Inputs = INPUTS
+    outputs: Outputs = OUTPUTS
+
+
+class BatchedSection(Section):
+    """A program that takes many rows at once, with a table in and a table out."""
+
+    adapter: Literal["batched"] = ADAPTER
+    command: list[str] = COMMAND
+    input_file: str = Field(default="inputs.csv", description="the table that the program reads, in its directory")
+    output_file: str = Field(default="outputs.csv", description="the table that it writes there")
+    format: Literal["csv", "table"] = Field(
+        default="csv", description="of the table that it reads: with commas, or with spaces and '#' before the names"
+    )
+    skip_lines: int = Field(default=0, ge=0, description="lines to pass over at the top of the table that it writes")
+    rows: int = Field(default=500, ge=1, description="rows that it takes at once, at the most")
+    timeout: float | None = Field(
+        default=None,
+        gt=0,
+        description="seconds after which a batch is ended; none: it is waited for, however long it takes",
+    )
+    threads: int = THREADS
+    environment: dict[str, str] = ENVIRONMENT
+    inputs: Inputs = INPUTS
+    outputs: Outputs = OUTPUTS
+
+
+class UmbridgeSection(Section):
+    """A model that UM-Bridge servers offer."""
+
+    adapter: Literal["umbridge"] = ADAPTER
+    urls: list[str] = Field(
+        description="a list of the servers' addresses, such as ['http://localhost:4242']; they share the runs",
+        min_length=1,
+    )
+    model: str = Field(description="the name under which the servers offer the model")
+    config: Annotated[dict[str, Any], Kind("table")] = Field(
+        default={}, description="passed on to the model with each run"
+    )
+    timeout: float = Field(default=600.0, gt=0, description="seconds that a run may take, with the way there and back")
+    retries: int = Field(
+        default=3,
+        ge=0,
+        description="how often a run that broke off, or a server that cannot be reached, is tried again",
+    )
+    connections: int = Field(
+        default=1,
+        ge=1,
+        description="requests that each server gets at once; more than one where it runs them in parallel",
+    )
+    version: str = Field(
+        default="", description="whatever tells one state of the model from another, since the servers cannot tell"
+    )
+    inputs: Inputs = INPUTS
+    outputs: Outputs = OUTPUTS
 
 
 def _known_adapter(value: object) -> object:
-    """Before pydantic looks at `adapter` to know which of the two tables it has before it."""
+    """Before pydantic looks at `adapter` to know which of the tables it has before it."""
     if not isinstance(value, dict):
         raise ValueError("must be a table")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
     if "adapter" not in value:
@@ -256,7 +513,16 @@ def _known_adapter(value: object) -> object:
 
 
 Forward = Annotated[
-    Annotated[CallableSection | ExecutableSection, Field(discriminator="adapter")],
+    Annotated[
+        CallableSection
+        | ExecutableSection
+        | PersistentSection
+        | BatchedSection
+        | PestSection
+        | DakotaSection
+        | UmbridgeSection,
+        Field(discriminator="adapter"),
+    ],
     BeforeValidator(_known_adapter),
 ]
 
@@ -323,8 +589,8 @@ class InferenceSection(Section):
     batch: int | None = Field(
         default=None,
         ge=1,
-        description="sites in a mini-batch of the coupled posterior, shuffled anew for each pass over the survey; none: "
-        "as many as fit in some 400 MB with their samples, of a small survey all",
+        description="sites in a mini-batch of the coupled posterior, shuffled anew for each pass over the survey; "
+        "none: as many as fit in some 400 MB with their samples, of a small survey all",
     )
     samples: int | None = Field(
         default=None,
@@ -345,6 +611,9 @@ class InferenceSection(Section):
         lt=1,
         description="share of a batch's runs that may fail; above it a step is taken back, or the inversion stops",
     )
+    retries: int = Field(
+        default=0, ge=0, description="how often a run that failed is tried again before it counts as failed"
+    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="of all random numbers")
     workers: int = Field(default=1, ge=1, description="runs at once; 1 is a plain loop")
     device: Literal["cpu", "cuda", "auto"] = Field(default="cpu", description="where the arrays live")
@@ -356,6 +625,11 @@ class FileSection(Section):
     file: str = Field(default="posterior.nc", description="the netCDF file, relative to the config")
     quantiles: Quantiles = Field(default=[0.025, 0.25, 0.5, 0.75, 0.975], description="of each latent at each site")
     realizations: int = Field(default=20, ge=0, description="joint draws from the posterior")
+    ledger: bool | None = Field(
+        default=None,
+        description="whether every run is kept in a ledger beside the netCDF file, so that `invgp run` can go on where "
+        "it was stopped; none: unless the simulator is a vectorised function, quicker to call again than to look up",
+    )
 
 
 class Config(Section):

@@ -124,8 +124,10 @@ def _of(item: ErrorDetails) -> list[str]:
 
 def _where(location: tuple[int | str, ...]) -> str:
     parts = list(location)
-    if parts[:1] == ["forward"] and parts[1:2] in (["callable"], ["executable"]):
-        del parts[1]  # pydantic's name for the branch it took
+    if parts[:1] == ["forward"]:
+        del parts[1:2]  # pydantic's name for the branch it took
+        if parts[1:2] == ["output_files"]:
+            del parts[3:4]  # the same, for the format
     if parts[-1:] == ["[key]"]:
         parts.pop()  # the name of a table is at fault, not what the table holds
     return path_of(*parts)

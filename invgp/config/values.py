@@ -120,6 +120,23 @@ def _correlation(value: object) -> object:
     return value
 
 
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _row_numbers(value: object) -> object:
+    items = _items(value)
+    if not items or not all(_is_whole(v) and v != 0 for v in items):
+        raise ValueError("must be 1 for the first, -1 for the last, any other whole number but 0, or a list of them")
+    return value
+
+
+def _name_or_number(value: object) -> object:
+    if not (isinstance(value, str) and value) and not (_is_whole(value) and value > 0):  # type: ignore[operator]
+        raise ValueError("must be a name, or a whole number from 1")
+    return value
+
+
 class Kind(NamedTuple):
     """What a value may be, in words for the reference of the config."""
 
@@ -140,3 +157,5 @@ LabelList = Annotated[Any, BeforeValidator(_labels), Kind("list of integers or l
 Factor = Annotated[Any, BeforeValidator(_factor), Kind("number or `true`")]
 Correlation = Annotated[Any, BeforeValidator(_correlation), Kind("list of lists of numbers")]
 Quantiles = Annotated[Any, BeforeValidator(_quantiles), Kind("list of numbers")]
+RowNumbers = Annotated[Any, BeforeValidator(_row_numbers), Kind("integer or list of integers")]
+NameOrNumber = Annotated[Any, BeforeValidator(_name_or_number), Kind("string or integer")]

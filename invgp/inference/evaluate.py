@@ -5,21 +5,36 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import NamedTuple
 
 import joblib
+import numpy as np
 import psutil
 from joblib.externals.loky.process_executor import BrokenProcessPool
 from threadpoolctl import threadpool_limits
 
-from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE, Evaluations, ForwardModel, RunContext
-from invgp.errors import RunsFailedError
+from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE, Evaluations, ForwardModel, RunContext, Status
+from invgp.errors import LedgerError, RunsFailedError
+from invgp.inference.attempts import attempt, picked, replaced, some_of
 from invgp.inference.monitor import Monitor, Silent
+from invgp.ledger import Finished, Recorder
 from invgp.problem import Floats
 
 THREADS_PER_WORKER = 1
 SECONDS_TO_DIE = 0.05
+ROOM = 2**20  # bytes: a disk with less is as good as full
+SPOILT_BY_A_FULL_DISK = {Status.NOT_STARTED, Status.EXIT_CODE, Status.KILLED, Status.UNREADABLE}
+
+
+class Task(NamedTuple):
+    """Rows of inputs (B, I) that one worker runs in one go."""
+
+    rows: Floats
+    context: RunContext
 
 
 def evaluate(
@@ -28,6 +43,8 @@ def evaluate(
     context: RunContext,
     *,
     workers: int = 1,
+    retries: int = 0,
+    recorder: Recorder | None = None,
     monitor: Monitor | None = None,
     watch: Callable[[Evaluations], None] | None = None,
 ) -> Evaluations:
@@ -39,37 +56,70 @@ def evaluate(
 
     Parameters
     ----------
-    watch : called with each part as it comes back; it may raise, which stops the rest.
+    retries : how often a run that failed is tried again before it counts as failed.
+    recorder : answers the runs that it knows, and gets the others as soon as they finish. The rows of a task are
+        recorded together, so that a batch that is taken up again has the tasks that it had.
+    watch : called with each part, in order; it may raise, which stops the rest.
     """
-    monitor = monitor or Silent()
-    step = model.rows_per_task
-    tasks = [(values[a : a + step], context.rows(a, a + step)) for a in range(0, len(values), step)]
-    if not tasks:
+    if not len(values):
         return model.evaluate(values, context)
+    monitor = monitor or Silent()
+    known = None if recorder is None else recorder.known(values)
+    step = model.rows_per_task
+    everything = [np.arange(a, min(a + step, len(values))) for a in range(0, len(values), step)]
+    missing = everything if known is None else [rows[~known.found[rows]] for rows in everything]
+    tasks = [Task(values[rows], some_of(context, rows)) for rows in missing if rows.size]
     parts = []
-    for part in _loop(model, tasks) if workers == 1 else _processes(model, tasks, workers):
-        succeeded = int(part.ok.sum())
-        monitor.ran(succeeded, len(part.status) - succeeded)
-        if watch is not None:
-            watch(part)
-        parts.append(part)
+    with closing(_outcomes(model, tasks, workers, retries, recorder)) as fresh:
+        for rows, unknown in zip(everything, missing, strict=True):
+            part = next(fresh) if known is None or unknown.size == rows.size else picked(known.outcome, rows)
+            if 0 < unknown.size < rows.size:
+                part = replaced(part, unknown - rows[0], next(fresh))
+            if recorder is not None:
+                recorder.answered += rows.size - unknown.size
+            succeeded = int(part.ok.sum())
+            monitor.ran(succeeded, len(rows) - succeeded)
+            if watch is not None:
+                watch(part)
+            parts.append(part)
+    if recorder is not None:
+        recorder.sync()
     return Evaluations.concatenate(parts)
 
 
-def _loop(model: ForwardModel, tasks: list[tuple[Floats, RunContext]]) -> Iterator[Evaluations]:
-    for rows, context in tasks:
-        # As in a worker: the number of threads decides how BLAS rounds, and results must not depend on the workers.
-        with threadpool_limits(THREADS_PER_WORKER):
-            part = model.evaluate(rows, context)
-        yield part
+def _outcomes(
+    model: ForwardModel, tasks: list[Task], workers: int, retries: int, recorder: Recorder | None
+) -> Generator[Evaluations]:
+    """The outcome of each task, in order; it is recorded as soon as it is there, whatever the order."""
+    early: dict[int, Evaluations] = {}
+    following = 0
+    run = _loop(model, tasks, retries) if workers == 1 else _processes(model, tasks, workers, retries)
+    with closing(run) as results:
+        for number, finished in results:
+            if recorder is not None:
+                _check_room(finished.outcome, tasks[number].context.directory, recorder)
+                recorder.record(*tasks[number], finished)
+            early[number] = finished.outcome
+            while following in early:
+                yield early.pop(following)
+                following += 1
 
 
-def _processes(model: ForwardModel, tasks: list[tuple[Floats, RunContext]], workers: int) -> Iterator[Evaluations]:
+def _loop(model: ForwardModel, tasks: list[Task], retries: int) -> Generator[tuple[int, Finished]]:
+    # As in a worker: the number of threads decides how BLAS rounds, and results must not depend on the workers. Once
+    # for all tasks: it takes longer than to start a program.
+    with threadpool_limits(THREADS_PER_WORKER):
+        for number, task in enumerate(tasks):
+            yield number, attempt(model, *task, retries)
+
+
+def _processes(model: ForwardModel, tasks: list[Task], workers: int, retries: int) -> Generator[tuple[int, Finished]]:
+    if not tasks:
+        return
     how = {"inner_max_num_threads": THREADS_PER_WORKER, "initializer": _leave_interrupts_to_the_parent}
     with joblib.parallel_config(backend="loky", n_jobs=workers, **how):
-        # In order, as they come: the caller can count them, and the result does not depend on who was first.
-        pool = joblib.Parallel(return_as="generator")
-        results = pool(joblib.delayed(_run)(model, rows, context, os.getpid()) for rows, context in tasks)
+        pool = joblib.Parallel(return_as="generator_unordered")
+        results = pool(joblib.delayed(_run)(i, model, task, retries, os.getpid()) for i, task in enumerate(tasks))
     whole = False
     try:
         yield from results
@@ -82,14 +132,27 @@ def _processes(model: ForwardModel, tasks: list[tuple[Floats, RunContext]], work
     finally:
         if not whole:  # interrupted, or failed: what still runs is wanted no more
             results.close()
-            end_programs(tasks[0][1].directory)
+            end_programs(tasks[0].context.directory)
 
 
-def _run(model: ForwardModel, rows: Floats, context: RunContext, parent: int) -> Evaluations:
+def _run(number: int, model: ForwardModel, task: Task, retries: int, parent: int) -> tuple[int, Finished]:
     """One task, in a worker process."""
     if os.getppid() != parent:
         os._exit(1)  # the inversion was killed: nobody waits for this run, and nobody else would stop it
-    return model.evaluate(rows, context)
+    return number, attempt(model, *task, retries)
+
+
+def _check_room(outcome: Evaluations, directory: Path, recorder: Recorder) -> None:
+    """Raise if runs may have failed because their disk is full: that is not a failure of their inputs."""
+    if not SPOILT_BY_A_FULL_DISK.intersection(outcome.status):
+        return
+    nearest = next(place for place in (directory, *directory.absolute().parents) if place.is_dir())
+    try:
+        with TemporaryFile(dir=nearest) as probe:
+            probe.write(bytes(ROOM))
+    except OSError as error:
+        reason = f"nothing more can be written in {str(nearest)!r} ({error.strerror}), so that runs fail"
+        raise LedgerError(recorder.ledger.path, reason) from error
 
 
 def _leave_interrupts_to_the_parent() -> None:

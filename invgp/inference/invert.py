@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,6 +20,7 @@ from invgp.inference.factorised import FactorisedInversion
 from invgp.inference.inversion import Inversion
 from invgp.inference.monitor import Monitor, Silent
 from invgp.inference.simulator import Simulator, own_directory
+from invgp.ledger import Ledger, Recorder
 from invgp.posterior import to_dataset
 from invgp.problem import Problem, fewest_samples
 
@@ -45,6 +48,7 @@ def invert(
     device: str | None = None,
     run_directory: str | Path | None = None,
     monitor: Monitor | None = None,
+    ledger: str | Path | None = None,
 ) -> xr.Dataset:
     """Infer the posterior over the problem's latents.
 
@@ -55,6 +59,8 @@ def invert(
     run_directory : where simulators run and the directories of failed runs are kept; by default a temporary one,
         which keeps nothing.
     monitor : told of each step.
+    ledger : a file, made if it is not there, that keeps every run and answers those that it knows; None for none. An
+        inversion that was stopped goes on where it was if it is started again with the same ledger.
 
     Returns
     -------
@@ -69,6 +75,8 @@ def invert(
         The device is not on this machine.
     InterruptedInversion
         Ctrl-C; it carries the best posterior so far.
+    LedgerError
+        The ledger cannot be written: a full disk, or another process that keeps it locked.
     """
     settings = problem.inference
     seed = settings.seed if seed is None else seed
@@ -78,9 +86,13 @@ def invert(
         where = place(device or settings.device)
     except DeviceError as error:
         raise DeviceMissingError(str(error)) from error
-    with TemporaryDirectory(prefix="invgp-") as scratch, own_directory(run_directory or scratch) as directory:
+    with (
+        TemporaryDirectory(prefix="invgp-") as scratch,
+        own_directory(run_directory or scratch) as directory,
+        _recorded(problem, ledger) as recorder,
+    ):
         try:
-            simulator = Simulator(problem, directory, workers, monitor or Silent(), settings.max_runs)
+            simulator = Simulator(problem, directory, workers, monitor or Silent(), settings.max_runs, recorder)
             inversion = inversion_of(problem)(problem, where, simulator, seed)
         except np.linalg.LinAlgError as error:
             raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
@@ -110,7 +122,19 @@ def inversion_of(problem: Problem) -> type[Inversion]:
 def _posterior(inversion: Inversion, status: str, *, settled: bool) -> xr.Dataset | None:
     """The best posterior so far as a dataset, or None if there is none."""
     found = inversion.solution(status, settled=settled)
-    return None if found is None else to_dataset(*found)
+    if found is None:
+        return None
+    return to_dataset(*found).assign_attrs(invgp_runs_from_ledger=inversion.simulator.answered)
+
+
+@contextmanager
+def _recorded(problem: Problem, path: str | Path | None) -> Iterator[Recorder | None]:
+    """The ledger of the simulator's runs, if there is to be one."""
+    if path is None:
+        yield None
+        return
+    with Ledger(path) as ledger:
+        yield ledger.of(problem.forward, retries=problem.inference.retries)
 
 
 def _check(problem: Problem, workers: int, seed: int) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from invgp.adapters.protocol import Evaluations, RunContext
 from invgp.inference.evaluate import evaluate
 from invgp.inference.monitor import Monitor, Silent
+from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
 
 MESSAGES_SHOWN = 3
@@ -56,6 +57,8 @@ class Simulator:
     ----------
     directory : where the runs have their directories.
     budget : runs that may be spent in all; None for any number.
+    recorder : the ledger of the model's runs; None for none. A run that it answers counts as one that was made: an
+        inversion that is taken up again must decide as it would have, had it not been stopped.
     """
 
     problem: Problem
@@ -63,6 +66,7 @@ class Simulator:
     workers: int = 1
     monitor: Monitor = field(default_factory=Silent)
     budget: int | None = None
+    recorder: Recorder | None = None
     runs: int = 0
     failed: int = 0
     causes: Counter[str] = field(default_factory=Counter)
@@ -100,6 +104,8 @@ class Simulator:
                 problem.to_simulator(problem.physical(f), numbers),
                 RunContext(labels, self.directory),
                 workers=self.workers,
+                retries=problem.inference.retries,
+                recorder=self.recorder,
                 monitor=self.monitor,
                 watch=watch.saw,
             )
@@ -108,6 +114,11 @@ class Simulator:
             raise
         self._count(batch, labels)
         return Batch(problem.from_simulator(batch.outputs, samples), batch.ok.reshape(samples, len(numbers)))
+
+    @property
+    def answered(self) -> int:
+        """Runs that were taken from the ledger."""
+        return 0 if self.recorder is None else self.recorder.answered
 
     @property
     def left(self) -> int | None:

@@ -367,7 +367,7 @@ def test_that_threads_and_environment_reach_the_program(program: MakeProgram, tm
             {"output_files": (OutputFile("a", skip_lines=-1),)},
             r"output_files\[0\].skip_lines: must not be negative",
         ),
-        ({"timeout": 0.0}, "timeout: must be a positive number of seconds, or None; it is 0.0"),
+        ({"timeout": 0.0}, "timeout: must be a positive number of seconds; it is 0.0"),
         ({"timeout": float("nan")}, "timeout: must be a positive"),
         ({"threads": 0}, "threads: must be at least 1; it is 0"),
         ({"environment": {"A=B": "1"}}, "environment: 'A=B' = '1' cannot be"),

@@ -40,6 +40,13 @@ def test_that_the_comparison_says_why_when_gpflow_cannot_be_installed(benchmark,
         gpflow.main(["--environment", str(tmp_path / "environment")])
 
 
+def test_that_programs_are_measured_started_kept_and_batched(benchmark, capsys):
+    ratios = benchmark("persistent").main(["--runs", "20", "--repeats", "1"])
+    assert list(ratios) == ["executable", "persistent", "batched"]
+    assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
+    assert "20 runs of a C program" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
 def test_that_the_model_of_the_benchmarks_has_a_bound(benchmark, dense):
     workload = benchmark("workload")
@@ -67,3 +74,9 @@ def test_that_two_sides_are_timed_in_turns(benchmark, monkeypatch):
     here, there = gpflow.compare(Side(), Side(), "posterior", repeats=2)
     assert turns == ["here", "there"] * 3
     assert here < there == 2.0
+
+
+def test_that_a_run_is_measured_with_and_without_a_ledger(benchmark, capsys):
+    ratios = benchmark("ledger").main(["--runs", "5", "--rows", "50"])
+    assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
+    assert "5 runs, adapter and ledger: " in capsys.readouterr().out

@@ -8,9 +8,11 @@ from typing import NamedTuple
 import pytest
 
 from invgp.config import load
+from invgp.config.schema import ADAPTERS
+from invgp.config.sentences import listed
 from invgp.errors import ConfigError
 
-from .conftest import WriteSurvey
+from .conftest import CALLABLE, WriteSurvey
 
 
 class Case(NamedTuple):
@@ -87,30 +89,31 @@ UNKNOWN_KEYS = [
         {"samples =": "sample ="},
         "inference.sample: unknown key; valid: 'posterior', 'estimator', 'emulator', 'runs_per_site', "
         "'emulator_error', 'max_runs', 'inducing', 'learn_inducing', 'batch', 'samples', 'max_evaluations' and "
-        "5 more; did you mean 'samples'?",
+        "6 more; did you mean 'samples'?",
     ),
     Case(
         "output",
         {"[output]": "[output]\nquantile = [0.5]"},
-        "output.quantile: unknown key; valid: 'file', 'quantiles' and 'realizations'; did you mean 'quantiles'?",
+        "output.quantile: unknown key; valid: 'file', 'quantiles', 'realizations' and 'ledger'; did you mean "
+        "'quantiles'?",
     ),
 ]
 UNKNOWN_KEYS_OF_A_PROGRAM = [
     Case(
         "executable",
         {"timeout = 10": "time_out = 10"},
-        "forward.time_out: unknown key; valid: 'adapter', 'command', 'input_files', 'output_files', 'timeout', "
-        "'threads', 'environment', 'inputs' and 'outputs'; did you mean 'timeout'?",
+        "forward.time_out: unknown key; valid: 'adapter', 'command', 'input_files', 'output_files', 'files', "
+        "'target_file', 'fallback', 'bounds', 'keep', 'timeout', 'threads' and 3 more; did you mean 'timeout'?",
     ),
     Case(
         "input file",
         {"template =": "templat ="},
-        "forward.input_files[0].templat: unknown key; valid: 'template' and 'path'; did you mean 'template'?",
+        "forward.input_files[0].templat: unknown key; valid: 'template', 'path' and 'format'; did you mean 'template'?",
     ),
     Case(
         "output file",
         {'[{ path = "times.txt" }]': '[{ path = "times.txt", skip = 1 }]'},
-        "forward.output_files[0].skip: unknown key; valid: 'path', 'outputs' and 'skip_lines'",
+        "forward.output_files[0].skip: unknown key; valid: 'path', 'format', 'outputs' and 'skip_lines'",
     ),
 ]
 MISSING_KEYS = [
@@ -134,7 +137,7 @@ MISSING_KEYS = [
     Case(
         "no adapter",
         {'adapter = "callable"\n': ""},
-        "forward.adapter: is missing; it must be 'callable' or 'executable'",
+        f"forward.adapter: is missing; it must be {listed(ADAPTERS, 'or')}",
     ),
     Case("no noise", {"[noise]\nstd.time = 0.05\n": ""}, "noise: is missing; it must be the table [noise]"),
     Case(
@@ -269,9 +272,32 @@ WRONG_TYPES = [
     Case(
         "unknown adapter",
         {'"callable"': '"calable"'},
-        "forward.adapter: must be 'callable' or 'executable', was 'calable'; did you mean 'callable'?",
+        f"forward.adapter: must be {listed(ADAPTERS, 'or')}, was 'calable'; did you mean 'callable'?",
     ),
-    Case("adapter of a wrong type", {'"callable"': "1"}, "forward.adapter: must be 'callable' or 'executable', was 1"),
+    Case("adapter of a wrong type", {'"callable"': "1"}, f"forward.adapter: must be {listed(ADAPTERS, 'or')}, was 1"),
+    Case(
+        "no server",
+        {'adapter = "callable"\nfunction = "simulator:times"': 'adapter = "umbridge"\nmodel = "m"\nurls = []'},
+        "forward.urls: must hold 1 at least, was []",
+    ),
+    Case(
+        "no address of a server",
+        {'adapter = "callable"\nfunction = "simulator:times"': 'adapter = "umbridge"\nmodel = "m"\nurls = ["host:1"]'},
+        "forward.urls[0]: must be like 'http://localhost:4242', but 'host:1' is no address",
+    ),
+    Case(
+        "no name of a model",
+        {'adapter = "callable"\nfunction = "simulator:times"': 'adapter = "umbridge"\nurls = ["http://h"]'},
+        "forward.model: is missing; it must be the name under which the servers offer the model",
+    ),
+    Case(
+        "a date in the model's config",
+        {
+            'adapter = "callable"\nfunction = "simulator:times"': 'adapter = "umbridge"\nmodel = "m"\n'
+            'urls = ["http://h"]\nconfig = { day = 2026-01-01 }'
+        },
+        "forward.config: must be what JSON can hold, but: Object of type date is not JSON serializable",
+    ),
     Case(
         "output file without .nc",
         {"posterior.nc": "posterior.hdf"},
@@ -830,6 +856,47 @@ def test_that_a_mistake_gives_one_sentence(case: Case, write_survey: WriteSurvey
 @by_mistake(UNKNOWN_KEYS_OF_A_PROGRAM, WRONG_PROGRAMS)
 def test_that_a_mistake_about_a_program_gives_one_sentence(case: Case, write_survey: WriteSurvey) -> None:
     assert sentence_of(write_survey(case.config, executable=True)) == case.sentence
+
+
+PERSISTENT = """\
+adapter = "persistent"
+command = ["./simulator.sh"]
+inputs = ["depth", "velocity", "elevation"]
+"""
+BATCHED = PERSISTENT.replace('"persistent"', '"batched"')
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "sentence"),
+    [
+        (
+            PERSISTENT,
+            "rows = 5",
+            "forward.rows: unknown key; valid: 'adapter', 'command', 'timeout', 'threads', 'environment', 'inputs' and "
+            "'outputs'",
+        ),
+        (PERSISTENT, "timeout = 0", "forward.timeout: must be greater than 0, was 0"),
+        (PERSISTENT, 'threads = "two"', "forward.threads: must be a whole number, was 'two'"),
+        (
+            PERSISTENT,
+            'environment = { "A=B" = "1" }',
+            "forward.environment: 'A=B' = '1' cannot be an environment variable",
+        ),
+        (BATCHED, "rows = 0", "forward.rows: must be at least 1, was 0"),
+        (BATCHED, 'format = "csw"', "forward.format: must be 'csv' or 'table', was 'csw'; did you mean 'csv'?"),
+        (BATCHED, "skip_lines = -1", "forward.skip_lines: must be at least 0, was -1"),
+        (
+            BATCHED,
+            'input_file = "../a.csv"',
+            "forward.input_file: '../a.csv' must be the name of a file, without a directory",
+        ),
+        (BATCHED, 'output_file = "inputs.csv"', "forward.output_file: 'inputs.csv' is taken by another file"),
+    ],
+)
+def test_that_a_mistake_about_a_program_for_many_rows_gives_one_sentence(
+    table: str, line: str, sentence: str, write_survey: WriteSurvey
+) -> None:
+    assert sentence_of(write_survey({CALLABLE: f"{table}{line}\n"})) == sentence
 
 
 def test_that_each_of_several_mistakes_gives_a_sentence(write_survey: WriteSurvey) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
 
+from invgp.adapters import UmbridgeModel
 from invgp.config import load
 
-from .conftest import CONFIG, SITES, WriteSurvey
+from .conftest import CALLABLE, CONFIG, SITES, WriteSurvey
 
 NAMES = ("easting", "northing")
 
@@ -329,6 +331,33 @@ def test_that_a_program_runs_as_configured(write_survey: WriteSurvey) -> None:
     problem = load(write_survey(executable=True))
     assert [q.unit for q in problem.forward.outputs] == ["s"]
     assert problem.forward.name == "simulator.sh"
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"), [('adapter = "persistent"', 64), ('adapter = "batched"\nrows = 30\ninput_file = "in.csv"', 30)]
+)
+def test_that_a_program_for_many_rows_runs_as_configured(table: str, rows: int, write_survey: WriteSurvey) -> None:
+    command = 'command = ["./simulator.sh"]\nthreads = 2\nenvironment = { A = "1" }\ntimeout = 5\n'
+    inputs = 'inputs = ["depth", "velocity", "elevation"]\n'
+    forward: Any = load(write_survey({CALLABLE: f"{table}\n{command}{inputs}"})).forward
+    assert (forward.name, forward.rows_per_task) == ("simulator.sh", rows)
+    assert (forward.threads, forward.environment, forward.timeout) == (2, {"A": "1"}, 5.0)
+    assert [q.name for q in forward.inputs] == ["depth", "velocity", "elevation"]
+
+
+def test_that_servers_are_not_asked_before_they_are_needed(write_survey: WriteSurvey) -> None:
+    """The address is one of those that are kept for documentation: nothing answers there."""
+    path = write_survey(
+        {
+            'adapter = "callable"\nfunction = "simulator:times"': 'adapter = "umbridge"\nmodel = "times"\n'
+            'urls = ["http://192.0.2.1:4242"]\nconfig = { level = 2 }\nversion = "1.3"\ntimeout = 5\nconnections = 2'
+        }
+    )
+    model = load(path).forward
+    assert isinstance(model, UmbridgeModel)
+    assert (model.name, model.config, model.version) == ("times", {"level": 2}, "1.3")
+    assert (model.timeout, model.retries, model.connections) == (5, 3, 2)
+    assert [(q.name, q.size) for q in model.inputs] == [("depth", 2), ("velocity", 1), ("elevation", 1)]
 
 
 def test_that_a_latent_may_be_named_like_an_adapter(write_survey: WriteSurvey) -> None:

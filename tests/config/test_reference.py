@@ -38,8 +38,8 @@ def test_that_all_forms_of_a_spread_are_named() -> None:
 
 
 def test_that_no_timeout_is_the_default() -> None:
-    [timeout] = rows("timeout")
-    assert timeout[:2] == ["number", "none"]
+    executable = rows("timeout")[0]
+    assert executable[:2] == ["number", "none"]
 
 
 @pytest.mark.parametrize("Q", [1, 2, 5])

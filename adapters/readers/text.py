@@ -1,4 +1,4 @@
-"""Numbers out of the text that a simulator wrote."""
+"""The text that a simulator wrote, and the numbers in it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,35 @@ from pathlib import Path
 
 import numpy as np
 
-from .protocol import Floats
+from ..processes import STDOUT
+from ..protocol import Floats
 
 SIZE_LIMIT = 64 * 2**20
 """Bytes; an output file above it is refused."""
+LINE_LIMIT = 1_000_000
+"""Lines of a table, or matches in a text, above which it is refused."""
 
 _SHOWN = 60  # characters of a word that is no number
 _COUNTED = 10_000  # words too many, after which the count ends: a huge file is not worth it
 # Fortran writes 1.0D+03, and drops the letter from an exponent of three digits: 1.0+103.
 _FORTRAN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[dDqQ]([+-]?\d+)|([+-]\d+))", re.ASCII)
+
+
+def locate(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> Path:
+    """Find a run's output file, of at most `limit` bytes; None stands for standard output.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    ValueError
+        If it is not a regular file, a link leads out of `directory`, or it is larger than `limit`.
+    """
+    found = directory / (STDOUT if path is None else path)
+    _check_regular(found, limit)
+    if not found.resolve().is_relative_to(directory.resolve()):
+        raise ValueError("is a link that leads out of the run's directory")
+    return found
 
 
 def read_text(path: Path, limit: int = SIZE_LIMIT) -> str:
@@ -29,14 +49,27 @@ def read_text(path: Path, limit: int = SIZE_LIMIT) -> str:
     ValueError
         If it is not a regular file, or is larger than `limit`.
     """
+    _check_regular(path, limit)
+    with path.open("rb") as file:
+        return file.read(limit).decode(errors="replace")
+
+
+def read_lines(path: Path, limit: int = LINE_LIMIT) -> list[str]:
+    """Read a text file of at most `limit` lines, as `read_text` does."""
+    text = read_text(path)
+    count = text.count("\n")
+    if count > limit:
+        raise ValueError(f"holds {count} lines, over the limit of {limit} lines")
+    return text.split("\n")
+
+
+def _check_regular(path: Path, limit: int) -> None:
     size = path.stat().st_size
     # Opening a named pipe would wait for ever.
     if not path.is_file():
         raise ValueError("is not a regular file")
     if size > limit:
         raise ValueError(f"holds {size} bytes, over the limit of {limit} bytes")
-    with path.open("rb") as file:
-        return file.read(limit).decode(errors="replace")
 
 
 def read_numbers(text: str, count: int, skip_lines: int = 0) -> Floats:
@@ -67,16 +100,22 @@ def read_numbers(text: str, count: int, skip_lines: int = 0) -> Floats:
             continue
         words = line.replace(",", " ").split()
         for place, word in enumerate(words[: max(count - found, 0)], start=found):
-            numbers[place] = _number(word, position)
+            numbers[place] = number(word, f"line {position}")
         found += len(words)
         if found > count + _COUNTED:
-            raise ValueError(f"expected {count} number{'s' * (count != 1)}, found {found} or more")
+            raise wrong_count(count, f"{found} or more")
     if found != count:
-        raise ValueError(f"expected {count} number{'s' * (count != 1)}, found {found}")
+        raise wrong_count(count, found)
     return numbers
 
 
-def _number(word: str, line: int) -> float:
+def wrong_count(count: int, found: int | str) -> ValueError:
+    """Say how many numbers were to be found, and how many were."""
+    return ValueError(f"expected {count} number{'s' * (count != 1)}, found {found}")
+
+
+def number(word: str, where: str) -> float:
+    """Read a number as Python or Fortran writes it; `where` starts the sentence if it is none."""
     try:
         if "_" not in word:  # Python reads 1_0 as 10
             return float(word)
@@ -85,4 +124,4 @@ def _number(word: str, line: int) -> float:
         if fortran is not None:
             return float(f"{fortran[1]}e{fortran[2] or fortran[3]}")
     shown = word if len(word) <= _SHOWN else word[:_SHOWN] + "..."
-    raise ValueError(f"line {line}: {shown!r} is not a number")
+    raise ValueError(f"{where}: {shown!r} is not a number")

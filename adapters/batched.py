@@ -1,0 +1,266 @@
+"""A simulator that is a program which takes many rows at once: a table in, a table out."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+
+from .failures import check_inputs, check_settings, not_started
+from .outcomes import RunError, check_ending, check_success, last_words
+from .processes import STDERR, STDOUT, make_environment, run_process
+from .programs import find_program, program_files
+from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
+from .quantities import check_batch, check_quantities, columns_of, digest_of, first_bad_output, size_of, written
+from .readers import read_numbers, read_text
+
+HOPELESS = 20
+"""Rows of a failed batch that are run one by one; if all of them fail, so do the rest."""
+
+_SEPARATORS = {"csv": ",", "table": " "}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BatchedModel:
+    """A program that is started once for many rows: it reads a table of inputs, and writes a table of outputs.
+
+    The input file has a line of column names, ``depth[1],depth[2],elevation``, and then a line for each run. The
+    output file has a line for each run, in the same order, with the outputs between commas or white space; blank
+    lines and lines that start with ``#`` are passed over. A run that the program could not do is a line with a
+    ``nan`` in it, or of the one word ``nan``.
+
+    If the program fails for a batch, other than by time, its rows are run one by one, so that one bad row does not
+    cost the others; if the first `HOPELESS` of them fail, the rest are not run. A row with an input that is not
+    finite is left out. The directory of a batch is ``context.directory / label`` of its first row, with ``-batch``
+    added if it has several; it is removed if the program went well. No shell is involved.
+
+    Parameters
+    ----------
+    command : program and arguments. A program with a path separator is taken relative to `search_path`; a
+        bare name is looked up on ``PATH``. The program runs in the directory of its batch.
+    inputs, outputs : what goes in and what comes out.
+    input_file, output_file : names of the two files, relative to the directory of the batch.
+    format : of the input file: ``"csv"``, or ``"table"`` with spaces between columns and ``#`` before their names.
+    skip_lines : how many lines of the output file to pass over, such as a line of names.
+    rows : how many rows a batch has at most.
+    timeout : seconds of wall time that a batch may take; None for no limit.
+    threads : what ``OMP_NUM_THREADS`` and its like are set to.
+    environment : variables added to ours; they win over `threads`.
+    search_path : directory that a relative path of the program starts from; None for the current.
+    name : for messages and provenance; the program's file name if empty.
+
+    Raises
+    ------
+    AdapterError
+        If the settings cannot work. Program and files named by absolute arguments are read here.
+    """
+
+    command: tuple[str, ...]
+    inputs: tuple[Quantity, ...]
+    outputs: tuple[Quantity, ...]
+    input_file: str = "inputs.csv"
+    output_file: str = "outputs.csv"
+    format: str = "csv"
+    skip_lines: int = 0
+    rows: int = 500
+    timeout: float | None = None
+    threads: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+    search_path: Path | None = None
+    name: str = ""
+    digest: str = field(init=False, repr=False)
+    _program: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_quantities("inputs", self.inputs)
+        check_quantities("outputs", self.outputs)
+        folder = Path.cwd() if self.search_path is None else self.search_path.absolute()
+        program = find_program("command", self.command, folder)
+        check_settings(self.timeout, self.threads, self.environment)
+        self._check_files()
+        if self.rows < 1:
+            raise AdapterError("rows", f"must be at least 1; it is {self.rows!r}")
+        # The only writes to a frozen instance: what its settings determine.
+        object.__setattr__(self, "name", self.name or program.name)
+        object.__setattr__(self, "_program", str(program))
+        object.__setattr__(self, "digest", self._compute_digest())
+
+    @property
+    def rows_per_task(self) -> int:
+        """As many rows as the program takes at once."""
+        return self.rows
+
+    def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
+        """Run the program at the rows of `values`, (B, I), as many at once as it takes."""
+        values = check_batch(self.inputs, values, context)
+        for label in context.labels:
+            if label in ("", ".", "..") or "/" in label or "\0" in label:
+                raise ValueError(f"context.labels: {label!r} cannot be the name of a directory")
+        results = _Results(context.labels, self.outputs)
+        usable = []
+        for i, row in enumerate(values):
+            try:
+                check_inputs(self.inputs, row)
+                usable.append(i)
+            except RunError as failure:
+                results.fail([i], failure)
+        for start in range(0, len(usable), self.rows):
+            self._run(usable[start : start + self.rows], values, context, results)
+        return results.evaluations()
+
+    def _run(self, chosen: list[int], values: Floats, context: RunContext, results: _Results) -> None:
+        """Run some rows at once or, if that fails, one by one."""
+        first = context.labels[chosen[0]]
+        directory = (context.directory / (first if len(chosen) == 1 else f"{first}-batch")).absolute()
+        try:
+            results.set(chosen, self._run_once(values[chosen], directory))
+        except RunError as failure:
+            cause = f"{failure}{last_words(directory)}"
+            if len(chosen) > 1 and failure.status not in (Status.TIMEOUT, Status.NOT_STARTED):
+                _log.warning(
+                    "%s failed for a batch of %d, whose rows now run singly: %s", self.name, len(chosen), cause
+                )
+                self._run_singly(chosen, values, context, results)
+            else:
+                where = f" (in a batch of {len(chosen)})" if len(chosen) > 1 else ""
+                results.fail(chosen, RunError(failure.status, f"{cause}; directory: {directory}"), where)
+                return
+        shutil.rmtree(directory, ignore_errors=True)  # if the batch failed, what is wrong is told by its rows
+
+    def _run_singly(self, chosen: list[int], values: Floats, context: RunContext, results: _Results) -> None:
+        for done, i in enumerate(chosen):
+            self._run([i], values, context, results)
+            if done + 1 == HOPELESS < len(chosen) and not any(results.went_well(j) for j in chosen[:HOPELESS]):
+                cause = f"not run, since the batch failed and so did its first {HOPELESS} rows"
+                results.fail(chosen[HOPELESS:], RunError(Status.NOT_STARTED, cause))
+                return
+
+    def _run_once(self, values: Floats, directory: Path) -> Floats:
+        """Start the program once: numbers (B, I) in, (B, P) out."""
+        environment = make_environment(self.environment, self.threads)
+        try:
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(parents=True)
+            (directory / self.input_file).write_text(self._table(values), encoding="utf-8")
+            outcome = run_process([self._program, *self.command[1:]], directory, environment, self.timeout)
+        except OSError as error:
+            raise not_started(error) from error
+        check_ending(outcome, self.timeout)
+        check_success(outcome, None)
+        try:
+            text = read_text(directory / self.output_file)
+            return read_rows(text, len(values), size_of(self.outputs), self.skip_lines)
+        except FileNotFoundError as error:
+            raise RunError(Status.UNREADABLE, f"file {self.output_file!r} was not written") from error
+        except (OSError, ValueError) as error:
+            raise RunError(Status.UNREADABLE, f"file {self.output_file!r}: {error}") from error
+
+    def _table(self, values: Floats) -> str:
+        separator = _SEPARATORS[self.format]
+        names = separator.join(written(*column) for column in columns_of(self.inputs))
+        rows = (separator.join(map(repr, row)) for row in values.tolist())
+        return "\n".join([names if self.format == "csv" else f"# {names}", *rows, ""])
+
+    def _check_files(self) -> None:
+        if self.format not in _SEPARATORS:
+            raise AdapterError("format", f"must be 'csv' or 'table'; it is {self.format!r}")
+        if self.skip_lines < 0:
+            raise AdapterError("skip_lines", f"must not be negative; it is {self.skip_lines}")
+        taken = {STDOUT, STDERR}
+        for setting in ("input_file", "output_file"):
+            name = getattr(self, setting)
+            if name in ("", "..") or Path(name).name != name or "\0" in name:
+                raise AdapterError(setting, f"{name!r} must be the name of a file, without a directory")
+            if name in taken:
+                raise AdapterError(setting, f"{name!r} is taken by another file")
+            taken.add(name)
+        for name, label in columns_of(self.inputs):
+            if any(mark in written(name, label) for mark in (*', \t\n\r"',)):
+                raise AdapterError(
+                    "inputs",
+                    f"{written(name, label)!r} cannot be the name of a column: it holds a comma, space or quote",
+                )
+
+    def _compute_digest(self) -> str:
+        # Timeout and rows are left out: they decide how runs are made, not what they give.
+        settings = (self.command, self.inputs, self.outputs, self.threads, sorted(self.environment.items()))
+        files = (self.input_file, self.output_file, self.format, self.skip_lines)
+        return digest_of(["batched", repr(settings), repr(files), *program_files(self._program, self.command)])
+
+
+class _Results:
+    """What became of each row of a batch."""
+
+    def __init__(self, labels: Sequence[str], outputs: tuple[Quantity, ...]) -> None:
+        self._labels = labels
+        self._quantities = outputs
+        self._outputs = np.full((len(labels), size_of(outputs)), np.nan)
+        self._status = [Status.OK] * len(labels)
+        self._messages = [""] * len(labels)
+
+    def set(self, chosen: list[int], outputs: Floats) -> None:
+        """Keep the rows of `outputs`, (len(chosen), P), that are finite."""
+        for i, row in zip(chosen, outputs, strict=True):
+            bad = first_bad_output(self._quantities, row)
+            if bad is None:
+                self._outputs[i] = row
+            else:
+                self.fail([i], RunError(Status.NAN, bad))
+
+    def fail(self, chosen: list[int], failure: RunError, where: str = "") -> None:
+        """Say of some rows that they failed."""
+        for i in chosen:
+            self._status[i] = failure.status
+            self._messages[i] = f"run {self._labels[i]}{where}: {failure}"
+
+    def went_well(self, i: int) -> bool:
+        return self._status[i] is Status.OK
+
+    def evaluations(self) -> Evaluations:
+        return Evaluations(self._outputs, tuple(self._status), tuple(self._messages))
+
+
+def read_rows(text: str, rows: int, columns: int, skip_lines: int = 0) -> Floats:
+    """The numbers of a table.
+
+    Parameters
+    ----------
+    text : a line for each row; blank lines and lines that start with ``#`` are passed over. Numbers are read as in
+        `read_numbers`; a line of the one word ``nan`` is a row of them.
+    rows, columns : how many there must be, exactly.
+    skip_lines : how many lines to pass over at its start.
+
+    Returns
+    -------
+    (rows, columns) numbers.
+
+    Raises
+    ------
+    ValueError
+        If a word is no number, or the table has another shape; the sentence names the line.
+    """
+    table = np.empty((rows, columns))
+    found = 0
+    for position, line in enumerate(StringIO(text), start=1):
+        if position <= skip_lines or not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found += 1
+        if found > rows:
+            continue
+        if line.strip().lower() == "nan":
+            table[found - 1] = np.nan
+            continue
+        try:
+            table[found - 1] = read_numbers(line, columns)
+        except ValueError as error:
+            raise ValueError(f"line {position}: {str(error).removeprefix('line 1: ')}") from error
+    if found != rows:
+        raise ValueError(f"expected {rows} row{'s' * (rows != 1)}, found {found}")
+    return table

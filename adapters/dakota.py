@@ -1,0 +1,211 @@
+"""A driver that Dakota runs, by its parameters file and its results file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from .executables import Bounds, ExecutableModel
+from .programs import InputFile, LocalFile
+from .protocol import AdapterError, Floats, Quantity
+from .quantities import Label, columns_of, did_you_mean, size_of
+from .readers.structured import json_number
+from .readers.text import locate, number, read_text, wrong_count
+from .templates import TemplateError, Values
+
+PARAMETERS = "params.in"
+RESULTS = "results.out"
+
+Format = Literal["json", "text"]
+
+
+def dakota_model(
+    driver: tuple[str, ...],
+    inputs: tuple[Quantity, ...],
+    outputs: tuple[Quantity, ...],
+    *,
+    format: Format = "json",  # noqa: A002 - Dakota's word
+    descriptor: str = "{name}_{label}",
+    files: tuple[LocalFile, ...] = (),
+    timeout: float | None = None,
+    threads: int = 1,
+    environment: Mapping[str, str] | None = None,
+    bounds: Mapping[str, Bounds] | None = None,
+    keep: str = "failed",
+    search_path: Path | None = None,
+) -> ExecutableModel:
+    """Make a model of a Dakota driver.
+
+    The driver is run as Dakota's fork interface runs it, with the names of a parameters file and of a results file as
+    its last two arguments. Function values alone are asked of it, neither gradients nor Hessians.
+
+    Parameters
+    ----------
+    driver : program and arguments, as the command of an `ExecutableModel`.
+    inputs, outputs : what goes in and what comes out. Without labels, they are Dakota's by name.
+    format : of both files.
+    descriptor : what Dakota calls a number that has a label: ``{name}_{label}`` calls that of ``depth`` with label 1
+        ``depth_1``.
+    files, timeout, threads, environment, bounds, keep, search_path : as of `ExecutableModel`.
+
+    Raises
+    ------
+    AdapterError
+        If the settings cannot work.
+    """
+    if format not in ("json", "text"):
+        raise AdapterError("format", f"must be 'json' or 'text'; it is {format!r}")
+    if not driver:
+        raise AdapterError("driver", "must name a program, but is empty")
+    variables = _descriptors("inputs", inputs, descriptor)
+    responses = _descriptors("outputs", outputs, descriptor)
+    try:
+        return ExecutableModel(
+            command=(*driver, PARAMETERS, RESULTS),
+            inputs=inputs,
+            outputs=outputs,
+            input_files=(InputFile(DakotaParameters(format, variables, responses), PARAMETERS),),
+            output_files=(DakotaResults(format, responses),),
+            files=files,
+            timeout=timeout,
+            threads=threads,
+            environment=environment or {},
+            bounds=bounds or {},
+            keep=keep,
+            search_path=search_path,
+        )
+    except AdapterError as error:
+        if error.setting.startswith("command"):
+            raise AdapterError(error.setting.replace("command", "driver", 1), error.sentence) from error
+        raise
+
+
+@dataclass(frozen=True)
+class DakotaParameters:
+    """The parameters file: all variables, and which responses are asked for.
+
+    Parameters
+    ----------
+    format : json or text.
+    variables : what Dakota calls each number of the inputs, in their order.
+    responses : what it calls each number of the outputs.
+    """
+
+    format: Format
+    variables: tuple[str, ...]
+    responses: tuple[str, ...]
+
+    def check(self, inputs: Sequence[Quantity]) -> None:
+        """Raise `TemplateError` unless there is a variable for each number."""
+        if size_of(inputs) != len(self.variables):
+            raise TemplateError(f"has {len(self.variables)} variables for {size_of(inputs)} numbers")
+
+    def columns(self, inputs: Sequence[Quantity]) -> set[tuple[str, Label]]:
+        """All of them."""
+        return set(columns_of(inputs))
+
+    def render(self, values: Values) -> str:
+        """Write the file; the numbers of `values` are in the order of the inputs."""
+        numbers = [n for v in values.values() for n in (v.values() if isinstance(v, Mapping) else (v,))]
+        return (self._json if self.format == "json" else self._text)(numbers)
+
+    def _json(self, numbers: Sequence[float]) -> str:
+        content = {
+            "variables": [{"label": k, "value": v} for k, v in zip(self.variables, numbers, strict=True)],
+            "responses": [{"label": label, "active_set": 1} for label in self.responses],
+            "derivative_variables": list(self.variables),
+            "analysis_components": [],
+            "eval_id": "1",
+        }
+        return json.dumps(content, indent=2) + "\n"
+
+    def _text(self, numbers: Sequence[float]) -> str:
+        # Values and labels in columns, as Dakota's standard format has them.
+        rows = [(str(len(self.variables)), "variables")]
+        rows += [(f"{v:.16e}", label) for label, v in zip(self.variables, numbers, strict=True)]
+        rows += [(str(len(self.responses)), "functions")]
+        rows += [("1", f"ASV_{i}:{label}") for i, label in enumerate(self.responses, start=1)]
+        rows += [(str(len(self.variables)), "derivative_variables")]
+        rows += [(str(i), f"DVV_{i}:{label}") for i, label in enumerate(self.variables, start=1)]
+        rows += [("0", "analysis_components"), ("1", "eval_id")]
+        return "".join(f"{value:>24} {label}\n" for value, label in rows)
+
+
+@dataclass(frozen=True)
+class DakotaResults:
+    """The results file.
+
+    Parameters
+    ----------
+    format : json or text.
+    responses : what Dakota calls each number of the outputs, in their order.
+    """
+
+    format: Format
+    responses: tuple[str, ...]
+    outputs: tuple[str, ...] | None = None
+
+    @property
+    def paths(self) -> tuple[str | None, ...]:
+        """The one file."""
+        return (RESULTS,)
+
+    def check(self, quantities: tuple[Quantity, ...]) -> None:
+        """Raise `AdapterError` unless there is a response for each number."""
+        if size_of(quantities) != len(self.responses):
+            raise AdapterError("outputs", f"has {len(self.responses)} responses for {size_of(quantities)} numbers")
+
+    def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:  # noqa: ARG002 - known already
+        """Read a number for each response: by its label, or where the text has none, in order."""
+        text = read_text(locate(directory, RESULTS))
+        if text.lstrip()[:4].lower() == "fail":
+            raise ValueError(f"the driver reports a failure: {text.strip()[:60]!r}")
+        numbers = self._from_json(text) if self.format == "json" else self._from_text(text)
+        missing = [label for label in self.responses if label not in numbers]
+        if missing:
+            raise ValueError(f"has no response {missing[0]!r}; {did_you_mean(missing[0], numbers)}")
+        return np.array([numbers[label] for label in self.responses], dtype=np.float64)
+
+    def _from_json(self, text: str) -> dict[str, float]:
+        try:
+            content = json.loads(text)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"is not JSON: {error}") from error
+        if not isinstance(content, dict):
+            raise ValueError("must be a JSON object with 'functions'")  # noqa: TRY004 - a fault of the file
+        if str(content.get("fail", "false")).lower() == "true":
+            raise ValueError("the driver reports a failure, 'fail': 'true'")
+        functions = content.get("functions")
+        if not isinstance(functions, dict):
+            raise ValueError("has no object 'functions'")  # noqa: TRY004 - as above
+        return {label: json_number(functions[label], label) for label in self.responses if label in functions}
+
+    def _from_text(self, text: str) -> dict[str, float]:
+        # What comes in brackets are gradients and Hessians, which nobody asked for.
+        found = [line.split() for line in text.partition("[")[0].splitlines() if line.split()]
+        words = [(row[0], row[1] if len(row) > 1 else "") for row in found]
+        if len(words) != len(self.responses):
+            raise wrong_count(len(self.responses), len(words))
+        labels = [label for _, label in words] if any(label for _, label in words) else self.responses
+        return {label: number(word, f"response {label!r}") for label, (word, _) in zip(labels, words, strict=True)}
+
+
+def _descriptors(setting: str, quantities: tuple[Quantity, ...], descriptor: str) -> tuple[str, ...]:
+    if "{label}" not in descriptor or re.search(r"[{}\s]", re.sub(r"\{name\}|\{label\}", "", descriptor)):
+        raise AdapterError("descriptor", f"must be such as '{{name}}_{{label}}', with {{label}}; it is {descriptor!r}")
+    names = [
+        name if label is None else descriptor.replace("{name}", name).replace("{label}", str(label))
+        for name, label in columns_of(quantities)
+    ]
+    for name in names:
+        if names.count(name) > 1:
+            raise AdapterError("descriptor", f"{descriptor!r} calls two of the {setting} {name!r}")
+        if len(name.split()) != 1:
+            raise AdapterError(setting, f"{name!r} cannot be a descriptor of Dakota's: it holds white space")
+    return tuple(names)

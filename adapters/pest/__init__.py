@@ -1,0 +1,1 @@
+"""PEST's files: templates, instructions, and a whole control file as a model."""

@@ -1,0 +1,87 @@
+"""PEST's files as an executable takes them: text read with clear words, and a reader of output files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..names import match_names, spellings
+from ..protocol import AdapterError, Floats, Quantity
+from ..quantities import columns_of
+from ..readers.text import locate, read_text
+from .instructions import InstructionError, Instructions
+
+
+def read_setting(setting: str, path: Path) -> str:
+    """Read a file that a setting names, of text in UTF-8 or else in Latin 1."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise AdapterError(setting, f"there is no file {path}") from error
+    except OSError as error:
+        raise AdapterError(setting, f"{path} cannot be read: {error.strerror}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def load_instructions(setting: str, path: Path) -> Instructions:
+    """Read an instruction file."""
+    try:
+        return Instructions(read_setting(setting, path))
+    except InstructionError as error:
+        raise AdapterError(setting, f"{path}, {error}") from error
+
+
+@dataclass(frozen=True)
+class InstructionFile:
+    """Output files read by PEST instructions.
+
+    Observations belong to outputs by name, as `spellings` has them; those that belong to none are read, and dropped.
+
+    Parameters
+    ----------
+    files : instructions, and the output file that they read, relative to the run's directory.
+    outputs : names of the quantities that they hold; None for all.
+    """
+
+    files: tuple[tuple[Instructions, str | None], ...]
+    outputs: tuple[str, ...] | None = None
+
+    @property
+    def paths(self) -> tuple[str | None, ...]:
+        """The output files."""
+        return tuple(path for _, path in self.files)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All observations that the instructions read, in lower case."""
+        return tuple(name for instructions, _ in self.files for name in instructions.names)
+
+    def check(self, quantities: tuple[Quantity, ...]) -> None:
+        """Raise `AdapterError` unless each of `quantities` is an observation, read once."""
+        for name, times in Counter(self.names).items():
+            if times > 1:
+                raise AdapterError("instructions", f"the observation {name!r} is read {times} times")
+        match_names("outputs", quantities, self.names, "an observation of the instructions")
+
+    def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
+        """Follow the instructions through each file."""
+        numbers: dict[str, float] = {}
+        for instructions, path in self.files:
+            try:
+                numbers.update(instructions.read(read_text(locate(directory, path))))
+            except (FileNotFoundError, ValueError) as error:
+                if len(self.files) == 1:
+                    raise
+                what = "was not written" if isinstance(error, FileNotFoundError) else str(error)
+                raise ValueError(f"{path!r}: {what}") from error
+        return np.array([_found(numbers, spellings(*column)) for column in columns_of(quantities)])
+
+
+def _found(numbers: dict[str, float], names: tuple[str, ...]) -> float:
+    return next(numbers[name] for name in names if name in numbers)

@@ -1,0 +1,235 @@
+"""PEST instruction files: how to walk through an output file, and which numbers to pick up on the way."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from ..readers.text import number
+
+_IGNORED = "dum"
+
+
+class InstructionError(ValueError):
+    """An instruction file that cannot be understood."""
+
+
+class Kind(Enum):
+    """What an instruction does."""
+
+    MARKER = auto()  # find a text
+    ADVANCE = auto()  # go down some lines
+    WHITESPACE = auto()  # go to the end of the next white space
+    TAB = auto()  # go to a column
+    FIXED = auto()  # read the number in these columns
+    SEMI_FIXED = auto()  # read the number that reaches into these columns
+    FREE = auto()  # read the next number
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction: its kind, the text or name that goes with it, and its columns or counts."""
+
+    kind: Kind
+    text: str = ""
+    start: int = 0
+    stop: int = 0
+
+
+_PATTERNS = {
+    Kind.ADVANCE: re.compile(r"l(?P<start>\d+)(?=\s|$)", re.IGNORECASE),
+    Kind.WHITESPACE: re.compile(r"w(?=\s|$)", re.IGNORECASE),
+    Kind.TAB: re.compile(r"t(?P<start>\d+)(?=\s|$)", re.IGNORECASE),
+    Kind.FIXED: re.compile(r"\[(?P<text>[^\s\]]+)\](?P<start>\d+):(?P<stop>\d+)"),
+    Kind.SEMI_FIXED: re.compile(r"\((?P<text>[^\s)]+)\)(?P<start>\d+):(?P<stop>\d+)"),
+    Kind.FREE: re.compile(r"!(?P<text>[^\s!]+)!"),
+}
+_READS = (Kind.FIXED, Kind.SEMI_FIXED, Kind.FREE)
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """The text of an ``.ins`` file.
+
+    Parameters
+    ----------
+    text : the instructions; its first line is ``pif`` and a delimiter of markers.
+
+    Raises
+    ------
+    InstructionError
+        If it is no such text; the sentence names the line.
+    """
+
+    text: str
+    _lines: tuple[tuple[int, tuple[Instruction, ...]], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_lines", tuple(_parse(self.text)))
+        for name, times in Counter(self.names).items():
+            if times > 1:
+                raise InstructionError(f"the observation {name!r} is read {times} times")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The observations that it reads, in lower case."""
+        return tuple(item.text for _, items in self._lines for item in items if _is_observed(item))
+
+    def read(self, text: str) -> Mapping[str, float]:
+        """Follow the instructions through the text of an output file.
+
+        Raises
+        ------
+        ValueError
+            If they cannot be followed, or what they lead to is no number; the sentence names both lines.
+        """
+        walk = _Walk(text.replace("\r\n", "\n").split("\n"))
+        numbers: dict[str, float] = {}
+        for line, items in self._lines:
+            try:
+                numbers.update(walk.follow(items))
+            except ValueError as error:
+                raise ValueError(f"{error} (line {line} of the instructions)") from error
+        return numbers
+
+
+class _Walk:
+    """A place in an output file: a line, and in it the column of the cursor, 0 before the first character."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._row = -1
+        self._column = 0
+
+    def follow(self, items: tuple[Instruction, ...]) -> Iterator[tuple[str, float]]:
+        """Follow a line of instructions."""
+        leading = 0
+        while leading < len(items) and items[leading].kind is Kind.MARKER:
+            leading += 1
+        if leading:
+            self._search([item.text for item in items[:leading]])
+        rest = items[leading:]
+        for item, after in zip(rest, (*rest[1:], None), strict=False):
+            if item.kind in _READS:
+                word = self._read(item, after)
+                if item.text != _IGNORED:
+                    yield item.text, number(word, f"line {self._row + 1}, {item.text!r}")
+            else:
+                self._move(item)
+
+    @property
+    def _line(self) -> str:
+        return self._lines[self._row]
+
+    def _fail(self, what: str) -> ValueError:
+        return ValueError(f"line {self._row + 1}: {what}")
+
+    def _search(self, texts: list[str]) -> None:
+        """Go down to the next line that holds all of `texts`, in order."""
+        for row in range(self._row + 1, len(self._lines)):
+            end = 0
+            for text in texts:
+                place = self._lines[row].find(text, end)
+                if place < 0:
+                    break
+                end = place + len(text)
+            else:
+                self._row, self._column = row, end
+                return
+        shown = " and ".join(repr(text) for text in texts)
+        raise ValueError(f"no line below line {self._row + 1} holds {shown}")
+
+    def _move(self, item: Instruction) -> None:
+        if item.kind is Kind.ADVANCE:
+            if self._row + item.start >= len(self._lines):
+                raise ValueError(f"ends with line {len(self._lines)}, before line {self._row + item.start + 1}")
+            self._row, self._column = self._row + item.start, 0
+            return
+        if item.kind is Kind.TAB:
+            if not self._column <= item.start <= len(self._line):
+                raise self._fail(f"column {item.start} lies before the cursor or beyond the end")
+            self._column = item.start
+            return
+        match = (
+            re.compile(re.escape(item.text)).search(self._line, self._column)
+            if item.kind is Kind.MARKER
+            # The cursor rests on the last blank before the next word.
+            else re.compile(r"\s+(?=\S)").search(self._line, self._column)
+        )
+        if match is None:
+            what = f"text {item.text!r}" if item.kind is Kind.MARKER else "word after white space"
+            raise self._fail(f"there is no {what} after column {self._column}")
+        self._column = match.end()
+
+    def _read(self, item: Instruction, after: Instruction | None) -> str:
+        if item.kind is Kind.FREE:
+            match = re.compile(r"[\s,]*([^\s,]+)").search(self._line, self._column)
+            if match is None:
+                raise self._fail(f"{item.text!r} was not found after column {self._column}")
+            word, end = match[1], match.end()
+            if after is not None and after.kind is Kind.MARKER and word.find(after.text) > 0:
+                cut = len(word) - word.find(after.text)
+                word, end = word[:-cut], end - cut
+        elif item.kind is Kind.FIXED:
+            word, end = self._line[item.start - 1 : item.stop].strip(), item.stop
+        else:
+            overlapping = [
+                m for m in re.finditer(r"[^\s,]+", self._line) if m.end() >= item.start and m.start() < item.stop
+            ]
+            word, end = (overlapping[0][0], overlapping[0].end()) if overlapping else ("", 0)
+        if not word:
+            raise self._fail(f"{item.text!r} was not found in columns {item.start} to {item.stop}")
+        self._column = end
+        return word
+
+
+def _is_observed(item: Instruction) -> bool:
+    return item.kind in _READS and item.text != _IGNORED
+
+
+def _parse(text: str) -> list[tuple[int, tuple[Instruction, ...]]]:
+    first, *lines = text.replace("\r\n", "\n").split("\n")
+    header = re.fullmatch(r"pif\s+(\S)\s*", first, re.IGNORECASE)
+    if header is None or header[1].isalnum():
+        raise InstructionError(f"line 1: must be 'pif' and a delimiter, as 'pif @'; it is {first.strip()[:60]!r}")
+    parsed: list[tuple[int, tuple[Instruction, ...]]] = []
+    for line, content in enumerate(lines, start=2):
+        continued = content.lstrip().startswith("&")
+        items = tuple(_items(content.lstrip()[1:] if continued else content, header[1], line))
+        if any(item.kind is Kind.ADVANCE for item in (items if continued else items[1:])):
+            raise InstructionError(f"line {line}: only at its start can a line advance")
+        if continued and parsed:
+            start, before = parsed.pop()
+            parsed.append((start, before + items))
+        elif items and (continued or items[0].kind not in (Kind.MARKER, Kind.ADVANCE)):
+            raise InstructionError(f"line {line}: must start with a marker, or with 'l' and a number")
+        elif items:
+            parsed.append((line, items))
+    return parsed
+
+
+def _items(content: str, delimiter: str, line: int) -> Iterator[Instruction]:
+    place = 0
+    while rest := content[place:].lstrip():
+        place = len(content) - len(rest)
+        if rest[0] == delimiter:
+            end = rest.find(delimiter, 1)
+            if end < 2:
+                raise InstructionError(f"line {line}: has a marker without text or without its end {delimiter!r}")
+            yield Instruction(Kind.MARKER, rest[1:end])
+            place += end + 1
+            continue
+        match, kind = next(((m, k) for k, p in _PATTERNS.items() if (m := p.match(rest))), (None, None))
+        if match is None or kind is None:
+            raise InstructionError(f"line {line}: {rest.split()[0][:60]!r} is no instruction")
+        found = match.groupdict()
+        start, stop = int(found.get("start") or 0), int(found.get("stop") or 0)
+        if kind in (Kind.FIXED, Kind.SEMI_FIXED) and not 1 <= start <= stop:
+            raise InstructionError(f"line {line}: columns {start}:{stop} must grow from 1")
+        if kind is Kind.ADVANCE and start < 1:
+            raise InstructionError(f"line {line}: must advance by one line at least")
+        yield Instruction(kind, found.get("text", "").lower(), start, stop)
+        place += match.end()

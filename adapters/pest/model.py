@@ -1,0 +1,177 @@
+"""A model that PEST runs, from its control file as it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from ..executables import Bounds, ExecutableModel
+from ..names import match_names
+from ..programs import InputFile, LocalFile
+from ..protocol import AdapterError, Quantity
+from ..quantities import did_you_mean
+from ..templates import TemplateError
+from .control import SETTING, Control, read_control
+from .files import InstructionFile, load_instructions, read_setting
+from .instructions import Instructions
+from .templates import Parameter, PestTemplate
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_NEEDS_SHELL = re.compile(r"[|<>&;`$*?~]")
+
+_log = logging.getLogger(__name__)
+
+
+def pest_model(
+    control: Path,
+    inputs: tuple[Quantity, ...],
+    outputs: tuple[Quantity, ...],
+    *,
+    files: tuple[LocalFile, ...] = (),
+    timeout: float | None = None,
+    threads: int = 1,
+    environment: Mapping[str, str] | None = None,
+    bounds: Mapping[str, Bounds] | None = None,
+    keep: str = "failed",
+) -> ExecutableModel:
+    """Make a model of a PEST control file, with its template and instruction files and its model command line.
+
+    Inputs are parameters and outputs are observations by name, whatever their case: an input ``depth`` with label 1 is
+    the parameter ``depth[1]``, ``depth_1`` or ``depth1``; with label ``"hk"`` also ``hk``. Values are PEST's: the model
+    reads them times ``SCALE`` plus ``OFFSET``. A parameter that is no input has its initial value, whether it is fixed
+    or not, as when PEST runs the model once. A tied parameter keeps its ratio to its parent. Bounds, weights, groups
+    and prior information are PEST's own affair and are not looked at.
+
+    The model runs in a directory of its own. Files that its command line names beside the control file are copied
+    there; all others that it reads must be among `files`.
+
+    Parameters
+    ----------
+    control : the ``.pst`` file, of the older style or of the newer one; all paths in it are relative to it.
+    inputs, outputs : what goes in and what comes out.
+    files, timeout, threads, environment, bounds, keep : as of `ExecutableModel`; files relative to the control file.
+
+    Raises
+    ------
+    AdapterError
+        If the files cannot be understood, or an input or output is not in them.
+    """
+    folder = control.absolute().parent
+    case = read_control(control)
+    command, scripts = _command(case.command, folder, control)
+    parameters = _parameters(case, inputs, control)
+    templates, reader = _load_files(case, folder, parameters)
+    _check_written(inputs, case, templates, control)
+    match_names("outputs", outputs, case.observations or reader.names, f"an observation of {control}")
+    reader.check(outputs)
+    # What the command line names may also be a file that a template writes, or that an earlier run left.
+    named = {*(file.place for file in files), *(PurePosixPath(model_file) for _, model_file in case.files)}
+    try:
+        return ExecutableModel(
+            command=command,
+            inputs=inputs,
+            outputs=outputs,
+            input_files=templates,
+            output_files=(reader,),
+            files=(*files, *(script for script in scripts if script.place not in named)),
+            timeout=timeout,
+            threads=threads,
+            environment=environment or {},
+            bounds=bounds or {},
+            keep=keep,
+            search_path=folder,
+            name=control.stem,
+        )
+    except AdapterError as error:
+        if error.setting.startswith(("command", "input_files", "output_files")):
+            raise AdapterError(SETTING, f"{control}: {error.sentence}") from error
+        raise
+
+
+def _command(line: str, folder: Path, control: Path) -> tuple[tuple[str, ...], tuple[LocalFile, ...]]:
+    """Split the command line, and find the files beside the control file that its arguments name."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise AdapterError(SETTING, f"{control}: the model command line {line!r} cannot be split: {error}") from error
+    if _NEEDS_SHELL.search(_QUOTED.sub("", line)):
+        raise AdapterError(
+            SETTING,
+            f"{control}: the model command line {line!r} needs a shell, and none is used; put it into a script that "
+            "starts with #!/bin/sh, and name that",
+        )
+    if os.sep not in words[0] and shutil.which(words[0]) is None and (folder / words[0]).is_file():
+        words[0] = f"./{words[0]}"
+    scripts = [
+        LocalFile(Path(word), word)
+        for word in dict.fromkeys(words[1:])
+        if not Path(word).is_absolute() and ".." not in Path(word).parts and (folder / word).is_file()
+    ]
+    escaped = (word.replace("{", "{{").replace("}", "}}") for word in words[1:])
+    return (words[0], *escaped), tuple(scripts)
+
+
+def _parameters(case: Control, inputs: tuple[Quantity, ...], control: Path) -> dict[str, Parameter]:
+    wired = match_names("inputs", inputs, case.parameters, f"a parameter of {control}")
+    left = []
+    parameters: dict[str, Parameter] = {}
+    for name, own in case.parameters.items():
+        source, ratio = "", 1.0
+        if name in wired:
+            if own.transform == "tied":
+                raise AdapterError("inputs", f"{name!r} is tied in {control}; it follows {own.tied_to!r}: name that")
+            source = name
+        elif own.tied_to in wired:
+            parent = case.parameters[own.tied_to].value
+            if parent == 0.0:
+                raise AdapterError(SETTING, f"{control}: {name!r} is tied to {own.tied_to!r}, whose value is 0")
+            source, ratio = own.tied_to, own.value / parent
+        elif own.transform in ("none", "log"):
+            left.append(name)
+        parameters[name] = Parameter(own.value, source, ratio, own.scale, own.offset)
+    if left:
+        _log.info("parameters of %s that are no inputs keep their initial value: %s", control, ", ".join(left))
+    return parameters
+
+
+def _load_files(
+    case: Control, folder: Path, parameters: Mapping[str, Parameter]
+) -> tuple[tuple[InputFile, ...], InstructionFile]:
+    """Read the templates and the instructions; their first word tells which is which."""
+    templates: list[InputFile] = []
+    instructions: list[tuple[Instructions, str | None]] = []
+    for pest_file, model_file in case.files:
+        path = folder / pest_file
+        text = read_setting(SETTING, path)
+        if text[:3].lower() == "pif":
+            instructions.append((load_instructions(SETTING, path), model_file))
+            continue
+        try:
+            template = PestTemplate(text, parameters)
+        except TemplateError as error:
+            raise AdapterError(SETTING, f"{path}, {error}") from error
+        for name in template.names:
+            if name not in parameters:
+                raise AdapterError(SETTING, f"{path}: {name!r} is no parameter; {did_you_mean(name, parameters)}")
+        templates.append(InputFile(template, model_file))
+    if not templates or not instructions:
+        raise AdapterError(SETTING, "must name at least one template file and one instruction file")
+    return tuple(templates), InstructionFile(tuple(instructions))
+
+
+def _check_written(
+    inputs: tuple[Quantity, ...], case: Control, templates: tuple[InputFile, ...], control: Path
+) -> None:
+    """Raise `AdapterError` if an input is a parameter that no template writes."""
+    used: set[str] = set()
+    for file in templates:
+        if isinstance(file.template, PestTemplate):
+            used.update(file.template.sources)
+    for name in match_names("inputs", inputs, case.parameters, "a parameter"):
+        if name not in used:
+            raise AdapterError("inputs", f"{name!r} is a parameter of {control}, but in none of its templates")

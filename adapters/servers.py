@@ -1,0 +1,258 @@
+"""Programs that are kept running: one started, many rows asked of it, and nothing left behind.
+
+A process keeps the programs of the model that it ran last, one for each thread that ran it. They are never pickled
+and never shared with a child process. Per row: one write, one sleep in the kernel, one read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from multiprocessing.util import Finalize
+from pathlib import Path
+
+from .failures import QUOTED, not_started, quoted
+from .lines import LostError
+from .outcomes import RunError, check_success
+from .processes import Ending, Outcome, end_tree, exit_watch, reap
+from .protocol import RUN_DIRECTORY_VARIABLE, Status
+
+Key = tuple[str, ...]
+
+_CHUNK = 2**16  # bytes, of one read
+_KEPT = 4 * QUOTED  # bytes of standard error
+_LOOK_EVERY = 0.1  # s, at whether a program that says nothing still runs; its closed output is seen at once
+_GRACE = 1.0  # s, for a program to end by itself once its standard input or output is closed
+
+_counter = itertools.count(1)
+_alive: set[Server] = set()
+_idle: dict[Key, list[Server]] = {}
+_process_that_tidies_up = 0
+
+
+class Server:
+    """A running program, asked one line at a time.
+
+    Parameters
+    ----------
+    argv : program (an absolute path) and arguments.
+    environment : of the program; ``PWD`` and ``INVGP_RUN_DIRECTORY`` are added.
+    home : directory of the runs. Nothing is written there; by its name whoever ends the runs of a worker that was
+        killed finds the program.
+
+    Raises
+    ------
+    RunError
+        If it cannot be started.
+    """
+
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], home: Path) -> None:
+        self.asked = 0
+        self._received = bytearray()
+        self._said = bytearray()
+        self._mark = str(home / f"persistent-{os.getpid()}-{next(_counter)}")
+        self._owner = os.getpid()
+        self._returncode: int | None = None
+        self._resources = ExitStack()
+        try:
+            self._start(argv, environment)
+        except BaseException as error:
+            end_tree(None, self._mark)  # it may run already, though we cannot talk to it
+            self._resources.close()
+            if isinstance(error, OSError):
+                raise not_started(error) from error
+            raise
+        _alive.add(self)
+        _tidy_up_at_exit()
+
+    def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+        place = tempfile.mkdtemp(prefix="invgp-persistent-")
+        self._resources.callback(shutil.rmtree, place, ignore_errors=True)
+        self._process = subprocess.Popen(
+            argv,
+            cwd=place,
+            env={**environment, "PWD": place, RUN_DIRECTORY_VARIABLE: self._mark},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+        pipes = [pipe for pipe in (self._process.stdin, self._process.stdout, self._process.stderr) if pipe]
+        self._stdin, self._stdout, self._stderr = (pipe.fileno() for pipe in pipes)
+        for pipe in pipes:
+            self._resources.callback(pipe.close)
+            os.set_blocking(pipe.fileno(), False)
+        self._poll = select.poll()
+        self._poll.register(self._stdout, select.POLLIN)
+        self._poll.register(self._stderr, select.POLLIN)
+        self._has_ended = self._resources.enter_context(exit_watch(self._process))
+
+    def ask(self, request: bytes, timeout: float, limit: int) -> bytes:
+        """Send a line, and wait for one.
+
+        Parameters
+        ----------
+        request : the line, with its end.
+        timeout : seconds for the whole of the answer.
+        limit : bytes that the answer may have.
+
+        Raises
+        ------
+        LostError
+            If no such line came back; the program must then be ended.
+        """
+        deadline = time.monotonic() + timeout
+        self._check_silence()
+        if self.asked > 0:
+            self._said.clear()
+        self.asked += 1
+        unsent = memoryview(request)
+        while True:
+            unsent = self._send(unsent)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise LostError(Status.TIMEOUT, f"timed out after {timeout:g} s")
+            ready = self._poll.poll(1000 * min(left, _LOOK_EVERY))
+            for descriptor, _ in ready:
+                if descriptor == self._stderr:
+                    self._hear()
+                elif descriptor == self._stdout and self._receive(limit):
+                    return self._line()
+            # Its output may be held open by a child that outlives it.
+            if not ready and self._has_ended(0.0):
+                if self._receive(limit):
+                    return self._line()
+                raise self._ending()
+
+    def last_words(self) -> str:
+        """Quote the end of standard error since the last answer, as part of a message; nothing if it said nothing."""
+        self._hear()
+        words = quoted(bytes(self._said))
+        return f"; standard error: {words}" if words else ""
+
+    def end(self, grace: float = 0.0) -> None:
+        """End the program and all that came of it; its input is closed first, and it has `grace` seconds to go."""
+        if self not in _alive or self._owner != os.getpid():
+            return
+        _alive.discard(self)
+        with self._resources:
+            if grace > 0 and self._process.stdin is not None:
+                self._process.stdin.close()
+                self._has_ended(grace)
+            self._finish()
+
+    def _finish(self) -> int:
+        """Kill what is left of the program and of all that came of it; its return code."""
+        if self._returncode is None:
+            # The program is reaped last: until then no other process can have taken its number.
+            end_tree(self._process.pid, self._mark)
+            self._returncode = reap(self._process)
+        return self._returncode
+
+    def _check_silence(self) -> None:
+        """Raise `LostError` if the program speaks without being asked, or has ended."""
+        with suppress(BlockingIOError):
+            chunk = os.read(self._stdout, _CHUNK)
+            if not chunk:
+                raise self._ending()
+            self._received += chunk
+        if self._received:
+            text = quoted(bytes(self._received[:200]))
+            raise LostError(Status.UNREADABLE, f"the program wrote without being asked: {text!r}")
+
+    def _send(self, unsent: memoryview) -> memoryview:
+        """Write what the pipe takes; what is left of it."""
+        if not unsent:
+            return unsent
+        try:
+            unsent = unsent[os.write(self._stdin, unsent) :]
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:  # it reads no more, but may have answered: its output tells
+            unsent = unsent[:0]
+        if unsent:
+            self._poll.register(self._stdin, select.POLLOUT)
+        else:
+            with suppress(KeyError):
+                self._poll.unregister(self._stdin)
+        return unsent
+
+    def _receive(self, limit: int) -> bool:
+        """Read what there is of the answer; whether its line is complete."""
+        try:
+            chunk = os.read(self._stdout, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            raise self._ending()
+        self._received += chunk
+        complete = b"\n" in chunk
+        if len(self._received) - (len(chunk) if complete else 0) > limit:
+            raise LostError(Status.UNREADABLE, f"the answer is a line of more than {limit} bytes")
+        return complete
+
+    def _line(self) -> bytes:
+        """Take the first line out of what was received."""
+        line, _, self._received = self._received.partition(b"\n")
+        return bytes(line)
+
+    def _hear(self) -> None:
+        """Keep the end of what is on standard error."""
+        try:
+            chunk = os.read(self._stderr, _CHUNK)
+        except BlockingIOError:
+            return
+        if not chunk:
+            with suppress(KeyError):
+                self._poll.unregister(self._stderr)
+        self._said += chunk
+        del self._said[:-_KEPT]
+
+    def _ending(self) -> LostError:
+        """Say how a program came to close its output."""
+        unfinished = f" in the middle of {quoted(bytes(self._received[:200]))!r}" if self._received else ""
+        if not self._has_ended(_GRACE):
+            return LostError(Status.UNREADABLE, f"the program closed its standard output{unfinished}")
+        try:
+            check_success(Outcome(Ending.EXITED, self._finish()), None)
+        except RunError as failure:
+            return LostError(failure.status, f"{failure}{unfinished}")
+        return LostError(Status.UNREADABLE, f"the program ended without an answer{unfinished}")
+
+
+def take(key: Key) -> Server | None:
+    """Take an idle program of this process, if there is one; those of other models are ended."""
+    for other in [known for known in list(_idle) if known != key]:
+        for server in _idle.pop(other, []):
+            server.end(_GRACE)
+    with suppress(KeyError, IndexError):
+        return _idle[key].pop()
+    return None
+
+
+def give_back(key: Key, server: Server) -> None:
+    """Keep a program for the next row."""
+    _idle.setdefault(key, []).append(server)
+
+
+def end_all() -> None:
+    """End every program that this process keeps running."""
+    _idle.clear()
+    for server in list(_alive):
+        server.end(_GRACE)
+
+
+def _tidy_up_at_exit() -> None:
+    # `multiprocessing` runs its finalizers in its workers, and in joblib's, where atexit is passed over.
+    global _process_that_tidies_up  # noqa: PLW0603 - one a process, like the exit itself
+    if _process_that_tidies_up != os.getpid():
+        _process_that_tidies_up = os.getpid()
+        Finalize(None, end_all, exitpriority=10)

@@ -1,0 +1,183 @@
+"""`invgp runs`: what is in a ledger, failed runs made again, all of it for other programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import numpy as np
+
+from invgp.adapters.protocol import RunContext
+from invgp.cli.check import say_quantities
+from invgp.cli.options import workers_option
+from invgp.cli.outputs import check_writable, remove_if_empty
+from invgp.cli.progress import duration, progress
+from invgp.config import load
+from invgp.errors import ConfigError, RunsFailedError
+from invgp.ledger import Ledger, Model, Run
+from invgp.ledger.export import described, write
+
+WIDTH = 80  # of a message in a list
+SHOWN = 12  # digits of a model's digest
+
+ledger_argument = click.argument("ledger", type=click.Path(path_type=Path))
+
+
+@click.group(epilog="Start with: invgp runs list posterior.ledger.sqlite --failed")
+def command() -> None:
+    """Look into a ledger, the file in which `invgp run` keeps what became of every run."""
+
+
+@command.command(name="list", epilog="Examples: invgp runs list posterior.ledger.sqlite --failed")
+@ledger_argument
+@click.option("--failed", is_flag=True, help="Only runs that failed.")
+@click.option("--json", "as_json", is_flag=True, help="As a JSON array, with whole messages.")
+def list_runs(ledger: Path, *, failed: bool, as_json: bool) -> None:
+    """List the runs in LEDGER, one a line."""
+    with Ledger(ledger, read_only=True) as opened, until_nobody_reads():
+        runs = opened.runs(failed=failed)
+        if as_json:
+            say_array(runs)
+        else:
+            say_list(runs)
+
+
+@command.command(epilog="Examples: invgp runs show posterior.ledger.sqlite 17")
+@ledger_argument
+@click.argument("run", type=click.IntRange(min=1))
+def show(ledger: Path, run: int) -> None:
+    """Show all about one RUN of LEDGER: its number is the first column of `invgp runs list`."""
+    with Ledger(ledger, read_only=True) as opened:
+        found = next(opened.runs(run=run), None)
+    if found is None:
+        raise ConfigError(f"RUN: must be the number of a run in {str(ledger)!r}, was {run}")
+    for name, value in (as_dictionary(found) | {"seconds": f"{found.seconds:.4g}"}).items():
+        if value != "":
+            click.echo(f"{name}: {value}")
+    if found.directory and not Path(found.directory).is_dir():
+        click.echo("(the directory has been removed)")
+    say_quantities("in", found.model.inputs, found.inputs)
+    if not np.isnan(found.outputs).any():
+        say_quantities("out", found.model.outputs, found.outputs)
+
+
+@command.command(epilog="Examples: invgp runs rerun posterior.ledger.sqlite --failed --config survey.toml --workers 4")
+@ledger_argument
+@click.option("--failed", is_flag=True, required=True, help="Make the runs that failed again.")
+@click.option("--config", type=click.Path(path_type=Path), required=True, help="Whose simulator is run.")
+@workers_option
+def rerun(ledger: Path, config: Path, workers: int | None, *, failed: bool) -> None:
+    """Run the simulator of a config again where it failed, and put the outcome into LEDGER.
+
+    For failures whose cause is gone: a licence server that was down, a timeout that was too short. `invgp run` then
+    takes the new outcome.
+    """
+    # Here, not above: a mistake is told, and help given, without waiting for SciPy.
+    from invgp.inference.evaluate import evaluate  # noqa: PLC0415
+    from invgp.inference.simulator import own_directory  # noqa: PLC0415
+
+    problem = load(config)
+    with Ledger(ledger, read_only=True) as opened:  # a file that is not there must not be made
+        runs = list(opened.runs(failed=failed))
+    ours = [run for run in runs if run.model.digest == problem.forward.digest]
+    if len(ours) < len(runs):
+        others = len(runs) - len(ours)
+        click.echo(f"invgp: note: {others:,} failed runs are of another simulator, template or setting", err=True)
+    if not ours:
+        click.echo("no failed run to make again")
+        return
+    kept = ledger.with_name(ledger.name.removesuffix(".sqlite").removesuffix(".ledger") + ".runs")
+    settings = problem.inference
+    with Ledger(ledger) as opened, own_directory(kept) as directory, progress() as tally:
+        tally.begin(len(ours))
+        tally.batch("runs that failed", len(ours))
+        outcome = evaluate(
+            problem.forward,
+            np.stack([run.inputs for run in ours]),
+            RunContext([f"run-{run.run}" for run in ours], directory),
+            workers=workers or settings.workers,
+            retries=settings.retries,
+            recorder=opened.of(problem.forward, retries=settings.retries, answer_failed=False),
+            monitor=tally,
+        )
+    remove_if_empty(kept)
+    bad = np.flatnonzero(~outcome.ok)
+    click.echo(f"{len(ours):,} runs made again: {len(ours) - len(bad):,} went well, {len(bad):,} failed")
+    if bad.size:
+        raise RunsFailedError(f"{len(bad):,} of {len(ours):,} runs failed again; the first: {outcome.messages[bad[0]]}")
+
+
+@command.command(epilog="Examples: invgp runs export posterior.ledger.sqlite -o runs.csv; or -o runs.nc")
+@ledger_argument
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="A .csv or .nc file.")
+@click.option("--model", default="", help="Start of the model's digest, where there are several.")
+def export(ledger: Path, output: Path, model: str) -> None:
+    """Write the runs of LEDGER, with their inputs and outputs, as CSV or netCDF."""
+    if output.suffix not in (".csv", ".nc"):
+        raise ConfigError(f"--output: must end in .csv or .nc, was {str(output)!r}")
+    check_writable(output, "--output")
+    with Ledger(ledger, read_only=True) as opened:
+        chosen = choose(opened.models(), model, ledger)
+        count = write(chosen, opened.runs(model=chosen), output)
+    click.echo(f"{output}: {count:,} runs of {chosen.name!r}")
+
+
+def say_array(runs: Iterator[Run]) -> None:
+    """The runs as JSON, an object a line."""
+    before = "["
+    for run in runs:
+        click.echo(before + json.dumps(as_dictionary(run)), nl=False)
+        before = ",\n "
+    click.echo("[]" if before == "[" else "]")
+
+
+def say_list(runs: Iterator[Run]) -> None:
+    """The runs, one a line, and how many there are of each kind."""
+    counts: Counter[str] = Counter()
+    click.echo(f"{'run':>8}  {'model':{SHOWN}}  {'status':20}  {'attempts':>8}  {'time':>8}  what it was for")
+    for run in runs:
+        counts[run.status.value] += 1
+        click.echo(line(run))
+    click.echo(", ".join(f"{count:,} {status}" for status, count in counts.items()) or "no runs")
+
+
+def choose(models: list[Model], start: str, ledger: Path) -> Model:
+    """The one model whose digest starts so."""
+    if not models:
+        raise ConfigError(f"the ledger {str(ledger)!r} holds no run")
+    found = [model for model in models if model.digest.startswith(start)]
+    if len(found) != 1:
+        listed = ", ".join(f"{m.digest[:SHOWN]} ({m.name})" for m in models)
+        raise ConfigError(f"--model: must be the start of one of {listed}, was {start!r}")
+    return found[0]
+
+
+def as_dictionary(run: Run) -> dict[str, str | int | float]:
+    """All about a run but its numbers, with its model."""
+    return {**described(run), "simulator": run.model.name, "model": run.model.digest}
+
+
+def line(run: Run) -> str:
+    """A run in a list."""
+    message = run.message if len(run.message) <= WIDTH else run.message[: WIDTH - 1] + "…"
+    return (
+        f"{run.run:8}  {run.model.digest[:SHOWN]}  {run.status.value:20}  {run.attempts:8}  "
+        f"{duration(run.seconds):>8}  {message or run.label}"
+    )
+
+
+@contextmanager
+def until_nobody_reads() -> Iterator[None]:
+    """A reader such as `head` may stop before the end."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Or Python would complain when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,91 @@
+"""`invgp serve`: the simulator of a config, for whoever speaks UM-Bridge."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shutil
+import signal
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING
+
+import click
+
+from invgp.cli.options import config_argument
+from invgp.cli.outputs import remove_if_empty
+from invgp.config import load
+from invgp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from invgp.adapters.protocol import ForwardModel, Quantity
+    from invgp.serving import ModelServer
+
+
+@click.command(epilog="Examples: invgp serve survey.toml; invgp serve survey.toml --port 4243 --workers 4")
+@config_argument
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; this machine only.")
+@click.option("--port", type=click.IntRange(0, 65535), default=4242, show_default=True, help="0: any that is free.")
+@click.option("--workers", type=click.IntRange(min=1), help="Runs at once; others wait.  [default: config]")
+def command(config: Path, host: str, port: int, workers: int | None) -> None:
+    """Offer the simulator of CONFIG as an UM-Bridge server, until Ctrl-C.
+
+    Inputs and outputs are blocks of numbers in the simulator's units, in the config's order. There is no password:
+    whoever can reach the address can run the simulator.
+    """
+    problem = load(config)
+    # As Ctrl-C: a batch system, or a closed terminal.
+    for asked_to_end in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(asked_to_end) is not signal.SIG_IGN:
+            signal.signal(asked_to_end, signal.default_int_handler)
+    directory = Path(mkdtemp(prefix="invgp-serve-"))
+    try:
+        with opened(problem.forward, directory, host, port, workers or problem.inference.workers) as server:
+            say(server, host)
+            server.serve_forever()
+    except KeyboardInterrupt:
+        click.echo("invgp: stopped", err=True)
+    finally:
+        remove_if_empty(directory)
+    if directory.exists():
+        click.echo(f"{directory}: the directories of failed runs", err=True)
+
+
+def opened(model: ForwardModel, directory: Path, host: str, port: int, workers: int) -> ModelServer:
+    """The server, listening; raise `ConfigError` if it cannot."""
+    from invgp.serving import ModelServer  # noqa: PLC0415 - a mistake is told without waiting for joblib
+
+    try:
+        return ModelServer(model, directory, host, port, workers)
+    except OSError as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise ConfigError(
+            f"--host, --port: must be an address of this machine and a port that is free, were {host!r} and {port} "
+            f"({reason})"
+        ) from error
+
+
+def say(server: ModelServer, host: str) -> None:
+    """Where it listens, and what goes in and comes out."""
+    model = server.model
+    if not is_loopback(host):
+        click.echo(
+            "invgp: warning: whoever can reach this address can run the simulator; there is no password", err=True
+        )
+    click.echo(f"Serving {model.name!r} at {server.url}")
+    click.echo(f"  in   {described(model.inputs)}")
+    click.echo(f"  out  {described(model.outputs)}")
+
+
+def described(quantities: tuple[Quantity, ...]) -> str:
+    """``depth (2, in m), elevation (1, in m)``."""
+    return ", ".join(f"{q.name} ({q.size}, in {q.unit})" for q in quantities)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

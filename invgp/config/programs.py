@@ -1,0 +1,123 @@
+"""Programs with files in and out, as the config names them: executables, PEST's models, Dakota's drivers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from invgp.adapters import (
+    AdapterError,
+    CsvFile,
+    ExecutableModel,
+    InputFile,
+    InstructionFile,
+    JsonFile,
+    LocalFile,
+    NetcdfFile,
+    OutputFile,
+    PythonFile,
+    Quantity,
+    Reader,
+    RegexFile,
+    TableFile,
+    dakota_model,
+    load_instructions,
+    pest_model,
+)
+from invgp.config.schema import (
+    AnyOutputFile,
+    DakotaSection,
+    ExecutableSection,
+    InstructionFileSection,
+    PestSection,
+    PythonFileSection,
+)
+
+_READERS: dict[str, Callable[..., Reader]] = {
+    "numbers": OutputFile,
+    "table": TableFile,
+    "csv": CsvFile,
+    "json": JsonFile,
+    "regex": RegexFile,
+    "netcdf": NetcdfFile,
+    "python": PythonFile,
+}
+
+Quantities = tuple[Quantity, ...]
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def build_executable(
+    section: ExecutableSection, inputs: Quantities, outputs: Quantities, directory: Path
+) -> ExecutableModel:
+    """A program with templates and readers of our own."""
+    return ExecutableModel(
+        command=tuple(section.command),
+        inputs=inputs,
+        outputs=outputs,
+        input_files=tuple(InputFile(directory / f.template, f.path, f.format) for f in section.input_files),
+        output_files=_each("output_files", section.output_files, lambda file: _reader(file, directory)),
+        target_file=section.target_file,
+        fallback=tuple(section.fallback),
+        search_path=directory,
+        **_common(section),
+    )
+
+
+def build_pest(section: PestSection, inputs: Quantities, outputs: Quantities, directory: Path) -> ExecutableModel:
+    """A model that PEST runs."""
+    return pest_model(directory / section.control, inputs, outputs, **_common(section))
+
+
+def build_dakota(section: DakotaSection, inputs: Quantities, outputs: Quantities, directory: Path) -> ExecutableModel:
+    """A driver that Dakota runs."""
+    return dakota_model(
+        tuple(section.driver),
+        inputs,
+        outputs,
+        format=section.format,
+        descriptor=section.descriptor,
+        search_path=directory,
+        **_common(section),
+    )
+
+
+def _common(section: ExecutableSection | PestSection | DakotaSection) -> dict[str, Any]:
+    """The settings that all of them have."""
+    return {
+        "files": tuple(LocalFile(Path(f.source), f.path, f.link) for f in section.files),
+        "bounds": {
+            name: (-math.inf if b.min is None else b.min, math.inf if b.max is None else b.max)
+            for name, b in section.bounds.items()
+        },
+        "keep": section.keep,
+        "timeout": section.timeout,
+        "threads": section.threads,
+        "environment": section.environment,
+    }
+
+
+def _each(key: str, sections: Iterable[S], build: Callable[[S], T]) -> tuple[T, ...]:
+    """Build each entry of a list; an error names the entry."""
+    built = []
+    for i, section in enumerate(sections):
+        try:
+            built.append(build(section))
+        except AdapterError as error:
+            raise AdapterError(f"{key}[{i}].{error.setting}", error.sentence) from error
+    return tuple(built)
+
+
+def _reader(section: AnyOutputFile, directory: Path) -> Reader:
+    # The keys of a format are the settings of its reader, where lists are tuples.
+    keys = section.model_dump(exclude={"format"})
+    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in keys.items()}
+    if isinstance(section, InstructionFileSection):
+        instructions = load_instructions("instructions", directory / section.instructions)
+        return InstructionFile(((instructions, section.path),), settings["outputs"])
+    if isinstance(section, PythonFileSection):
+        settings["search_path"] = directory
+    return _READERS[section.format](**settings)

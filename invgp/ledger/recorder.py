@@ -1,0 +1,145 @@
+"""The runs of one model in a ledger: those that are known, and those that have just finished."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.adapters.protocol import Evaluations, Floats, RunContext, Status
+
+if TYPE_CHECKING:
+    from invgp.ledger.store import Ledger
+
+FLOAT = np.dtype("<f8")  # whatever the machine
+LOOKED_UP_AT_ONCE = 500
+SECONDS_BETWEEN_SYNCS = 1.0
+
+# A run that went well stays as it is. One that failed makes way for its next attempt.
+_RECORD = """INSERT INTO runs (digest, model, label, inputs, outputs, status, attempts, seconds, worker, finished,
+    message, directory) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (digest) DO UPDATE SET label = excluded.label, outputs = excluded.outputs, status = excluded.status,
+    attempts = attempts + excluded.attempts, seconds = seconds + excluded.seconds, worker = excluded.worker,
+    finished = excluded.finished, message = excluded.message, directory = excluded.directory
+    WHERE status <> 'ok'"""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A batch of B runs that came back.
+
+    Parameters
+    ----------
+    attempts : (B,), how often each was tried.
+    seconds : that each took, on average.
+    worker : host and process that ran them.
+    """
+
+    outcome: Evaluations
+    attempts: NDArray[np.int64]
+    seconds: float
+    worker: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a ledger knows of B runs: where `found` (B,) is False, nothing."""
+
+    found: NDArray[np.bool_]
+    outcome: Evaluations
+
+
+@dataclass
+class Recorder:
+    """The runs of one model in a ledger; `Ledger.of` gives it.
+
+    Attributes
+    ----------
+    answered : runs that were taken from the ledger, as whoever asks for them counts.
+    """
+
+    ledger: Ledger
+    number: int
+    digest: str
+    output_size: int
+    retries: int
+    answer_failed: bool
+    answered: int = 0
+    synced: float = field(default_factory=time.monotonic)
+
+    def known(self, values: Floats) -> Known:
+        """Look up rows of inputs, (B, I)."""
+        digests = self._digests(values)
+        found = np.zeros(len(values), dtype=bool)
+        outputs = np.full((len(values), self.output_size), np.nan)
+        status, messages = [Status.OK] * len(values), [""] * len(values)
+        rows = self._rows(digests)
+        for i, digest in enumerate(digests if rows else ()):
+            stored, text, attempts, message = rows.get(digest, (None, "", 0, ""))
+            if self._counts(text, attempts):
+                found[i], status[i], messages[i] = True, self.ledger.status(text), message
+                outputs[i] = self.ledger.numbers(stored, self.output_size)
+        return Known(found, Evaluations(outputs, tuple(status), tuple(messages)))
+
+    def record(self, values: Floats, context: RunContext, finished: Finished) -> None:
+        """Add runs at rows of inputs, (B, I), all of them or none."""
+        now, outcome = time.time(), finished.outcome
+        inputs, outputs = (np.ascontiguousarray(a, dtype=FLOAT) for a in (values, outcome.outputs))
+        rows = [
+            (digest, self.number, label, row.tobytes(), gave.tobytes() if status is Status.OK else None, status.value,
+             attempts, finished.seconds, finished.worker, now, message, directory)
+            for digest, label, row, gave, status, attempts, message, directory in zip(
+                self._digests(values), context.labels, inputs, outputs, outcome.status, finished.attempts.tolist(),
+                outcome.messages, _directories(context, outcome), strict=True,
+            )
+        ]  # fmt: skip
+        with self.ledger.transaction():
+            self.ledger.connection.executemany(_RECORD, rows)
+        if time.monotonic() - self.synced > SECONDS_BETWEEN_SYNCS:
+            self.sync()
+
+    def sync(self) -> None:
+        """Return when all that was found or recorded is on the disk: from then on it may be used."""
+        self.ledger.sync()
+        self.synced = time.monotonic()
+
+    def _rows(self, digests: list[bytes]) -> dict[bytes, Any]:
+        """Outputs, status, attempts and message of each run that is there."""
+        if not list(self.ledger.select("SELECT 1 FROM runs LIMIT 1")):
+            return {}
+        rows: dict[bytes, Any] = {}
+        for a in range(0, len(digests), LOOKED_UP_AT_ONCE):
+            some = digests[a : a + LOOKED_UP_AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            query = f"SELECT digest, outputs, status, attempts, message FROM runs WHERE digest IN ({marks})"  # noqa: S608
+            rows |= {digest: row for digest, *row in self.ledger.select(query, some)}
+        return rows
+
+    def _counts(self, status: str, attempts: int) -> bool:
+        """Whether a run need not be made. One that could not even be started says nothing of its inputs."""
+        if status in ("", Status.NOT_STARTED.value):
+            return False
+        return status == Status.OK.value or (self.answer_failed and attempts > self.retries)
+
+    def _digests(self, values: Floats) -> list[bytes]:
+        """Of model and inputs."""
+        model = blake2b(self.digest.encode() + b"\0", digest_size=16)
+        digests = []
+        for row in np.ascontiguousarray(values, dtype=FLOAT):
+            one = model.copy()
+            one.update(row.data)
+            digests.append(one.digest())
+        return digests
+
+
+def _directories(context: RunContext, outcome: Evaluations) -> list[str]:
+    """Where the runs that failed have left their files; empty for those that left none."""
+    places = [""] * len(outcome.status)
+    for i in np.flatnonzero(~outcome.ok).tolist():
+        place = (context.directory / context.labels[i]).absolute()
+        places[i] = str(place) if place.is_dir() else ""
+    return places

@@ -1,0 +1,143 @@
+"""A Dakota driver, in JSON and in text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from invgp.adapters import AdapterError, Evaluations, ExecutableModel, Quantity, RunContext, Status, dakota_model
+from invgp.adapters.dakota import DakotaParameters, DakotaResults
+from invgp.adapters.testing import check_forward_model
+
+MakeProgram = Callable[..., str]
+
+DEPTH = Quantity("depth", "m", (1, 2))
+SPEED = Quantity("speed", "m s-1")
+TIME = Quantity("time", "s", (1, 2))
+VALUES = np.array([[1.0, 2.0, 4.0], [3.0, 5.0, 8.0]])
+
+JSON_DRIVER = """\
+import json, sys
+with open(sys.argv[1]) as file:
+    params = json.load(file)
+x = {v["label"]: v["value"] for v in params["variables"]}
+assert [r["active_set"] for r in params["responses"]] == [1, 1]
+if x["speed"] < 0:
+    results = {"fail": "true"}
+else:
+    results = {"functions": {"time_2": x["depth_2"] / x["speed"], "time_1": x["depth_1"] / x["speed"]}}
+with open(sys.argv[2], "w") as file:
+    json.dump(results, file)
+"""
+TEXT_DRIVER = """\
+import sys
+with open(sys.argv[1]) as file:
+    rows = [line.split() for line in file]
+count = int(rows[0][0])
+assert rows[0][1] == "variables" and rows[count + 1] == ["2", "functions"]
+x = {label: float(value) for value, label in rows[1:count + 1]}
+asv = [label for value, label in rows[count + 2:count + 4]]
+assert asv == ["ASV_1:time_1", "ASV_2:time_2"], asv
+with open(sys.argv[2], "w") as file:
+    if x["speed"] < 0:
+        file.write("FAIL: no speed\\n")
+    else:
+        file.write(f"  {x['depth_1'] / x['speed']!r} time_1\\n  {x['depth_2'] / x['speed']!r} time_2\\n")
+"""
+DRIVERS = {"json": JSON_DRIVER, "text": TEXT_DRIVER}
+
+
+def model_of(driver: str, folder: Path, **settings: Any) -> ExecutableModel:
+    return dakota_model((driver,), (DEPTH, SPEED), (TIME,), **{"search_path": folder, "timeout": 20.0, **settings})
+
+
+def run(model: ExecutableModel, folder: Path, values: Any = VALUES) -> Evaluations:
+    array = np.asarray(values)
+    return model.evaluate(array, RunContext([f"r{i}" for i in range(len(array))], folder / "runs"))
+
+
+@pytest.mark.parametrize("format_", DRIVERS)
+def test_that_a_driver_conforms(format_: Any, program: MakeProgram, tmp_path: Path) -> None:
+    model = model_of(program(DRIVERS[format_], "python"), tmp_path, format=format_)
+    check_forward_model(model, VALUES, tmp_path / "runs")
+    np.testing.assert_array_equal(run(model, tmp_path).outputs, VALUES[:, :2] / VALUES[:, 2:])
+
+
+@pytest.mark.parametrize("format_", DRIVERS)
+def test_that_a_failure_that_the_driver_reports_is_told(format_: Any, program: MakeProgram, tmp_path: Path) -> None:
+    model = model_of(program(DRIVERS[format_], "python"), tmp_path, format=format_)
+    got = run(model, tmp_path, [[1.0, 2.0, -1.0], [1.0, 2.0, 1.0]])
+    assert got.status == (Status.UNREADABLE, Status.OK)
+    assert got.messages[0].startswith("run r0: file 'results.out': the driver reports a failure")
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=3, max_size=3))
+def test_that_parameters_read_back_exactly(numbers: list[float]) -> None:
+    values: Any = {"depth": {1: numbers[0], 2: numbers[1]}, "speed": numbers[2]}
+    labels = ("depth_1", "depth_2", "speed")
+    parsed = json.loads(DakotaParameters("json", labels, ("t",)).render(values))
+    assert [(v["label"], v["value"]) for v in parsed["variables"]] == list(zip(labels, numbers, strict=True))
+    lines = DakotaParameters("text", labels, ("t",)).render(values).splitlines()
+    assert lines[0].split() == ["3", "variables"]
+    assert [float(line.split()[0]) for line in lines[1:4]] == numbers
+    assert lines[-1].split() == ["1", "eval_id"]
+
+
+@pytest.mark.parametrize(
+    ("format_", "text", "outcome"),
+    [
+        ("text", "1.5\n2.5\n", [1.5, 2.5]),
+        ("text", "2.5 time_2\n1.5 time_1\n[ 1.0 2.0 ]\n[[ 1.0 ]]\n", [1.5, 2.5]),
+        ("text", "1.5 time_1\n2.5 tme_2", "has no response 'time_2'; did you mean 'tme_2'"),
+        ("text", "1.5", "expected 2 numbers, found 1"),
+        ("text", "1.5\nx\n", "response 'time_2': 'x' is not a number"),
+        ("json", '{"functions": {"time_1": 1.5, "time_2": "2.5", "more": []}}', [1.5, 2.5]),
+        ("json", '{"functions": {"time_1": 1.5}}', "has no response 'time_2'"),
+        ("json", '{"fail": "True"}', "the driver reports a failure"),
+        ("json", "fail", "the driver reports a failure"),
+        ("json", "{}", "has no object 'functions'"),
+        ("json", "[]", "must be a JSON object with 'functions'"),
+        ("json", "{", "is not JSON"),
+    ],
+)
+def test_that_results_are_read_as_dakota_reads_them(format_: Any, text: str, outcome: Any, tmp_path: Path) -> None:
+    (tmp_path / "results.out").write_text(text)
+    reader = DakotaResults(format_, ("time_1", "time_2"))
+    if isinstance(outcome, list):
+        assert reader.read(tmp_path, (TIME,)).tolist() == outcome
+        return
+    with pytest.raises(ValueError, match=outcome):
+        reader.read(tmp_path, (TIME,))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"descriptor": "{name}"}, r"descriptor: must be such as '\{name\}_\{label\}'"),
+        ({"descriptor": "{label} {name}"}, "descriptor: must be such as"),
+        ({"descriptor": "{label.x}{label}"}, "descriptor: must be such as"),
+        ({"format": "xml"}, "format: must be 'json' or 'text'; it is 'xml'"),
+    ],
+)
+def test_that_wrong_settings_are_one_sentence(
+    settings: Any, sentence: str, program: MakeProgram, tmp_path: Path
+) -> None:
+    with pytest.raises(AdapterError, match=sentence):
+        model_of(program(JSON_DRIVER, "python"), tmp_path, **settings)
+
+
+def test_that_a_driver_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(AdapterError, match="driver: there is no file"):
+        model_of("./driver", tmp_path)
+    with pytest.raises(AdapterError, match="driver: must name a program, but is empty"):
+        dakota_model((), (SPEED,), (TIME,))
+    twins = (Quantity("a", "m", ("top",)), Quantity("b", "m", ("top",)))
+    with pytest.raises(AdapterError, match=r"descriptor: '\{label\}' calls two of the inputs 'top'"):
+        dakota_model(("true",), twins, (TIME,), descriptor="{label}")

@@ -1,0 +1,178 @@
+"""An inversion that was stopped, however it was, goes on where it was and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+from invgp.ledger import Ledger
+
+from .conftest import SIMULATOR, Command, at_once, invgp, with_inference, with_program, write_files
+from .test_interrupts import running
+
+PATIENCE = 60.0  # s, for a busy machine
+STOPS = 2
+RUNS = 18  # of the inversion, undisturbed
+LEDGER = "posterior.ledger.sqlite"
+COUNTED = f'echo "$1" >> "$(dirname "$0")/started"; sleep 0.1; {SIMULATOR}'
+OF_ONE_INVERSION_ONLY = ("history", "invgp_runs_from_ledger", "invgp_survey")
+
+
+def survey(directory: Path, *lines: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    write_files(directory, with_inference(*lines, config=with_program(body=COUNTED, directory=directory)))
+    return directory
+
+
+def started(directory: Path) -> list[float]:
+    """The inputs of all runs that were ever started, in order, by the simulator's own count."""
+    file = directory / "started"
+    return [float(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def finished(directory: Path) -> set[float]:
+    """The inputs of the runs in the ledger."""
+    with Ledger(directory / LEDGER, read_only=True) as ledger:
+        return {run.inputs[0] for run in ledger.runs()}
+
+
+def posterior(path: Path) -> xr.Dataset:
+    dataset = xr.load_dataset(path)
+    return dataset.assign_attrs(dict.fromkeys(OF_ONE_INVERSION_ONLY, ""))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
+    directory = survey(tmp_path_factory.mktemp("undisturbed"))
+    result = invgp("run", "survey.toml", cwd=directory)
+    assert result.returncode == 0, result.stderr
+    assert len(started(directory)) == RUNS
+    return posterior(directory / "posterior.nc")
+
+
+def stop_after(runs: int, pause: float, workers: str, how: signal.Signals, directory: Path) -> str:
+    """Start the inversion, and send a signal once so many runs have started, and a moment later; what it said."""
+    before = len(started(directory))
+    with running("run", "survey.toml", "--workers", workers, cwd=directory) as (process, _):
+        deadline = time.monotonic() + PATIENCE
+        while len(started(directory)) < before + runs and process.poll() is None:
+            assert time.monotonic() < deadline, "no run was started"
+            time.sleep(0.005)
+        time.sleep(pause)
+        if process.poll() is None:
+            os.killpg(process.pid, how)
+        return process.communicate(timeout=PATIENCE)[1]
+
+
+@pytest.mark.parametrize(("workers", "how"), [("1", signal.SIGKILL), ("2", signal.SIGKILL), ("2", signal.SIGINT)])
+def test_that_a_stopped_inversion_goes_on_where_it_was(
+    workers: str, how: signal.Signals, undisturbed: xr.Dataset, tmp_path: Path
+) -> None:
+    directory = survey(tmp_path / "survey")
+    moments = random.Random(f"{workers} {how.name}")
+    known: set[float] = set()
+    for _ in range(STOPS):
+        said = stop_after(moments.randint(1, 5), moments.uniform(0.0, 0.1), workers, how, directory)
+        before, known = known, finished(directory)
+        assert before <= known
+        seen = len(started(directory))
+        if how is signal.SIGINT and known:
+            assert f"the runs are kept in {directory / LEDGER}; the same command goes on from there" in said
+    assert 0 < len(known) < RUNS
+    result = invgp("run", "survey.toml", "--workers", workers, cwd=directory)
+    assert result.returncode == 0, result.stderr
+    assert f"{RUNS} runs ({len(known)} from the ledger), 0 failed" in result.stdout
+    assert known.isdisjoint(started(directory)[seen:])
+    assert len(started(directory)) <= RUNS + STOPS * int(workers)  # only those under way when it was stopped came twice
+    xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
+
+
+def test_that_two_inversions_at_once_may_share_a_ledger(undisturbed: xr.Dataset, tmp_path: Path) -> None:
+    directory = survey(tmp_path / "survey")
+    commands = [["run", "survey.toml", "-o", f"{name}.nc", "--ledger", LEDGER] for name in ("one", "two")]
+    for result in at_once(commands, cwd=directory):
+        assert result.returncode == 0, result.stderr
+    for name in ("one", "two"):
+        xr.testing.assert_identical(posterior(directory / f"{name}.nc"), undisturbed)
+    assert len(finished(directory)) == RUNS
+    with Ledger(directory / LEDGER) as ledger:
+        assert list(ledger.select("PRAGMA integrity_check")) == [("ok",)]
+        assert len(list(ledger.runs())) == RUNS
+
+
+def test_that_an_inversion_goes_on_after_a_full_disk(
+    undisturbed: xr.Dataset, invgp_here: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    directory = survey(tmp_path / "survey")
+    with sqlite3.connect(directory / LEDGER) as small_pages:  # so that every few rows need a new one
+        small_pages.execute("PRAGMA page_size = 512")
+        small_pages.execute("VACUUM")
+    sync = Ledger.sync
+
+    def fill(ledger: Ledger) -> None:
+        sync(ledger)
+        [(pages,)] = ledger.connection.execute("PRAGMA page_count")
+        ledger.connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "sync", fill)
+        stopped = invgp_here("run", "survey.toml", cwd=directory)
+    assert stopped.returncode == 1
+    sentence = f"invgp: the ledger '{directory / LEDGER}' cannot be read or written: the disk is full"
+    assert stopped.stderr.splitlines()[-1].startswith(sentence)
+    assert finished(directory)
+    result = invgp_here("run", "survey.toml", cwd=directory)
+    assert result.returncode == 0, result.stderr
+    assert len(started(directory)) <= RUNS + 1
+    xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
+
+
+def test_that_failures_are_answered_as_failures(tmp_path: Path) -> None:
+    failing = f'[ "${{1%%.*}}" -gt 620 ] && exit 3; {COUNTED}'
+    directory = tmp_path / "survey"
+    directory.mkdir()
+    config = with_program(body=failing, directory=directory)
+    write_files(directory, with_inference("max_failed_share = 0.9", "retries = 1", config=config))
+    first, second = (invgp("run", "survey.toml", "-o", f"{i}.nc", "--ledger", LEDGER, cwd=directory) for i in (1, 2))
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    one, two = (xr.load_dataset(directory / f"{i}.nc") for i in (1, 2))
+    assert one.attrs["invgp_runs_failed"] == two.attrs["invgp_runs_failed"] > 0
+    assert two.attrs["invgp_runs_from_ledger"] == two.attrs["invgp_runs"]
+    xr.testing.assert_identical(one.drop_attrs(), two.drop_attrs())
+    with Ledger(directory / LEDGER, read_only=True) as ledger:
+        assert {run.attempts for run in ledger.runs(failed=True)} == {2}
+
+
+def test_that_a_vectorised_function_has_a_ledger_only_if_asked(invgp_here: Command, tmp_path: Path) -> None:
+    config = write_files(tmp_path)
+    assert invgp_here("run", "survey.toml", cwd=tmp_path).returncode == 0
+    assert not (tmp_path / LEDGER).exists()
+    config.write_text(config.read_text() + "\n[output]\nledger = true\n")
+    assert invgp_here("run", "survey.toml", cwd=tmp_path).returncode == 0
+    again = invgp_here("run", "survey.toml", cwd=tmp_path)
+    assert "18 runs (18 from the ledger)" in again.stdout
+
+
+def test_that_a_program_has_no_ledger_if_it_is_not_wanted(invgp_here: Command, tmp_path: Path) -> None:
+    config = write_files(tmp_path, with_program(directory=tmp_path) + "\n[output]\nledger = false\n")
+    assert invgp_here("run", config, cwd=tmp_path).returncode == 0
+    assert not (tmp_path / LEDGER).exists()
+
+
+def test_that_a_file_that_is_no_ledger_is_told_before_the_simulator_is_paid_for(
+    invgp_here: Command, tmp_path: Path
+) -> None:
+    directory = survey(tmp_path / "survey")
+    before = (directory / "sites.csv").read_bytes()
+    result = invgp_here("run", "survey.toml", "--ledger", "sites.csv", cwd=directory)
+    assert result.returncode == 2
+    assert result.stderr.startswith("invgp: the ledger 'sites.csv' cannot be used: it is damaged, or no SQLite file")
+    assert (directory / "sites.csv").read_bytes() == before
+    assert started(directory) == []
