@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from invgp.config import load
     from invgp.errors import InvgpError
+    from invgp.estimator import SAVIGP
     from invgp.inference.invert import invert
     from invgp.problem import Problem
 
 __version__ = _version("invgp")
-__all__ = ["InvgpError", "Problem", "__version__", "invert", "load"]
+__all__ = ["SAVIGP", "InvgpError", "Problem", "__version__", "invert", "load"]
 
 # Loaded on first use: `invgp --help` must not wait for xarray and SciPy.
 _HOME = {
     "InvgpError": "invgp.errors",
     "Problem": "invgp.problem",
+    "SAVIGP": "invgp.estimator",
     "invert": "invgp.inference.invert",
     "load": "invgp.config",
 }

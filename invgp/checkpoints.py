@@ -15,13 +15,12 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from invgp.archives import CHECKPOINT, read_archive, write_archive
-from invgp.core.adaptive import AdaptiveState
 from invgp.core.backend import Place, to_numpy
 from invgp.core.bound import BLOCKS, Parameters
 from invgp.core.training import Progress
 
 FEW = 6  # numbers that are told one by one
-OPTIMISER = ("trial", "first", "second")
+FUNCTION = "the function "
 
 
 class Standing(NamedTuple):
@@ -43,18 +42,28 @@ class Checkpoint:
         progress, state = standing.progress, standing.progress.optimiser
         arrays = {name: to_numpy(getattr(progress.parameters, name)) for name in BLOCKS}
         arrays["trace"] = np.asarray(standing.trace)
-        if state is not None:
-            arrays |= {f"optimiser_{name}": to_numpy(getattr(state, name)) for name in OPTIMISER}
+        numbers: dict[str, Any] = {}
+        for part in () if state is None else fields(state):
+            value = getattr(state, part.name)
+            if is_array_api_obj(value):
+                arrays[f"optimiser_{part.name}"] = to_numpy(value)
+            else:
+                numbers[part.name] = value
         about = {
             "settings": dict(self.settings),
             "round": progress.round,
             "settled": progress.settled,
-            "steps": None if state is None else state.steps,
+            "status": progress.status,
+            "optimiser": None if state is None else numbers,
         }
         write_archive(self.path, CHECKPOINT, about, arrays)
 
-    def read(self, where: Place) -> Standing | None:
+    def read(self, where: Place, state: type | None = None) -> Standing | None:
         """What the file holds; None if there is no file yet.
+
+        Parameters
+        ----------
+        state : of the optimiser, a dataclass of arrays and numbers; None if it has none.
 
         Raises
         ------
@@ -66,11 +75,12 @@ class Checkpoint:
         about, arrays = read_archive(self.path, CHECKPOINT)
         self._compare(about["settings"])
         parameters = Parameters(*(where.asarray(arrays[name]) for name in BLOCKS))
-        state, trace = None, arrays["trace"].tolist()
-        if about["steps"] is not None:
-            trial, first, second = (where.asarray(arrays[f"optimiser_{name}"]) for name in OPTIMISER)
-            state = AdaptiveState(trial, first, second, about["steps"])
-        return Standing(Progress(about["round"], trace[-1], parameters, about["settled"], state), trace)
+        trace, optimiser = arrays["trace"].tolist(), None
+        if state is not None and about["optimiser"] is not None:
+            held = {name: where.asarray(arrays[key]) for name, key in _optimiser_arrays(arrays).items()}
+            optimiser = state(**held, **about["optimiser"])
+        standing = Progress(about["round"], trace[-1], parameters, about["settled"], about["status"], optimiser)
+        return Standing(standing, trace)
 
     def _compare(self, settings: Mapping[str, str]) -> None:
         for name in {**self.settings, **settings}:
@@ -80,6 +90,11 @@ class Checkpoint:
                     f"{name} must be {must} to go on with the checkpoint {str(self.path)!r}, was {now}: "
                     "name another file to start afresh"
                 )
+
+
+def _optimiser_arrays(arrays: Mapping[str, Any]) -> dict[str, str]:
+    """Names of the fields of an optimiser's state that are arrays, and of these arrays in the file."""
+    return {key.removeprefix("optimiser_"): key for key in arrays if key.startswith("optimiser_")}
 
 
 def described(name: str, value: Any, leave_out: Sequence[str] = ()) -> dict[str, str]:
@@ -96,8 +111,11 @@ def described(name: str, value: Any, leave_out: Sequence[str] = ()) -> dict[str,
     if isinstance(value, Sequence):
         return _sequence_described(name, value)
     if callable(value) and hasattr(value, "__qualname__"):
-        return {name: f"the function {value.__qualname__}"}
-    parts = {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else vars(value)
+        return {name: f"{FUNCTION}{value.__qualname__}"}
+    if is_dataclass(value):
+        parts = {f.name: getattr(value, f.name) for f in fields(value)}
+    else:
+        parts = getattr(value, "__dict__", {})
     words = {name: type(value).__name__}
     for part, inner in parts.items():
         if part not in leave_out:

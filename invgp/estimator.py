@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from threadpoolctl import threadpool_limits
 
-from invgp.archives import MODEL, read_archive, write_archive
-from invgp.arguments import Floats, numbers, one_of, positive, spread, whole
+from invgp import saving
+from invgp.arguments import Floats, check_likelihood, inputs, instance, one_of, outputs, whole
 from invgp.checkpoints import Checkpoint, Standing, described
-from invgp.core import inducing as choices
 from invgp.core import prediction
 from invgp.core.backend import Array, Place, array_namespace, cholesky, place, to_numpy
-from invgp.core.bound import BLOCKS, Bound, Frame, Parameters
+from invgp.core.bound import Frame, Parameters
 from invgp.core.data import Data
 from invgp.core.estimators import fewest_samples
-from invgp.core.geometry import inducing_factor
-from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.core.posteriors import Diagonal, Family, Full, Mixture, Sites
+from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 from invgp.core.sampling import Points
 from invgp.core.training import Blocks, MiniBatches, Progress
 from invgp.likelihoods import Likelihood
+from invgp.observing import Observing, check_sites
+from invgp.starting import JITTER, start
 
 CHUNK = 4096  # inputs predicted at once
 WORTH_THREADS = 500  # rows and columns: smaller products are slowed down by BLAS threads that wait for each other
 PLACEMENTS = ("subset", "clusters", "grid")
-JITTER = {"float64": 1e-6, "float32": 1e-4}  # of the inducing inputs' covariance, in a sparse model
 
 
-@dataclass
-class SAVIGP:
+@dataclass(eq=False, repr=False)
+class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A latent Gaussian process model fitted by scalable automated variational inference.
 
     Parameters
@@ -64,8 +63,14 @@ class SAVIGP:
     Attributes
     ----------
     trace_ : the bound after each round, or epoch.
+    settled_, status_ : whether `Blocks` has settled (None for `MiniBatches`, which cannot tell), and why the fit ended.
     likelihood_ : with its learnt parameters.
-    kernels_ : with their learnt parameters.
+    kernels_ : with their learnt parameters, one a latent.
+    inducing_inputs_ : (Q, M, D); the training inputs in a dense model.
+    dense_ : whether it is one.
+    weights_ : of the components of the posterior, (K,).
+    posterior_ : its family in words.
+    n_features_in_ : D.
     """
 
     likelihood: Likelihood
@@ -93,43 +98,55 @@ class SAVIGP:
             it may raise to stop.
         """
         self._check()
-        X, Y = self._inputs(X), self._outputs(y)
+        X, Y = inputs(X), outputs(y, self.likelihood.outputs)
         if not len(X) == len(Y) > 0:
             raise ValueError(f"X and y must have a row for each site, had {len(X)} and {len(Y)}")
         where = self._where()
+        check_sites(self.likelihood, len(X), where)
+        if hasattr(self.likelihood, "check"):
+            self.likelihood.check(Y)
         points_stream, choice_stream, jitter_stream, batch_stream = np.random.default_rng(self.seed).spawn(4)
-        Z, dense = self._inducing_inputs(X, choice_stream)
-        kernels = self._kernels(X, where)
-        family = self._family(Z.shape[1], len(X), kernels, where)
-        prior_mean = spread("prior_mean", self.prior_mean, (self._latents,), "a number or one for each latent")
-        jitter = 0.0 if dense else JITTER[self.dtype]
-        bound = Bound(family, kernels, where.asarray(prior_mean), where.asarray(X), dense, jitter=jitter)
-        parameters = self._start(family, kernels, where.asarray(Z), jitter_stream, where)
+        bound, parameters = start(self, X, where, choice_stream, jitter_stream)
         data = Data(self.likelihood, where.asarray(Y))
         checkpoint = self._checkpoint(X, Y)
-        earlier = checkpoint.read(where) if checkpoint is not None else None
+        earlier = checkpoint.read(where, self._optimiser_state(where)) if checkpoint is not None else None
         self.trace_: list[float] = [] if earlier is None else earlier.trace
-        after = None if earlier is None else earlier.progress
+        after = last = None if earlier is None else earlier.progress
 
         def told(progress: Progress) -> None:
+            nonlocal last
+            last = progress
             self.trace_.append(progress.elbo)
             if checkpoint is not None:
                 checkpoint.write(Standing(progress, self.trace_))
             if report is not None:
                 report(progress)
 
-        with threadpool_limits(None if self._is_worth_threads(Z.shape[1], len(X)) else 1):
+        M = parameters.inducing.shape[1]
+        with threadpool_limits(None if self._is_worth_threads(M, len(X)) else 1):
             if isinstance(self.method, Blocks):
-                points = Points.draw(points_stream, self.samples, len(X), self._latents, where)
+                points = Points.draw(points_stream, self.samples, len(X), self.likelihood.latents, where)
                 parameters = self.method.fit(bound, parameters, data, points, told, after)
             else:
                 parameters = self.method.fit(bound, parameters, data, batch_stream, told, after)
-            self._keep(bound.frame(parameters))
+            frame = bound.frame(parameters)
+            self.dense_, self.posterior_ = bound.dense, _in_words(frame)
+            self._keep(_as_full(frame) if isinstance(frame.family, Sites) else frame)
+        self._tell_end(last)
         return self
 
-    def predict(self, X: ArrayLike, *, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
-        """Mean, and on request standard deviation, (B, P) of new observations at X; (B,) for one output."""
-        parts = [self._output_moments(x) for x in self._chunks(X)]
+    def predict(
+        self, X: ArrayLike, *, return_std: bool = False, likelihood: Likelihood | None = None
+    ) -> Floats | tuple[Floats, Floats]:
+        """Mean, and on request standard deviation, (B, P) of new observations at X; (B,) for one output.
+
+        Parameters
+        ----------
+        likelihood : of the observations at X, where it is another there: a noise or an offset that is known for each
+            site. It gets the learnt parameters, if it has as many.
+        """
+        observing = self._observing(X, likelihood)
+        parts = [observing.moments(self._fitted, x, rows) for x, rows in self._chunks(X)]
         mean, variance = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         shaped = [a[:, 0] if a.shape[1] == 1 else a for a in (mean, np.sqrt(variance))]
         return (shaped[0], shaped[1]) if return_std else shaped[0]
@@ -137,7 +154,7 @@ class SAVIGP:
     def predict_latent(self, X: ArrayLike) -> tuple[Floats, Floats]:
         """Mean and variance (B, Q) of the latents at X."""
         means, variances = [], []
-        for x in self._chunks(X):
+        for x, _ in self._chunks(X):
             mean, variance = prediction.latent_moments(self._fitted, x)
             mean, variance = prediction.mixture_moments(self._fitted.q.weights, mean, variance)
             means.append(to_numpy(mean))
@@ -154,103 +171,59 @@ class SAVIGP:
         """Joint draws (R, B, Q) of the latents at X."""
         where = self._where()
         x = where.asarray(self._new_inputs(X))
-        components = rng.choice(self.components, size=draws, p=to_numpy(self._fitted.q.weights))
-        normals = where.asarray(rng.standard_normal((draws, x.shape[0], self._latents)))
+        whole("draws", draws, 1)
+        instance("rng", rng, (np.random.Generator,), "a numpy.random.Generator")
+        components = rng.choice(self.components, size=draws, p=self.weights_)
+        normals = where.asarray(rng.standard_normal((draws, x.shape[0], self.likelihood.latents)))
         return to_numpy(prediction.latent_draws(self._fitted, x, normals, components.tolist()))
 
-    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Floats:
-        """Log density (B,), or log probability, of observations y at X under the predictive distribution."""
-        Y, start, parts = self._where().asarray(self._outputs(y)), 0, []
-        if len(np.asarray(X)) != Y.shape[0]:
-            raise ValueError(f"X and y must have a row for each site, had {len(np.asarray(X))} and {Y.shape[0]}")
-        for x in self._chunks(X):
-            rows = Y[start : start + x.shape[0], ...]
-            start += x.shape[0]
-            density = partial(self.likelihood_.log_density, rows)
-            parts.append(to_numpy(prediction.log_predictive_density(self._fitted, x, density, self._nodes())))
+    def log_predictive_density(self, X: ArrayLike, y: ArrayLike, *, likelihood: Likelihood | None = None) -> Floats:
+        """Log density (B,), or log probability, of observations y at X under the predictive distribution.
+
+        NaN at a site where nothing was observed. `likelihood` as for `predict`.
+        """
+        x, Y = self._new_inputs(X), outputs(y, self.likelihood.outputs)
+        if len(x) != len(Y):
+            raise ValueError(f"X and y must have a row for each site, had {len(x)} and {len(Y)}")
+        observing = self._observing(x, likelihood)
+        parts = [observing.log_density(self._fitted, x, Y, rows) for x, rows in self._chunks(x, observing.at_once)]
         return np.concatenate(parts)
 
-    def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """Mean log predictive density of y at X: higher is better; minus the NLPD."""
-        return float(np.mean(self.log_predictive_density(X, y)))
+    def score(self, X: ArrayLike, y: ArrayLike, *, likelihood: Likelihood | None = None) -> float:
+        """Mean log predictive density of what was observed, y at X: higher is better; minus the NLPD."""
+        densities = self.log_predictive_density(X, y, likelihood=likelihood)
+        if np.all(np.isnan(densities)):
+            raise ValueError("y must hold an observation, was empty or NaN throughout")
+        return float(np.nanmean(densities))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model as a NumPy archive without pickles; the likelihood is given again to `load`."""
-        frame = self._fitted
-        about = {
-            "kernel": list(self._kernel_names()),
-            "posterior": "diagonal" if isinstance(frame.family, Diagonal) else "full",
-            "components": self.components,
-            "seed": self.seed,
-            "dtype": self.dtype,
-            "jitter": frame.bound.jitter,
-        }
-        arrays: dict[str, Any] = {name: to_numpy(getattr(frame.parameters, name)) for name in BLOCKS}
-        arrays |= {"trace": self.trace_, "prior_mean": to_numpy(frame.bound.prior_mean)}
-        write_archive(Path(path), MODEL, about, arrays)
+        saving.write(self, self._fitted, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, likelihood: Likelihood, *, device: str = "cpu") -> SAVIGP:
-        """Read what `save` wrote; `likelihood` of the same kind gets its learnt parameters back."""
-        about, arrays = read_archive(Path(path), MODEL)
-        model = cls(
-            likelihood,
-            kernel=tuple(about["kernel"]),
-            prior_mean=arrays["prior_mean"],
-            inducing=arrays["inducing"],
-            posterior=about["posterior"],
-            components=about["components"],
-            device=device,
-            dtype=about["dtype"],
-            seed=about["seed"],
-        )
-        where = model._where()
-        parameters = Parameters(*(where.asarray(arrays[name]) for name in BLOCKS))
-        Q, M, D = arrays["inducing"].shape
-        blank = [Kernel(CORRELATIONS[k], where.asarray(1.0), where.asarray(np.ones(D))) for k in about["kernel"]]
-        family = (Diagonal if about["posterior"] == "diagonal" else Full)(Q, M, about["components"])
-        nowhere = where.asarray(np.zeros((0, D)))
-        prior_mean = where.asarray(arrays["prior_mean"])
-        bound = Bound(family, tuple(blank), prior_mean, nowhere, dense=False, jitter=about["jitter"])
-        model.trace_ = arrays["trace"].tolist()
-        model._keep(bound.frame(parameters))
+        """Read what `save` wrote, with all settings.
+
+        Parameters
+        ----------
+        likelihood : of the same kind and settings as that of the model; it gets its learnt parameters back.
+        """
+        check_likelihood(likelihood)
+        model, frame = saving.read(cls, Path(path), likelihood, device)
+        model._keep(frame)
         return model
 
-    # ---- what a fit needs ----
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may expect: several outputs, and NaN for those that are missing."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = tags.target_tags.multi_output = True
+        return tags
 
-    @property
-    def _latents(self) -> int:
-        return self.likelihood.latents
-
-    @property
-    def _fitted(self) -> Frame:
-        if not hasattr(self, "_frame"):
-            raise ValueError("this model is not fitted yet: call fit first")
-        return self._frame
-
-    def _keep(self, frame: Frame) -> None:
-        if isinstance(frame.family, Sites):
-            frame = _as_full(frame)
-        self._frame = frame
-        self.kernels_ = frame.kernels
-        free = frame.parameters.likelihood
-        self.likelihood_ = self.likelihood.with_parameters(free) if free.shape[0] else self.likelihood
-
-    def _is_worth_threads(self, M: int, N: int) -> bool:
-        sites = N if isinstance(self.method, Blocks) else min(N, self.method.batch)
-        return M * M * sites >= WORTH_THREADS**3
-
-    def _where(self) -> Place:
-        found = place(self.device)
-        return Place(found.namespace, found.device, self.dtype)
+    # ---- a fit ----
 
     def _check(self) -> None:
-        if not isinstance(self.likelihood, Likelihood):
-            raise ValueError(  # noqa: TRY004 - as every other wrong argument
-                f"likelihood must have the members of invgp.likelihoods.Likelihood, was {self.likelihood!r}"
-            )
-        if not isinstance(self.method, Blocks | MiniBatches):
-            raise ValueError(f"method must be Blocks or MiniBatches, was {self.method!r}")  # noqa: TRY004
+        check_likelihood(self.likelihood)
+        instance("method", self.method, (Blocks, MiniBatches), "Blocks or MiniBatches")
         one_of("placement", self.placement, PLACEMENTS)
         one_of("posterior", self.posterior, ("full", "diagonal"))
         one_of("dtype", self.dtype, tuple(JITTER))
@@ -258,7 +231,12 @@ class SAVIGP:
         whole("components", self.components, 1)
         whole("seed", self.seed, 0)
         owner = self if isinstance(self.method, Blocks) else self.method
-        whole("samples", owner.samples, fewest_samples(self._latents), f" (Q = {self._latents})")
+        latents = self.likelihood.latents
+        whole("samples", owner.samples, fewest_samples(latents), f" (Q = {latents})")
+        if self.checkpoint is not None:
+            instance("checkpoint", self.checkpoint, (str, Path), "the name of a file")
+            if Path(self.checkpoint).is_dir():
+                raise ValueError(f"checkpoint must be the name of a file, was the folder {str(self.checkpoint)!r}")
 
     def _checkpoint(self, X: Floats, Y: Floats) -> Checkpoint | None:
         """Where the fit is kept, and what it must be the same in; the device may be another."""
@@ -270,124 +248,82 @@ class SAVIGP:
                 words |= described(setting.name, getattr(self, setting.name))
         return Checkpoint(Path(self.checkpoint), words)
 
-    def _inputs(self, X: ArrayLike) -> Floats:
-        must = "finite numbers of shape (N, D)"
-        array = numbers("X", X, must)
-        if array.ndim != 2:
-            raise ValueError(f"X must be {must}, had shape {array.shape}")
-        return array
+    def _optimiser_state(self, where: Place) -> type | None:
+        if isinstance(self.method, Blocks):
+            return None
+        return type(self.method.optimiser.init(where.asarray(np.zeros(1))))
 
-    def _outputs(self, y: ArrayLike) -> Floats:
-        array = np.asarray(y, dtype=np.float64)
-        array = array[:, None] if array.ndim == 1 else array
-        if array.ndim != 2 or array.shape[1] != self.likelihood.outputs:
-            raise ValueError(f"y must have shape (N, {self.likelihood.outputs}), had {array.shape}")
-        if np.any(np.isinf(array)):
-            raise ValueError("y must be finite, or NaN where nothing was observed, had numbers that are infinite")
-        return array
+    def _is_worth_threads(self, M: int, N: int) -> bool:
+        sites = N if isinstance(self.method, Blocks) else min(N, self.method.batch)
+        return M * M * sites >= WORTH_THREADS**3
 
-    def _kernel_names(self) -> tuple[str, ...]:
-        names = (self.kernel,) * self._latents if isinstance(self.kernel, str) else tuple(self.kernel)
-        unknown = [name for name in names if name not in CORRELATIONS]
-        if len(names) != self._latents or unknown:
-            raise ValueError(
-                f"kernel must be one of {', '.join(CORRELATIONS)}, or one for each of {self._latents} latents, "
-                f"was {self.kernel!r}"
-            )
-        return names
+    def _keep(self, frame: Frame) -> None:
+        self._frame = frame
+        self.kernels_ = frame.kernels
+        self.inducing_inputs_ = to_numpy(frame.parameters.inducing)
+        self.n_features_in_ = self.inducing_inputs_.shape[-1]
+        weights = np.asarray(to_numpy(frame.q.weights), dtype=np.float64)
+        self.weights_ = weights / weights.sum()
+        free = frame.parameters.likelihood
+        self.likelihood_ = self.likelihood.with_parameters(free) if free.shape[0] else self.likelihood
 
-    def _kernels(self, X: Floats, where: Place) -> tuple[Kernel, ...]:
-        Q, D = self._latents, X.shape[1]
-        deviations = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
-        must = f"a number, one for each of {D} input dimensions, or of shape ({Q}, {D})"
-        scales = deviations if self.length_scale is None else self.length_scale
-        scales = positive("length_scale", spread("length_scale", scales, (Q, D), must))
-        variances = spread("variance", self.variance, (Q,), f"a number or one for each of {Q} latents")
-        variances = positive("variance", variances)
-        return tuple(
-            Kernel(CORRELATIONS[name], where.asarray(variances[j]), where.asarray(scales[j]))
-            for j, name in enumerate(self._kernel_names())
-        )
+    def _tell_end(self, last: Progress | None) -> None:
+        self.settled_: bool | None = None
+        self.status_ = f"{len(self.trace_)} epochs are over"
+        if isinstance(self.method, Blocks):
+            self.settled_ = last is not None and last.settled
+            self.status_ = (last.status if last is not None else "") or f"all {self.method.rounds} rounds are used up"
+            if not self.settled_:
+                warnings.warn(f"the fit has not settled: {self.status_}", ConvergenceWarning, stacklevel=3)
 
-    def _inducing_inputs(self, X: Floats, rng: np.random.Generator) -> tuple[Floats, bool]:
-        """Z (Q, M, D), and whether it is X itself."""
-        Q, D = self._latents, X.shape[1]
-        if self.inducing is None:
-            Z = X
-        elif isinstance(self.inducing, Integral):
-            Z = self._placed(X, int(self.inducing), rng)
-        else:
-            must = f"None, a number, or inputs of shape (M, {D}) or ({Q}, M, {D})"
-            Z = numbers("inducing", self.inducing, must)
-            if Z.ndim not in (2, 3) or Z.shape[-1] != D or Z.shape[:-2] not in ((), (Q,)) or not Z.size:
-                raise ValueError(f"inducing must be {must}, had shape {Z.shape}")
-        Z = np.ascontiguousarray(np.broadcast_to(Z, (Q, *Z.shape[-2:])))
-        same = Z.shape[1:] == X.shape and bool(np.all(X == Z)) and isinstance(self.method, Blocks)
-        return Z, same
+    # ---- a prediction ----
 
-    def _placed(self, X: Floats, count: int, rng: np.random.Generator) -> Floats:
-        N, D = X.shape
-        if not 1 <= count <= N:
-            raise ValueError(f"inducing must be between 1 and the number of sites, {N}, was {count}")
-        if self.placement == "subset":
-            return choices.nested_subset(X, count, rng)
-        if self.placement == "clusters":
-            return choices.cluster_centres(X, count, rng)
-        side = round(count ** (1.0 / D))
-        if side < 2:
-            raise ValueError(f"inducing must be at least {2**D} for a grid (D = {D}), was {count}")
-        return choices.regular_grid(X, (side,) * D)
+    @property
+    def _fitted(self) -> Frame:
+        if not hasattr(self, "_frame"):
+            raise NotFittedError("this model is not fitted yet: call fit first")
+        return self._frame
 
-    def _family(self, M: int, N: int, kernels: tuple[Kernel, ...], where: Place) -> Family:
-        Q, K = self._latents, self.components
-        if self.posterior == "diagonal":
-            return Diagonal(Q, M, K)
-        # Theorem 2: N numbers instead of M (M + 1) / 2, where that is fewer. It needs all sites at once.
-        if K == 1 and isinstance(self.method, Blocks) and 2 * N < M * (M + 1):
-            variances = np.asarray([[float(kernel.variance)] for kernel in kernels])
-            return Sites(Q, M, N, where.asarray(1.0 / variances))
-        return Full(Q, M, K)
-
-    def _start(
-        self, family: Family, kernels: tuple[Kernel, ...], Z: Array, rng: np.random.Generator, where: Place
-    ) -> Parameters:
-        Q, M, K = self._latents, Z.shape[1], self.components
-        # Components that start alike would stay alike.
-        jitter = where.asarray(np.zeros((K, Q, M)) if K == 1 else 0.1 * rng.standard_normal((K, Q, M)))
-        return Parameters(
-            posterior=family.initial(inducing_factor(kernels, Z), 0.5, jitter),
-            kernels=where.namespace.stack([kernel.parameters for kernel in kernels]),
-            inducing=Z,
-            likelihood=where.asarray(to_numpy(self.likelihood.parameters)),
-        )
-
-    # ---- what a prediction needs ----
+    def _where(self) -> Place:
+        found = place(self.device)
+        return Place(found.namespace, found.device, self.dtype)
 
     def _new_inputs(self, X: ArrayLike) -> Floats:
-        inputs, D = self._inputs(X), self._fitted.parameters.inducing.shape[-1]
-        if inputs.shape[1] != D:
-            raise ValueError(f"X must have shape (N, {D}), as the inputs that were learnt from, had {inputs.shape}")
-        return inputs
+        D = self._fitted.parameters.inducing.shape[-1]
+        array = inputs(X)
+        if array.shape[1] != D:
+            raise ValueError(f"X must have shape (N, {D}), as the inputs that were learnt from, had {array.shape}")
+        return array
 
-    def _chunks(self, X: ArrayLike) -> Iterator[Array]:
-        where, inputs = self._where(), self._new_inputs(X)
-        for start in range(0, max(len(inputs), 1), CHUNK):
-            yield where.asarray(inputs[start : start + CHUNK])
+    def _chunks(self, X: ArrayLike, size: int = CHUNK) -> Iterator[tuple[Array, slice]]:
+        where, array = self._where(), self._new_inputs(X)
+        for first in range(0, max(len(array), 1), size):
+            rows = slice(first, min(first + size, len(array)))
+            yield where.asarray(array[rows]), rows
 
-    def _nodes(self) -> prediction.Nodes:
-        return prediction.nodes(self._fitted, max(self.samples, 512), np.random.default_rng(self.seed))
+    def _observing(self, X: ArrayLike, likelihood: Likelihood | None) -> Observing:
+        """How the latents at X are observed."""
+        count, where = len(self._new_inputs(X)), self._where()
+        used = self.likelihood_
+        if likelihood is not None:
+            check_likelihood(likelihood)
+            for name in ("latents", "outputs"):
+                given, must = getattr(likelihood, name), getattr(self.likelihood, name)
+                if given != must:
+                    raise ValueError(f"likelihood must have {must} {name}, as that of the fit, had {given}")
+            free = self._fitted.parameters.likelihood
+            used = (
+                likelihood.with_parameters(free) if 0 < free.shape[0] == likelihood.parameters.shape[0] else likelihood
+            )
+        check_sites(used, count, where)
+        return Observing.of(used, self._fitted, self.samples, self.seed)
 
-    def _output_moments(self, x: Array) -> tuple[Floats, Floats]:
-        def moments(f: Array) -> tuple[Array, Array]:
-            found = self.likelihood_.moments(f)
-            if found is None:
-                raise ValueError(
-                    "this likelihood has no moments: give BlackBox a `moments` function to predict with it"
-                )
-            return found
 
-        mean, variance = prediction.output_moments(self._fitted, x, moments, self._nodes())
-        return to_numpy(mean), to_numpy(variance)
+def _in_words(frame: Frame) -> str:
+    family, K = frame.family, frame.q.weights.shape[0]
+    kind = "diagonal" if isinstance(family, Diagonal) else "full"
+    held = ", held by N numbers a latent (Theorem 2)" if isinstance(family, Sites) else ""
+    return (f"one {kind} Gaussian" if K == 1 else f"a mixture of {K} {kind} Gaussians") + held
 
 
 def _as_full(frame: Frame) -> Frame:

@@ -1,25 +1,46 @@
-"""How good predictions are: the measures of the paper's experiments."""
+"""How good predictions are: the measures of the paper's experiments.
+
+| measure | of a fitted `SAVIGP` |
+| --- | --- |
+| SSE, RMSE | `standardised_squared_error(y, model.predict(X))` |
+| NLPD, NLP | `negative_log_predictive_density(model.log_predictive_density(X, y))` |
+| error rate | `error_rate(labels, model.predict(X))`, with `Logistic` or `Softmax` |
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+
+from invgp.arguments import Floats, real
 
 
 def standardised_squared_error(y: ArrayLike, predicted: ArrayLike) -> float:
-    """SSE: mean squared error over the variance of the observations; 1 for predicting their mean everywhere."""
-    y, predicted = np.asarray(y, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    """SSE: mean squared error over the variance of the observations; 1 for predicting their mean everywhere.
+
+    Both (N,), or both (N, P); what was not observed (NaN in y) is left out.
+    """
+    y, predicted = _observed(y, predicted)
     return float(np.mean((y - predicted) ** 2) / np.var(y))
 
 
 def root_mean_squared_error(y: ArrayLike, predicted: ArrayLike) -> float:
-    """RMSE, in the unit of the observations."""
-    return float(np.sqrt(np.mean((np.asarray(y, dtype=np.float64) - np.asarray(predicted, dtype=np.float64)) ** 2)))
+    """RMSE, in the unit of the observations. Both (N,), or both (N, P); what was not observed is left out."""
+    y, predicted = _observed(y, predicted)
+    return float(np.sqrt(np.mean((y - predicted) ** 2)))
 
 
 def negative_log_predictive_density(log_density: ArrayLike) -> float:
-    """NLPD, or NLP for discrete outputs: minus the mean of log predictive densities (or probabilities)."""
-    return -float(np.mean(np.asarray(log_density, dtype=np.float64)))
+    """NLPD, or NLP for discrete outputs: minus the mean of log predictive densities (or probabilities), (N,).
+
+    Sites where nothing was observed (NaN) are left out.
+    """
+    densities = real("log_density", log_density, "numbers of shape (N,)")
+    if densities.ndim != 1 or np.all(np.isnan(densities)):
+        raise ValueError(f"log_density must be numbers of shape (N,), had shape {densities.shape}, or NaN throughout")
+    return -float(np.nanmean(densities))
 
 
 def error_rate(labels: ArrayLike, probabilities: ArrayLike) -> float:
@@ -27,9 +48,43 @@ def error_rate(labels: ArrayLike, probabilities: ArrayLike) -> float:
 
     Parameters
     ----------
-    labels : (N,) class numbers, or one-hot (N, C).
-    probabilities : (N, C).
+    labels : (N,) class numbers from 0, or one-hot (N, C); with two classes also -1 and 1, or False and True.
+    probabilities : (N, C), as `Softmax` predicts; or (N,), of the second of two classes, as `Logistic` predicts.
     """
-    labels, probabilities = np.asarray(labels), np.asarray(probabilities)
-    classes = labels if labels.ndim == 1 else labels.argmax(axis=-1)
-    return float(np.mean(probabilities.argmax(axis=-1) != classes))
+    shares = real("probabilities", probabilities, "numbers of shape (N,) or (N, C)")
+    if shares.ndim == 1:
+        shares = np.stack([1.0 - shares, shares], axis=1)
+    if shares.ndim != 2 or shares.shape[1] < 2:
+        raise ValueError(f"probabilities must have shape (N,) or (N, C), had {shares.shape}")
+    classes = _classes(real("labels", labels, "numbers of shape (N,) or (N, C)"), shares.shape[1])
+    if len(classes) != len(shares):
+        raise ValueError(
+            f"labels and probabilities must have a row for each site, had {len(classes)} and {len(shares)}"
+        )
+    return float(np.mean(shares.argmax(axis=1) != classes))
+
+
+def _classes(labels: Floats, count: int) -> NDArray[Any]:
+    """Class numbers (N,)."""
+    if labels.ndim == 2 and labels.shape[1] == count:
+        if not (np.all((labels == 0) | (labels == 1)) and np.all(labels.sum(axis=1) == 1)):
+            raise ValueError("labels of shape (N, C) must have a single 1 in each row, and 0 elsewhere")
+        return np.asarray(np.argmax(labels, axis=1))
+    if labels.ndim != 1:
+        raise ValueError(f"labels must have shape (N,) or (N, {count}), had {labels.shape}")
+    if count == 2 and np.all(np.isin(labels, (-1.0, 1.0))):
+        return np.where(labels > 0, 1, 0)
+    if not np.all(np.isin(labels, np.arange(count))):
+        other = labels[~np.isin(labels, np.arange(count))][0]
+        raise ValueError(f"labels must be class numbers from 0 to {count - 1}, had {other:g}")
+    return labels
+
+
+def _observed(y: ArrayLike, predicted: ArrayLike) -> tuple[Floats, Floats]:
+    observations, predictions = real("y", y, "numbers"), real("predicted", predicted, "numbers")
+    if observations.shape != predictions.shape or not observations.size:
+        raise ValueError(
+            f"y and predicted must have one shape, (N,) or (N, P), had {observations.shape} and {predictions.shape}"
+        )
+    there = ~np.isnan(observations)
+    return observations[there], predictions[there]

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -15,12 +15,32 @@ from invgp.errors import WriteError
 from invgp.estimator import SAVIGP
 from invgp.likelihoods import BlackBox, Gaussian, Softmax, StudentT
 
+pytestmark = pytest.mark.filterwarnings("ignore:the fit has not settled")
 RNG = np.random.default_rng(4)
 X = np.sort(RNG.uniform(0, 6, (40, 1)), axis=0)
 Y = np.sin(1.5 * X[:, 0]) + 0.3 * RNG.standard_normal(40)
 CLASSES = np.eye(3)[np.digitize(np.sin(X[:, 0]), [-0.4, 0.4])]
 ROUNDS = Blocks(evaluations=3, rounds=4, tolerance=0.0)
 EPOCHS = MiniBatches(natural=0.2, batch=15, epochs=4, samples=16)
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """An optimiser of one's own."""
+
+    @dataclass(frozen=True)
+    class State:
+        trial: np.ndarray
+        speed: np.ndarray
+        told: int = 0
+
+    def init(self, point):
+        return self.State(point, np.zeros_like(point))
+
+    def tell(self, state, gradient):
+        speed = 0.9 * state.speed - 0.01 * gradient
+        return self.State(state.trial + speed, speed, state.told + 1)
+
 
 FITS = {
     "theorem 2": (Gaussian(0.5), Y, {"method": ROUNDS}),
@@ -36,6 +56,7 @@ FITS = {
     ),
     "adam": (Softmax(3), CLASSES, {"method": replace(EPOCHS, natural=0.0), "inducing": 6}),
     "adadelta": (Gaussian(0.5), Y, {"method": replace(EPOCHS, natural=0.0, optimiser=AdaDelta()), "inducing": 6}),
+    "one's own": (Gaussian(0.5), Y, {"method": replace(EPOCHS, natural=0.0, optimiser=Momentum()), "inducing": 6}),
     "float32": (Gaussian(0.5), Y, {"method": EPOCHS, "inducing": 6, "dtype": "float32"}),
 }
 

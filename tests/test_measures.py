@@ -24,3 +24,35 @@ def test_that_errors_are_counted_for_class_numbers_and_for_one_hot_rows():
     labels = np.asarray([0, 1, 1, 1])
     assert measures.error_rate(labels, probabilities) == 0.25
     assert measures.error_rate(np.eye(2)[labels], probabilities) == 0.25
+
+
+def test_that_probabilities_of_the_second_class_and_labels_of_either_sign_will_do():
+    probabilities = np.asarray([0.1, 0.8, 0.4, 0.3])
+    for labels in ([0, 1, 1, 0], [-1, 1, 1, -1], [False, True, True, False]):
+        assert measures.error_rate(labels, probabilities) == 0.25
+
+
+def test_that_what_is_missing_is_left_out():
+    assert measures.root_mean_squared_error([1.0, np.nan, 4.0], [2.0, 0.0, 5.0]) == pytest.approx(1.0)
+    assert measures.negative_log_predictive_density([-1.0, np.nan, -3.0]) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("measure", "arguments", "message"),
+    [
+        ("root_mean_squared_error", (Y[:, None], Y), r"one shape, \(N,\) or \(N, P\), had \(4, 1\) and \(4,\)"),
+        ("standardised_squared_error", (Y, Y[:, None]), r"one shape, .*, had \(4,\) and \(4, 1\)"),
+        ("standardised_squared_error", (Y, Y[:3]), r"one shape, .*, had \(4,\) and \(3,\)"),
+        ("root_mean_squared_error", (["a"], [1.0]), r"y must be numbers, was \['a'\]"),
+        ("negative_log_predictive_density", (Y[:, None],), r"log_density must be numbers of shape \(N,\), had shape"),
+        ("error_rate", ([0, 1, 2, 0], [0.1, 0.2, 0.3, 0.4]), "labels must be class numbers from 0 to 1, had 2"),
+        ("error_rate", ([-1, 1, 1], np.eye(3)), "labels must be class numbers from 0 to 2, had -1"),
+        ("error_rate", ([[0], [1]], [0.1, 0.2]), r"labels must have shape \(N,\) or \(N, 2\), had \(2, 1\)"),
+        ("error_rate", ([0, 1], [0.1, 0.2, 0.3]), "a row for each site, had 2 and 3"),
+        ("error_rate", ([[1, 1]], [[0.5, 0.5]]), "must have a single 1 in each row"),
+        ("error_rate", ([0, 1], [[0.1], [0.2]]), r"probabilities must have shape \(N,\) or \(N, C\), had \(2, 1\)"),
+    ],
+)
+def test_that_shapes_that_do_not_fit_are_told_in_a_sentence(measure, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(measures, measure)(*arguments)

@@ -1,10 +1,15 @@
-"""Stochastic optimisers in ask/tell form, for noisy gradients of mini-batches."""
+"""Stochastic optimisers in ask/tell form, for noisy gradients of mini-batches.
+
+One of your own for `MiniBatches` has `init(point)` and `tell(state, gradient)`; its states are dataclasses whose fields
+are arrays and numbers, `trial` among them, so that a checkpoint can hold them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from invgp.core.backend import Array, array_namespace
+from invgp.core.checks import within
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,14 @@ class Adam:
     decay: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
 
+    def __post_init__(self) -> None:
+        within("rate", self.rate, 0.0, open_below=True)
+        if not isinstance(self.decay, tuple) or len(self.decay) != 2:
+            raise ValueError(f"decay must be two numbers from 0 to below 1, was {self.decay!r}")
+        for decay in self.decay:
+            within("decay", decay, 0.0, 1.0, open_above=True)
+        within("epsilon", self.epsilon, 0.0, open_below=True)
+
     def init(self, point: Array) -> AdaptiveState:
         """Start at `point`."""
         zeros = array_namespace(point).zeros_like(point)
@@ -54,6 +67,11 @@ class AdaDelta:
     rate: float = 1.0
     decay: float = 0.95
     epsilon: float = 1e-6
+
+    def __post_init__(self) -> None:
+        within("rate", self.rate, 0.0, open_below=True)
+        within("decay", self.decay, 0.0, 1.0, open_above=True)
+        within("epsilon", self.epsilon, 0.0, open_below=True)
 
     def init(self, point: Array) -> AdaptiveState:
         """Start at `point`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from invgp.core.backend import Array, array_namespace, at_least_zero, product
+from invgp.core.backend import Array, array_namespace, at_least_zero, product, to_numpy
 
 FEW_DIMENSIONS = 8
 
@@ -47,6 +47,15 @@ class Kernel:
     correlation: Correlation
     variance: Array
     length_scale: Array
+
+    @property
+    def name(self) -> str:
+        """Its key in `CORRELATIONS`."""
+        return next((name for name, known in CORRELATIONS.items() if known is self.correlation), "of your own")
+
+    def __repr__(self) -> str:
+        scales = ", ".join(f"{float(scale):.4g}" for scale in to_numpy(self.length_scale))
+        return f"Kernel({self.name!r}, variance={float(self.variance):.4g}, length_scale=[{scales}])"
 
     @property
     def parameters(self) -> Array:

@@ -1,4 +1,8 @@
-"""Optimisers in ask/tell form: immutable state in, new state out. The caller evaluates the objective."""
+"""Optimisers in ask/tell form: immutable state in, new state out. The caller evaluates the objective.
+
+One of your own for `Blocks` has `tolerance`, `init(point)` and `tell(state, value, gradient)`; its states have `trial`,
+`point`, `gradient`, `accepted` and `finished`, with the meanings of `LBFGSState`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,11 @@ import math
 from dataclasses import dataclass, replace
 
 from invgp.core.backend import Array, array_namespace
+from invgp.core.checks import whole, within
+
+SETTLED = "the bound has settled"
+NO_STEP, NO_START = "no further step improves the bound", "the objective is not finite at the start"
+GAVE_UP = (NO_STEP, NO_START)
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,12 @@ class LBFGS:
     max_backtracks: int = 12
     sufficient_decrease: float = 1e-4
 
+    def __post_init__(self) -> None:
+        within("tolerance", self.tolerance, 0.0)
+        whole("memory", self.memory, 1)
+        whole("max_backtracks", self.max_backtracks, 0)
+        within("sufficient_decrease", self.sufficient_decrease, 0.0, 1.0)
+
     def init(self, point: Array) -> LBFGSState:
         """Start at `point`."""
         return LBFGSState(trial=point, point=point)
@@ -63,7 +78,7 @@ class LBFGS:
         """Take in value and gradient at `state.trial`; the new state says where to go next."""
         if state.gradient is None:
             if not math.isfinite(value):
-                return replace(state, finished="the objective is not finite at the start")
+                return replace(state, finished=NO_START)
             return self._start_line(replace(state, accepted=True), value, gradient, settled=0)
         if not value <= state.value + self.sufficient_decrease * state.step * state.slope:
             return self._step_back(state, value)
@@ -84,7 +99,7 @@ class LBFGS:
 
     def _start_line(self, state: LBFGSState, value: float, gradient: Array, settled: int) -> LBFGSState:
         xp = array_namespace(gradient)
-        finished = "the bound has settled" if settled >= 2 else ""
+        finished = SETTLED if settled >= 2 else ""
         direction = -self._inverse_hessian_times(gradient, state.memory)
         slope = float(xp.sum(direction * gradient))
         memory = state.memory
@@ -110,10 +125,10 @@ class LBFGS:
 
     def _step_back(self, state: LBFGSState, value: float) -> LBFGSState:
         if -state.step * state.slope <= self.tolerance * max(1.0, abs(state.value)):
-            return replace(state, accepted=False, finished="the bound has settled")
+            return replace(state, accepted=False, finished=SETTLED)
         if state.backtracks >= self.max_backtracks:
             if not state.memory:
-                return replace(state, accepted=False, finished="no further step improves the bound")
+                return replace(state, accepted=False, finished=NO_STEP)
             forgetful = replace(state, memory=(), accepted=False)
             return self._start_line(forgetful, state.value, state.gradient, settled=state.settled)
         shrink = 0.1

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invgp.core.backend import Array, array_namespace, cholesky, place_of
+from invgp.core import importance, quadrature
+from invgp.core.backend import Array, array_namespace, cholesky, place_of, to_numpy
 from invgp.core.bound import Frame
 from invgp.core.geometry import Geometry, sparse_geometry
 from invgp.core.sampling import Points
@@ -80,15 +81,37 @@ def output_moments(
     return mixture_moments(frame.q.weights, xp.stack(means), xp.stack(variances))
 
 
-def log_predictive_density(frame: Frame, X: Array, log_density: Callable[[Array], Array], at: Nodes) -> Array:
-    """Log p(y_n) (B,) of observations whose log density given the latents (S, B, Q) is known, (S, B)."""
-    xp = array_namespace(X)
-    parts = [
-        log_density(f) + xp.log(at.weights)[:, None] + xp.log(frame.q.weights[k])
-        for k, f in enumerate(_samples(frame, X, at))
-    ]
-    terms = xp.concat(parts)
+def log_predictive_density(
+    frame: Frame,
+    X: Array,
+    log_density: Callable[[Array], Array],
+    at: Nodes,
+    expected: Callable[[Array, Array], Array] | None = None,
+) -> Array:
+    """Log p(y_n) (B,) of observations whose log density given the latents (S, B, Q) is known, (S, B).
+
+    Parameters
+    ----------
+    at : Sobol points, which importance sampling moves to where they count; one latent does without them.
+    expected : where it is known, log E[p(y_n | f_n)] (B,) for independent normal latents, from means and variances
+        (B, Q).
+    """
+    xp, where = array_namespace(X), place_of(X)
+    mean, variance = latent_moments(frame, X)
+    variance = xp.maximum(variance, xp.zeros_like(variance))
+    parts = []
+    for k in range(mean.shape[0]):
+        here, scale = mean[k, ...], xp.sqrt(variance[k, ...])
+        if expected is not None:
+            found = expected(here, variance[k, ...])
+        elif mean.shape[-1] == 1:
+            found = where.asarray(quadrature.log_expectation(log_density, here, scale))
+        else:
+            found = where.asarray(importance.log_expectation(log_density, here, scale, to_numpy(at.points)))
+        parts.append(found + xp.log(frame.q.weights[k]))
+    terms = xp.stack(parts)
     largest = xp.max(terms, axis=0)
+    largest = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
     return largest + xp.log(xp.sum(xp.exp(terms - largest), axis=0))
 
 

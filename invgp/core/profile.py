@@ -93,10 +93,15 @@ class Profile:
     def start(self, parameters: Parameters) -> Trial | None:
         """The best posterior, sought from that of the parameters; None where natural gradients do not lead near it."""
         given = self.bound.frame(parameters)
-        elbo, target = self._look(given)
+        seen = self._look(given)
+        if seen is None:
+            return None
+        elbo, target = seen
         nothing = PseudoObservations(*(zeros_like(part) for part in target))
         tried = [self._trial(parameters, given.ground, pseudo) for pseudo in (target, nothing)]
-        first = max((trial for trial in tried if trial is not None), key=lambda trial: trial.elbo)
+        first = max((trial for trial in tried if trial is not None), key=lambda trial: trial.elbo, default=None)
+        if first is None:
+            return None
         found = self._settled(first, SMALLEST_FIRST_STEP)
         return found if found.elbo >= elbo - NEAR * max(1.0, abs(elbo)) else None
 
@@ -139,14 +144,17 @@ class Profile:
         return trial
 
     def _trial(self, parameters: Parameters, ground: Ground, pseudo: PseudoObservations) -> Trial | None:
-        """The posterior of some pseudo-observations; None where their precisions, less than nothing, leave none."""
+        """The posterior of some pseudo-observations.
+
+        None where their precisions, less than nothing, leave none, or where it takes the likelihood out of bounds.
+        """
         try:
             q = self._posterior(ground, pseudo)
         except np.linalg.LinAlgError:
             return None
         frame = Frame(replace(self.bound, posterior=self.family), self.family, parameters, ground, q, held=False)
-        elbo, target = self._look(frame)
-        return Trial(frame, pseudo, target, elbo)
+        seen = self._look(frame)
+        return None if seen is None else Trial(frame, pseudo, seen[1], seen[0])
 
     def _posterior(self, ground: Ground, pseudo: PseudoObservations) -> Mixture:
         xp = array_namespace(ground.factor)
@@ -159,8 +167,8 @@ class Profile:
         mean = R @ (xp.matrix_transpose(R) @ shift[..., None])
         return Mixture(xp.ones_like(mean[:1, 0, 0]), mean[None, ..., 0], R[None, ...])
 
-    def _look(self, frame: Frame) -> tuple[float, PseudoObservations]:
-        """The bound at a posterior, and what its sites ask for."""
+    def _look(self, frame: Frame) -> tuple[float, PseudoObservations] | None:
+        """The bound at a posterior, and what its sites ask for; None where a log density is not finite."""
         xp = array_namespace(frame.factor)
         density = self.data.log_density(frame.parameters.likelihood, derivatives=False)
         elbo, precisions, pulls = frame.family.negative_kl(frame.q, frame.factor), [], []
@@ -169,7 +177,9 @@ class Profile:
             mean, variance = (moment[0, ...] for moment in frame.marginals(frame.geometry(start, stop)))
             scale = xp.sqrt(variance)
             densities, _ = density(here.samples(mean, scale), start, stop)
-            terms = score(here, scale, densities, None if all_finite(densities) else xp.isfinite(densities))
+            if not all_finite(densities):
+                return None
+            terms = score(here, scale, densities)
             elbo = elbo + xp.sum(terms.value)
             precisions.append(-terms.curvature.T)
             pulls.append((terms.gradient - terms.curvature * (mean - self.bound.prior_mean)).T)

@@ -1,26 +1,29 @@
 """Learning every parameter where the likelihood runs in this process: block by block, or on mini-batches.
 
 The block loop is the paper's: L-BFGS with common random numbers on one block after the other, for a few evaluations,
-round after round, until the bound settles. Kernels or inducing inputs alone are learnt with the distribution of the
-inducing variables held fixed, so that in the dense case their gradient needs no samples at all. Where a single full
-Gaussian is learnt together with other blocks, it is found anew for every trial of those (`invgp.core.profile`); what
-that leaves, and what other families need, is learnt by all blocks of the group together, in whitened form.
+round after round, until the bound settles. A single full Gaussian is found anew for every trial of other
+blocks (`invgp.core.profile`); what that leaves is learnt by all blocks of the group together, in whitened form. With
+other families kernels or inducing inputs alone are learnt with the distribution of the inducing variables held fixed,
+so that in the dense case their gradient needs no samples at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from invgp.core.adaptive import AdaDelta, Adam, AdaptiveState
+from invgp.core.adaptive import AdaDelta, Adam
 from invgp.core.backend import Array, place_of
 from invgp.core.bound import BLOCKS, Bound, Frame, Ground, Parameters, Sum, Terms
+from invgp.core.checks import whole, within
 from invgp.core.data import Data
+from invgp.core.finite import NotFiniteError, check_start, finite
 from invgp.core.natural import natural_step
-from invgp.core.optimisers import LBFGS
+from invgp.core.optimisers import GAVE_UP, LBFGS, SETTLED
 from invgp.core.posteriors import Full, Sites
 from invgp.core.profile import Profile, Trial
 from invgp.core.sampling import Points
@@ -37,7 +40,8 @@ class Progress:
     ----------
     round : its number, or the epoch's, from 1.
     elbo : the bound.
-    settled : whether the bound has stopped rising, so that no round follows.
+    settled : whether the bound has stopped rising, and no search gave up.
+    status : why no round follows; empty while the fit goes on, or has used up its rounds.
     optimiser : of mini-batches, where it stands.
     """
 
@@ -45,7 +49,8 @@ class Progress:
     elbo: float
     parameters: Parameters
     settled: bool = False
-    optimiser: AdaptiveState | None = None
+    status: str = ""
+    optimiser: Any = None
 
 
 Report = Callable[[Progress], None]
@@ -62,6 +67,9 @@ class Blocks:
     evaluations : trials, at the most, for a group in a round.
     rounds : at the most.
     tolerance : settled when a round improves the bound by less, relative to it (at least 1).
+    anew : whether a single full Gaussian that is learnt is found anew for every trial of other blocks, also of those
+        that have a group to themselves; otherwise these see it as it is, as in the authors' own code.
+    optimiser : `LBFGS`, or one of your own with the same `init` and `tell` (`invgp.core.optimisers`).
     """
 
     learn: tuple[str, ...] = ("posterior", "kernels", "likelihood")
@@ -69,13 +77,17 @@ class Blocks:
     evaluations: int = 50
     rounds: int = 200
     tolerance: float = 1e-5
+    anew: bool = True
     optimiser: LBFGS = field(default_factory=lambda: LBFGS(tolerance=1e-7))
 
     def __post_init__(self) -> None:
         _check_blocks("learn", self.learn)
         for group in self.order:
             _check_blocks("a group of order", group)
-        _check_counts(evaluations=self.evaluations, rounds=self.rounds)
+        whole("evaluations", self.evaluations, 1)
+        whole("rounds", self.rounds, 1)
+        within("tolerance", self.tolerance, 0.0)
+        _check_optimiser(self.optimiser, "value", "Blocks", "LBFGS")
 
     @staticmethod
     def of_the_paper(learn: tuple[str, ...] = ("posterior", "kernels", "likelihood", "inducing")) -> Blocks:
@@ -101,23 +113,30 @@ class Blocks:
         movable = _movable(self.learn, bound, parameters)
         order = [group for names in self.order if (group := [name for name in names if name in movable])]
         progress = after or Progress(0, -np.inf, parameters)
-        while progress.round < self.rounds and not progress.settled:
-            parameters = progress.parameters
-            for group in order if progress.round else _with_posterior_first(order, bound):
-                parameters = self.fit_group(group, bound, parameters, data, points)
+        if after is None:
+            check_start(bound, parameters, data, points)
+        while progress.round < self.rounds and not progress.status:
+            parameters, status = progress.parameters, SETTLED
+            for group in order if progress.round else self._first_round(order, bound):
+                parameters, finished = self.fit_group(group, bound, parameters, data, points)
+                status = finished if finished in GAVE_UP else status
             value = float(evaluate(bound, parameters, data, points, ()).elbo)
-            settled = abs(value - progress.elbo) <= self.tolerance * max(1.0, abs(value)) or not order
-            progress = Progress(progress.round + 1, value, parameters, settled)
+            over = abs(value - progress.elbo) <= self.tolerance * max(1.0, abs(value)) or not order
+            progress = Progress(
+                progress.round + 1, value, parameters, over and status == SETTLED, status if over else ""
+            )
             if report is not None:
                 report(progress)
         return progress.parameters
 
     def fit_group(
         self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
-    ) -> Parameters:
-        """A few trials of L-BFGS on a group of blocks."""
-        if "posterior" in group and _is_single_gaussian(bound):
-            parameters = self._fit_profile(group, bound, parameters, data, points)
+    ) -> tuple[Parameters, str]:
+        """A few trials of L-BFGS on a group of blocks; and why they ended, empty if they were used up."""
+        found = ""
+        if self._finds_anew(bound) and "posterior" in self.learn:
+            group = ["posterior", *(name for name in group if name != "posterior")]
+            parameters, found = self._fit_profile(group, bound, parameters, data, points)
         objective = _objective(group, bound, parameters, data, points)
         state = self.optimiser.init(parameters.flat(group))
         for _ in range(self.evaluations):
@@ -126,23 +145,43 @@ class Blocks:
             value, gradient = objective(state.trial)
             state = self.optimiser.tell(state, -value, -gradient)
         learnt = parameters.updated(group, state.point)
-        return _follow(bound, parameters, learnt) if _holds_u(group, bound) else learnt
+        # What the best posteriors have settled already, a last search need not confirm.
+        finished = found if found == SETTLED else state.finished
+        return _follow(bound, parameters, learnt) if _holds_u(group, bound) else learnt, finished
+
+    def _finds_anew(self, bound: Bound) -> bool:
+        return self.anew and isinstance(bound.posterior, Full | Sites) and bound.posterior.components == 1
+
+    def _first_round(self, order: list[list[str]], bound: Bound) -> list[list[str]]:
+        """The groups of a first round.
+
+        Beside a posterior that is still the prior, or ahead of it, kernels learn that there is nothing to learn. Unless
+        the posterior is found anew for every trial of the others, it goes ahead of them once.
+        """
+        learnt = any("posterior" in group for group in order)
+        return [["posterior"], *order] if learnt and not self._finds_anew(bound) else order
 
     def _fit_profile(
         self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
-    ) -> Parameters:
-        """The best posterior for every trial of the rest of the group; the parameters given if they are better."""
+    ) -> tuple[Parameters, str]:
+        """The best posterior for every trial of the rest of the group; the parameters given if they are better.
+
+        And why the search ended, empty if its trials were used up or there was no start for it.
+        """
         rest = [name for name in group if name != "posterior"]
         profile = Profile(bound, data, points, self.optimiser.tolerance)
         best = profile.start(parameters)
         if best is None:
-            return parameters
+            return parameters, ""
+        finished = SETTLED
         if rest:
-            best = self._search(profile, parameters, best, rest)
+            best, finished = self._search(profile, parameters, best, rest)
         before = float(evaluate(bound, parameters, data, points, ()).elbo)
-        return profile.parameters(best) if best.elbo >= before else parameters
+        return (profile.parameters(best) if best.elbo >= before else parameters), finished
 
-    def _search(self, profile: Profile, parameters: Parameters, best: Trial, blocks: Sequence[str]) -> Trial:
+    def _search(
+        self, profile: Profile, parameters: Parameters, best: Trial, blocks: Sequence[str]
+    ) -> tuple[Trial, str]:
         """The best trial of some blocks, each with the posterior that goes with it."""
         state = self.optimiser.init(parameters.flat(blocks))
         state = self.optimiser.tell(state, -best.elbo, -profile.gradient(best, blocks))
@@ -156,7 +195,7 @@ class Blocks:
             state = self.optimiser.tell(state, -trial.elbo, -profile.gradient(trial, blocks))
             if state.accepted:
                 best = trial
-        return best
+        return best, state.finished
 
 
 def evaluate(bound: Bound, parameters: Parameters, data: Data, points: Points, learn: Sequence[str]) -> Terms:
@@ -195,8 +234,11 @@ def _objective(
         if without_samples:
             terms = frame.finish(Sum.nothing(frame), group)
         else:
-            density = data.log_density(trial.likelihood, derivatives="likelihood" in group)
-            terms = frame.evaluate(density, points, group)
+            density = finite(data.log_density(trial.likelihood, derivatives="likelihood" in group))
+            try:
+                terms = frame.evaluate(density, points, group)
+            except NotFiniteError:
+                return -np.inf, vector
         return float(terms.elbo), terms.gradient.flat(group)
 
     return objective
@@ -218,30 +260,21 @@ def _follow(bound: Bound, old: Parameters, new: Parameters) -> Parameters:
     return replace(new, posterior=bound.posterior.pack(moved.q))
 
 
-def _is_single_gaussian(bound: Bound) -> bool:
-    return isinstance(bound.posterior, Full | Sites) and bound.posterior.components == 1
-
-
-def _with_posterior_first(order: list[list[str]], bound: Bound) -> list[list[str]]:
-    """The groups of a first round.
-
-    Together with a posterior that is still the prior, kernels learn that there is nothing to learn. Where the posterior
-    is not found anew for every trial of the others, it goes ahead of them once.
-    """
-    together = bool(order) and "posterior" in order[0] and not _is_single_gaussian(bound)
-    return [["posterior"], *order] if together else order
-
-
 def _check_blocks(argument: str, names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in BLOCKS]
     if unknown or isinstance(names, str):
         raise ValueError(f"{argument} must be a tuple of names among {', '.join(BLOCKS)}, was {names!r}")
 
 
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, was {count}")
+def _check_optimiser(optimiser: Any, told: str, method: str, choices: str) -> None:
+    """Raise unless it has `init(point)` and a `tell` that takes what this method tells it."""
+    try:
+        names = list(signature(optimiser.tell).parameters)
+        fine = callable(optimiser.init) and ("value" in names) == (told == "value") and not isinstance(optimiser, type)
+    except (AttributeError, TypeError, ValueError):
+        fine = False
+    if not fine:
+        raise ValueError(f"optimiser of {method} must be {choices}, or have the same methods, was {optimiser!r}")
 
 
 def _single_full(bound: Bound) -> Full | None:
@@ -256,7 +289,7 @@ class MiniBatches:
     Parameters
     ----------
     learn : blocks that may move.
-    optimiser : Adam or AdaDelta, for everything that `natural` does not move.
+    optimiser : `Adam`, `AdaDelta` or your own, for everything that `natural` does not move (`invgp.core.adaptive`).
     natural : step of natural gradients for the posterior (one full Gaussian); 0 leaves it to the optimiser.
     batch, epochs, samples : sites a batch, passes over the data, samples a site.
     """
@@ -270,9 +303,10 @@ class MiniBatches:
 
     def __post_init__(self) -> None:
         _check_blocks("learn", self.learn)
-        _check_counts(batch=self.batch, epochs=self.epochs, samples=self.samples)
-        if not 0.0 <= self.natural <= 1.0:
-            raise ValueError(f"natural must be between 0 and 1, was {self.natural}")
+        for name in ("batch", "epochs", "samples"):
+            whole(name, getattr(self, name), 1)
+        within("natural", self.natural, 0.0, 1.0)
+        _check_optimiser(self.optimiser, "gradient", "MiniBatches", "Adam or AdaDelta")
 
     def fit(
         self,
@@ -319,6 +353,8 @@ class MiniBatches:
         for start in range(0, N, self.batch):
             index = np.sort(order[start : start + self.batch])
             small, some, points = self._batch(bound, data, index, rng)
+            if progress.round == 0:
+                check_start(small, parameters, some, points)
             # Before the step: a batch that the posterior has just been fitted to would flatter the bound.
             terms = evaluate(small, parameters, some, points, blocks)
             values.append(float(terms.elbo))

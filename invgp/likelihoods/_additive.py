@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from invgp.core.backend import Array, array_namespace
 from invgp.likelihoods._arrays import altered, check_latents, check_shapes, filled, observed
@@ -22,6 +22,7 @@ class AdditiveNoise(ABC):
     derivative with respect to log scale is -r g'(r) / g(r) - 1.
     """
 
+    separable: ClassVar[bool] = True
     log_scale: PerOutput
 
     @property

@@ -22,7 +22,10 @@ def floats(name: str, values: Any) -> Array:
         A value is not a finite number.
     """
     if not is_array_api_obj(values):
-        values = np.asarray(values, dtype=np.float64)
+        try:
+            values = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must be finite numbers, was {values!r}") from None
     xp = array_namespace(values)
     if not xp.isdtype(values.dtype, "real floating"):
         values = xp.astype(values, xp.__array_namespace_info__().default_dtypes()["real floating"])

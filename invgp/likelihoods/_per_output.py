@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from invgp.core.backend import Array, array_namespace, device_of
+from invgp.core.checks import whole
 from invgp.likelihoods._arrays import altered, beside, check_parameters, floats, no_gradient
 
 
@@ -63,6 +64,8 @@ class PerOutput:
 def per_output(name: str, values: Any, outputs: int | None, *, learn: bool) -> PerOutput:
     """Check the shape of `values`, and find P from it unless `outputs` says it."""
     values = floats(name, values)
+    if outputs is not None:
+        whole("outputs", outputs, 1)
     if values.ndim > 2 or 0 in values.shape:
         raise ValueError(f"{name} must be a number, (P,) or (N, P), was of shape {tuple(values.shape)}")
     known = values.shape[-1] if values.ndim else outputs or 1

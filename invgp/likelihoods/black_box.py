@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, device_of, to_numpy
+from invgp.core.checks import whole
 from invgp.likelihoods._arrays import altered, check_latents, check_parameters, check_shapes, floats, set_fields
 
 Function = Callable[..., Any]
@@ -46,8 +47,11 @@ class BlackBox:
         parameters: Array | None = None,
         moments: Function | None = None,
     ) -> None:
-        if latents < 1 or outputs < 1:
-            raise ValueError(f"latents and outputs must be at least 1, were {latents} and {outputs}")
+        for name, function in (("log_density", log_density), ("moments", moments)):
+            if not (callable(function) or (name == "moments" and function is None)):
+                raise ValueError(f"{name} must be a function, was {function!r}")
+        whole("latents", latents, 1)
+        whole("outputs", outputs, 1)
         parameters = floats("parameters", [] if parameters is None else parameters)
         if parameters.ndim != 1:
             raise ValueError(f"parameters must have shape (K,), was {tuple(parameters.shape)}")

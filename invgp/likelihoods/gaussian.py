@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from invgp.core.backend import Array
-from invgp.likelihoods._additive import GaussianNoise
-from invgp.likelihoods._arrays import set_fields
+from invgp.core.backend import Array, array_namespace
+from invgp.likelihoods._additive import HALF_LOG_TWO_PI, GaussianNoise
+from invgp.likelihoods._arrays import filled, observed, set_fields
 from invgp.likelihoods._per_output import log_per_output
 
 
@@ -26,3 +26,10 @@ class Gaussian(GaussianNoise):
 
     def __init__(self, std: Array = 1.0, outputs: int | None = None, *, learn: bool = True) -> None:
         set_fields(self, log_scale=log_per_output("std", std, outputs, learn=learn))
+
+    def predictive_log_density(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log of the expectation of p(y_n | f_n) over normal latents with mean and variance (N, P); (N,)."""
+        xp = array_namespace(y, mean)
+        total = variance + xp.exp(2.0 * self.log_scale.beside(mean[None, ...]))
+        terms = -0.5 * xp.square(filled(y) - mean) / total - 0.5 * xp.log(total) - HALF_LOG_TWO_PI
+        return xp.sum(observed(y, terms), axis=-1)

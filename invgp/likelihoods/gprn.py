@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from invgp.core.backend import Array, array_namespace
+from invgp.core.checks import whole
 from invgp.likelihoods._additive import GaussianNoise
 from invgp.likelihoods._arrays import set_fields
 from invgp.likelihoods._per_output import log_per_output
@@ -26,11 +28,11 @@ class GPRN(GaussianNoise):
     learn : whether the logarithm of the standard deviation is a parameter.
     """
 
+    separable: ClassVar[bool] = False
     nodes: int
 
     def __init__(self, std: Array, nodes: int, outputs: int | None = None, *, learn: bool = True) -> None:
-        if nodes < 1:
-            raise ValueError(f"nodes must be at least 1, was {nodes}")
+        whole("nodes", nodes, 1)
         set_fields(self, log_scale=log_per_output("std", std, outputs, learn=learn), nodes=nodes)
 
     @property

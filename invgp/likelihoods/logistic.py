@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace
 from invgp.likelihoods._arrays import check_latents, check_parameters, check_shapes, no_gradient, observed
@@ -15,7 +16,7 @@ from invgp.likelihoods._arrays import check_latents, check_parameters, check_sha
 class Logistic:
     """p(y = 1 | f) = 1 / (1 + exp(-f)), with P = Q = 1 and no parameters.
 
-    The labels are -1 and 1, or 0 and 1; whatever is above 0 is class 1. `moments` are those of the indicator of
+    The labels are -1 and 1, or 0 and 1. `moments` are those of the indicator of
     class 1, so its mean is the probability of class 1 for either kind of label.
     """
 
@@ -31,6 +32,13 @@ class Logistic:
         """The same likelihood."""
         check_parameters(parameters, 0)
         return self
+
+    def check(self, y: NDArray[Any]) -> None:
+        """Raise `ValueError` unless y holds labels of one of both kinds."""
+        found = np.unique(y[~np.isnan(y)])
+        if not (np.all(np.isin(found, (0.0, 1.0))) or np.all(np.isin(found, (-1.0, 1.0)))):
+            some = ", ".join(f"{label:g}" for label in found[:5])
+            raise ValueError(f"y must be labels, 0 and 1 or -1 and 1, for Logistic, had {some}")
 
     def log_density(self, y: Array, f: Array) -> Array:
         """Log p(y_n | f_sn), (S, N), for y (N, 1) and f (S, N, 1)."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace
 from invgp.likelihoods._arrays import altered, check_latents, check_shapes, filled, observed, set_fields
@@ -25,6 +28,7 @@ class Poisson:
     learn : whether the offset is a parameter.
     """
 
+    separable: ClassVar[bool] = True
     log_mean: PerOutput
 
     def __init__(self, offset: Array = 0.0, outputs: int | None = None, *, learn: bool = True) -> None:
@@ -57,6 +61,15 @@ class Poisson:
     def at_sites(self, rows: slice | Array) -> Self:
         """The likelihood of some sites, by a slice or by their numbers."""
         return altered(self, log_mean=self.log_mean.at_sites(rows))
+
+    def check(self, y: NDArray[Any]) -> None:
+        """Raise `ValueError` unless y holds counts."""
+        wrong = y[(y < 0) | (y != np.floor(y)) & ~np.isnan(y)]
+        if wrong.size:
+            raise ValueError(
+                f"y must be counts for Poisson, whole numbers of at least 0, "
+                f"had {wrong.size} others, such as {wrong[0]:g}"
+            )
 
     def log_density(self, y: Array, f: Array) -> Array:
         """Log p(y_n | f_sn), (S, N), for counts y (N, P) and f (S, N, P)."""

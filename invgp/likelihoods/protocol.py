@@ -18,6 +18,14 @@ class Likelihood(Protocol):
     A likelihood that holds numbers for each site, such as a known noise, also has `at_sites(rows)`, which returns that
     of some sites, given by a slice or by an array of their numbers: data may come in parts.
 
+    It may have more, which is used where it is there:
+
+    - ``check(y)`` raises `ValueError`, with a sentence, if y, a NumPy array (N, P), holds what cannot be observed;
+    - ``predictive_log_density(y, mean, variance)`` is log E[p(y_n | f_n)] (N,) in closed form for independent normal
+      latents with mean and variance (N, Q);
+    - ``whole_rows``, True if a site with any NaN in y is missing, not only one with nothing else;
+    - ``separable``, True if output p depends on latent p only (P = Q): then that is found output by output.
+
     N sites, P outputs a site, Q latents, S samples, K parameters. `invgp.likelihoods.testing.check_likelihood` holds
     an implementation to all of this.
     """

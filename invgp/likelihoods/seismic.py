@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from invgp.core.backend import Array, array_namespace
 from invgp.likelihoods._additive import GaussianNoise
@@ -24,6 +25,8 @@ class Seismic(GaussianNoise):
     layers : P; by default what `std` says, or 1.
     learn : whether the logarithm of the standard deviation is a parameter; by default it is known.
     """
+
+    separable: ClassVar[bool] = False
 
     def __init__(self, std: Array, layers: int | None = None, *, learn: bool = False) -> None:
         set_fields(self, log_scale=log_per_output("std", std, layers, learn=learn))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace
+from invgp.core.checks import whole
 from invgp.likelihoods._arrays import check_latents, check_parameters, check_shapes, filled, no_gradient
 
 
@@ -23,11 +25,11 @@ class Softmax:
     classes : C, at least 2.
     """
 
+    whole_rows: ClassVar[bool] = True
     classes: int
 
     def __post_init__(self) -> None:
-        if self.classes < 2:
-            raise ValueError(f"classes must be at least 2, was {self.classes}")
+        whole("classes", self.classes, 2)
 
     @property
     def latents(self) -> int:
@@ -48,6 +50,16 @@ class Softmax:
         """The same likelihood."""
         check_parameters(parameters, 0)
         return self
+
+    def check(self, y: NDArray[Any]) -> None:
+        """Raise `ValueError` unless each row of y is a label, or missing."""
+        rows = y[~np.any(np.isnan(y), axis=1)]
+        fine = np.all((rows == 0.0) | (rows == 1.0), axis=1) & (np.sum(rows, axis=1) == 1.0)
+        if not np.all(fine):
+            raise ValueError(
+                f"each row of y must be a label for Softmax, 1 in the column of its class and 0 elsewhere, "
+                f"had {np.sum(~fine)} others such as {rows[~fine][0]}"
+            )
 
     def log_density(self, y: Array, f: Array) -> Array:
         """Log p(y_n | f_sn), (S, N), for one-hot y (N, C) and f (S, N, C)."""

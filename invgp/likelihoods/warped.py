@@ -102,6 +102,15 @@ class Warped:
             gradient = xp.concat([gradient, d_log_slope - at.residual * xp.exp(-at.log_std) * d_value], axis=-1)
         return observed(y, gradient)
 
+    def predictive_log_density(self, y: Array, mean: Array, variance: Array) -> Array:
+        """Log of the expectation of p(y_n | f_n) over normal latents with mean and variance (N, 1); (N,)."""
+        xp = array_namespace(y, mean)
+        at = self._at(y, mean)
+        # The residual and the noise are on the scale of the noise; the latent widens both.
+        wider = 1.0 + variance * xp.exp(-2.0 * at.log_std)
+        terms = -0.5 * xp.square(at.residual) / wider - 0.5 * xp.log(wider) - at.log_std - HALF_LOG_TWO_PI
+        return observed(y, terms + at.log_slope)[..., 0]
+
     def moments(self, f: Array) -> tuple[Array, Array]:
         """Mean and variance of y given f, (S, N, 1) each, by Gauss-Hermite quadrature over the noise."""
         xp = array_namespace(f)

@@ -1,0 +1,26 @@
+"""Settings that cannot be used, told in a sentence: which one, what it must be, what it was."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+
+def whole(name: str, value: Any, least: int, why: str = "") -> int:
+    """The value as a whole number, if it is one and no less than the least."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}{why}, was {value!r}")
+    return int(value)
+
+
+def within(
+    name: str, value: Any, low: float, high: float = math.inf, *, open_below: bool = False, open_above: bool = False
+) -> float:
+    """The value, if it is a finite number from low to high, which are meant as well unless they are open."""
+    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not (number and low <= value <= high) or (open_below and value == low) or (open_above and value == high):
+        below = f"above {low:g}" if open_below else f"at least {low:g}"
+        above = f" and below {high:g}" if open_above else f" and at most {high:g}"
+        raise ValueError(f"{name} must be a number of {below}{above if high < math.inf else ''}, was {value!r}")
+    return float(value)

@@ -1,0 +1,124 @@
+"""Expectations of a density under several independent normals, by importance sampling where the density is.
+
+A Gaussian is led from the normals to their product with the density: at each stage the density is raised to a power
+that leaves enough of the samples with weight, and the Gaussian is fitted to the weighted samples. The last sample is
+drawn from that Gaussian, and a part of it from the normals themselves, so that no weight is beyond all bounds.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.backend import Array, place_of, to_numpy
+
+Floats = NDArray[np.float64]
+STAGES, HALVINGS = 60, 30
+SHARE = 0.25  # of the samples that must keep weight at a stage
+WIDER = 1.15  # the last Gaussian than the fitted one, against light tails
+ENOUGH = 0.1  # standard error of a log density that is worth a warning
+
+
+def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: Array, normals: Floats) -> Floats:
+    """Log E[exp(log_density(f))] (N,) for normal f with mean and scale (N, Q); log_density: (S, N, Q) -> (S, N).
+
+    Parameters
+    ----------
+    normals : standard normal points (S, Q), evenly spread.
+    """
+    where, location, width = place_of(mean), to_numpy(mean), to_numpy(scale)
+
+    def density(z: Floats) -> Floats:
+        f = where.asarray(location[:, None, :] + width[:, None, :] * z)
+        found = np.asarray(to_numpy(log_density(where.namespace.permute_dims(f, (1, 0, 2)))), dtype=np.float64).T
+        return np.where(np.isnan(found), -np.inf, found)
+
+    centre, factor = _fitted(density, normals, len(location))
+    return _weighed(density, normals, centre, factor)
+
+
+def _fitted(density: Callable[[Floats], Floats], normals: Floats, sites: int) -> tuple[Floats, Floats]:
+    """Mean (N, Q) and Cholesky factor (N, Q, Q) of a Gaussian near the density times the standard normal."""
+    Q = normals.shape[1]
+    centre, factor = np.zeros((sites, Q)), np.repeat(np.eye(Q)[None], sites, axis=0)
+    power = np.zeros(sites)
+    for _ in range(STAGES):
+        z = _drawn(normals, centre, factor)
+        found, prior = density(z), _standard(z)
+        base = prior - _gaussian(z, centre, factor)
+        power = _next_power(found, base, power)
+        weights = _shares(_tempered(found, power) + base)
+        centre = np.einsum("ns,nsq->nq", weights, z)
+        away = z - centre[:, None, :]
+        covariance = np.einsum("ns,nsq,nsr->nqr", weights, away, away)
+        ridge = 1e-9 * np.trace(covariance, axis1=1, axis2=2) + 1e-300
+        factor = np.linalg.cholesky(covariance + ridge[:, None, None] * np.eye(Q))
+        if np.all(power >= 1.0):
+            break
+    return centre, WIDER * factor
+
+
+def _weighed(density: Callable[[Floats], Floats], normals: Floats, centre: Floats, factor: Floats) -> Floats:
+    S = len(normals)
+    near = S - S // 8
+    z = _drawn(normals, centre, factor)
+    z[:, near:, :] = normals[near:]
+    prior = _standard(z)
+    proposal = np.logaddexp(math.log(near / S) + _gaussian(z, centre, factor), math.log(1.0 - near / S) + prior)
+    logs = density(z) + prior - proposal
+    total: Floats = np.logaddexp.reduce(logs, axis=1)
+    error = np.sqrt(np.sum(np.square(_shares(logs)), axis=1))
+    if np.any(error > ENOUGH):
+        warnings.warn(
+            f"the log predictive density of {np.sum(error > ENOUGH)} of {len(error)} sites has a standard error above "
+            f"{ENOUGH}, up to {error.max():.1g}: more `samples` make it smaller",
+            stacklevel=3,
+        )
+    return total - math.log(S)
+
+
+def _next_power(found: Floats, base: Floats, power: Floats) -> Floats:
+    """The largest power of the density, up to 1, with which enough samples keep weight; (N,)."""
+    enough = SHARE * found.shape[1]
+    low, high = power, np.ones_like(power)
+    whole = _effective(_tempered(found, high) + base) >= enough
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        fine = _effective(_tempered(found, middle) + base) >= enough
+        low, high = np.where(fine, middle, low), np.where(fine, high, middle)
+    return np.where(whole, 1.0, low)
+
+
+def _tempered(found: Floats, power: Floats) -> Floats:
+    """The log density to a power; nothing at all to the power 0."""
+    with np.errstate(invalid="ignore"):
+        return np.where(power[:, None] > 0.0, found * power[:, None], 0.0)
+
+
+def _effective(logs: Floats) -> Floats:
+    return np.asarray(1.0 / np.sum(np.square(_shares(logs)), axis=1))
+
+
+def _shares(logs: Floats) -> Floats:
+    """Weights that add up to one over the samples; even where none has any."""
+    largest = np.max(logs, axis=1, keepdims=True)
+    weights = np.exp(np.where(largest > -np.inf, logs - np.where(largest > -np.inf, largest, 0.0), 0.0))
+    return np.asarray(weights / np.sum(weights, axis=1, keepdims=True))
+
+
+def _drawn(normals: Floats, centre: Floats, factor: Floats) -> Floats:
+    return centre[:, None, :] + normals @ np.swapaxes(factor, 1, 2)
+
+
+def _standard(z: Floats) -> Floats:
+    return np.asarray(-0.5 * np.sum(z * z, axis=-1) - 0.5 * z.shape[-1] * math.log(2.0 * math.pi))
+
+
+def _gaussian(z: Floats, centre: Floats, factor: Floats) -> Floats:
+    whitened = np.linalg.solve(factor, np.swapaxes(z - centre[:, None, :], 1, 2))
+    log_volume: Floats = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2)), axis=1)
+    return _standard(np.swapaxes(whitened, 1, 2)) - log_volume[:, None]

@@ -1,0 +1,126 @@
+"""Expectations of a density under one normal, however narrow or far off the density is: adaptive quadrature in logs.
+
+Panels grow with the distance from the peak of the integrand, out to hundreds of standard deviations. The one with the
+largest error, as its halves show it, is halved, site by site, until what is left is small. The book is kept on the
+host; densities are evaluated where they live.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.backend import Array, place_of, to_numpy
+
+Floats = NDArray[np.float64]
+Integrand = Callable[[Floats], Floats]  # logarithm at z (S, N), beside each other
+ROUNDS = 80
+PRECISION, ENOUGH = 1e-7, 1e-3  # of the expectation: sought, and worth a warning
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
+# In standard deviations: where a peak is sought, and the edges of panels on either side of it.
+SOUGHT = np.sinh(np.linspace(-7.6, 7.6, 129))
+EDGES = np.asarray([0.0, *4.0 ** np.arange(-10.0, 6.0)])
+ZOOMS = 8
+
+
+class _Panels(NamedTuple):
+    """Panels from `low` to `high`, with the logarithms of their integrals: whole, and of both halves; (J, N) each."""
+
+    low: Floats
+    high: Floats
+    whole: Floats
+    left: Floats
+    right: Floats
+
+    @property
+    def total(self) -> Floats:
+        """Logarithm of the sum of the halves, (N,)."""
+        return log_sum(np.concatenate([self.left, self.right]))
+
+    @property
+    def log_error(self) -> Floats:
+        """Logarithm of what the halves differ from the whole, (J, N)."""
+        halves = np.logaddexp(self.left, self.right)
+        larger, smaller = np.maximum(halves, self.whole), np.minimum(halves, self.whole)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(larger > -np.inf, larger + np.log1p(-np.exp(smaller - larger)), -np.inf)
+
+
+def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: Array) -> Floats:
+    """Log E[exp(log_density(f))] (N,) for normal f with mean and scale (N, 1); log_density: (S, N, 1) -> (S, N)."""
+    where, centre, width = place_of(mean), to_numpy(mean)[:, 0], to_numpy(scale)[:, 0]
+
+    def integrand(z: Floats) -> Floats:
+        f = where.asarray((centre + width * z)[..., None])
+        found = np.asarray(to_numpy(log_density(f)), dtype=np.float64)
+        # Far out in the tails a density may be anything; what is no number there weighs nothing.
+        return np.where(np.isnan(found), -np.inf, found) - 0.5 * z * z - 0.5 * math.log(2.0 * math.pi)
+
+    panels = _panels_around(_peak(integrand, len(centre)), integrand)
+    for _ in range(ROUNDS):
+        if np.all(_relative_error(panels) <= PRECISION):
+            break
+        panels = _refined(panels, integrand)
+    if np.any(_relative_error(panels) > ENOUGH):
+        worst = np.max(_relative_error(panels))
+        warnings.warn(f"a predictive density is only known to within {worst:.1g} of itself", stacklevel=2)
+    return panels.total
+
+
+def _peak(integrand: Integrand, sites: int) -> Floats:
+    """Where the integrand is largest, (N,)."""
+    z = np.repeat(SOUGHT[:, None], sites, axis=1)
+    for _ in range(ZOOMS):
+        at, every = np.argmax(integrand(z), axis=0), np.arange(sites)
+        low, high = z[np.maximum(at - 1, 0), every], z[np.minimum(at + 1, len(z) - 1), every]
+        peak: Floats = z[at, every]
+        z = low + (high - low) * np.linspace(0.0, 1.0, 17)[:, None]
+    return peak
+
+
+def _integrals(integrand: Integrand, low: Floats, high: Floats) -> Floats:
+    """Logarithms of the integrals over panels, (J, N)."""
+    half = 0.5 * (high - low)
+    z = 0.5 * (low + high) + half * NODES[:, None, None]
+    found = integrand(z.reshape(-1, z.shape[-1])).reshape(z.shape)
+    return log_sum(found + np.log(WEIGHTS)[:, None, None]) + np.log(half)
+
+
+def _relative_error(panels: _Panels) -> Floats:
+    total = panels.total
+    relative: Floats = log_sum(panels.log_error) - np.where(total > -np.inf, total, 0.0)
+    return np.exp(np.minimum(relative, 0.0))
+
+
+def log_sum(logs: Floats) -> Floats:
+    """Logarithm of the sum over the first axis of what these are logarithms of."""
+    return np.asarray(np.logaddexp.reduce(logs, axis=0))
+
+
+def _panels_around(peak: Floats, integrand: Integrand) -> _Panels:
+    edges = peak + np.concatenate([-EDGES[:0:-1], EDGES])[:, None]
+    low, high = edges[:-1], edges[1:]
+    middle = 0.5 * (low + high)
+    parts = ((low, high), (low, middle), (middle, high))
+    return _Panels(low, high, *(_integrals(integrand, *part) for part in parts))
+
+
+def _refined(panels: _Panels, integrand: Integrand) -> _Panels:
+    """The panel with the largest error of each site replaced by its halves."""
+    at, sites = np.argmax(panels.log_error, axis=0), np.arange(panels.low.shape[1])
+    low, high, _, left, right = (part[at, sites] for part in panels)
+    quarters = low + (high - low) * np.arange(5)[:, None] / 4.0
+    found = _integrals(integrand, quarters[:-1], quarters[1:])
+    first = (low, quarters[2], left, found[0], found[1])
+    second = (quarters[2], high, right, found[2], found[3])
+    refined = []
+    for part, one, other in zip(panels, first, second, strict=True):
+        changed = np.concatenate([part, other[None]])
+        changed[at, sites] = one
+        refined.append(changed)
+    return _Panels(*refined)

@@ -1,0 +1,97 @@
+"""What would be observed at new inputs, and how probable an observation there is, under a fitted posterior."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from invgp.arguments import Floats
+from invgp.core import prediction, quadrature
+from invgp.core.backend import Array, Place, array_namespace, place_of, to_numpy
+from invgp.core.bound import Frame
+from invgp.likelihoods import Likelihood
+
+AT_ONCE = 2**21  # numbers, in samples of several latents
+SAMPLES = 1024  # at least, of several latents
+
+
+class Observing(NamedTuple):
+    """A likelihood at new sites, with nodes for expectations over its latents."""
+
+    likelihood: Likelihood
+    nodes: prediction.Nodes
+
+    @staticmethod
+    def of(likelihood: Likelihood, frame: Frame, samples: int, seed: int) -> Observing:
+        """At least so many samples where there are several latents."""
+        return Observing(likelihood, prediction.nodes(frame, max(samples, SAMPLES), np.random.default_rng(seed)))
+
+    @property
+    def at_once(self) -> int:
+        """Sites whose densities may be found at once."""
+        return max(1, AT_ONCE // self.nodes.points.size) if self.likelihood.latents > 1 else 4096
+
+    def moments(self, frame: Frame, x: Array, rows: slice) -> tuple[Floats, Floats]:
+        """Mean and variance (B, P) of observations at inputs x, which are some rows of all."""
+        likelihood = at_sites(self.likelihood, rows)
+
+        def moments(f: Array) -> tuple[Array, Array]:
+            found: tuple[Array, Array] | None = likelihood.moments(f)
+            if found is None:
+                raise ValueError(
+                    "this likelihood has no moments: give BlackBox a `moments` function to predict with it"
+                )
+            return found
+
+        mean, variance = prediction.output_moments(frame, x, moments, self.nodes)
+        return to_numpy(mean), to_numpy(variance)
+
+    def log_density(self, frame: Frame, x: Array, y: Floats, rows: slice) -> Floats:
+        """Log predictive density (B,) of some rows of y at inputs x; NaN where nothing was observed."""
+        likelihood, some = at_sites(self.likelihood, rows), y[rows]
+        there, expected = place_of(x).asarray(some), None
+        if hasattr(likelihood, "predictive_log_density"):
+            expected = partial(likelihood.predictive_log_density, there)
+        elif getattr(likelihood, "separable", False) and likelihood.latents > 1:
+            expected = partial(_one_by_one, likelihood, there)
+        density = partial(likelihood.log_density, there)
+        found = to_numpy(prediction.log_predictive_density(frame, x, density, self.nodes, expected))
+        nothing = np.isnan(some).any(1) if getattr(likelihood, "whole_rows", False) else np.isnan(some).all(1)
+        return np.where(nothing, np.nan, found)
+
+
+def at_sites(likelihood: Any, rows: slice) -> Any:
+    """The likelihood of some sites; most are the same everywhere."""
+    return likelihood.at_sites(rows) if hasattr(likelihood, "at_sites") else likelihood
+
+
+def check_sites(likelihood: Likelihood, count: int, where: Place) -> None:
+    """Raise if the likelihood holds numbers for each site, but of another number of sites."""
+    if not hasattr(likelihood, "at_sites"):
+        return
+    y = where.asarray(np.full((count, likelihood.outputs), np.nan))
+    try:
+        likelihood.log_density(y, where.asarray(np.zeros((1, count, likelihood.latents))))
+    except ValueError as error:
+        raise ValueError(
+            f"likelihood must hold numbers for each of the {count} sites of X; to predict at other sites than those of "
+            f"the fit, give `likelihood=` with theirs ({error})"
+        ) from error
+
+
+def _one_by_one(likelihood: Likelihood, y: Array, mean: Array, variance: Array) -> Array:
+    """Log E[p(y_n | f_n)] (N,), as the sum over outputs that have a latent each."""
+    xp, where = array_namespace(mean), place_of(mean)
+    total = xp.zeros_like(mean[:, 0])
+    for p in range(likelihood.outputs):
+        here = xp.arange(likelihood.outputs, device=mean.device) == p
+        alone = xp.where(here, y, xp.full_like(y, xp.nan))
+
+        def log_density(f: Array, alone: Array = alone, here: Array = here) -> Array:
+            return likelihood.log_density(alone, xp.where(here, f, mean))
+
+        one = (moment[:, p : p + 1] for moment in (mean, xp.sqrt(variance)))
+        total = total + where.asarray(quadrature.log_expectation(log_density, *one))
+    return total

@@ -1,0 +1,127 @@
+"""Fitted models in files: what `SAVIGP.save` writes and `SAVIGP.load` reads."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.archives import MODEL, read_archive, write_archive
+from invgp.checkpoints import FUNCTION, described
+from invgp.core.adaptive import AdaDelta, Adam
+from invgp.core.backend import Array, to_numpy
+from invgp.core.bound import BLOCKS, Bound, Frame, Parameters
+from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.optimisers import LBFGS
+from invgp.core.posteriors import Diagonal, Full
+from invgp.core.training import Blocks, MiniBatches
+from invgp.likelihoods import Likelihood
+
+if TYPE_CHECKING:
+    from invgp.estimator import SAVIGP
+
+KINDS = {kind.__name__: kind for kind in (Blocks, MiniBatches, LBFGS, Adam, AdaDelta)}
+GIVEN_AGAIN = ("likelihood", "device")
+FITTED = ("dense_", "posterior_", "settled_", "status_")
+
+
+def write(model: SAVIGP, frame: Frame, path: Path) -> None:
+    """Write a fitted model as a NumPy archive without pickles."""
+    settings, arrays = _settings(model)
+    about = {
+        "settings": settings,
+        "likelihood": _in_words(model.likelihood, frame.parameters.likelihood),
+        "kernels": [kernel.name for kernel in frame.kernels],
+        "diagonal": isinstance(frame.family, Diagonal),
+        "jitter": frame.bound.jitter,
+        "fitted": {name: getattr(model, name) for name in FITTED},
+    }
+    arrays |= {name: to_numpy(getattr(frame.parameters, name)) for name in BLOCKS}
+    arrays |= {"trace": np.asarray(model.trace_), "prior_mean": to_numpy(frame.bound.prior_mean)}
+    write_archive(path, MODEL, about, arrays)
+
+
+def read(kind: type[SAVIGP], path: Path, likelihood: Likelihood, device: str) -> tuple[SAVIGP, Frame]:
+    """A model with the settings of a file and this likelihood, and what it had learnt."""
+    about, arrays = read_archive(path, MODEL)
+    if "settings" not in about:
+        raise ValueError(f"{str(path)!r} was written by an invgp that kept too little: fit and save the model again")
+    _compare(path, about["likelihood"], likelihood, arrays["likelihood"])
+    values = {name: arrays.get(f"setting_{name}", value) for name, value in about["settings"].items()}
+    model = kind(likelihood, device=device, **{name: _restored(value) for name, value in values.items()})
+    for name, value in about["fitted"].items():
+        setattr(model, name, value)
+    model.trace_ = arrays["trace"].tolist()
+    where = model._where()
+    Q, M, D = arrays["inducing"].shape
+    blank = [Kernel(CORRELATIONS[name], where.asarray(1.0), where.asarray(np.ones(D))) for name in about["kernels"]]
+    family = (Diagonal if about["diagonal"] else Full)(Q, M, model.components)
+    nowhere, prior_mean = where.asarray(np.zeros((0, D))), where.asarray(arrays["prior_mean"])
+    bound = Bound(family, tuple(blank), prior_mean, nowhere, dense=False, jitter=about["jitter"])
+    return model, bound.frame(Parameters(*(where.asarray(arrays[name]) for name in BLOCKS)))
+
+
+def _settings(model: SAVIGP) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What JSON can hold of the settings, and the arrays among them."""
+    plain, arrays = {}, {}
+    for setting in fields(model):
+        value = getattr(model, setting.name)
+        if setting.name in GIVEN_AGAIN:
+            continue
+        if setting.name in ("length_scale", "variance", "prior_mean", "inducing") and np.ndim(value) > 0:
+            arrays[f"setting_{setting.name}"] = np.asarray(value, dtype=np.float64)
+            value = None
+        plain[setting.name] = _kept(value)
+    return plain, arrays
+
+
+def _kept(value: Any) -> Any:
+    """A setting as JSON can hold it."""
+    if is_dataclass(value) and type(value).__name__ in KINDS:
+        return {"kind": type(value).__name__} | {f.name: _kept(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple | list):
+        return [_kept(part) for part in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, np.generic | np.ndarray):
+        return value.item()
+    return value if isinstance(value, type(None) | bool | int | float | str) else {"kind": type(value).__name__}
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_restored(part) for part in value)
+    if not isinstance(value, dict):
+        return value
+    known = {name: _restored(part) for name, part in value.items() if name != "kind"}
+    lost = [name for name, part in value.items() if isinstance(part, dict) and part["kind"] not in KINDS]
+    for name in lost:
+        warnings.warn(f"{name} was a {value[name]['kind']}, which a file cannot hold: it is the default", stacklevel=4)
+        del known[name]
+    return KINDS[value["kind"]](**known) if value["kind"] in KINDS else None
+
+
+def _in_words(likelihood: Likelihood, parameters: Array) -> dict[str, str]:
+    """A likelihood with these parameters, in words; functions may be found elsewhere under other names."""
+    learnt = likelihood.with_parameters(to_numpy(parameters)) if parameters.shape[0] else likelihood
+    return {name: words for name, words in described("likelihood", learnt).items() if not words.startswith(FUNCTION)}
+
+
+def _compare(path: Path, saved: dict[str, str], likelihood: Likelihood, parameters: NDArray[Any]) -> None:
+    count = to_numpy(likelihood.parameters).shape[0]
+    kind = type(likelihood).__name__
+    if kind != saved["likelihood"]:
+        raise ValueError(f"likelihood must be {saved['likelihood']}, as in {str(path)!r}, was {kind}")
+    if count != len(parameters):
+        raise ValueError(
+            f"likelihood must have {len(parameters)} parameters to learn, as in {str(path)!r}, had {count}"
+        )
+    now = _in_words(likelihood, parameters)
+    for name in {**saved, **now}:
+        was, must = now.get(name, "absent"), saved.get(name, "absent")
+        if was != must:
+            raise ValueError(f"{name} must be {must}, as in {str(path)!r}, was {was}")

@@ -1,0 +1,137 @@
+"""What a fit starts from: kernels, inducing inputs, posterior and parameters, made from the settings of a `SAVIGP`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from invgp.arguments import Floats, numbers, positive, spread
+from invgp.core import inducing as choices
+from invgp.core.backend import Array, Place, to_numpy
+from invgp.core.bound import Bound, Parameters
+from invgp.core.geometry import inducing_factor
+from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.posteriors import Diagonal, Family, Full, Sites
+from invgp.core.training import Blocks
+
+if TYPE_CHECKING:
+    from invgp.estimator import SAVIGP
+
+JITTER = {"float64": 1e-6, "float32": 1e-4}  # of the inducing inputs' covariance, in a sparse model
+
+
+class Start(NamedTuple):
+    """A bound, and parameters to start from."""
+
+    bound: Bound
+    parameters: Parameters
+
+
+def start(settings: SAVIGP, X: Floats, where: Place, choice: np.random.Generator, jitter: np.random.Generator) -> Start:
+    """Of a fit to inputs X (N, D), with streams for the choice of inducing inputs and to tell components apart."""
+    Q = settings.likelihood.latents
+    Z, dense = _inducing_inputs(settings, X, choice)
+    kernels = _kernels(settings, X, where)
+    family = _family(settings, Z.shape[1], len(X), kernels, where)
+    prior_mean = spread("prior_mean", settings.prior_mean, (Q,), f"a number or one for each of {Q} latents")
+    bound = Bound(
+        family,
+        kernels,
+        where.asarray(prior_mean),
+        where.asarray(X),
+        dense,
+        jitter=0.0 if dense else JITTER[settings.dtype],
+    )
+    return Start(bound, _parameters(settings, family, kernels, where.asarray(Z), jitter, where))
+
+
+def kernel_names(kernel: str | Sequence[str], latents: int) -> tuple[str, ...]:
+    """The name of the kernel of each latent."""
+    names = (kernel,) * latents if isinstance(kernel, str) else kernel
+    fine = isinstance(names, Sequence) and len(names) == latents
+    if not fine or any(not isinstance(name, str) or name not in CORRELATIONS for name in names):
+        raise ValueError(
+            f"kernel must be one of {', '.join(CORRELATIONS)}, or one for each of {latents} latents, was {kernel!r}"
+        )
+    return tuple(names)
+
+
+def _kernels(settings: SAVIGP, X: Floats, where: Place) -> tuple[Kernel, ...]:
+    Q, D = settings.likelihood.latents, X.shape[1]
+    deviations = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+    must = f"a number, one for each of {D} input dimensions, or of shape ({Q}, {D})"
+    scales = deviations if settings.length_scale is None else settings.length_scale
+    scales = positive("length_scale", spread("length_scale", scales, (Q, D), must))
+    variances = spread("variance", settings.variance, (Q,), f"a number or one for each of {Q} latents")
+    variances = positive("variance", variances)
+    return tuple(
+        Kernel(CORRELATIONS[name], where.asarray(variances[j]), where.asarray(scales[j]))
+        for j, name in enumerate(kernel_names(settings.kernel, Q))
+    )
+
+
+def _inducing_inputs(settings: SAVIGP, X: Floats, rng: np.random.Generator) -> tuple[Floats, bool]:
+    """Z (Q, M, D), and whether it is X itself."""
+    Q, D = settings.likelihood.latents, X.shape[1]
+    if settings.inducing is None:
+        Z = X
+    elif isinstance(settings.inducing, Integral) and not isinstance(settings.inducing, bool):
+        Z = _placed(X, int(settings.inducing), settings.placement, rng)
+    else:
+        must = f"None, a number, or inputs of shape (M, {D}) or ({Q}, M, {D})"
+        Z = numbers("inducing", settings.inducing, must)
+        if Z.ndim not in (2, 3) or Z.shape[-1] != D or Z.shape[:-2] not in ((), (Q,)) or not Z.size:
+            raise ValueError(f"inducing must be {must}, had shape {Z.shape}")
+    Z = np.ascontiguousarray(np.broadcast_to(Z, (Q, *Z.shape[-2:])))
+    same = Z.shape[1:] == X.shape and bool(np.all(X == Z)) and isinstance(settings.method, Blocks)
+    return Z, same
+
+
+def _placed(X: Floats, count: int, placement: str, rng: np.random.Generator) -> Floats:
+    N, D = X.shape
+    if not 1 <= count <= N:
+        raise ValueError(f"inducing must be between 1 and the number of sites, {N}, was {count}")
+    if placement == "subset":
+        return choices.nested_subset(X, count, rng)
+    if placement == "clusters":
+        return choices.cluster_centres(X, count, rng)
+    side = round(count ** (1.0 / D))
+    if side < 2:
+        raise ValueError(f"inducing must be at least {2**D} for a grid (D = {D}), was {count}")
+    return choices.regular_grid(X, (side,) * D)
+
+
+def _family(settings: SAVIGP, M: int, N: int, kernels: tuple[Kernel, ...], where: Place) -> Family:
+    Q, K = len(kernels), settings.components
+    if settings.posterior == "diagonal":
+        return Diagonal(Q, M, K)
+    # Theorem 2: N numbers instead of M (M + 1) / 2, where that is fewer. It needs all sites at once, and does not keep
+    # the distribution of u while kernels are learnt without the posterior.
+    if K == 1 and isinstance(settings.method, Blocks) and 2 * N < M * (M + 1) and not _learns_kernels_alone(settings):
+        variances = np.asarray([[float(kernel.variance)] for kernel in kernels])
+        return Sites(Q, M, N, where.asarray(1.0 / variances))
+    return Full(Q, M, K)
+
+
+def _learns_kernels_alone(settings: SAVIGP) -> bool:
+    method = settings.method
+    if not isinstance(method, Blocks) or method.anew:
+        return False
+    return any("kernels" in group and "posterior" not in group for group in method.order)
+
+
+def _parameters(
+    settings: SAVIGP, family: Family, kernels: tuple[Kernel, ...], Z: Array, rng: np.random.Generator, where: Place
+) -> Parameters:
+    Q, M, K = len(kernels), Z.shape[1], settings.components
+    # Components that start alike would stay alike.
+    jitter = where.asarray(np.zeros((K, Q, M)) if K == 1 else 0.1 * rng.standard_normal((K, Q, M)))
+    return Parameters(
+        posterior=family.initial(inducing_factor(kernels, Z), 0.5, jitter),
+        kernels=where.namespace.stack([kernel.parameters for kernel in kernels]),
+        inducing=Z,
+        likelihood=where.asarray(to_numpy(settings.likelihood.parameters)),
+    )

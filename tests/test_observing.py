@@ -1,0 +1,118 @@
+"""Predictive densities, and likelihoods that know each site."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm, t
+
+from invgp import SAVIGP
+from invgp.core.training import Blocks, MiniBatches
+from invgp.likelihoods import Gaussian, Logistic, Poisson, Softmax, StudentT, Warped
+
+RNG = np.random.default_rng(5)
+X = np.linspace(0, 3, 30)[:, None]
+Y = np.sin(X[:, 0]) + 0.01 * RNG.standard_normal(30)
+FAR = np.asarray([1.5, 3.5, 4.0, 5.0, 8.0])[:, None]
+POSTERIOR_ONLY = Blocks(learn=("posterior",))
+
+
+def fitted(likelihood, y=Y, **settings):
+    return SAVIGP(likelihood, length_scale=1.0, method=POSTERIOR_ONLY, **settings).fit(X, y)
+
+
+def test_that_a_noise_narrower_than_the_latent_leaves_the_density_exact():
+    model = fitted(Gaussian(0.01, learn=False))
+    mean, variance = model.predict_latent(FAR)
+    y = np.sin(FAR)
+    exact = norm.logpdf(y, mean, np.sqrt(variance + 0.01**2))[:, 0]
+    np.testing.assert_allclose(model.log_predictive_density(FAR, y), exact, rtol=1e-9)
+    assert model.score(FAR, y) == pytest.approx(exact.mean())
+
+
+def test_that_a_warp_keeps_it_exact():
+    model = fitted(Warped(0.01, a=[1.0], b=[1.0], c=[0.0], learn="nothing"))
+    mean, variance = model.predict_latent(FAR)
+    y = np.linspace(-1.0, 1.0, 5)
+    exact = norm.logpdf(y + np.tanh(y), mean[:, 0], np.sqrt(variance[:, 0] + 0.01**2)) + np.log1p(np.cosh(y) ** -2.0)
+    np.testing.assert_allclose(model.log_predictive_density(FAR, y), exact, rtol=1e-9)
+
+
+def test_that_heavy_tails_and_several_outputs_are_those_of_many_draws():
+    model = fitted(StudentT(0.05, outputs=2), np.stack([Y, -Y], axis=1))
+    mean, variance = model.predict_latent(FAR)
+    y = mean + 0.5
+    f = mean + np.sqrt(variance) * RNG.standard_normal((400_000, *mean.shape))
+    exact = np.log(np.mean(t.pdf(y, 4, f, 0.05), axis=0)).sum(axis=1)
+    np.testing.assert_allclose(model.log_predictive_density(FAR, y)[1:], exact[1:], atol=0.05)
+
+
+def test_that_missing_observations_are_left_out_of_the_score():
+    model = fitted(Gaussian(0.01, learn=False))
+    y = np.where(np.arange(30) % 2 == 0, np.nan, Y)
+    assert model.score(X, y) == pytest.approx(model.score(X[1::2], Y[1::2]))
+    assert np.isnan(model.log_predictive_density(X, y)[0])
+    with pytest.raises(ValueError, match="y must hold an observation"):
+        model.score(X, np.full(30, np.nan))
+
+
+def test_that_a_label_with_a_gap_is_missing():
+    labels = np.eye(3)[np.digitize(Y, [0.3, 0.7])]
+    model = fitted(Softmax(3), labels, inducing=8)
+    gappy = labels.copy()
+    gappy[0, 1] = np.nan
+    assert model.score(X, gappy) == pytest.approx(model.score(X[1:], labels[1:]), abs=1e-3)
+
+
+def test_that_a_noise_known_for_each_site_is_given_anew_at_other_sites():
+    noise = np.linspace(0.05, 0.5, 30)[:, None]
+    model = fitted(Gaussian(noise))
+    mean, variance = model.predict_latent(FAR)
+    theirs = np.full((5, 1), 0.7)
+    _, spread = model.predict(FAR, return_std=True, likelihood=Gaussian(theirs))
+    np.testing.assert_allclose(spread, np.sqrt(variance[:, 0] + 0.49))
+    assert model.score(FAR, mean, likelihood=Gaussian(theirs)) == pytest.approx(norm.logpdf(0, 0, spread).mean())
+    with pytest.raises(
+        ValueError, match=r"must hold numbers for each of the 5 sites of X; to predict .* `likelihood=`"
+    ):
+        model.predict(FAR)
+    with pytest.raises(ValueError, match="likelihood must have 1 latents, as that of the fit, had 3"):
+        model.predict(FAR, likelihood=Softmax(3))
+    with pytest.raises(ValueError, match="must hold numbers for each of the 30 sites"):
+        fitted(Gaussian(np.ones((31, 1))))
+
+
+def test_that_a_likelihood_given_anew_gets_what_was_learnt():
+    model = SAVIGP(Gaussian(0.5), inducing=6).fit(X, Y)
+    again = model.predict(FAR, return_std=True, likelihood=Gaussian(3.0))[1]
+    np.testing.assert_array_equal(again, model.predict(FAR, return_std=True)[1])
+
+
+def test_that_noise_goes_with_its_sites_through_chunks():
+    n = 5000
+    X = np.linspace(0, 3, n)[:, None]
+    noise = np.linspace(0.1, 1.0, n)[:, None]
+    method = MiniBatches(learn=("posterior",), natural=0.5, batch=1000, epochs=1, samples=8)
+    model = SAVIGP(Gaussian(noise), inducing=5, method=method).fit(X, np.sin(X))
+    _, spread = model.predict(X, return_std=True)
+    _, variance = model.predict_latent(X)
+    np.testing.assert_allclose(spread, np.sqrt(variance + noise**2)[:, 0])
+    assert np.isfinite(model.score(X, np.sin(X)))
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "message"),
+    [
+        (Poisson(), np.where(Y > 0.5, -1.0, 2.0), r"y must be counts for Poisson, .*, had \d+ others, such as -1"),
+        (Poisson(), np.full(30, 0.5), r"y must be counts for Poisson, .*, had 30 others, such as 0\.5"),
+        (Logistic(), np.arange(30) % 3, "y must be labels, 0 and 1 or -1 and 1, for Logistic, had 0, 1, 2"),
+        (Logistic(), np.arange(30) % 3 - 1, "y must be labels, .*, had -1, 0, 1"),
+        (Softmax(3), np.ones((30, 3)), "each row of y must be a label for Softmax, .*, had 30 others such as"),
+    ],
+)
+def test_that_what_cannot_be_observed_is_refused(likelihood, y, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(likelihood, y)
+
+
+def test_that_labels_and_counts_may_be_missing():
+    for likelihood in (Poisson(), Logistic()):
+        fitted(likelihood, np.where(np.arange(30) % 3 == 0, np.nan, 1.0), inducing=5)
