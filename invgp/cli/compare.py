@@ -113,9 +113,16 @@ def same_problem(posterior: xr.Dataset, config: Path, data: Path | None) -> Prob
             f"the survey {problem.survey.file!r} is not that of the posterior, which was {str(made_from)!r}: "
             "name the same file with --data"
         )
+    names = posterior.attrs["invgp_latents"].split()
+    if any(f"{name}_prior" not in posterior for name in names):
+        raise ConfigError("POSTERIOR: must be a file that `invgp run` wrote, was one without a posterior")
     shapes = {latent.name: latent.size for latent in problem.latents}
-    if {name: _labels(posterior, name) for name in posterior.attrs["invgp_latents"].split()} != shapes:
+    if {name: _labels(posterior, name) for name in names} != shapes:
         raise ConfigError(f"the config {str(config)!r} has other latents than the posterior")
+    for latent in problem.latents:
+        given = posterior[f"{latent.name}_prior"].isel(site=0).values
+        if not latent.learn and not np.allclose(given, latent.mean, rtol=1e-6):
+            raise ConfigError(f"the config {str(config)!r} has another prior of {latent.name!r} than the posterior")
     if problem.config_text != posterior.attrs["invgp_config"]:
         click.echo(f"invgp: warning: the posterior was made from another config than {config}", err=True)
     if problem.forward.digest != posterior.attrs["invgp_simulator_digest"]:
@@ -334,4 +341,8 @@ def say(comparison: xr.Dataset, seconds: float) -> None:
     if converged(comparison):
         click.echo(f"Reference: {verdict(comparison)}.")
     else:
-        click.echo(f"invgp: warning: {verdict(comparison)}; more --draws go on from here", err=True)
+        click.echo(
+            f"invgp: warning: {verdict(comparison)}; more --draws go on from here; if they do not help, "
+            "remove the file of the chains and give them a longer --burn-in",
+            err=True,
+        )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import numpy as np
 import xarray as xr
 
 from invgp import netcdf
@@ -132,8 +133,22 @@ def say(posterior: xr.Dataset, output: Path, seconds: float) -> None:
     )
     if posterior.attrs["invgp_settled"] == "no":
         click.echo("invgp: warning: the posterior has not settled; do not trust its spreads yet", err=True)
-    for sentence in filter(None, posterior.attrs["invgp_diagnostics"].splitlines()):
+    for sentence in (*learnt(posterior), *filter(None, posterior.attrs["invgp_diagnostics"].splitlines())):
         click.echo(f"invgp: note: {sentence}", err=True)
     directory = output.with_suffix(".runs")
     if failed and directory.exists():
         click.echo(f"{directory}: the directories of failed runs")
+
+
+def learnt(posterior: xr.Dataset) -> list[str]:
+    """What the prior was learnt to be."""
+    sentences = []
+    for name in posterior.attrs["invgp_latents"].split():
+        attributes = posterior[name].attrs
+        if "length_scale" in attributes:
+            scales, spreads = (
+                ", ".join(f"{number:.3g}" for number in np.atleast_1d(attributes[key]))
+                for key in ("length_scale", "process_std")
+            )
+            sentences.append(f"the prior of {name} was learnt: length-scale {scales}, standard deviation {spreads}")
+    return sentences

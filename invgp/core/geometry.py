@@ -123,7 +123,7 @@ class Sensitivity:
     def of(factor: Array, mean: Array, spread: Array) -> Sensitivity:
         """From L (Q, M, M), v (K, Q, M) and the factors R of S = R R^T (K, Q, M, M)."""
         xp = array_namespace(factor)
-        excess = 2.0 * (spread @ xp.matrix_transpose(spread) - identity(factor))
+        excess = 2.0 * (product(spread, xp.matrix_transpose(spread)) - identity(factor))
         solved_mean = solve_triangular(factor, mean[..., None], transposed=True)
         return Sensitivity(solved_mean, solve_triangular(factor, excess, transposed=True, overwrite=True))
 
@@ -141,7 +141,7 @@ class Sensitivity:
     def factor_gradient(self, mean: Array, gram: Array) -> Array:
         """-C W^T, (Q, M, M), from sums over the sites: W g (K, Q, M) and W diag(h) W^T (K, Q, M, M)."""
         xp = array_namespace(mean)
-        return -xp.sum(self.mean * mean[..., None, :] + self.variance @ gram, axis=0)
+        return -xp.sum(self.mean * mean[..., None, :] + product(self.variance, gram), axis=0)
 
 
 def inducing_factor(kernels: Sequence[Kernel], Z: Array, jitter: float = 0.0) -> Array:
@@ -186,7 +186,7 @@ def pull_back_batch(
         return xp.concat([nothing[:, :1], nothing], axis=-1), xp.zeros_like(Z), factor_gradient
     through_residual = -2.0 * gradient.residual[:, None, :] * geometry.projection
     covariance_gradient = solve_triangular(geometry.factor, gradient.projection + through_residual, transposed=True)
-    factor_gradient = gradient.factor - covariance_gradient @ xp.matrix_transpose(geometry.projection)
+    factor_gradient = gradient.factor - product(covariance_gradient, xp.matrix_transpose(geometry.projection))
     parameters, inputs = pull_back_covariance(kernels, Z, X, covariance_gradient, gradient.residual)
     return parameters, inputs, factor_gradient
 

@@ -31,6 +31,7 @@ SPARE = 2.0  # samples for each number that is estimated from runs that cost som
 SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 32, 256  # a site; the fewer the sites, the more
 SHAPE_RUNS, EMULATED_SHAPE_SAMPLES = 4096, 512
 NUMBERS_AT_ONCE = 5 * 10**7  # of samples or outputs: 400 MB
+MOST_LEFT_OPEN = 0.1  # of the prior's variance, by inducing points
 DRAWN_TOGETHER = 1500  # sites
 MOST_SHAPE_SITES = 2000  # of an emulator: more take time and memory
 
@@ -50,6 +51,8 @@ class Found:
 class CoupledInversion(Inversion):
     """A Gaussian with a full covariance across latents and sites."""
 
+    emulates = False
+
     def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
         super().__init__(problem, where, simulator, seed)
         # One stream for each purpose: drawing more realizations must not change the posterior.
@@ -57,6 +60,12 @@ class CoupledInversion(Inversion):
         self.points, self.realizations, self.inducing, self.design, self.checks, self.shuffles = streams
         self.everywhere = np.arange(problem.survey.size)
         self.found: Found | None = None
+        self.notes: list[str] = []
+        if problem.inference.emulator and not self.emulates:
+            self.notes.append(
+                f"inference.runs_per_site = {problem.inference.runs_per_site} is too few for an emulator of this "
+                "survey: the simulator itself was run throughout, which takes far more runs."
+            )
         self.shape_error = np.full(problem.survey.size, np.nan)
         self.prior = prior_of(problem, where, self.inducing)
         self.start = self.algorithm(self.stages()).init()
@@ -165,8 +174,10 @@ class CoupledInversion(Inversion):
     def check_shape(self, evaluate: Evaluate, simulated_sites: int) -> None:
         """Ask at each site whether a Gaussian is the right shape, if the runs that it takes are left."""
         samples = EMULATED_SHAPE_SAMPLES
-        if simulated_sites:
+        if simulated_sites == self.problem.survey.size:
             samples = min(max(SHAPE_RUNS // simulated_sites, SHAPE_SAMPLES), MOST_SHAPE_SAMPLES)
+        elif simulated_sites:
+            samples = 2 * SHAPE_SAMPLES
         if self.found is None or not self.simulator.affords(samples * simulated_sites):
             return
         problem = with_hyperparameters(self.problem, self.found.position)
@@ -174,7 +185,14 @@ class CoupledInversion(Inversion):
         if len(sites) > MOST_SHAPE_SITES and not simulated_sites:
             sites = np.sort(self.checks.choice(sites, MOST_SHAPE_SITES, replace=False))
         cavity = Cavity(self.found.position, sites, self.checks, samples)
-        self.shape_error[sites] = cavity.shape_error(problem, evaluate(cavity.latents, "shape", sites))
+        found = cavity.shape_error(problem, evaluate(cavity.latents, "shape", sites))
+        self.shape_error[sites] = found
+        unknown = int(np.isnan(found).sum())
+        if unknown:
+            self.notes.append(
+                f"At {unknown} of {len(sites)} sites the shape of the posterior could not be told from {samples} "
+                "samples."
+            )
 
     def report(self) -> EmulatorReport | None:
         """How far an emulator was trusted."""
@@ -200,9 +218,25 @@ class CoupledInversion(Inversion):
             seed=self.seed,
             status=status,
             settled=settled,
-            diagnostics=diagnose(problem, predicted, self.shape_error),
+            diagnostics=diagnose(problem, predicted, self.shape_error, self.all_notes(position), settled=settled),
             emulator=self.report(),
         )
+
+    def all_notes(self, position: Position) -> list[str]:
+        """What else the person should know, in words."""
+        prior = position.prior
+        if prior.dense:
+            return self.notes
+        variance = np.asarray([float(kernel.variance) for kernel in prior.kernels])
+        open_share = [to_numpy(prior.geometry(*batch).residual).T / variance for batch in prior.batches()]
+        share = float(np.mean(np.concatenate(open_share)))
+        if share < MOST_LEFT_OPEN:
+            return self.notes
+        return [
+            *self.notes,
+            f"The inducing points leave {share:.0%} of the prior's variance open: there are too few of them for the "
+            "length-scales, and neither means nor spreads are to be trusted.",
+        ]
 
     def _draws(self, position: Position) -> Floats:
         """Joint draws (R, N, Q) of the latents at the sites."""

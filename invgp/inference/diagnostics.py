@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import Position
@@ -25,6 +26,7 @@ WIDENED = 1.5  # of the draws from the posterior: wider than what they are to ju
 FEWEST_EFFECTIVE = 4.0  # draws: with fewer, nothing is said
 DOUBTFUL = 0.25  # standard deviations, beyond chance
 POOR_FIT, CLOSE_FIT = 2.0, 0.2  # reduced chi-square
+FARTHEST_NEIGHBOUR = 2.0  # length-scales
 FEWEST_DATA = 20  # of a kind: a few may be fitted well or badly by chance
 NAMED = 5  # sites
 
@@ -77,11 +79,13 @@ class Cavity:
         return np.where(told & (effective >= FEWEST_EFFECTIVE), np.maximum(off - chance, 0.0), np.nan)
 
 
-def diagnose(problem: Problem, predicted: Floats, shape_error: Floats) -> Diagnostics:
-    """Numbers and sentences."""
+def diagnose(
+    problem: Problem, predicted: Floats, shape_error: Floats, notes: Sequence[str] = (), *, settled: bool = True
+) -> Diagnostics:
+    """Numbers and sentences; before the posterior has settled, its misfit says nothing of the noise."""
     misfit = chi_square(problem, predicted)
-    sentences = [*_misfit_sentences(problem, misfit), *_shape_sentences(shape_error)]
-    return Diagnostics(misfit, shape_error, tuple(sentences))
+    sentences = [*notes, *(_misfit_sentences(problem, misfit) if settled else ()), *_shape_sentences(shape_error)]
+    return Diagnostics(misfit, shape_error, (*sentences, *_length_scale_sentences(problem)))
 
 
 def _misfit_sentences(problem: Problem, misfit: Floats) -> list[str]:
@@ -115,6 +119,24 @@ def _shape_sentences(shape_error: Floats) -> list[str]:
         f"At {len(doubtful)} of {len(shape_error)} sites the posterior is not Gaussian in shape (several solutions, or "
         f"a strongly bent one), so that mean and spread there are doubtful: site {named}. `invgp compare` samples it."
     ]
+
+
+def _length_scale_sentences(problem: Problem) -> list[str]:
+    """Of length-scales that were learnt and say no more than that the sites are independent."""
+    X, sentences = problem.survey.X, []
+    if len(X) < 2:
+        return []
+    for latent in problem.latents:
+        if "length_scale" not in latent.learn:
+            continue
+        scaled = X / latent.length_scale
+        apart = np.median(KDTree(scaled).query(scaled, k=2)[0][:, 1])
+        if apart > FARTHEST_NEIGHBOUR:
+            sentences.append(
+                f"The length-scale of {latent.name} was learnt to be far below the distance between sites, where the "
+                "data cannot tell one value from another: start it nearer to what you expect, or give it a prior."
+            )
+    return sentences
 
 
 def _shaped(normals: Floats, mean: Floats, covariance: Floats) -> Floats:

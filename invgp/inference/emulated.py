@@ -58,6 +58,8 @@ def worth_emulating(problem: Problem) -> bool:
 class EmulatedInversion(CoupledInversion):
     """A Gaussian with a full covariance, found on an emulator."""
 
+    emulates = True
+
     def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
         super().__init__(problem, where, simulator, seed)
         self.known = Runs.none(problem.latent_count, problem.noise_std.shape[1])
@@ -71,6 +73,10 @@ class EmulatedInversion(CoupledInversion):
         self.begin(runs_in_first_step(self.problem) + outer_steps(self.problem) * runs)
         status, settled = self.search_on_emulator()
         if self.emulator is None:
+            self.notes.append(
+                "No emulator could be fitted, since too many of its runs failed: the simulator itself was run "
+                "throughout."
+            )
             return super().search_from_start()
         self.direct = ~self.trusted()
         if self.direct.any():

@@ -23,7 +23,7 @@ from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import GeometryGradient, pull_back_batch, pull_back_factor
 from invgp.core.optimisers import LBFGS
 
-FARTHEST = 1.0  # change of a log scale in one step: what the sites say is not known for very different noise
+FARTHEST = 1.0  # change of any logarithm in one step: far away, what the sites say now means little
 
 
 class Evidence(NamedTuple):
@@ -177,7 +177,8 @@ class Learning:
                 break
             here = self._unflat(state.trial, start)
             change = here.noise - start.noise
-            if not bool(xp.all(xp.abs(change) < FARTHEST)):
+            moves = xp.concat([change, here.theta - start.theta])
+            if not bool(xp.all(xp.abs(moves) < FARTHEST)):
                 state = self.optimiser.tell(state, np.inf, state.trial)
                 continue
             try:

@@ -12,6 +12,7 @@ from invgp.core.backend import (
     combined_rows,
     device_of,
     identity,
+    product,
     solve_triangular,
     sum_of_squares,
     transposed_times,
@@ -196,17 +197,19 @@ def factor_pull_back(q: Mixture, geometry: Geometry, mean_gradient: Array, varia
 def spread_gradient(q: Mixture, gram: Array, *, lower: bool) -> Array:
     """Gradient 2 G R with respect to the factors R, from that with respect to the covariances, (K, Q, M, M) each."""
     xp = array_namespace(gram)
-    product = xp.matrix_transpose(transposed_times(q.spread, gram)) if lower else gram @ q.spread
-    product *= 2.0
-    return product
+    both = xp.matrix_transpose(transposed_times(q.spread, gram)) if lower else product(gram, q.spread)
+    both *= 2.0
+    return both
 
 
 def projection_gradient(q: Mixture, geometry: Geometry, marginals: MarginalGradient) -> Array:
     """Gradient with respect to the projection (Q, M, B), without the part that comes through the residual."""
     xp = array_namespace(q.mean)
-    weighted = marginals.variance * (xp.matrix_transpose(geometry.projection) @ q.spread)
-    by_projection = q.mean[..., :, None] * xp.matrix_transpose(marginals.mean)
-    return xp.sum(by_projection + 2.0 * q.spread @ xp.matrix_transpose(weighted), axis=0)
+    weighted = product(xp.matrix_transpose(geometry.projection), q.spread)
+    weighted *= 2.0 * marginals.variance
+    by_projection = product(q.spread, xp.matrix_transpose(weighted))
+    by_projection += q.mean[..., :, None] * xp.matrix_transpose(marginals.mean)
+    return by_projection[0, ...] if by_projection.shape[0] == 1 else xp.sum(by_projection, axis=0)
 
 
 def _no_geometry(factor: Array) -> GeometryGradient:
