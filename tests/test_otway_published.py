@@ -1,5 +1,6 @@
 """The paper's own Otway run, from the real times: needs the survey's folder (--otway-data, or $INVGP_OTWAY_DATA)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,3 +51,16 @@ def test_that_the_means_are_the_published_ones_within_a_fraction_of_their_spread
         spread = published[f"std_{latent}_{layer}_{unit}"].to_numpy()
         ours = posterior[latent].sel(layer=layer).to_numpy()
         assert np.sqrt(np.mean(((ours - theirs) / spread) ** 2)) < 0.15
+
+
+@pytest.mark.parametrize(("learn", "least"), [({}, 470.0), ({"length_scale": np.inf}, 810.0)], ids=["given", "learnt"])
+def test_that_the_coupled_bound_is_far_above_the_published_one(learn, least, survey, root):
+    config = root / "case_studies" / "otway" / "paper_prior.toml"
+    problem = invgp.load(config, data=survey / "two_way_times.csv")
+    settings = replace(problem.inference, posterior="coupled gaussian", samples=None)
+    start = {"length_scale": np.asarray([4480.0])} if learn else {}
+    latents = tuple(replace(latent, learn=learn, **start) for latent in problem.latents)
+    found = invgp.invert(replace(problem, inference=settings, latents=latents))
+    assert float(found["elbo"][-1]) > least
+    assert found.attrs["invgp_settled"] == "yes"
+    assert found.attrs["invgp_runs"] <= 10 * problem.survey.size
