@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from string import ascii_lowercase
 from typing import Any
@@ -44,11 +45,12 @@ def colours_for(count: int) -> Sequence[Any]:
 
 
 def add_legend(figure: Figure, handles: list[Any]) -> None:
-    """Put a legend of one row on top of a figure."""
+    """Put a legend on top of a figure, in one row where that has room."""
+    columns = len(handles) if figure.get_figwidth() >= PAGE else math.ceil(len(handles) / 2)
     figure.legend(
         handles=handles,
         loc="outside upper center",
-        ncols=len(handles),
+        ncols=columns,
         frameon=False,
         columnspacing=1.5,
         handlelength=1.6,
