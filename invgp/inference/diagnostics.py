@@ -130,7 +130,8 @@ def _length_scale_sentences(problem: Problem) -> list[str]:
         if "length_scale" not in latent.learn:
             continue
         scaled = X / latent.length_scale
-        apart = np.median(KDTree(scaled).query(scaled, k=2)[0][:, 1])
+        nearest, _ = KDTree(scaled).query(scaled, k=2)
+        apart = np.median(np.asarray(nearest)[:, 1])
         if apart > FARTHEST_NEIGHBOUR:
             sentences.append(
                 f"The length-scale of {latent.name} was learnt to be far below the distance between sites, where the "
