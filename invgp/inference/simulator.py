@@ -134,7 +134,12 @@ class Simulator:
         """What failed, in words."""
         causes = ", ".join(f"{cause} ({count})" for cause, count in self.causes.most_common())
         text = f"{opening}: {self.failed} of {self.runs} runs failed"
-        return "\n  ".join([f"{text}: {causes}" if causes else text, *self.messages])
+        again = []
+        if self.answered:
+            again = [
+                f"{self.answered} of these runs are known from the ledger; `invgp runs rerun` tries failed ones again"
+            ]
+        return "\n  ".join([f"{text}: {causes}" if causes else text, *self.messages, *again])
 
     def _count(self, batch: Evaluations, labels: Sequence[str]) -> None:
         bad = np.flatnonzero(~batch.ok)
