@@ -7,7 +7,7 @@ each with its labels in order; the P outputs of a site are the observations in o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -235,6 +235,11 @@ class Problem:
     def noise_std(self) -> Floats:
         """Standard deviation of the noise, (N, P)."""
         return np.concatenate([self.noise.std[o.name] for o in self.survey.observations], axis=-1)
+
+    def noisier(self, factor: Floats) -> Problem:
+        """The same problem with the noise's standard deviations multiplied by a factor (N, P)."""
+        std = {name: factor[:, columns] * self.noise.std[name] for name, columns in self.observation_slices.items()}
+        return replace(self, noise=replace(self.noise, std=std))
 
     def prior(self) -> tuple[Floats, Floats]:
         """Mean and standard deviation, (Q,) each, of the latent processes, on the scale of the Gaussian process."""

@@ -80,7 +80,7 @@ class FactorisedInversion(Inversion):
             seed=self.seed,
             status=status,
             settled=settled,
-            diagnostics=diagnose(problem, predicted, np.full(problem.survey.size, np.nan)),
+            diagnostics=diagnose(problem, predicted, predicted_std, np.full(problem.survey.size, np.nan)),
         )
 
 

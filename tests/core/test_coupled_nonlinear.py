@@ -622,8 +622,12 @@ def exact_terms(kind):
     if kind != "log density":
         a, b, H = exact_expectations(coupled_residuals)
         H = H if kind == "hermite" else np.zeros_like(H)
-        gradient = -np.sum(a[..., None] * b + np.einsum("npij,npj->npi", H, b), axis=1)
-        curvature = -np.sum(b[..., :, None] * b[..., None, :] + a[..., None, None] * H + H @ H, axis=1)
+        # What a line leaves counts as noise.
+        rest = exact_expectations(lambda z: coupled_residuals(z) ** 2)[0] - a**2 - np.sum(b**2, axis=-1)
+        noise = (np.ones_like(a) if kind == "hermite" else 1.0 + rest)[..., None]
+        gradient = -np.sum((a[..., None] * b + np.einsum("npij,npj->npi", H, b)) / noise, axis=1)
+        curvature = b[..., :, None] * b[..., None, :] + a[..., None, None] * H + H @ H
+        curvature = -np.sum(curvature / noise[..., None], axis=1)
     return value, gradient, curvature
 
 

@@ -179,6 +179,10 @@ def estimate_by_output(z: Array, residuals: Array, valid: Array, *, quadratic: b
     variances = fit.doubt * (z.shape[1] + 2.0 if quadratic else 1.0)
     excess = variances[..., None, None] * xp.eye(z.shape[1], dtype=z.dtype, device=device_of(z))
     curvature = -(b[..., :, None] * b[..., None, :] + a[..., None, None] * H + H @ H - excess)
+    if not quadratic:
+        # What a line leaves is noise to it: otherwise a site seen through a bend or a jump would say far too much.
+        noise = 1.0 + fit.rest
+        gradient, curvature = gradient / noise[..., None], curvature / noise[..., None, None]
     parts = (-0.5 * square, gradient, curvature)
     return SiteTerms(*(xp.permute_dims(part, (1, 0, *range(2, part.ndim))) for part in parts))
 
