@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .directories import check_labels
 from .failures import check_inputs, check_settings, not_started
 from .outcomes import RunError, check_ending, check_success, last_words
 from .processes import STDERR, STDOUT, make_environment, run_process
@@ -100,9 +101,7 @@ class BatchedModel:
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
         """Run the program at the rows of `values`, (B, I), as many at once as it takes."""
         values = check_batch(self.inputs, values, context)
-        for label in context.labels:
-            if label in ("", ".", "..") or "/" in label or "\0" in label:
-                raise ValueError(f"context.labels: {label!r} cannot be the name of a directory")
+        check_labels(context)
         results = _Results(context.labels, self.outputs)
         usable = []
         for i, row in enumerate(values):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from .directories import check_labels, give_back, make
 from .failures import check_settings
 from .outcomes import RunError, check_ending, check_success, last_words, reason
-from .processes import make_environment, run_process
+from .processes import Environment, make_environment, run_process
 from .programs import (
     InputFile,
     LocalFile,
@@ -44,8 +43,6 @@ Bounds = tuple[float, float]
 Command = tuple[str, tuple[Template, ...]]
 
 _KEPT = ("failed", "all", "none")
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -137,9 +134,7 @@ class ExecutableModel:
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
         """Run the program for each row of `values`, (B, I), one after the other."""
         values = check_batch(self.inputs, values, context)
-        for label in context.labels:
-            if label in ("", ".", "..") or "/" in label or "\0" in label:
-                raise ValueError(f"context.labels: {label!r} cannot be the name of a directory")
+        check_labels(context)
         environment = make_environment(self.environment, self.threads)
         outputs = np.full((len(values), size_of(self.outputs)), np.nan)
         status, messages = [Status.OK] * len(values), [""] * len(values)
@@ -152,10 +147,10 @@ class ExecutableModel:
                 where = "" if self.keep == "none" else f"; directory: {directory}"
                 messages[i] = f"run {label}: {failure}{where}"
             if self.keep == "none" or (self.keep == "failed" and status[i] is Status.OK):
-                _remove(directory)
+                give_back(directory, context)
         return Evaluations(outputs, tuple(status), tuple(messages))
 
-    def _run_with_fallback(self, numbers: Values, directory: Path, environment: Mapping[str, str]) -> Floats:
+    def _run_with_fallback(self, numbers: Values, directory: Path, environment: Environment) -> Floats:
         failures: list[RunError] = []
         for command in self._commands:
             try:
@@ -165,7 +160,7 @@ class ExecutableModel:
         causes = "; the fallback: ".join(str(failure) for failure in failures)
         raise RunError(failures[-1].status, causes)
 
-    def _run(self, command: Command, numbers: Values, directory: Path, environment: Mapping[str, str]) -> Floats:
+    def _run(self, command: Command, numbers: Values, directory: Path, environment: Environment) -> Floats:
         program, arguments = command
         try:
             argv = [program, *(argument.render(numbers) for argument in arguments)]
@@ -191,11 +186,7 @@ class ExecutableModel:
         return numbers
 
     def _prepare(self, directory: Path, numbers: Values) -> None:
-        try:
-            directory.mkdir(parents=True)
-        except FileExistsError:
-            shutil.rmtree(directory)
-            directory.mkdir()
+        make(directory)
         for brought in self.files:
             brought.bring(self._folder, directory)
         if self.files:
@@ -209,6 +200,14 @@ class ExecutableModel:
             path.write_bytes(template.render(numbers).encode())
 
     def _read(self, directory: Path) -> Floats:
+        row = self._read_files(directory)
+        bad = first_bad_output(self.outputs, row)
+        if bad is not None:
+            raise RunError(Status.NAN, bad)
+        self._check_bounds(row)
+        return row
+
+    def _read_files(self, directory: Path) -> Floats:
         parts: dict[str, Floats] = {}
         for reader in self.output_files:
             quantities = select(reader, self.outputs)
@@ -220,14 +219,11 @@ class ExecutableModel:
                 raise RunError(Status.UNREADABLE, f"{_shown(reader)} cannot be read: {reason(error)}") from error
             except ValueError as error:
                 raise RunError(Status.UNREADABLE, f"{_shown(reader)}: {error}") from error
+            if quantities == self.outputs:
+                return numbers
             ends = np.cumsum([quantity.size for quantity in quantities])[:-1]
             parts.update(zip((q.name for q in quantities), np.split(numbers, ends), strict=True))
-        row = np.concatenate([parts[quantity.name] for quantity in self.outputs])
-        bad = first_bad_output(self.outputs, row)
-        if bad is not None:
-            raise RunError(Status.NAN, bad)
-        self._check_bounds(row)
-        return row
+        return np.concatenate([parts[quantity.name] for quantity in self.outputs])
 
     def _check_bounds(self, row: Floats) -> None:
         for (name, label), number in zip(columns_of(self.outputs), row.tolist(), strict=True):
@@ -293,12 +289,3 @@ def _shown(reader: Reader) -> str:
     if len(paths) > 1:
         return f"files {', '.join(paths)}"
     return paths[0] if reader.paths == (None,) else f"file {paths[0]}"
-
-
-def _remove(directory: Path) -> None:
-    try:
-        shutil.rmtree(directory)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        _log.warning("the directory of a run could not be removed: %s", error)

@@ -50,9 +50,10 @@ def written(name: str, label: Label) -> str:
 
 def first_bad_output(outputs: Iterable[Quantity], row: Floats) -> str | None:
     """Say which number of `row`, (P,), is the first that is not finite; None if all are."""
-    bad = np.flatnonzero(~np.isfinite(row))
-    if bad.size == 0:
+    finite = np.isfinite(row)
+    if finite.all():
         return None
+    bad = np.flatnonzero(~finite)
     name, label = columns_of(outputs)[bad[0]]
     return f"output {written(name, label)} is {row[bad[0]]}"
 

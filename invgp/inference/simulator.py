@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.adapters.protocol import Evaluations, RunContext
+from invgp.adapters.protocol import SPARE, Evaluations, RunContext
 from invgp.inference.evaluate import evaluate
 from invgp.inference.monitor import Monitor, Silent
 from invgp.ledger import Recorder
@@ -103,7 +103,7 @@ class Simulator:
             batch = evaluate(
                 problem.forward,
                 problem.to_simulator(problem.physical(f), numbers),
-                RunContext(labels, self.directory),
+                RunContext(labels, self.directory, more=True),
                 workers=self.workers,
                 retries=problem.inference.retries,
                 recorder=self.recorder,
@@ -180,5 +180,8 @@ def own_directory(parent: str | Path) -> Iterator[Path]:
     try:
         yield directory
     finally:
+        for spare in directory.glob(f"{SPARE}*"):
+            with suppress(OSError):
+                spare.rmdir()
         with suppress(OSError):  # it stays if it holds the directory of a failed run
             directory.rmdir()

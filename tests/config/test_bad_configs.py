@@ -102,8 +102,8 @@ UNKNOWN_KEYS_OF_A_PROGRAM = [
     Case(
         "executable",
         {"timeout = 10": "time_out = 10"},
-        "forward.time_out: unknown key; valid: 'adapter', 'command', 'input_files', 'output_files', "
-        "'target_file', 'fallback', 'files', 'bounds', 'keep', 'timeout', 'threads' and 3 more; did you mean 'timeout'?",
+        "forward.time_out: unknown key; valid: 'adapter', 'command', 'input_files', 'output_files', 'target_file', "
+        "'fallback', 'files', 'bounds', 'keep', 'timeout', 'threads' and 3 more; did you mean 'timeout'?",
     ),
     Case(
         "input file",
