@@ -37,6 +37,7 @@ def dakota_model(
     threads: int = 1,
     environment: Mapping[str, str] | None = None,
     bounds: Mapping[str, Bounds] | None = None,
+    partial: bool = False,
     keep: str = "failed",
     search_path: Path | None = None,
 ) -> ExecutableModel:
@@ -52,7 +53,7 @@ def dakota_model(
     format : of both files.
     descriptor : what Dakota calls a number that has a label: ``{name}_{label}`` calls that of ``depth`` with label 1
         ``depth_1``.
-    files, timeout, threads, environment, bounds, keep, search_path : as of `ExecutableModel`.
+    files, timeout, threads, environment, bounds, partial, keep, search_path : as of `ExecutableModel`.
 
     Raises
     ------
@@ -77,6 +78,7 @@ def dakota_model(
             threads=threads,
             environment=environment or {},
             bounds=bounds or {},
+            partial=partial,
             keep=keep,
             search_path=search_path,
         )

@@ -51,6 +51,7 @@ class Status(StrEnum):
     """What became of one run."""
 
     OK = "ok"
+    PARTIAL = "some outputs missing"
     RAISED = "raised an exception"
     NOT_STARTED = "could not be started"
     EXIT_CODE = "exit code"
@@ -61,13 +62,17 @@ class Status(StrEnum):
     OUT_OF_BOUNDS = "out of bounds"
 
 
+GAVE_OUTPUTS = frozenset({Status.OK, Status.PARTIAL})
+
+
 @dataclass(frozen=True)
 class Evaluations:
     """The outcome of a batch of B runs with P output numbers each.
 
     Parameters
     ----------
-    outputs : (B, P), in the units of the model's outputs; NaN throughout a row that failed.
+    outputs : (B, P), in the units of the model's outputs; NaN throughout a row that failed, and for what is missing of
+        a row that is `Status.PARTIAL`.
     status : B of them.
     messages : B of them, empty for a run that went well; otherwise which run, why, and where its directory
         is.
@@ -79,8 +84,8 @@ class Evaluations:
 
     @cached_property
     def ok(self) -> NDArray[np.bool_]:
-        """(B,) which runs went well."""
-        return np.asarray([s is Status.OK for s in self.status], dtype=bool)
+        """(B,) which runs gave outputs, if only some of them."""
+        return np.asarray([s in GAVE_OUTPUTS for s in self.status], dtype=bool)
 
     @staticmethod
     def concatenate(parts: Iterable[Evaluations]) -> Evaluations:

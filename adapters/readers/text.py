@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -16,6 +17,8 @@ SIZE_LIMIT = 64 * 2**20
 """Bytes; an output file above it is refused."""
 LINE_LIMIT = 1_000_000
 """Lines of a table, or matches in a text, above which it is refused."""
+
+Word = tuple[str, int]
 
 _SHOWN = 60  # characters of a word that is no number
 _COUNTED = 10_000  # words too many, after which the count ends: a huge file is not worth it
@@ -96,19 +99,63 @@ def read_numbers(text: str, count: int, skip_lines: int = 0) -> Floats:
     ValueError
         If a word is not a number (the sentence quotes it, with its line), or the count differs.
     """
-    numbers = np.empty(count)
+    told: list[Word] = []
     found = 0
     for position, line in enumerate(StringIO(text), start=1):
         if position <= skip_lines or line.lstrip().startswith("#"):
             continue
         words = line.replace(",", " ").split()
-        for place, word in enumerate(words[: max(count - found, 0)], start=found):
-            numbers[place] = number(word, f"line {position}")
+        told += ((word, position) for word in words[: max(count - found, 0)])
         found += len(words)
         if found > count + _COUNTED:
             raise wrong_count(count, f"{found} or more")
-    if found != count:
+    if found > count:
         raise wrong_count(count, found)
+    return gathered(told, count, cut=not text.endswith(("\n", " ", ",")))
+
+
+class IncompleteError(ValueError):
+    """Some of the numbers of a file cannot be read.
+
+    Attributes
+    ----------
+    numbers : all of them; NaN for those that cannot be read.
+    """
+
+    def __init__(self, sentence: str, numbers: Floats) -> None:
+        super().__init__(sentence)
+        self.numbers = numbers
+
+
+def gathered(words: Sequence[Word], count: int, *, cut: bool = False) -> Floats:
+    """The numbers, (count,), that words of some lines say.
+
+    Parameters
+    ----------
+    words : each with the number of its line.
+    cut : whether the last of too few may have been cut short.
+
+    Raises
+    ------
+    IncompleteError
+        If one is not a number, or there are too few; the numbers that there are come with it.
+    ValueError
+        If there are too many.
+    """
+    if len(words) > count:
+        raise wrong_count(count, len(words))
+    numbers, sentence = np.full(count, np.nan), ""
+    for place, (word, line) in enumerate(words):
+        try:
+            numbers[place] = number(word, f"line {line}")
+        except ValueError as error:
+            sentence = sentence or str(error)
+    if cut and 0 < len(words) < count:
+        numbers[len(words) - 1] = np.nan
+    if not sentence and len(words) < count:
+        sentence = str(wrong_count(count, len(words)))
+    if sentence:
+        raise IncompleteError(sentence, numbers)
     return numbers
 
 

@@ -94,6 +94,10 @@ class ProgramSection(ForwardSection):
         gt=0,
         description="seconds after which a run is ended; none: it is waited for, however long it takes",
     )
+    partial: bool = Field(
+        default=False,
+        description="whether a run that gave only some of its outputs is used for those; otherwise it has failed",
+    )
     threads: int = Field(default=1, ge=1, description="threads that one run may use")
     environment: dict[str, str] = Field(default={}, description="environment variables for the program")
 

@@ -103,7 +103,7 @@ UNKNOWN_KEYS_OF_A_PROGRAM = [
         "executable",
         {"timeout = 10": "time_out = 10"},
         "forward.time_out: unknown key; valid: 'adapter', 'command', 'input_files', 'output_files', 'target_file', "
-        "'fallback', 'files', 'bounds', 'keep', 'timeout', 'threads' and 3 more; did you mean 'timeout'?",
+        "'fallback', 'files', 'bounds', 'keep', 'timeout', 'partial' and 4 more; did you mean 'timeout'?",
     ),
     Case(
         "input file",
@@ -872,8 +872,8 @@ BATCHED = PERSISTENT.replace('"persistent"', '"batched"')
         (
             PERSISTENT,
             "rows = 5",
-            "forward.rows: unknown key; valid: 'adapter', 'command', 'timeout', 'threads', 'environment', 'inputs' and "
-            "'outputs'",
+            "forward.rows: unknown key; valid: 'adapter', 'command', 'timeout', 'partial', 'threads', 'environment', "
+            "'inputs' and 'outputs'",
         ),
         (PERSISTENT, "timeout = 0", "forward.timeout: must be greater than 0, was 0"),
         (PERSISTENT, 'threads = "two"', "forward.threads: must be a whole number, was 'two'"),
