@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from .programs import InputFile, LocalFile
 from .protocol import AdapterError, Floats, Quantity
 from .quantities import Label, columns_of, did_you_mean, size_of
 from .readers.structured import json_number
-from .readers.text import locate, number, read_text, wrong_count
+from .readers.text import IncompleteError, locate, number, read_text, wrong_count
 from .templates import TemplateError, Values
 
 PARAMETERS = "params.in"
@@ -171,7 +172,8 @@ class DakotaResults:
         numbers = self._from_json(text) if self.format == "json" else self._from_text(text)
         missing = [label for label in self.responses if label not in numbers]
         if missing:
-            raise ValueError(f"has no response {missing[0]!r}; {did_you_mean(missing[0], numbers)}")
+            sentence = f"has no response {missing[0]!r}; {did_you_mean(missing[0], numbers)}"
+            raise IncompleteError(sentence, np.array([numbers.get(label, math.nan) for label in self.responses]))
         return np.array([numbers[label] for label in self.responses], dtype=np.float64)
 
     def _from_json(self, text: str) -> dict[str, float]:

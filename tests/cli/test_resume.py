@@ -6,12 +6,16 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import xarray as xr
 
+from invgp.errors import ConfigError, LedgerError
 from invgp.ledger import Ledger
 
 from .conftest import SIMULATOR, Command, at_once, invgp, with_inference, with_program, write_files
@@ -25,9 +29,9 @@ COUNTED = f'echo "$1" >> "$(dirname "$0")/started"; sleep 0.1; {SIMULATOR}'
 OF_ONE_INVERSION_ONLY = ("history", "invgp_runs_from_ledger", "invgp_survey")
 
 
-def survey(directory: Path, *lines: str) -> Path:
+def survey(directory: Path, *lines: str, body: str = COUNTED) -> Path:
     directory.mkdir(exist_ok=True)
-    write_files(directory, with_inference(*lines, config=with_program(body=COUNTED, directory=directory)))
+    write_files(directory, with_inference(*lines, config=with_program(body=body, directory=directory)))
     return directory
 
 
@@ -93,6 +97,56 @@ def test_that_a_stopped_inversion_goes_on_where_it_was(
     # Of each worker, only the run under way when it was stopped, and one that was not yet handed over, came twice.
     assert len(started(directory)) <= RUNS + STOPS * 2 * int(workers)
     xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
+
+
+KILLS = 20
+RERUN_BY_A_KILL = 2  # runs a worker: the one under way, and one that was not yet handed over
+QUICK = f'echo "$1" >> "$(dirname "$0")/started"; {SIMULATOR}'
+
+
+def test_that_twenty_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
+    """Each of ten surveys is killed twice, while it starts, while it runs or while it writes, and then resumed."""
+    moments = random.Random(0)
+    survey_of = {number: survey(tmp_path / f"survey{number}", body=QUICK) for number in range(KILLS // 2)}
+    began = time.monotonic()
+    assert invgp("run", "survey.toml", cwd=survey(tmp_path / "undisturbed", body=QUICK)).returncode == 0
+    undisturbed = posterior(tmp_path / "undisturbed" / "posterior.nc")
+    whole = time.monotonic() - began  # s that an inversion takes on this machine, as busy as it is
+
+    def kill_twice_and_resume(number: int) -> tuple[int, set[float]]:
+        directory, killed, known = survey_of[number], 0, set[float]()
+        for pause in pauses[number]:
+            killed += killed_after(pause, directory)
+            before = known
+            with suppress(ConfigError, LedgerError):  # it may have been killed before there was a ledger
+                known = finished(directory)
+            assert before <= known
+        seen = len(started(directory))
+        result = invgp("run", "survey.toml", cwd=directory)
+        assert result.returncode == 0, result.stderr
+        assert known.isdisjoint(started(directory)[seen:])
+        assert len(started(directory)) <= RUNS + 2 * RERUN_BY_A_KILL
+        xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
+        return killed, known
+
+    pauses = {number: [moments.uniform(0.3, 1.0) * whole for _ in range(2)] for number in survey_of}
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(kill_twice_and_resume, survey_of))
+    # Some may have come too late: but the moments are such that most did not.
+    assert sum(killed for killed, _ in results) >= KILLS // 2
+    assert any(0 < len(known) < RUNS for _, known in results)
+
+
+def killed_after(pause: float, directory: Path) -> bool:
+    """Start the inversion, and kill it after some seconds; whether it still ran."""
+    with running("run", "survey.toml", cwd=directory) as (process, _):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(pause)
+        running_still = process.poll() is None
+        if running_still:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=PATIENCE)
+    return running_still
 
 
 def test_that_two_inversions_at_once_may_share_a_ledger(undisturbed: xr.Dataset, tmp_path: Path) -> None:
