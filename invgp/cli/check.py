@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 import click
 import numpy as np
 
-from invgp.adapters import ExecutableModel
+from invgp.adapters import BatchedModel, ExecutableModel
 from invgp.adapters.protocol import Evaluations, Quantity, RunContext
 from invgp.cli.options import config_argument, data_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
@@ -122,9 +122,10 @@ def warn_of_failures(outcome: Evaluations) -> None:
 
 def warn_of_hanging(problem: Problem) -> None:
     """Say that a program may take as long as it likes, if it may."""
-    if isinstance(problem.forward, ExecutableModel) and problem.forward.timeout is None:
+    if isinstance(problem.forward, ExecutableModel | BatchedModel) and problem.forward.timeout is None:
+        what = "batch" if isinstance(problem.forward, BatchedModel) else "run"
         click.echo(
-            "invgp: warning: forward.timeout is not set: a run that hangs is waited for for ever",
+            f"invgp: warning: forward.timeout is not set: a {what} that hangs is waited for for ever",
             err=True,
         )
 

@@ -291,15 +291,17 @@ class CoupledInversion(Inversion):
     def all_notes(self, position: Position) -> list[str]:
         """What else the person should know, in words."""
         prior = position.prior
+        marginals = to_numpy(position.marginals.mean), to_numpy(position.marginals.covariance)
+        notes = [*self.notes, *self.simulator.notes(*marginals)]
         if prior.dense:
-            return self.notes
+            return notes
         variance = np.asarray([float(kernel.variance) for kernel in prior.kernels])
         open_share = [to_numpy(prior.geometry(*batch).residual).T / variance for batch in prior.batches()]
         share = float(np.mean(np.concatenate(open_share)))
         if share < MOST_LEFT_OPEN:
-            return self.notes
+            return notes
         return [
-            *self.notes,
+            *notes,
             f"The inducing points leave {share:.0%} of the prior's variance open: there are too few of them for the "
             "length-scales, and neither means nor spreads are to be trusted.",
         ]

@@ -75,10 +75,11 @@ class Cavity:
 
     def shape_error(self, problem: Problem, batch: Batch) -> Floats:
         """Distance (B,) between posterior and product of cavity and likelihood, from runs at `latents`."""
-        outputs = np.where(batch.valid[..., None], batch.outputs, 0.0)
+        whole = batch.whole
+        outputs = np.where(whole[..., None], batch.outputs, 0.0)
         log_density = np.asarray(noise_log_density(problem, Place(np, "cpu"))(outputs, self.sites))
         proposal = np.logaddexp(_log_normal(self.latents, *self.others), _log_normal(self.latents, *self.wide))
-        weight = np.where(batch.valid, _log_normal(self.latents, *self.others) + log_density - proposal, -np.inf)
+        weight = np.where(whole, _log_normal(self.latents, *self.others) + log_density - proposal, -np.inf)
         told = np.isfinite(weight.max(axis=0))
         weight = np.exp(np.where(told, weight - np.where(told, weight.max(axis=0), 0.0), 0.0))
         weight /= weight.sum(axis=0)

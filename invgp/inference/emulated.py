@@ -208,7 +208,7 @@ class EmulatedInversion(CoupledInversion):
         batch = self.simulated(latents, "verification", sites)
         noise_std = with_hyperparameters(self.problem, self.found.position).noise_std[sites]
         errors = (batch.outputs - self.emulator.predict(latents, sites)) / noise_std
-        observed = batch.valid[..., None] & np.isfinite(self.problem.survey.Y[sites])
+        observed = batch.valid[..., None] & np.isfinite(batch.outputs) & np.isfinite(self.problem.survey.Y[sites])
         counts = np.maximum(observed.sum(axis=(0, 2)), 1)
         error = np.sqrt(np.sum(np.where(observed, errors, 0.0) ** 2, axis=(0, 2)) / counts)
         self.verification[sites] = np.where(observed.any(axis=(0, 2)), error, np.nan)

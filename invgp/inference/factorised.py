@@ -52,7 +52,7 @@ class FactorisedInversion(Inversion):
             latents = to_numpy(self.algorithm.ask(self.state))
             label = f"evaluation-{self.state.evaluations + 1}"
             batch = self.simulated(latents, label, np.arange(self.problem.survey.size))
-            told = self.where.asarray(batch.outputs), self.where.asmask(batch.valid)
+            told = self.where.asarray(batch.outputs), self.where.asmask(batch.whole)
             self.state, info = self.algorithm.tell(self.state, *told)
             self.best = batch if info.accepted else self.best
             self.record(info.elbo, accepted=info.accepted)
@@ -67,9 +67,11 @@ class FactorisedInversion(Inversion):
         shape = (problem.output.realizations, problem.survey.size, problem.latent_count)
         normals = self.where.asarray(self.realizations.standard_normal(shape))
         predicted, predicted_std = predictions(self.best)
+        covariance = variance[..., None] * np.eye(problem.latent_count)
+        notes = self.simulator.notes(mean, covariance)
         return problem, Solution(
             mean=mean,
-            covariance=variance[..., None] * np.eye(problem.latent_count),
+            covariance=covariance,
             draws=to_numpy(self.algorithm.draws(self.state, normals)),
             predicted=predicted,
             predicted_std=predicted_std,
@@ -80,7 +82,7 @@ class FactorisedInversion(Inversion):
             seed=self.seed,
             status=status,
             settled=settled,
-            diagnostics=diagnose(problem, predicted, predicted_std, np.full(problem.survey.size, np.nan)),
+            diagnostics=diagnose(problem, predicted, predicted_std, np.full(problem.survey.size, np.nan), notes),
         )
 
 

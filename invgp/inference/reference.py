@@ -103,7 +103,7 @@ def _linearised(problem: Problem, run: Run, seed: int) -> Proposal:
     for _ in range(STEPS):
         mean, root = _marginals(prior, now, sites)
         batch = run(mean + np.einsum("nij,snj->sni", root, z), sites)
-        if not batch.valid.any():
+        if not batch.whole.any():
             raise RunsFailedError("the reference could not start: every run failed")
         slopes, residual = _regression(problem, z, batch, sites)
         J = np.asarray(np.linalg.solve(root.mT, slopes.mT).mT, dtype=np.float64)
@@ -135,8 +135,8 @@ def _regression(problem: Problem, z: Floats, batch: Batch, sites: NDArray[np.int
     """Slopes (B, P, Q) of the outputs in z (S, B, Q), and data minus modelled mean (B, P), in units of the noise."""
     Y = problem.survey.Y[sites]
     weight = np.where(np.isnan(Y), 0.0, 1.0 / np.where(np.isnan(Y), 1.0, problem.noise_std[sites]))
-    features = np.concatenate([np.ones_like(z[..., :1]), z], axis=-1) * batch.valid[..., None]
-    outputs = np.where(batch.valid[..., None], batch.outputs, 0.0) * weight
+    features = np.concatenate([np.ones_like(z[..., :1]), z], axis=-1) * batch.whole[..., None]
+    outputs = np.where(batch.whole[..., None], batch.outputs, 0.0) * weight
     # A site where nearly all runs failed stays as it was.
     gram = np.einsum("snf,sng->nfg", features, features) + 1e-6 * np.eye(features.shape[-1])
     fit = np.linalg.solve(gram, np.einsum("snf,snp->nfp", features, outputs))

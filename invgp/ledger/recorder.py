@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.adapters.protocol import Evaluations, Floats, RunContext, Status
+from invgp.adapters.protocol import GAVE_OUTPUTS, Evaluations, Floats, RunContext, Status
 
 if TYPE_CHECKING:
     from invgp.ledger.store import Ledger
@@ -25,7 +25,7 @@ _RECORD = """INSERT INTO runs (digest, model, label, inputs, outputs, status, at
     ON CONFLICT (digest) DO UPDATE SET label = excluded.label, outputs = excluded.outputs, status = excluded.status,
     attempts = attempts + excluded.attempts, seconds = seconds + excluded.seconds, worker = excluded.worker,
     finished = excluded.finished, message = excluded.message, directory = excluded.directory
-    WHERE status <> 'ok'"""
+    WHERE status NOT IN ('ok', 'some outputs missing')"""
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class Recorder:
         now, outcome = time.time(), finished.outcome
         inputs, outputs = (np.ascontiguousarray(a, dtype=FLOAT) for a in (values, outcome.outputs))
         rows = [
-            (digest, self.number, label, row.tobytes(), gave.tobytes() if status is Status.OK else None, status.value,
-             attempts, finished.seconds, finished.worker, now, message, directory)
+            (digest, self.number, label, row.tobytes(), gave.tobytes() if status in GAVE_OUTPUTS else None,
+             status.value, attempts, finished.seconds, finished.worker, now, message, directory)
             for digest, label, row, gave, status, attempts, message, directory in zip(
                 self._digests(values), context.labels, inputs, outputs, outcome.status, finished.attempts.tolist(),
                 outcome.messages, _directories(context, outcome), strict=True,
@@ -123,7 +123,7 @@ class Recorder:
         """Whether a run need not be made. One that could not even be started says nothing of its inputs."""
         if status in ("", Status.NOT_STARTED.value):
             return False
-        return status == Status.OK.value or (self.answer_failed and attempts > self.retries)
+        return status in GAVE_OUTPUTS or (self.answer_failed and attempts > self.retries)
 
     def _digests(self, values: Floats) -> list[bytes]:
         """Of model and inputs."""

@@ -228,7 +228,10 @@ class CoupledSavigp:
         return xp.permute_dims(offsets, (1, 0, 2)) + position.marginals.mean
 
     def tell(self, state: State, outputs: Array, valid: Array) -> tuple[State, Info]:
-        """Take in the forward model's outputs (S, N, P) at the values last asked for; valid (S, N)."""
+        """Take in the forward model's outputs (S, N, P) at the values last asked for; valid (S, N).
+
+        An output of a valid run may be missing, which is NaN.
+        """
         xp = array_namespace(outputs)
         trial, stage = state.trial, self.stages[state.stage]
         told = self.told(stage, trial.hyper.noise, outputs, valid)
@@ -255,33 +258,45 @@ class CoupledSavigp:
     def told(self, stage: Stage, noise: Array, outputs: Array, valid: Array, rows: Array | None = None) -> Told:
         """What outputs (S, B, P) tell of all sites, or of some (B,), with noise of these log scales (G,)."""
         xp = array_namespace(outputs)
-        outputs = xp.where(valid[..., None], outputs, xp.zeros_like(outputs))
-        z, likelihood, by_group = stage.points.base, self.likelihood, None
+        present = xp.isfinite(outputs)
+        partial = bool(xp.any(valid[..., None] & ~present))
+        outputs = xp.where(valid[..., None] & present, outputs, xp.zeros_like(outputs))
+        z, likelihood, by_group, counted = stage.points.base, self.likelihood, None, valid
         if not isinstance(likelihood, GaussianNoise):
             densities = likelihood(outputs, rows)
-            valid = valid & xp.isfinite(densities)
+            counted = valid = valid & xp.isfinite(densities) & xp.all(present | ~valid[..., None], axis=-1)
             terms = estimate_log_density(z, densities, valid)
         else:
             given = likelihood if rows is None else likelihood.at(rows)
             if self.learning is not None and noise.shape[0]:
                 given = given.scaled((self.learning.noise_groups @ noise[:, None])[:, 0])
             densities = given.log_density(outputs)
+            if partial:
+                counted = valid[..., None] & given.known(present)
+                valid = xp.all(counted, axis=-1)
             if stage.kind == "log density":
-                terms = estimate_log_density(z, densities, valid)
+                terms, counted = estimate_log_density(z, densities, valid), valid
             else:
-                by_output = estimate_by_output(z, given.residuals(outputs), valid, quadratic=stage.quadratic)
+                by_output = estimate_by_output(z, given.residuals(outputs), counted, quadratic=stage.quadratic)
                 value, gradient, curvature = (xp.sum(part, axis=0) for part in by_output)
                 terms = SiteTerms(given.log_normaliser + value, gradient, curvature)
                 if self.learning is not None and noise.shape[0]:
                     by_group = _grouped(by_output, self.learning.noise_groups)
-        return self._judged(stage, Told(terms, by_group), densities, valid)
+        return self._judged(stage, Told(terms, by_group), densities, valid, counted)
 
-    def _judged(self, stage: Stage, told: Told, densities: Array, valid: Array) -> Told:
-        """The same where there are runs enough; elsewhere only a value, if at least half of them are valid."""
+    def _judged(self, stage: Stage, told: Told, densities: Array, valid: Array, counted: Array) -> Told:
+        """The same where there are runs enough; elsewhere only a value, if at least half of them are valid.
+
+        Parameters
+        ----------
+        valid : (S, B), the runs that have a density.
+        counted : (S, B), or by output (S, B, P), the runs that were used.
+        """
         xp = array_namespace(valid)
         if bool(xp.all(valid)):
             return told
-        count = xp.sum(xp.astype(valid, densities.dtype), axis=0)
+        count = xp.sum(xp.astype(counted, densities.dtype), axis=0)
+        count = count if count.ndim == 1 else xp.min(count, axis=-1)
         needed = float(fewest_samples(self.prior.latents, quadratic=stage.quadratic))
         usable = count >= needed
         value = xp.where(usable, told.terms.value, plain_values(densities, valid))

@@ -57,6 +57,12 @@ class GaussianNoise(NamedTuple):
         difference = xp.permute_dims(self.y - outputs, (1, 2, 0))
         return xp.permute_dims(self.whitening @ difference, (2, 0, 1))
 
+    def known(self, present: Array) -> Array:
+        """Which residuals (S, N, P) can be told where only some outputs (S, N, P) are present."""
+        xp = array_namespace(self.y)
+        missing = xp.permute_dims(xp.astype(~present, self.y.dtype), (1, 2, 0))
+        return xp.permute_dims(xp.abs(self.whitening) @ missing, (2, 0, 1)) == 0.0
+
     def log_density(self, outputs: Array) -> Array:
         """Log p(y_n | outputs), (S, N)."""
         xp = array_namespace(outputs)
@@ -168,10 +174,18 @@ def _matrices(second: Array, Q: int) -> Array:
 def estimate_by_output(z: Array, residuals: Array, valid: Array, *, quadratic: bool) -> SiteTerms:
     """What each output tells, (P, N, ...), from whitened residuals (S, N, P) of Gaussian noise, without normaliser.
 
-    Statistical linearisation, or the Hermite terms as well.
+    Statistical linearisation, or the Hermite terms as well. The regression of each output leaves out the runs where its
+    residual is not valid: of all outputs (S, N), or by output (S, N, P).
     """
     xp = array_namespace(z, residuals)
-    fit = hermite_fit(z, residuals, valid, quadratic=quadratic)
+    if valid.ndim == 2:
+        fit = hermite_fit(z, residuals, valid, quadratic=quadratic)
+    else:
+        each = [
+            hermite_fit(z, residuals[..., k : k + 1], valid[..., k], quadratic=quadratic)
+            for k in range(residuals.shape[-1])
+        ]
+        fit = Fit(*(xp.concat(parts, axis=1) for parts in zip(*each, strict=True)))
     a, b, H = fit.constant, fit.slope, fit.bend
     square = xp.square(a) + xp.sum(xp.square(b), axis=-1) + 0.5 * xp.sum(xp.square(H), axis=(-2, -1)) + fit.rest
     gradient = -(a[..., None] * b + (H @ b[..., None])[..., 0])
