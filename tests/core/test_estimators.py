@@ -6,10 +6,10 @@ from invgp.core.estimators import (
     expectation,
     features_needed,
     fewest_samples,
-    hermite_features,
     quadratic_fit,
     score,
 )
+from invgp.core.hermite import hermite_features
 from invgp.core.sampling import Points
 
 N, Q = 3, 2

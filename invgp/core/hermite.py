@@ -1,0 +1,86 @@
+"""Least-squares fits to Hermite polynomials of standard normals, which are orthogonal under the normal distribution.
+
+The coefficients of a fit to 1, z_j, z_j^2 - 1 and z_i z_j are an expectation, a mean gradient and a mean Hessian.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import NamedTuple
+
+from invgp.core.backend import Array, array_namespace, identity, product
+
+
+class Quadratic(NamedTuple):
+    """Quadratic functions c + g^T z + (z^T H z - trace H) / 2 of standard normals z.
+
+    Attributes
+    ----------
+    value : c, the expectation, (...).
+    gradient : g, (..., Q).
+    curvature : H, (..., Q, Q), symmetric; zero in what was not fitted.
+    """
+
+    value: Array
+    gradient: Array
+    curvature: Array
+
+
+def hermite_features(z: Array, *, cross_terms: bool, axis: int = -1) -> Array:
+    """1, z_j, z_j^2 - 1 and optionally z_i z_j with i < j, along the axis of z that counts the Q latents."""
+    xp = array_namespace(z)
+    each = xp.unstack(z, axis=axis)
+    features = [xp.ones_like(each[0]), *each, *(xp.square(one) - 1.0 for one in each)]
+    if cross_terms:
+        features += [one * other for one, other in combinations(each, 2)]
+    return xp.stack(features, axis=axis)
+
+
+def coefficients(features: Array, values: Array, valid: Array | None = None) -> Array:
+    """Fit (N, T, F) of values (S, N, T) to features (S, F) that all sites share.
+
+    Parameters
+    ----------
+    valid : (S, N), False for what is left out; None if nothing is, when one regression serves all sites.
+    """
+    xp = array_namespace(features, values)
+    S, F = features.shape
+    if valid is None:
+        fitted = product(xp.linalg.pinv(features), xp.reshape(values, (S, -1)))
+        return xp.permute_dims(xp.reshape(fitted, (F, *values.shape[1:])), (1, 2, 0))
+    weight = xp.astype(valid, features.dtype).T
+    pairs = xp.reshape(features[:, :, None] * features[:, None, :], (S, F * F))
+    gram = xp.reshape(product(weight, pairs), (-1, F, F))
+    known = xp.where(valid[..., None], values, xp.zeros_like(values))
+    return _solved(gram, features.T @ xp.permute_dims(known, (1, 0, 2)), S)
+
+
+def coefficients_by_site(features: Array, values: Array, valid: Array | None = None) -> Array:
+    """Fit (N, T, F) of values (S, N, T) to features (N, F, S) of each site; `valid` as in `coefficients`."""
+    xp = array_namespace(features, values)
+    if valid is not None:
+        features = features * xp.astype(valid, features.dtype).T[:, None, :]
+        values = xp.where(valid[..., None], values, xp.zeros_like(values))
+    targets = xp.permute_dims(values, (1, 0, 2))
+    return _solved(features @ xp.matrix_transpose(features), features @ targets, values.shape[0])
+
+
+def _solved(gram: Array, right: Array, samples: int) -> Array:
+    """Coefficients (N, T, F) from normal equations (N, F, F) and (N, F, T)."""
+    xp = array_namespace(gram)
+    # The ridge only keeps a site whose runs have nearly all failed from being singular.
+    ridge = samples * float(xp.finfo(gram.dtype).eps)
+    return xp.matrix_transpose(xp.linalg.solve(gram + ridge * identity(gram), right))
+
+
+def quadratic(fitted: Array, latents: int) -> Quadratic:
+    """Quadratic functions from coefficients (..., F); those that are missing at the end are zero."""
+    xp = array_namespace(fitted)
+    value, *each = xp.unstack(fitted, axis=-1)
+    gradient, squares, products = each[:latents], each[latents : 2 * latents], each[2 * latents :]
+    entries = {(j, j): 2.0 * square for j, square in enumerate(squares)}
+    entries |= dict(zip(combinations(range(latents), 2), products, strict=False))
+    nothing = xp.zeros_like(value)
+    rows = [[entries.get((min(i, j), max(i, j)), nothing) for j in range(latents)] for i in range(latents)]
+    curvature = xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-1)
+    return Quadratic(value, xp.stack(gradient, axis=-1), curvature)
