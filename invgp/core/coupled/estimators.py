@@ -17,8 +17,7 @@ from typing import NamedTuple
 from invgp.core.backend import Array, array_namespace, device_of, product
 from invgp.core.hermite import coefficients, hermite_features
 from invgp.core.hermite import quadratic as quadratic_of
-
-MOST_NEGATIVE = -0.5  # precision a site may take away, as a share of what its posterior has
+from invgp.core.natural import bounded
 
 
 class GaussianNoise(NamedTuple):
@@ -163,5 +162,4 @@ def bounded_precision(curvature: Array) -> Array:
     """-curvature (N, Q, Q) in terms of z, without eigenvalues that would take too much precision away."""
     xp = array_namespace(curvature)
     values, vectors = xp.linalg.eigh(-0.5 * (curvature + xp.matrix_transpose(curvature)))
-    values = xp.maximum(values, MOST_NEGATIVE * xp.ones_like(values))
-    return (vectors * values[:, None, :]) @ xp.matrix_transpose(vectors)
+    return (vectors * bounded(values)[:, None, :]) @ xp.matrix_transpose(vectors)
