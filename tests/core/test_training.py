@@ -241,23 +241,24 @@ def test_that_natural_gradients_of_gaussian_noise_arrive_in_one_step(numpy_place
 
 
 def heavy_tailed(where):
-    """Sites far from the curve, where the log density curves upwards: the optimum takes precision away there."""
-    bound, parameters, data, points = regression(where)
-    outliers = np.where(np.arange(N)[:, None] % 9 == 4, 3.0, 0.0)
-    heavy = replace(data, likelihood=StudentT(0.2, 3.0), y=data.y + outliers)
-    return bound, replace(parameters, likelihood=np.asarray(heavy.likelihood.parameters)), heavy, points
+    """Nearly independent sites far from zero, where the log density curves upwards and the optimum is wider for it."""
+    bound, parameters, data, _ = regression(where)
+    points = Points.draw(np.random.default_rng(1), 512, N, 1, where)
+    heavy = replace(data, likelihood=StudentT(0.2, 3.0), y=where.asarray(np.full((N, 1), 6.0)))
+    rough = parameters.kernels + where.asarray([[0.0, np.log(0.02)]])
+    return bound, replace(parameters, kernels=rough, likelihood=heavy.likelihood.parameters), heavy, points
 
 
 def test_that_natural_gradients_lead_to_the_optimum_where_sites_take_precision_away(numpy_place):
     bound, parameters, heavy, points = heavy_tailed(numpy_place)
     exact = {"tolerance": 1e-10, "optimiser": LBFGS(tolerance=1e-12), "evaluations": 2000}
-    best = Blocks(order=(("posterior",),), anew=False, **exact).fit(bound, parameters, heavy, points)
+    best = Blocks(learn=("posterior",), anew=False, **exact).fit(bound, parameters, heavy, points)
     density = heavy.log_density(parameters.likelihood, derivatives=False)
-    for _ in range(60):
+    for _ in range(50):
         q = natural_step(bound.frame(parameters), density, points, 0.5)
         parameters = replace(parameters, posterior=bound.posterior.pack(q))
     values = [float(evaluate(bound, p, heavy, points, ()).elbo) for p in (parameters, best)]
-    assert values[0] == pytest.approx(values[1], abs=1e-3)
+    assert values[0] == pytest.approx(values[1], abs=0.01)
 
 
 def test_that_a_natural_step_is_shorter_where_a_whole_one_leaves_no_distribution(numpy_place):
