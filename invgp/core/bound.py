@@ -255,15 +255,17 @@ class Frame:
         kl_part = family.negative_kl_gradient(q, self.factor)
         second = symmetric(total.spread) if self.factors else total.spread
         by_spread = spread_gradient(q, second, lower=isinstance(family, Full)) if self.factors else second
+        by_spread += kl_part.spread
         mixture = MixtureGradient(
-            total.weights + kl_part.weights, total.mean + kl_part.mean, by_spread + kl_part.spread, kl_part.geometry
+            total.weights + kl_part.weights, total.mean + kl_part.mean, by_spread, kl_part.geometry
         )
         if "posterior" in learn:
             gradient = replace(gradient, posterior=family.parameter_gradient(q, mixture, self.parameters.posterior))
         if learns_kernels(learn):
-            by_factor, across = total.factor + kl_part.geometry.factor, (total.kernels, total.inducing)
+            by_factor, across = total.factor, (total.kernels, total.inducing)
+            by_factor += kl_part.geometry.factor
             if self.factors and not self.bound.dense:
-                by_factor = by_factor + self.sensitivity.factor_gradient(total.mean, second)
+                by_factor += self.sensitivity.factor_gradient(total.mean, second)
             if isinstance(family, Sites):
                 more = self._through_precision(family.projection_gradient(q, self.parameters.posterior, mixture))
                 across, by_factor = (across[0] + more[0], across[1] + more[1]), by_factor + more[2]
@@ -320,7 +322,7 @@ def learns_kernels(learn: Sequence[str]) -> bool:
 class Sum:
     """Sums over batches of sites; where spreads are factors, `spread` is what `spread_gradient` takes, lower triangles.
 
-    Adding to a sum uses it up.
+    Adding to a sum, or finishing it, uses it up.
     """
 
     value: Array

@@ -125,7 +125,9 @@ class Sensitivity:
     def of(factor: Array, mean: Array, spread: Array) -> Sensitivity:
         """From L (Q, M, M), v (K, Q, M) and the factors R of S = R R^T (K, Q, M, M)."""
         xp = array_namespace(factor)
-        excess = 2.0 * (product(spread, xp.matrix_transpose(spread)) - identity(factor))
+        excess = product(spread, xp.matrix_transpose(spread))
+        excess -= identity(factor)
+        excess *= 2.0
         solved_mean = solve_triangular(factor, mean[..., None], transposed=True)
         return Sensitivity(solved_mean, solve_triangular(factor, excess, transposed=True, overwrite=True))
 
@@ -142,8 +144,13 @@ class Sensitivity:
 
     def factor_gradient(self, mean: Array, gram: Array) -> Array:
         """-C W^T, (Q, M, M), from sums over the sites: W g (K, Q, M) and W diag(h) W^T (K, Q, M, M)."""
-        xp = array_namespace(mean)
-        return -xp.sum(self.mean * mean[..., None, :] + product(self.variance, gram), axis=0)
+        total = 0.0
+        for k in range(mean.shape[0]):
+            part = product(self.variance[k, ...], gram[k, ...])
+            part += self.mean[k, ...] * mean[k, ..., None, :]
+            total = part if k == 0 else total + part
+        total *= -1.0
+        return total
 
 
 def inducing_factor(kernels: Sequence[Kernel], Z: Array, jitter: float = 0.0) -> Array:
@@ -247,4 +254,6 @@ def cholesky_pull_back(factor: Array, gradient: Array) -> Array:
     half = solve_triangular(factor, inner, transposed=True, overwrite=True)
     # The other half of a symmetric gradient is the transpose of this one.
     whole = solve_triangular(factor, xp.matrix_transpose(half), transposed=True)
-    return 0.5 * (whole + xp.matrix_transpose(whole))
+    whole = whole + xp.matrix_transpose(whole)
+    whole *= 0.5
+    return whole
