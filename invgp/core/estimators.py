@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from invgp.core.backend import Array, array_namespace
@@ -26,12 +27,14 @@ class SiteTerms(NamedTuple):
 
 def features_needed(latents: int, samples: int) -> int:
     """Number of regression features that `score` uses for this many latents and samples."""
-    everything = _all_features(latents)
-    return everything if samples >= 2 * everything else 2 * latents + 1
+    highest = degree(latents, samples)
+    return math.comb(latents + highest, highest) if highest else 2 * latents + 1
 
 
-def _all_features(latents: int) -> int:
-    return (latents + 1) * (latents + 2) // 2
+def degree(latents: int, samples: int) -> int:
+    """Highest degree whose polynomials are all used; 0 if there are samples for some of the second degree only."""
+    enough = {4: 6, 3: 6, 2: 2}  # samples a polynomial
+    return next((d for d, each in enough.items() if samples >= each * math.comb(latents + d, d)), 0)
 
 
 def fewest_samples(latents: int) -> int:
@@ -44,9 +47,10 @@ def score(points: Points, scale: Array, log_density: Array, valid: Array | None 
 
     With f = mean + scale z, the derivatives are E[z log p] / scale and E[(z^2 - 1) log p] / scale^2: they need
     log densities only. The control variates are z, z^2 - 1 and, where there are samples enough, the cross terms
-    z_i z_j. These functions are orthogonal under the normal distribution, so the estimates with optimal
-    coefficients are the coefficients of the least-squares fit of log p to them. The estimates are exact for a
-    log density that is quadratic in f.
+    z_i z_j and Hermite polynomials up to the fourth degree. These functions are orthogonal under the normal
+    distribution, so the estimates with optimal coefficients are the coefficients of the least-squares fit of log p to
+    them. The estimates are exact for a log density that is such a polynomial in f; the higher degrees also take away
+    most of the error that all sites have in common, for their points differ by a rotation only.
 
     Parameters
     ----------
@@ -64,7 +68,7 @@ def quadratic_fit(points: Points, log_density: Array, valid: Array | None = None
     """The least-squares fits behind `score`, as functions of the normals of each site; arguments as there."""
     xp = array_namespace(log_density)
     fit = quadratic(_coefficients(points, log_density[..., None], valid)[:, 0, :], points.base.shape[1])
-    if not _has_cross_terms(*points.base.shape):
+    if not _degree(points):
         return fit
     R = points.rotations
     return Quadratic(fit.value, (R @ fit.gradient[..., None])[..., 0], R @ fit.curvature @ xp.matrix_transpose(R))
@@ -78,14 +82,16 @@ def expectation(points: Points, values: Array, valid: Array | None = None) -> Ar
 def _coefficients(points: Points, values: Array, valid: Array | None) -> Array:
     """Hermite coefficients (N, T, F) of values (S, N, T): in the base points, or without cross terms in the normals.
 
-    All quadratic functions of the normals of a site are those of the base points, for these differ by a rotation.
+    All polynomials of a degree in the normals of a site are those in the base points, for these differ by a rotation.
     """
     xp = array_namespace(values)
-    if _has_cross_terms(*points.base.shape):
-        return coefficients(hermite_features(points.base, cross_terms=True), values, valid)
+    highest = _degree(points)
+    if highest:
+        return coefficients(hermite_features(points.base, cross_terms=True, degree=highest), values, valid)
     z = xp.permute_dims(points.normals(), (1, 2, 0))
     return coefficients_by_site(hermite_features(z, cross_terms=False, axis=1), values, valid)
 
 
-def _has_cross_terms(samples: int, latents: int) -> bool:
-    return features_needed(latents, samples) == _all_features(latents)
+def _degree(points: Points) -> int:
+    samples, latents = points.base.shape
+    return degree(latents, samples)

@@ -1,11 +1,16 @@
 """Least-squares fits to Hermite polynomials of standard normals, which are orthogonal under the normal distribution.
 
-The coefficients of a fit to 1, z_j, z_j^2 - 1 and z_i z_j are an expectation, a mean gradient and a mean Hessian.
+The coefficients of 1, z_j, z_j^2 - 1 and z_i z_j are an expectation, a mean gradient and a mean Hessian. Those of
+higher degrees are not used: what they explain is noise no more.
 """
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import combinations, combinations_with_replacement
+from operator import mul
 from typing import NamedTuple
 
 from invgp.core.backend import Array, array_namespace, identity, product
@@ -26,14 +31,36 @@ class Quadratic(NamedTuple):
     curvature: Array
 
 
-def hermite_features(z: Array, *, cross_terms: bool, axis: int = -1) -> Array:
-    """1, z_j, z_j^2 - 1 and optionally z_i z_j with i < j, along the axis of z that counts the Q latents."""
+def hermite_features(z: Array, *, cross_terms: bool, degree: int = 2, axis: int = -1) -> Array:
+    """1, z_j, z_j^2 - 1 and optionally z_i z_j with i < j, along the axis of z that counts the Q latents.
+
+    With the cross terms, all polynomials of the higher degrees up to `degree` as well.
+    """
     xp = array_namespace(z)
     each = xp.unstack(z, axis=axis)
     features = [xp.ones_like(each[0]), *each, *(xp.square(one) - 1.0 for one in each)]
     if cross_terms:
         features += [one * other for one, other in combinations(each, 2)]
+        features += [_product(each, chosen) for d in range(3, degree + 1) for chosen in _choices(len(each), d)]
     return xp.stack(features, axis=axis)
+
+
+def _choices(latents: int, degree: int) -> list[Counter[int]]:
+    """How often each latent enters a polynomial of a degree, for all of these."""
+    return [Counter(chosen) for chosen in combinations_with_replacement(range(latents), degree)]
+
+
+def _product(each: Sequence[Array], powers: Mapping[int, int]) -> Array:
+    """The product over latents j of the Hermite polynomials of degree powers[j]."""
+    return reduce(mul, (_polynomial(each[j], power) for j, power in powers.items()))
+
+
+def _polynomial(z: Array, degree: int) -> Array:
+    """He_d(z) by its recurrence, He_d = z He_d-1 - (d - 1) He_d-2."""
+    before, here = 1.0, z
+    for d in range(1, degree):
+        before, here = here, z * here - float(d) * before
+    return here
 
 
 def coefficients(features: Array, values: Array, valid: Array | None = None) -> Array:
@@ -74,7 +101,7 @@ def _solved(gram: Array, right: Array, samples: int) -> Array:
 
 
 def quadratic(fitted: Array, latents: int) -> Quadratic:
-    """Quadratic functions from coefficients (..., F); those that are missing at the end are zero."""
+    """Quadratic functions from coefficients (..., F); those missing at the end are zero, higher ones are left out."""
     xp = array_namespace(fitted)
     value, *each = xp.unstack(fitted, axis=-1)
     gradient, squares, products = each[:latents], each[latents : 2 * latents], each[2 * latents :]
