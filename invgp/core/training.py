@@ -93,7 +93,7 @@ class Blocks:
     def of_the_paper(
         learn: tuple[str, ...] = ("posterior", "kernels", "likelihood", "inducing"), *, anew: bool = True
     ) -> Blocks:
-        """The order, and the evaluations a block, of the authors' own runs; with `anew=False` their scheme literally."""
+        """The order, and the evaluations a block, of the authors' own runs; with `anew=False` their very scheme."""
         return Blocks(learn=learn, order=PAPER_ORDER, evaluations=25, anew=anew)
 
     def fit(

@@ -85,9 +85,7 @@ def theorem_three(repeats: int, samples: int, sites: int = 10) -> tuple[float, f
 
 def main(repeats: int, samples: int) -> None:
     """Print both tables."""
-    print(
-        f"Mean squared error of the estimates, {samples} samples, {repeats} repeats, relative to the plain score estimator"
-    )
+    print(f"Mean squared error of the estimates, {samples} samples, {repeats} repeats, relative to the plain estimator")
     print(f"{'log density':<30} {'of':<10} {'paper':>9} {'regression':>11} {'on Sobol points':>16}")
     for name, variances in control_variates(repeats, samples).items():
         for i, what in enumerate(("gradient", "curvature")):
