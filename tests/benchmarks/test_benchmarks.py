@@ -38,8 +38,8 @@ def test_that_whole_fits_are_measured_beside_exact_ones(benchmark, capsys):
     assert len(ratios) == 4
     assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
     dense = capsys.readouterr().out.splitlines()[1].split()
-    # Dense, with Gaussian noise: the bound is the evidence.
-    assert float(dense[-2]) == pytest.approx(float(dense[-1]), abs=0.05)
+    # Dense, with Gaussian noise: the bound is the evidence, at kernels that are no worse.
+    assert float(dense[-2]) > float(dense[-1]) - 0.05
 
 
 def test_that_the_comparison_says_why_when_gpflow_cannot_be_installed(benchmark, tmp_path, monkeypatch):
