@@ -47,7 +47,7 @@ def test_that_the_python_example_of_the_readme_runs(root, otway):
 
 def test_that_the_examples_of_the_models_page_run(root):
     examples = re.findall(r"```python\n(.*?)```", (root / "docs" / "models.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(examples) == 4
+    assert len(examples) == 5
     for example in examples:
         outcome = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
         assert outcome.returncode == 0, outcome.stderr

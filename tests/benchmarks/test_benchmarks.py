@@ -33,6 +33,15 @@ def test_that_growth_is_measured_in_every_number(benchmark, capsys):
     assert "in the paper" in capsys.readouterr().out
 
 
+def test_that_whole_fits_are_measured_beside_exact_ones(benchmark, capsys):
+    ratios = benchmark("estimator_fits").main(["--share", "0.1", "--repeats", "1"])
+    assert len(ratios) == 4
+    assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
+    dense = capsys.readouterr().out.splitlines()[1].split()
+    # Dense, with Gaussian noise: the bound is the evidence, at kernels that are no worse.
+    assert float(dense[-2]) > float(dense[-1]) - 0.05
+
+
 def test_that_the_comparison_says_why_when_gpflow_cannot_be_installed(benchmark, tmp_path, monkeypatch):
     gpflow = benchmark("against_gpflow")
     monkeypatch.setattr(gpflow, "REQUIREMENTS", (str(tmp_path / "no_such_package"),))

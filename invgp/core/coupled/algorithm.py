@@ -17,6 +17,7 @@ from invgp.core.backend import Array, array_namespace, cholesky
 from invgp.core.coupled.estimators import (
     GaussianNoise,
     SiteTerms,
+    all_outputs,
     bounded_precision,
     estimate_by_output,
     estimate_log_density,
@@ -278,8 +279,7 @@ class CoupledSavigp:
                 terms, counted = estimate_log_density(z, densities, valid), valid
             else:
                 by_output = estimate_by_output(z, given.residuals(outputs), counted, quadratic=stage.quadratic)
-                value, gradient, curvature = (xp.sum(part, axis=0) for part in by_output)
-                terms = SiteTerms(given.log_normaliser + value, gradient, curvature)
+                terms = all_outputs(by_output, given.log_normaliser)
                 if self.learning is not None and noise.shape[0]:
                     by_group = _grouped(by_output, self.learning.noise_groups)
         return self._judged(stage, Told(terms, by_group), densities, valid, counted)
