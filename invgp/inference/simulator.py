@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.adapters.protocol import Evaluations, RunContext
+from invgp.inference.concurrency import Concurrency
 from invgp.inference.evaluate import evaluate
 from invgp.inference.monitor import Monitor, Silent
+from invgp.inference.pools import Loop, Pool
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
 
@@ -57,6 +59,7 @@ class Simulator:
     Parameters
     ----------
     directory : where the runs have their directories.
+    pool : where runs are made.
     budget : runs that may be spent in all; None for any number.
     recorder : the ledger of the model's runs; None for none. A run that it answers counts as one that was made: an
         inversion that is taken up again must decide as it would have, had it not been stopped.
@@ -64,10 +67,11 @@ class Simulator:
 
     problem: Problem
     directory: Path
-    workers: int = 1
+    pool: Pool = field(default_factory=Loop)
     monitor: Monitor = field(default_factory=Silent)
     budget: int | None = None
     recorder: Recorder | None = None
+    concurrency: Concurrency = field(default_factory=Concurrency)
     runs: int = 0
     failed: int = 0
     causes: Counter[str] = field(default_factory=Counter)
@@ -104,11 +108,12 @@ class Simulator:
                 problem.forward,
                 problem.to_simulator(problem.physical(f), numbers),
                 RunContext(labels, self.directory),
-                workers=self.workers,
+                pool=self.pool,
                 retries=problem.inference.retries,
                 recorder=self.recorder,
                 monitor=self.monitor,
                 watch=watch.saw,
+                concurrency=self.concurrency,
             )
         except TooManyFailed:
             self._count(Evaluations.concatenate(watch.seen), labels)

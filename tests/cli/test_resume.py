@@ -22,7 +22,7 @@ STOPS = 2
 RUNS = 18  # of the inversion, undisturbed
 LEDGER = "posterior.ledger.sqlite"
 COUNTED = f'echo "$1" >> "$(dirname "$0")/started"; sleep 0.1; {SIMULATOR}'
-OF_ONE_INVERSION_ONLY = ("history", "invgp_runs_from_ledger", "invgp_survey")
+OF_ONE_INVERSION_ONLY = ("history", "invgp_runs_at_once", "invgp_runs_from_ledger", "invgp_survey")
 
 
 def survey(directory: Path, *lines: str) -> Path:

@@ -1,0 +1,119 @@
+"""Processes of this machine, by loky.
+
+Each worker is a pool of one. If it dies, it dies alone: the others go on, and which item it had is known. A
+`joblib.Parallel` would lose the whole batch, and not know why.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky.process_executor import BrokenProcessPool
+
+from invgp.inference.pools.base import CHANCES, THREADS_PER_WORKER, Died, R, T
+from invgp.inference.stray_programs import end_programs
+
+CAPS = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
+    str(THREADS_PER_WORKER),
+)
+
+
+class Processes:
+    """Worker processes, started when they are first needed, and kept from batch to batch."""
+
+    separate = True
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._idle: list[ProcessPoolExecutor] = []
+
+    def run(
+        self, work: Callable[[T], R], items: Sequence[T], directory: Path
+    ) -> Generator[tuple[int, R | Died], None, None]:
+        """Give each item's number and what became of it, as they finish."""
+        waiting, deaths = deque(range(len(items))), Counter[int]()
+        running: dict[Future[R], tuple[int, ProcessPoolExecutor]] = {}
+        engaged: set[ProcessPoolExecutor] = set()
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.workers:
+                    worker = self._idle.pop() if self._idle else _new_worker()
+                    engaged.add(worker)  # before it gets its work: Ctrl-C may come in between
+                    with suppress(BrokenProcessPool):  # it died while it had nothing to do
+                        future = _submitted(worker, work, items[waiting[0]])
+                        running[future] = waiting.popleft(), worker
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    number, worker = running.pop(future)
+                    engaged.discard(worker)
+                    try:
+                        result = future.result()
+                    except BrokenProcessPool:
+                        deaths[number] += 1
+                        if deaths[number] < CHANCES:
+                            waiting.append(number)
+                        else:
+                            yield number, Died(deaths[number])
+                    else:
+                        self._idle.append(worker)
+                        yield number, result
+        finally:
+            if running or waiting:  # interrupted, or failed: what still runs is wanted no more
+                for worker in engaged:
+                    worker.shutdown(wait=False, kill_workers=True)
+                end_programs(directory)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self._idle:
+            worker.shutdown(wait=kind is None, kill_workers=kind is not None)
+        self._idle.clear()
+
+
+def _new_worker() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, env=CAPS, initializer=_leave_interrupts_to_the_parent)
+
+
+def _submitted(worker: ProcessPoolExecutor, work: Callable[[T], R], item: T) -> Future[R]:
+    # The first item starts the process, and so may any, since loky replaces one that has grown too large.
+    with _deaf_children():
+        future: Future[R] = worker.submit(_in_worker, os.getpid(), work, item)
+    return future
+
+
+def _in_worker(parent: int, work: Callable[[T], R], item: T) -> R:
+    if os.getppid() != parent:
+        os._exit(1)  # the inversion was killed: nobody waits for this, and nobody else would stop it
+    return work(item)
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Hold Ctrl-C back. A process that starts within never hears it; here it comes when the block ends.
+
+    Ctrl-C goes to the whole process group. Between its start and its first line of ours, a worker would answer it with
+    a traceback.
+    """
+    before: Any = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
