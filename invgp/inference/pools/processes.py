@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -26,6 +28,9 @@ CAPS = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
     str(THREADS_PER_WORKER),
 )
+
+
+SECONDS_BETWEEN_LOOKS = 0.5  # of a worker, at whether its parent is there
 
 
 class Processes:
@@ -69,7 +74,7 @@ class Processes:
         finally:
             if running or waiting:  # interrupted, or failed: what still runs is wanted no more
                 for worker in engaged:
-                    worker.shutdown(wait=False, kill_workers=True)
+                    worker.shutdown(kill_workers=True)  # and wait: it must not start another program
                 end_programs(directory)
 
     def __enter__(self) -> Self:
@@ -79,25 +84,19 @@ class Processes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for worker in self._idle:
-            worker.shutdown(wait=kind is None, kill_workers=kind is not None)
+            worker.shutdown(kill_workers=kind is not None)
         self._idle.clear()
 
 
 def _new_worker() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(1, env=CAPS, initializer=_leave_interrupts_to_the_parent)
+    return ProcessPoolExecutor(1, env=CAPS, initializer=_begin, initargs=(os.getpid(),))
 
 
 def _submitted(worker: ProcessPoolExecutor, work: Callable[[T], R], item: T) -> Future[R]:
     # The first item starts the process, and so may any, since loky replaces one that has grown too large.
     with _deaf_children():
-        future: Future[R] = worker.submit(_in_worker, os.getpid(), work, item)
+        future: Future[R] = worker.submit(_in_worker, work, item)
     return future
-
-
-def _in_worker(parent: int, work: Callable[[T], R], item: T) -> R:
-    if os.getppid() != parent:
-        os._exit(1)  # the inversion was killed: nobody waits for this, and nobody else would stop it
-    return work(item)
 
 
 @contextmanager
@@ -114,6 +113,24 @@ def _deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _leave_interrupts_to_the_parent() -> None:
+_at_work = threading.Lock()  # of a worker process
+
+
+def _begin(parent: int) -> None:
+    """Start of a worker process; what Ctrl-C means is the parent's to say."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
+
+
+def _in_worker(work: Callable[[T], R], item: T) -> R:
+    with _at_work:
+        return work(item)
+
+
+def _end_without(parent: int) -> None:
+    """End if the parent was killed: nobody would give us work, or stop us. What is under way is brought to its end."""
+    while os.getppid() == parent:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    with _at_work:
+        os._exit(1)
