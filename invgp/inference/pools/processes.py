@@ -49,28 +49,30 @@ class Processes:
         waiting, deaths = deque(range(len(items))), Counter[int]()
         running: dict[Future[R], tuple[int, ProcessPoolExecutor]] = {}
         engaged: set[ProcessPoolExecutor] = set()
+        finished: deque[tuple[int, R | Died]] = deque()
         try:
-            while waiting or running:
+            while waiting or running or finished:
                 while waiting and len(running) < self.workers:
                     worker = self._idle.pop() if self._idle else _new_worker()
                     engaged.add(worker)  # before it gets its work: Ctrl-C may come in between
                     with suppress(BrokenProcessPool):  # it died while it had nothing to do
                         future = _submitted(worker, work, items[waiting[0]])
                         running[future] = waiting.popleft(), worker
+                if finished:  # only now that every worker has something to do
+                    yield finished.popleft()
+                    continue
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     number, worker = running.pop(future)
                     engaged.discard(worker)
                     try:
-                        result = future.result()
+                        finished.append((number, future.result()))
+                        self._idle.append(worker)
                     except BrokenProcessPool:
                         deaths[number] += 1
                         if deaths[number] < CHANCES:
                             waiting.append(number)
                         else:
-                            yield number, Died(deaths[number])
-                    else:
-                        self._idle.append(worker)
-                        yield number, result
+                            finished.append((number, Died(deaths[number])))
         finally:
             if running or waiting:  # interrupted, or failed: what still runs is wanted no more
                 for worker in engaged:
