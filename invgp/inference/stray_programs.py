@@ -11,6 +11,8 @@ from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE
 
 SECONDS_TO_DIE = 0.05
 
+_stopped: set[Path] = set()
+
 
 def end_programs(directory: Path) -> None:
     """Kill the programs of runs in `directory`: a worker that was killed can no longer end its own."""
@@ -18,6 +20,17 @@ def end_programs(directory: Path) -> None:
     # One that started while the others were looked through is seen the next time.
     while sum(_killed(process, home) for process in psutil.process_iter()):
         time.sleep(SECONDS_TO_DIE)
+
+
+def stop_runs(directory: Path) -> None:
+    """Kill the programs of runs in `directory`, in a worker that lives on: what becomes of those runs is no outcome."""
+    _stopped.add(directory.absolute())
+    end_programs(directory)
+
+
+def were_stopped(directory: Path) -> bool:
+    """Whether runs in `directory` were stopped in this process."""
+    return directory.absolute() in _stopped
 
 
 def _killed(process: psutil.Process, home: Path) -> bool:

@@ -13,7 +13,7 @@ from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Statu
 from invgp.errors import LedgerError
 from invgp.inference.attempts import attempt
 from invgp.inference.pools import Died
-from invgp.inference.stray_programs import end_programs
+from invgp.inference.stray_programs import end_programs, were_stopped
 from invgp.ledger import Finished, Reach
 from invgp.problem import Floats
 
@@ -51,7 +51,7 @@ class Work:
         _end_what_was_left(task.context)
         finished = attempt(self.model, *task, self.retries)
         recorder = None if self.reach is None else self.reach.recorder()
-        if recorder is None:
+        if recorder is None or were_stopped(task.context.directory):
             return finished
         check_room(finished.outcome, task.context.directory, recorder.ledger.path)
         recorder.record(*task, finished)

@@ -57,7 +57,7 @@ SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
 SchedulerParameters=sched_interval=2
-NodeName=$host NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
+NodeName=$host NodeAddr=127.0.0.1 CPUs=$(nproc) RealMemory=$(($(awk '/^MemTotal/ { print $2 }' /proc/meminfo) / 1024)) State=UNKNOWN
 PartitionName=debug Nodes=$host Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
 CONF
 mkdir "$place/state" "$place/spool"

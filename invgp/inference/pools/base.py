@@ -33,7 +33,7 @@ class Pool(Protocol):
 
     Attributes
     ----------
-    separate : whether the workers are threads or processes beside the one that asks.
+    separate : whether the workers are processes of their own, which may outlive the one that asks.
     """
 
     separate: bool

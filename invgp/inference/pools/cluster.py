@@ -6,6 +6,8 @@ where a future of Dask says `KilledWorker`.
 
 from __future__ import annotations
 
+import json
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -21,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from invgp.errors import ConfigError, InvgpError, RunsFailedError
 from invgp.inference.pools.base import THREADS_PER_WORKER, Died, R, T
-from invgp.inference.stray_programs import end_programs
+from invgp.inference.stray_programs import end_programs, stop_runs
 
 SECONDS_TO_ANSWER = 10.0  # for a scheduler, when we first call it
 LOOK_EVERY = 1.0  # s, at whether scheduler and workers are still there
@@ -52,11 +54,14 @@ class Cluster:
                 f"inference.backend: 'dask' needs {error.name}, which is not installed: pip install 'invgp[dask]'"
             ) from error
         self.scheduler, self.patience = scheduler, patience
+        self.client: Any
         self._directories: set[Path] = set()
-        where = {"scheduler_file": scheduler} if scheduler.endswith(".json") else {"address": scheduler}
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it would say is told by our errors
         try:
-            self.client = Client(**where, timeout=SECONDS_TO_ANSWER, set_as_default=False)
-        except (OSError, ValueError, ImportError) as error:  # nobody there, no address, tls without its library
+            # Dask would wait for ever for a file that is not there.
+            address = json.loads(Path(scheduler).read_text())["address"] if scheduler.endswith(".json") else scheduler
+            self.client = Client(address, timeout=SECONDS_TO_ANSWER, set_as_default=False)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError, LookupError, TypeError, ImportError) as error:  # tls may want a library
             raise ConfigError(
                 f"inference.scheduler: must be the address or file of a Dask scheduler that runs, was {scheduler!r}: "
                 f"{_reason(error)}"
@@ -84,18 +89,18 @@ class Cluster:
             if not whole:
                 with suppress(Exception):  # what led here is what counts
                     self.client.cancel(list(batch.running), force=True)
-                self._end_programs()
+                self._everywhere(stop_runs)
 
     @property
     def threads(self) -> int:
         """Of all workers that are there now."""
         return sum(self.client.nthreads().values())
 
-    def _end_programs(self) -> None:
-        """On every machine: of runs that are wanted no more, and those that are kept running from run to run."""
+    def _everywhere(self, end: Callable[[Path], None]) -> None:
+        """In every worker, and so on every machine."""
         for directory in self._directories:
             with suppress(Exception):
-                self.client.run(end_programs, directory)
+                self.client.run(end, directory)
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +108,7 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end_programs()
+        self._everywhere(end_programs)  # those that are kept running from run to run
         with suppress(Exception):
             self.client.close(timeout=LOOK_EVERY)
 
@@ -114,7 +119,7 @@ class _Batch:
     def __init__(self, cluster: Cluster, work: Callable[[T], R], items: Sequence[T]) -> None:
         self.cluster, self.items = cluster, items
         self.running: dict[Any, int] = {}
-        self._work = _Capped(work)
+        self._work = work
         self._name = f"invgp-{uuid4().hex}"
         self._submitted = 0
         self._done: SimpleQueue[Any] = SimpleQueue()
@@ -134,7 +139,7 @@ class _Batch:
     def _submit(self, number: int) -> None:
         self._submitted += 1
         key = f"{self._name}-{self._submitted}"
-        future = self.cluster.client.submit(self._work, self.items[number], key=key, pure=False)
+        future = self.cluster.client.submit(_in_worker, self._work, self.items[number], key=key, pure=False)
         self.running[future] = number
         future.add_done_callback(self._done.put)
 
@@ -160,7 +165,10 @@ class _Batch:
         if now - self._looked < LOOK_EVERY:
             return
         self._check_scheduler()
-        self._looked, self._threads = now, self.cluster.threads
+        try:
+            self._looked, self._threads = now, self.cluster.threads
+        except OSError as error:
+            raise self._gone() from error
         self._seen = now if self._threads else self._seen
         if now - self._seen > self.cluster.patience:
             raise RunsFailedError(
@@ -170,18 +178,15 @@ class _Batch:
 
     def _check_scheduler(self) -> None:
         if self.cluster.client.status != "running":
-            raise RunsFailedError(f"the Dask scheduler {self.cluster.scheduler!r} has gone")
+            raise self._gone()
+
+    def _gone(self) -> RunsFailedError:
+        return RunsFailedError(f"the Dask scheduler {self.cluster.scheduler!r} has gone")
 
 
-class _Capped:
-    """Work, in a Dask worker whose numerical libraries are held to one thread."""
-
-    def __init__(self, work: Callable[[T], R]) -> None:
-        self.work = work
-
-    def __call__(self, item: T) -> Any:
-        _cap_threads()
-        return self.work(item)
+def _in_worker(work: Callable[[T], R], item: T) -> R:
+    _cap_threads()
+    return work(item)
 
 
 @cache

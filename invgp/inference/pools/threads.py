@@ -19,8 +19,6 @@ class Threads(Loop):
     An item that kills its worker kills this process: there is nobody to take over.
     """
 
-    separate = True
-
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
