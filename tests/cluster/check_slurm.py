@@ -75,7 +75,7 @@ def main(folder: Path) -> None:
         python=sys.executable,
         local_directory=str(folder),
         log_directory=str(folder / "logs"),
-        scheduler_options={"host": "127.0.0.1", "dashboard_address": None},
+        scheduler_options={"host": "127.0.0.1", "dashboard_address": ":0"},
     ) as cluster:
         cluster.adapt(minimum=2, maximum=2, interval="1s")  # a job that is cancelled is submitted anew
         process = invgp(folder, "slurm.nc", "--scheduler", cluster.scheduler_address)
