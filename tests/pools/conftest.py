@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sysconfig
 import textwrap
@@ -63,7 +64,9 @@ def started(directory: Path) -> list[float]:
 
 @contextmanager
 def running(*command: str | Path) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}  # for the functions in problems.py
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(list(map(str, command)), env=environment, **quiet) as process:
         try:
             yield process
         finally:

@@ -178,9 +178,6 @@ def test_that_an_inversion_is_the_same_on_every_pool(kind: str, request: pytest.
     problem = map_problem()
     scheduler = request.getfixturevalue("dask_file") if kind == "dask" else None
     settings = replace(problem.inference, backend=kind, workers=2, scheduler=scheduler)
-    # Dask's workers cannot import the functions of a test.
-    if kind == "dask":
-        pytest.skip("in tests/cli, with a function that workers can import")
     alone, together = (invert(p).drop_attrs() for p in (problem, replace(problem, inference=settings)))
     assert alone.identical(together)
 

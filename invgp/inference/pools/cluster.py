@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -19,13 +20,14 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
+from joblib.externals.cloudpickle import dumps
 from threadpoolctl import threadpool_limits
 
 from invgp.errors import ConfigError, InvgpError, RunsFailedError
 from invgp.inference.pools.base import THREADS_PER_WORKER, Died, R, T
 from invgp.inference.stray_programs import end_programs, stop_runs
 
-SECONDS_TO_ANSWER = 10.0  # for a scheduler, when we first call it
+SECONDS_TO_ANSWER = 10.0  # for a scheduler, when we first call it, and for a worker whose result is there
 LOOK_EVERY = 1.0  # s, at whether scheduler and workers are still there
 AHEAD = 2  # items given to a thread: one that runs, and one that need not wait for us
 
@@ -132,14 +134,22 @@ class _Batch:
             self._look()
             while waiting and len(self.running) < (max(AHEAD * self._threads, 1) if together else 1):
                 self._submit(waiting.popleft())
-            with suppress(Empty):
+            try:
                 future = self._done.get(timeout=LOOK_EVERY)
-                yield self.running.pop(future), self._result(future)
+                result = self._result(future)
+            except Empty:
+                continue
+            except TimeoutError:  # its worker has died and taken the result with it: Dask does it again
+                future.add_done_callback(self._done.put)
+                continue
+            yield self.running.pop(future), result
 
     def _submit(self, number: int) -> None:
         self._submitted += 1
         key = f"{self._name}-{self._submitted}"
-        future = self.cluster.client.submit(_in_worker, self._work, self.items[number], key=key, pure=False)
+        # Pickled by us: otherwise the scheduler would load the simulator as well, and die of it if it is a bad one.
+        payload = dumps((self._work, self.items[number]))
+        future = self.cluster.client.submit(_in_worker, payload, key=key, pure=False)
         self.running[future] = number
         future.add_done_callback(self._done.put)
 
@@ -150,7 +160,7 @@ class _Batch:
             return future.result(timeout=SECONDS_TO_ANSWER)
         except KilledWorker as error:
             return Died(error.allowed_failures + 1)
-        except InvgpError:
+        except (InvgpError, TimeoutError):
             raise
         except Exception as error:
             self._check_scheduler()
@@ -184,7 +194,8 @@ class _Batch:
         return RunsFailedError(f"the Dask scheduler {self.cluster.scheduler!r} has gone")
 
 
-def _in_worker(work: Callable[[T], R], item: T) -> R:
+def _in_worker(payload: bytes) -> Any:
+    work, item = pickle.loads(payload)  # noqa: S301 - what `_submit` made
     _cap_threads()
     return work(item)
 

@@ -30,6 +30,8 @@ CAPS = dict.fromkeys(
 )
 
 
+INTERRUPTS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+SECONDS_TO_TAKE = 2e-4  # of loky, for a piece of work
 SECONDS_BETWEEN_LOOKS = 0.5  # of a worker, at whether its parent is there
 
 
@@ -96,19 +98,21 @@ def _new_worker() -> ProcessPoolExecutor:
 
 def _submitted(worker: ProcessPoolExecutor, work: Callable[[T], R], item: T) -> Future[R]:
     # The first item starts the process, and so may any, since loky replaces one that has grown too large.
-    with _deaf_children():
+    with _undisturbed():
         future: Future[R] = worker.submit(_in_worker, work, item)
+        while not (future.running() or future.done()):  # loky trips over work that is not yet taken when it must end
+            time.sleep(SECONDS_TO_TAKE)
     return future
 
 
 @contextmanager
-def _deaf_children() -> Iterator[None]:
-    """Hold Ctrl-C back. A process that starts within never hears it; here it comes when the block ends.
+def _undisturbed() -> Iterator[None]:
+    """Hold Ctrl-C and its like back. A process that starts within never hears it; here it comes when the block ends.
 
     Ctrl-C goes to the whole process group. Between its start and its first line of ours, a worker would answer it with
     a traceback.
     """
-    before: Any = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before: Any = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     try:
         yield
     finally:
@@ -121,7 +125,7 @@ _at_work = threading.Lock()  # of a worker process
 def _begin(parent: int) -> None:
     """Start of a worker process; what Ctrl-C means is the parent's to say."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
     threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
 
 
