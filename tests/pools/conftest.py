@@ -17,7 +17,7 @@ from distributed import Client
 from invgp.adapters import CallableModel, ExecutableModel, Quantity, RunContext
 
 DASK = Path(sysconfig.get_path("scripts")) / "dask"
-PATIENCE = 60.0  # s, for a busy machine
+PATIENCE = 240.0  # s, for a busy machine
 
 Program = Callable[..., ExecutableModel]
 

@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from joblib.externals.cloudpickle import dumps
 from threadpoolctl import threadpool_limits
 
 from invgp.errors import ConfigError, InvgpError, RunsFailedError
@@ -145,6 +144,8 @@ class _Batch:
             yield self.running.pop(future), result
 
     def _submit(self, number: int) -> None:
+        from cloudpickle import dumps  # noqa: PLC0415 - it comes with Dask
+
         self._submitted += 1
         key = f"{self._name}-{self._submitted}"
         # Pickled by us: otherwise the scheduler would load the simulator as well, and die of it if it is a bad one.

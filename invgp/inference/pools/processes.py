@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -93,6 +94,7 @@ class Processes:
 
 
 def _new_worker() -> ProcessPoolExecutor:
+    resource_tracker.ensure_running()  # loky would do so later, when it must not: it lets go of signals held back
     return ProcessPoolExecutor(1, env=CAPS, initializer=_begin, initargs=(os.getpid(),))
 
 
