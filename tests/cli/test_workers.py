@@ -18,7 +18,7 @@ from invgp.cli.progress import Tally
 from invgp.ledger import Ledger
 
 from .conftest import SIMULATOR, Command, invgp, small, with_inference, with_program, write_files
-from .test_interrupts import left_behind, running, wait_for
+from .test_interrupts import left_behind, running
 
 PATIENCE = 120.0  # s, for a busy machine
 LEDGER = "posterior.ledger.sqlite"
@@ -58,12 +58,16 @@ def recorded(directory: Path) -> int:
         return len(list(ledger.runs()))
 
 
+def started(directory: Path) -> list[str]:
+    file = directory / "started"
+    return file.read_text().split() if file.exists() else []
+
+
 def test_that_a_run_whose_inversion_is_killed_before_it_hears_of_it_is_not_made_again(tmp_path: Path) -> None:
     body = f'echo "$1" >> {tmp_path}/started; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; {SIMULATOR}'
     write_files(tmp_path, small(with_program(body=body, directory=tmp_path)))
     with running("run", "survey.toml", "--workers", "2", cwd=tmp_path) as (process, _):
-        wait_for(tmp_path / "started", process)
-        until(lambda: len((tmp_path / "started").read_text().split()) == 2, process)
+        until(lambda: len(started(tmp_path)) == 2, process)
         process.send_signal(signal.SIGSTOP)  # it can hear of nothing any more
         (tmp_path / "go").touch()
         until(lambda: recorded(tmp_path) == 2, process)
@@ -71,8 +75,7 @@ def test_that_a_run_whose_inversion_is_killed_before_it_hears_of_it_is_not_made_
     result = invgp("run", "survey.toml", "--workers", "2", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "(2 from the ledger)" in result.stdout
-    inputs = (tmp_path / "started").read_text().split()
-    assert len(set(inputs)) == len(inputs)
+    assert len(set(started(tmp_path))) == len(started(tmp_path))
 
 
 def test_that_what_was_reached_is_printed_and_kept(invgp_here: Command, tmp_path: Path) -> None:
