@@ -17,7 +17,7 @@ import xarray as xr
 from invgp.cli.progress import Tally
 from invgp.ledger import Ledger
 
-from .conftest import SIMULATOR, Command, invgp, small, with_inference, with_program, write_files
+from .conftest import SIMULATOR, Command, small, with_inference, with_program, write_files
 from .test_interrupts import left_behind, running
 
 PATIENCE = 120.0  # s, for a busy machine
@@ -63,7 +63,9 @@ def started(directory: Path) -> list[str]:
     return file.read_text().split() if file.exists() else []
 
 
-def test_that_a_run_whose_inversion_is_killed_before_it_hears_of_it_is_not_made_again(tmp_path: Path) -> None:
+def test_that_a_run_whose_inversion_is_killed_before_it_hears_of_it_is_not_made_again(
+    invgp_here: Command, tmp_path: Path
+) -> None:
     body = f'echo "$1" >> {tmp_path}/started; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; {SIMULATOR}'
     write_files(tmp_path, small(with_program(body=body, directory=tmp_path)))
     with running("run", "survey.toml", "--workers", "2", cwd=tmp_path) as (process, _):
@@ -72,7 +74,7 @@ def test_that_a_run_whose_inversion_is_killed_before_it_hears_of_it_is_not_made_
         (tmp_path / "go").touch()
         until(lambda: recorded(tmp_path) == 2, process)
         os.killpg(process.pid, signal.SIGKILL)
-    result = invgp("run", "survey.toml", "--workers", "2", cwd=tmp_path)
+    result = invgp_here("run", "survey.toml", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "(2 from the ledger)" in result.stdout
     assert len(set(started(tmp_path))) == len(started(tmp_path))
