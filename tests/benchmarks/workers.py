@@ -12,6 +12,7 @@ import argparse
 import subprocess
 import sysconfig
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,7 +29,7 @@ from invgp.problem import InferenceSettings
 
 BACKENDS = ("loky", "threading", "dask")
 DASK = str(Path(sysconfig.get_path("scripts")) / "dask")
-PATIENCE = 60.0  # s, for workers to start
+PATIENCE = 240.0  # s, for workers to start
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
@@ -71,6 +72,9 @@ def pool(backend: str, workers: int, folder: Path) -> Iterator[Pool]:
                 process = subprocess.Popen([DASK, *part, *common], stderr=subprocess.DEVNULL, cwd=folder)
                 stack.callback(process.wait)
                 stack.callback(process.terminate)
+            deadline = time.monotonic() + PATIENCE
+            while not file.exists() and time.monotonic() < deadline:
+                time.sleep(0.1)
             opened = open_pool(InferenceSettings(backend="dask", scheduler=str(file)))
             opened.client.wait_for_workers(workers, timeout=PATIENCE)
         else:

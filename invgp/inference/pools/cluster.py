@@ -59,9 +59,7 @@ class Cluster:
         self._directories: set[Path] = set()
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it would say is told by our errors
         try:
-            # Dask would wait for ever for a file that is not there.
-            address = json.loads(Path(scheduler).read_text())["address"] if scheduler.endswith(".json") else scheduler
-            self.client = Client(address, timeout=SECONDS_TO_ANSWER, set_as_default=False)  # type: ignore[no-untyped-call]
+            self.client = Client(_address(scheduler), timeout=SECONDS_TO_ANSWER, set_as_default=False)  # type: ignore[no-untyped-call]
         except (OSError, ValueError, LookupError, TypeError, ImportError) as error:  # tls may want a library
             raise ConfigError(
                 f"inference.scheduler: must be the address or file of a Dask scheduler that runs, was {scheduler!r}: "
@@ -205,6 +203,16 @@ def _in_worker(payload: bytes) -> Any:
 def _cap_threads() -> None:
     """Once and for all, as Dask's nannies do: threads of one worker could not lift it again one by one."""
     threadpool_limits(THREADS_PER_WORKER)
+
+
+def _address(scheduler: str) -> str:
+    """Of a scheduler; its file may still be about to be written, but Dask would wait for it for ever."""
+    if not scheduler.endswith(".json"):
+        return scheduler
+    deadline = time.monotonic() + SECONDS_TO_ANSWER
+    while not Path(scheduler).exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return str(json.loads(Path(scheduler).read_text())["address"])
 
 
 def _reason(error: BaseException) -> str:
