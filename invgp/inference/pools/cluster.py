@@ -85,7 +85,7 @@ class Cluster:
                 yield from batch.results([suspect], together=False)
             whole = True
         finally:
-            if not whole:
+            if not whole and self.client.status == "running":
                 with suppress(Exception):  # what led here is what counts
                     self.client.cancel(list(batch.running), force=True)
                 self._everywhere(stop_runs)
@@ -97,7 +97,7 @@ class Cluster:
 
     def _everywhere(self, end: Callable[[Path], None]) -> None:
         """In every worker, and so on every machine."""
-        for directory in self._directories:
+        for directory in self._directories if self.client.status == "running" else ():
             with suppress(Exception):
                 self.client.run(end, directory)
 
