@@ -181,6 +181,9 @@ class InferenceSettings:
     retries: int = 0
     seed: int = 0
     workers: int = 1
+    backend: str = "loky"
+    scheduler: str | None = None
+    worker_timeout: float = 600.0
     device: str = "cpu"
 
 

@@ -27,7 +27,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownEx
 
 from invgp.adapters.exchange import BoundedReader, TooLargeError, parse_json
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status, input_size
-from invgp.inference.evaluate import end_programs
+from invgp.inference.stray_programs import end_programs
 from invgp.problem import Floats
 
 PROTOCOL_VERSION = 1.0

@@ -17,7 +17,7 @@ import xarray as xr
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
-from invgp.cli.options import data_option, workers_option
+from invgp.cli.options import data_option, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, check_writable, remove_if_empty
 from invgp.cli.progress import SECONDS_BETWEEN_LINES, duration, rate
 from invgp.cli.run import LARGEST_SEED
@@ -47,6 +47,7 @@ PAPER = 120  # columns, where the table goes to a file
     help="Draw on an emulator, fitted anew, with the simulator only where that is not good enough.",
 )
 @workers_option
+@scheduler_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="netCDF for the draws and the comparison.")
 @click.option("--plot", type=click.Path(path_type=Path), help="PNG, SVG or PDF.  [default: beside POSTERIOR]")
 def command(
@@ -55,6 +56,7 @@ def command(
     data: Path | None,
     emulator: bool,
     workers: int | None,
+    scheduler: str | None,
     output: Path | None,
     plot: Path | None,
     **settings: int,
@@ -73,7 +75,7 @@ def command(
         check_emulator(problem)
     started = time.perf_counter()
     checkpoint = chains_of(posterior, emulator=emulator)
-    comparison = compared(problem, dataset, checkpoint, workers, settings, emulator=emulator)
+    comparison = compared(problem, dataset, checkpoint, workers, scheduler, settings, emulator=emulator)
     if output is not None:
         netcdf.write(comparison, output)
     draw(dataset, comparison, plot)
@@ -181,6 +183,7 @@ def compared(
     posterior: xr.Dataset,
     checkpoint: Path,
     workers: int | None,
+    scheduler: str | None,
     settings: dict[str, int],
     *,
     emulator: bool,
@@ -193,6 +196,7 @@ def compared(
         raise ConfigError(
             f"`invgp compare` needs {error.name}, which is not installed: pip install arviz-stats"
         ) from error
+    from invgp.inference.pools import open_pool  # noqa: PLC0415
     from invgp.inference.reference import Direct, emulated_reference, reference  # noqa: PLC0415
     from invgp.inference.simulator import own_directory  # noqa: PLC0415
 
@@ -202,8 +206,12 @@ def compared(
             signal.signal(asked_to_end, signal.default_int_handler)
     runs = checkpoint.with_suffix("").with_suffix(".runs")
     try:
-        with own_directory(runs) as directory, progress() as tally:
-            run = Direct.of(problem, directory, workers or problem.inference.workers, tally)
+        with (
+            open_pool(problem.inference, workers=workers, scheduler=scheduler) as pool,
+            own_directory(runs) as directory,
+            progress() as tally,
+        ):
+            run = Direct.of(problem, directory, pool, tally)
             find = emulated_reference if emulator else reference
             try:
                 chains = find(problem, run, checkpoint=checkpoint, told=tally.told, **settings)
@@ -247,7 +255,7 @@ class Tally:
     def evaluated(self, elbo: float, *, accepted: bool) -> None:
         """Nothing: there is no bound."""
 
-    def ran(self, succeeded: int, failed: int) -> None:
+    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:  # noqa: ARG002 - there is no ledger
         """Count runs."""
         self.runs += succeeded + failed
         self.failed += failed
@@ -274,9 +282,9 @@ class Lines(Tally):
 
     last: float = 0.0
 
-    def ran(self, succeeded: int, failed: int) -> None:
+    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
         """Count and say."""
-        super().ran(succeeded, failed)
+        super().ran(succeeded, failed, answered=answered)
         if time.perf_counter() - max(self.last, self.started) > SECONDS_BETWEEN_LINES:
             self.last = time.perf_counter()
             click.echo(self.text, err=True)

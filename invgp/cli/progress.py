@@ -24,6 +24,7 @@ class Tally:
     evaluations: int = 0
     elbo: float | None = None
     done: int = 0
+    answered: int = 0
     failed: int = 0
     started: float = field(default_factory=time.perf_counter)
 
@@ -35,9 +36,10 @@ class Tally:
         """A batch of runs starts."""
         self.purpose, self.batch_size, self.batch_done = purpose, runs, 0
 
-    def ran(self, succeeded: int, failed: int) -> None:
+    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
         """Count runs."""
         self.done += succeeded + failed
+        self.answered += answered
         self.batch_done += succeeded + failed
         self.failed += failed
 
@@ -53,15 +55,16 @@ class Tally:
         if not self.purpose:
             return "starting", "", ""
         seconds = max(time.perf_counter() - self.started, 1e-9)
-        left = max(self.most_runs - self.done, 0) * seconds / max(self.done, 1)
+        made = self.done - self.answered  # what the ledger answers says nothing of how long a run takes
+        left = max(self.most_runs - self.done, 0) * seconds / max(made, 1)
         within = f", {self.batch_done:,} of {self.batch_size:,} runs" if self.batch_done < self.batch_size else ""
         elbo = "-" if self.elbo is None else f"{self.elbo:.2f}"
         times = "once" if self.evaluations == 1 else f"{self.evaluations:,} times"
         return (
             f"{self.purpose}{within}",
             f"bound evaluated {times} | ELBO {elbo}",
-            f"{self.done:,} runs, {self.failed:,} failed | {rate(self.done / seconds) if self.done else '- runs/s'} | "
-            f"at most {duration(left) if self.done else '-'} left",
+            f"{self.done:,} runs, {self.failed:,} failed | {rate(made / seconds) if made else '- runs/s'} | "
+            f"at most {duration(left) if made else '-'} left",
         )
 
 
@@ -70,9 +73,9 @@ class Lines(Tally):
 
     last: float = 0.0
 
-    def ran(self, succeeded: int, failed: int) -> None:
+    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
         """Count runs; say so if there has been no line for a while."""
-        super().ran(succeeded, failed)
+        super().ran(succeeded, failed, answered=answered)
         if time.perf_counter() - max(self.last, self.started) > SECONDS_BETWEEN_LINES:
             self._say()
 

@@ -13,7 +13,7 @@ import xarray as xr
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
-from invgp.cli.options import config_argument, data_option, workers_option
+from invgp.cli.options import config_argument, data_option, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
 from invgp.cli.progress import Tally, duration, progress
 from invgp.config import load
@@ -36,6 +36,7 @@ CHEAP_ROWS = 1000  # in a task, or more: quicker to run again than to look up
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The posterior file.  [default: config]")
 @data_option
 @workers_option
+@scheduler_option
 @click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Of all random numbers.  [default: config]")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), help="Where arrays live.  [default: config]")
 @click.option("--ledger", type=click.Path(path_type=Path), help="Keeps all runs.  [default: beside the output]")
@@ -44,6 +45,7 @@ def command(
     output: Path | None,
     data: Path | None,
     workers: int | None,
+    scheduler: str | None,
     seed: int | None,
     device: str | None,
     ledger: Path | None,
@@ -58,7 +60,7 @@ def command(
     output = output or problem.output.file
     started = time.perf_counter()
     ledger = ledger or ledger_of(problem, output)
-    posterior = inverted(problem, output, ledger, workers=workers, seed=seed, device=device)
+    posterior = inverted(problem, output, ledger, workers=workers, scheduler=scheduler, seed=seed, device=device)
     netcdf.write(posterior, output)
     say(posterior, output, time.perf_counter() - started)
 
@@ -77,7 +79,14 @@ def holds_runs(ledger: Path) -> bool:
 
 
 def inverted(
-    problem: Problem, output: Path, ledger: Path | None, *, workers: int | None, seed: int | None, device: str | None
+    problem: Problem,
+    output: Path,
+    ledger: Path | None,
+    *,
+    workers: int | None,
+    scheduler: str | None,
+    seed: int | None,
+    device: str | None,
 ) -> xr.Dataset:
     """The posterior; if interrupted, the best so far goes into a file beside `output`, and the command ends."""
     # Here, not above: a mistake is told, and help given, without waiting for SciPy.
@@ -93,6 +102,7 @@ def inverted(
             return invert(
                 problem,
                 workers=workers,
+                scheduler=scheduler,
                 seed=seed,
                 device=device,
                 run_directory=runs,
@@ -129,7 +139,8 @@ def say(posterior: xr.Dataset, output: Path, seconds: float) -> None:
     known = f" ({answered:,} from the ledger)" if answered else ""
     click.echo(
         f"{output}: {posterior.attrs['invgp_status']}; ELBO {float(posterior['elbo'][-1]):.2f} nats, "
-        f"{runs:,} runs{known}, {failed:,} failed, {duration(seconds)}"
+        f"{runs:,} runs{known}, {failed:,} failed, "
+        f"{duration(seconds)}{at_once(posterior.attrs['invgp_runs_at_once'])}"
     )
     if posterior.attrs["invgp_settled"] == "no":
         click.echo("invgp: warning: the posterior has not settled; do not trust its spreads yet", err=True)
@@ -138,6 +149,11 @@ def say(posterior: xr.Dataset, output: Path, seconds: float) -> None:
     directory = output.with_suffix(".runs")
     if failed and directory.exists():
         click.echo(f"{directory}: the directories of failed runs")
+
+
+def at_once(runs: float) -> str:
+    """How many runs there really were at once, as part of a sentence; nothing if none was made."""
+    return f", {runs:.1f} runs at once" if runs else ""
 
 
 def learnt(posterior: xr.Dataset) -> list[str]:

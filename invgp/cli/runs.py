@@ -15,7 +15,7 @@ import numpy as np
 
 from invgp.adapters.protocol import RunContext
 from invgp.cli.check import say_quantities
-from invgp.cli.options import workers_option
+from invgp.cli.options import scheduler_option, workers_option
 from invgp.cli.outputs import check_writable, remove_if_empty
 from invgp.cli.progress import duration, progress
 from invgp.config import load
@@ -72,7 +72,8 @@ def show(ledger: Path, run: int) -> None:
 @click.option("--failed", is_flag=True, required=True, help="Make the runs that failed again.")
 @click.option("--config", type=click.Path(path_type=Path), required=True, help="Whose simulator is run.")
 @workers_option
-def rerun(ledger: Path, config: Path, workers: int | None, *, failed: bool) -> None:
+@scheduler_option
+def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None, *, failed: bool) -> None:
     """Run the simulator of a config again where it failed, and put the outcome into LEDGER.
 
     For failures whose cause is gone: a licence server that was down, a timeout that was too short. `invgp run` then
@@ -80,6 +81,7 @@ def rerun(ledger: Path, config: Path, workers: int | None, *, failed: bool) -> N
     """
     # Here, not above: a mistake is told, and help given, without waiting for SciPy.
     from invgp.inference.evaluate import evaluate  # noqa: PLC0415
+    from invgp.inference.pools import open_pool  # noqa: PLC0415
     from invgp.inference.simulator import own_directory  # noqa: PLC0415
 
     problem = load(config)
@@ -94,14 +96,19 @@ def rerun(ledger: Path, config: Path, workers: int | None, *, failed: bool) -> N
         return
     kept = ledger.with_name(ledger.name.removesuffix(".sqlite").removesuffix(".ledger") + ".runs")
     settings = problem.inference
-    with Ledger(ledger) as opened, own_directory(kept) as directory, progress() as tally:
+    with (
+        open_pool(settings, workers=workers, scheduler=scheduler) as pool,
+        Ledger(ledger) as opened,
+        own_directory(kept) as directory,
+        progress() as tally,
+    ):
         tally.begin(len(ours))
         tally.batch("runs that failed", len(ours))
         outcome = evaluate(
             problem.forward,
             np.stack([run.inputs for run in ours]),
             RunContext([f"run-{run.run}" for run in ours], directory),
-            workers=workers or settings.workers,
+            pool=pool,
             retries=settings.retries,
             recorder=opened.of(problem.forward, retries=settings.retries, answer_failed=False),
             monitor=tally,

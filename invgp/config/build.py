@@ -40,7 +40,7 @@ def build(config: Config, directory: Path, text: str, data: Path | None) -> Prob
         forward=forward,
         inputs=inputs,
         outputs=outputs,
-        inference=InferenceSettings(**config.inference.model_dump()),
+        inference=_inference(config, directory),
         output=_output(config, directory),
         config_text=text,
     )
@@ -83,6 +83,18 @@ def _check_inference(problem: Problem) -> None:
 def _table(config: Config, file: Path, key: str) -> Table:
     name, section = next(iter(config.survey.coordinates.items()))
     return read_table(file, section.column or name, key)
+
+
+def _inference(config: Config, directory: Path) -> InferenceSettings:
+    section = config.inference
+    scheduler = section.scheduler
+    if scheduler is not None and section.backend != "dask":
+        raise ConfigError(
+            f"inference.scheduler: must be left out with inference.backend = {section.backend!r}, was {scheduler!r}"
+        )
+    if scheduler is not None and scheduler.endswith(".json"):
+        scheduler = str(directory / scheduler)
+    return InferenceSettings(**section.model_dump(exclude={"scheduler"}), scheduler=scheduler)
 
 
 def _output(config: Config, directory: Path) -> OutputSettings:

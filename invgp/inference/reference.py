@@ -15,6 +15,7 @@ from invgp.core.backend import cholesky, place, to_numpy
 from invgp.errors import RunsFailedError
 from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.monitor import Monitor
+from invgp.inference.pools import Pool
 from invgp.inference.simulator import Batch, Simulator, TooManyFailed
 from invgp.inference.slice_sampling import Chains, Proposal, sample, saved_proposal
 from invgp.inference.target import Run, WhitenedPrior, informed_sites
@@ -32,10 +33,10 @@ class Direct:
     calls: int = 0
 
     @staticmethod
-    def of(problem: Problem, directory: Path, workers: int, monitor: Monitor) -> Direct:
+    def of(problem: Problem, directory: Path, pool: Pool, monitor: Monitor) -> Direct:
         """With runs in a directory; any share of them may fail."""
         tolerant = replace(problem, inference=replace(problem.inference, max_failed_share=1.0))
-        return Direct(Simulator(tolerant, directory, workers, monitor))
+        return Direct(Simulator(tolerant, directory, pool, monitor))
 
     def __call__(self, f: Floats, sites: NDArray[np.intp]) -> Batch:
         """Run at latent values f (S, B, Q), at sites (B,)."""

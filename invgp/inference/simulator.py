@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.adapters.protocol import SPARE, Evaluations, RunContext, Status
+from invgp.inference.concurrency import Concurrency
 from invgp.inference.evaluate import evaluate
 from invgp.inference.failing import Outcomes
 from invgp.inference.monitor import Monitor, Silent
+from invgp.inference.pools import Loop, Pool
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
 
@@ -64,6 +66,7 @@ class Simulator:
     Parameters
     ----------
     directory : where the runs have their directories.
+    pool : where runs are made.
     budget : runs that may be spent in all; None for any number.
     recorder : the ledger of the model's runs; None for none. A run that it answers counts as one that was made: an
         inversion that is taken up again must decide as it would have, had it not been stopped.
@@ -71,10 +74,11 @@ class Simulator:
 
     problem: Problem
     directory: Path
-    workers: int = 1
+    pool: Pool = field(default_factory=Loop)
     monitor: Monitor = field(default_factory=Silent)
     budget: int | None = None
     recorder: Recorder | None = None
+    concurrency: Concurrency = field(default_factory=Concurrency)
     runs: int = 0
     failed: int = 0
     partial: int = 0
@@ -113,11 +117,12 @@ class Simulator:
                 problem.forward,
                 problem.to_simulator(problem.physical(f), numbers),
                 RunContext(labels, self.directory, more=True),
-                workers=self.workers,
+                pool=self.pool,
                 retries=problem.inference.retries,
                 recorder=self.recorder,
                 monitor=self.monitor,
                 watch=watch.saw,
+                concurrency=self.concurrency,
             )
         except TooManyFailed:
             self._count(Evaluations.concatenate(watch.seen), labels)

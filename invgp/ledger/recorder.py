@@ -37,12 +37,14 @@ class Finished:
     attempts : (B,), how often each was tried.
     seconds : that each took, on average.
     worker : host and process that ran them.
+    recorded : whether they are in the ledger already.
     """
 
     outcome: Evaluations
     attempts: NDArray[np.int64]
     seconds: float
     worker: str
+    recorded: bool = False
 
 
 @dataclass(frozen=True)

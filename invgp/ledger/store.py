@@ -157,6 +157,8 @@ class Ledger:
         where = " AND ".join(chosen) or "1"
         query = f"SELECT model, {_COLUMNS} FROM runs WHERE {where} ORDER BY run"  # noqa: S608 - nothing of others' in it
         for number, *row in self.select(query, [value for values in chosen.values() for value in values]):
+            if number not in models:  # its first run was recorded while we were reading
+                models |= {m.number: m for m in self.models()}
             yield self._run(models[number], *row)
 
     def select(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:

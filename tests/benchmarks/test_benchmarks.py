@@ -89,3 +89,10 @@ def test_that_a_run_is_measured_with_and_without_a_ledger(benchmark, capsys):
     ratios = benchmark("ledger").main(["--runs", "5", "--rows", "50"])
     assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
     assert "5 runs, adapter and ledger: " in capsys.readouterr().out
+
+
+def test_that_two_workers_are_measured_against_one(benchmark, capsys):
+    ratios = benchmark("workers").main(["--runs", "4", "--repeats", "1", "--milliseconds", "1"])
+    assert list(ratios) == ["loky", "threading", "dask"]
+    assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
+    assert "4 runs of 1 ms" in capsys.readouterr().out

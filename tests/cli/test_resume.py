@@ -25,7 +25,7 @@ RERUN_BY_A_KILL = 2  # runs a worker: the one under way, and one that was not ye
 RUNS = 18  # of the inversion, undisturbed
 LEDGER = "posterior.ledger.sqlite"
 COUNTED = f'echo "$1" >> "$(dirname "$0")/started"; sleep 0.1; {SIMULATOR}'
-OF_ONE_INVERSION_ONLY = ("history", "invgp_runs_from_ledger", "invgp_survey")
+OF_ONE_INVERSION_ONLY = ("history", "invgp_runs_at_once", "invgp_runs_from_ledger", "invgp_survey")
 
 
 def survey(directory: Path, *lines: str, body: str = COUNTED) -> Path:
