@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +12,8 @@ if TYPE_CHECKING:
     from invgp.inference.invert import invert
     from invgp.problem import Problem
 
-__version__ = _version("invgp")
+    __version__: str
+
 __all__ = ["SAVIGP", "InvgpError", "Problem", "__version__", "invert", "load"]
 
 # Loaded on first use: `invgp --help` must not wait for xarray and SciPy.
@@ -31,6 +31,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("invgp")
     if name not in _HOME:
         raise AttributeError(f"module 'invgp' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -7,12 +7,15 @@ Exit codes: 0 done; 1 a fault of invgp's own; 2 a wrong command, config or data 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
-from invgp import __version__
+from invgp.cli.voice import Voice, tell_machine, with_voice
 from invgp.errors import ConfigError, InvgpError
 
 INTERRUPTED = 130
@@ -42,7 +45,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"invgp.cli.{cmd_name}").command
-        return command
+        return with_voice(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -52,6 +55,11 @@ class Commands(click.Group):
         if args[0] not in COMMANDS and near:
             ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands, without importing them, and options."""
+        names = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of commands, without importing them."""
@@ -65,25 +73,31 @@ class Commands(click.Group):
     epilog="Start with: invgp check survey.toml. Exit codes: 0 done, 2 wrong command, config or data, 3 simulator "
     "failed, 4 device missing, 5 not calibrated (calibrate --check), 130 interrupted.",
 )
-@click.version_option(__version__, prog_name="invgp")
+@click.version_option(package_name="invgp", prog_name="invgp")
 def app() -> None:
     """The fields below a survey, with their uncertainty, from any simulator."""
 
 
 def main() -> None:
     """Run the command line; a person's mistake is a sentence and an exit code, never a traceback."""
+    voice = Voice()
     try:
-        app.main(prog_name="invgp", standalone_mode=False)
+        app.main(prog_name="invgp", standalone_mode=False, obj=voice)
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
-    except ConfigError as error:
-        for sentence in error.sentences:
-            click.echo(f"invgp: {sentence}", err=True)
-        sys.exit(error.exit_code)
+        end([error.format_message()], error.exit_code, voice)
     except InvgpError as error:
-        click.echo(f"invgp: {error}", err=True)
-        sys.exit(error.exit_code)
+        sentences = error.sentences if isinstance(error, ConfigError) else (str(error),)
+        for sentence in sentences:
+            click.echo(f"invgp: {sentence}", err=True)
+        end(sentences, error.exit_code, voice)
     except (click.Abort, KeyboardInterrupt):
         click.echo("invgp: interrupted", err=True)
-        sys.exit(INTERRUPTED)
+        end(["interrupted"], INTERRUPTED, voice)
+
+
+def end(errors: Sequence[str], code: int, voice: Voice) -> NoReturn:
+    """The end of a command that failed; a machine that asked for JSON gets it, too."""
+    if voice.json:
+        tell_machine({"errors": errors, "exit_code": code, "warnings": voice.warnings})
+    sys.exit(code)

@@ -80,3 +80,8 @@ def test_that_a_run_is_measured_with_and_without_a_ledger(benchmark, capsys):
     ratios = benchmark("ledger").main(["--runs", "5", "--rows", "50"])
     assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
     assert "5 runs, adapter and ledger: " in capsys.readouterr().out
+
+
+def test_that_the_start_is_measured_beside_numpy(benchmark):
+    found = benchmark("startup").measured(times=1)
+    assert all(0 < seconds < math.inf for seconds in found.values())
