@@ -1,7 +1,8 @@
 """The command line: one module a command.
 
-Exit codes: 0 done; 1 a fault of invgp's own; 2 a wrong command, config or data file; 3 the simulator failed;
-4 the device asked for is missing; 5 a posterior that `invgp calibrate --check` finds wanting; 130 interrupted.
+Exit codes: 0 done; 1 a fault of invgp's own, or a file that cannot be written; 2 a wrong command, config or data file;
+3 the simulator failed; 4 the device asked for is missing; 5 a posterior that `invgp calibrate --check` finds wanting;
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from invgp.cli.voice import Voice, tell_machine, with_voice
+from invgp.cli.voice import Voice, logged, tell_machine, with_voice
 from invgp.errors import ConfigError, InvgpError
 
 INTERRUPTED = 130
@@ -26,6 +27,7 @@ COMMANDS = {
     "check": "Validate a config, run its simulator once, and predict the cost.",
     "compare": "Compare a posterior with draws from the same problem by slice sampling.",
     "doctor": "Print device, libraries, BLAS and threads, and say what is missing.",
+    "init": "Write a project to start from, or a config for your survey file.",
     "plot": "Draw a posterior: sections or maps, and the data fit.",
     "run": "Invert a survey and write the posterior as netCDF; again, to go on where it was stopped.",
     "runs": "List, show, repeat or export the runs in a ledger.",
@@ -70,8 +72,15 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with: invgp check survey.toml. Exit codes: 0 done, 2 wrong command, config or data, 3 simulator "
-    "failed, 4 device missing, 5 not calibrated (calibrate --check), 130 interrupted.",
+    epilog="""\b
+Start with:
+  invgp init                 # a project that runs as it stands
+  invgp check survey.toml    # is it right, and what will it cost?
+  invgp run survey.toml      # posterior.nc
+  invgp plot posterior.nc
+
+Exit codes: 0 done, 1 a fault of invgp's own or a file that cannot be written, 2 wrong command, config or data,
+3 simulator failed, 4 device missing, 5 not calibrated (calibrate --check), 130 interrupted.""",
 )
 @click.version_option(package_name="invgp", prog_name="invgp")
 def app() -> None:
@@ -82,7 +91,8 @@ def main() -> None:
     """Run the command line; a person's mistake is a sentence and an exit code, never a traceback."""
     voice = Voice()
     try:
-        app.main(prog_name="invgp", standalone_mode=False, obj=voice)
+        with logged():
+            app.main(prog_name="invgp", standalone_mode=False, obj=voice)
     except click.ClickException as error:
         error.show()
         end([error.format_message()], error.exit_code, voice)

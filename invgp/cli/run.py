@@ -29,7 +29,7 @@ CHEAP_ROWS = 1000  # in a task, or more: quicker to run again than to look up
 
 @click.command(
     epilog="Examples: invgp run survey.toml; invgp run survey.toml -o result.nc --workers 4 --seed 7; "
-    "invgp run survey.toml --data other_line.csv -o other_line.nc; after Ctrl-C or a power cut, the same command again"
+    "invgp run survey.toml --data other_line.csv -o other_line.nc"
 )
 @config_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The posterior file.  [default: config]")

@@ -39,12 +39,17 @@ def opened(path: Path, *, read_only: bool = True) -> Ledger:
     return Ledger(path, read_only=read_only)
 
 
-@click.group(epilog="Start with: invgp runs list posterior.ledger.sqlite --failed")
+@click.group(
+    epilog="Examples: invgp runs list posterior.ledger.sqlite --failed; invgp runs show posterior.ledger.sqlite 17"
+)
 def command() -> None:
     """Look into a ledger, the file in which `invgp run` keeps what became of every run."""
 
 
-@command.command(name="list", epilog="Examples: invgp runs list posterior.ledger.sqlite --failed")
+@command.command(
+    name="list",
+    epilog="Examples: invgp runs list posterior.ledger.sqlite --failed; invgp runs list posterior.ledger.sqlite --json",
+)
 @ledger_argument
 @click.option("--failed", is_flag=True, help="Only runs that failed.")
 @click.option("--json", "as_json", is_flag=True, help="As a JSON array, with whole messages.")
@@ -130,7 +135,10 @@ def rerun(ledger: Path, config: Path, workers: int | None, *, failed: bool) -> N
     give({"runs": len(ours), "failed": 0})
 
 
-@command.command(epilog="Examples: invgp runs export posterior.ledger.sqlite -o runs.csv; or -o runs.nc")
+@command.command(
+    epilog="Examples: invgp runs export posterior.ledger.sqlite -o runs.csv; "
+    "invgp runs export posterior.ledger.sqlite -o runs.nc"
+)
 @ledger_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="A .csv or .nc file.")
 @click.option("--model", default="", help="Start of the model's digest, where there are several.")

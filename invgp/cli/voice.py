@@ -6,7 +6,8 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,20 +84,29 @@ def _plain(value: Any) -> Any:
 
 
 def _setting(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
-    def keep(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001, FBT001
+    def keep(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001
         setattr(context.ensure_object(Voice), name, value)
 
     return keep
 
 
-def _log(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001, FBT001
+@contextmanager
+def logged() -> Iterator[None]:
+    """What the library logs is told as the command line tells things: warnings always, the rest if asked for."""
+    logger, handler = logging.getLogger("invgp"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("invgp: %(message)s"))
+    logger.addHandler(handler)
+    level = logger.level
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def _log_more(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001
     if value and not context.resilient_parsing:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("invgp: %(message)s"))
-        logger = logging.getLogger("invgp")
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-        context.call_on_close(lambda: logger.removeHandler(handler))
+        logging.getLogger("invgp").setLevel(logging.INFO)
 
 
 # Eager, so that they hold for what is said of the other options.
@@ -121,13 +131,16 @@ _verbose = click.Option(
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_log,
+    callback=_log_more,
     help="Also what the simulators' adapters have to say.",
 )
 
 
 def with_voice(command: click.Command) -> click.Command:
-    """The command, and those within it, with the options that all have."""
+    """The command, and those within it, with the options that all have and its examples a line each."""
+    title, _, examples = (command.epilog or "").partition(": ")
+    if title == "Examples":
+        command.epilog = "\n".join(["\b", "Examples:", *(f"  {example}" for example in examples.split("; "))])
     if isinstance(command, click.Group):
         for inner in command.commands.values():
             with_voice(inner)

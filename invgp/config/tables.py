@@ -24,6 +24,13 @@ SEPARATORS = {";": "semicolons", "\t": "tabs"}
 class Table(Protocol):
     """Columns by name."""
 
+    @property
+    def names(self) -> list[str]:
+        """All columns, in the order of the file."""
+
+    def unit_of(self, name: str) -> str:
+        """The unit that the file gives a column; empty if it gives none."""
+
     def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:
         """The named columns side by side, (N, k), in `unit`.
 
@@ -48,6 +55,15 @@ class CsvTable:
     header: list[str]
     rows: list[list[str]]
     lines: list[int]
+
+    @property
+    def names(self) -> list[str]:
+        """The header."""
+        return self.header
+
+    def unit_of(self, name: str) -> str:  # noqa: ARG002 - a CSV names no unit
+        """None."""
+        return ""
 
     def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:  # noqa: ARG002 - a CSV names no unit
         """The named columns side by side, (N, k)."""
@@ -93,6 +109,16 @@ class NetcdfTable:
     dataset: xr.Dataset
     position: str
 
+    @property
+    def names(self) -> list[str]:
+        """The variables."""
+        return [str(name) for name in self.dataset.variables]
+
+    def unit_of(self, name: str) -> str:
+        """The attribute of that name."""
+        unit = str(self.dataset[name].attrs.get("units", ""))
+        return unit if is_unit(unit) else ""
+
     def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:
         """The named variables side by side, (N, k), converted to `unit` if they carry another."""
         return np.concatenate([self._variable(name, unit, key, spread=spread) for name in names], axis=-1)
@@ -128,12 +154,12 @@ class NetcdfTable:
         return values.reshape(values.shape[0], -1)
 
 
-def read_table(file: Path, position: str, key: str) -> Table:
+def read_table(file: Path, position: str | None, key: str) -> Table:
     """Open a survey file.
 
     Parameters
     ----------
-    position : the column of the first coordinate.
+    position : the column of the first coordinate; None for the first of numbers along one dimension.
     key : what names the file: a config key or an option.
     """
     if not file.is_file():
@@ -157,9 +183,10 @@ class _LayoutError(Exception):
     """A file that is no table of sites; its text says why."""
 
 
-def _netcdf(file: Path, position: str) -> NetcdfTable:
+def _netcdf(file: Path, position: str | None) -> NetcdfTable:
     # Times stay numbers: a coordinate is a number with a unit here.
     with xr.open_dataset(file, engine="netcdf4", decode_times=False, decode_timedelta=False) as dataset:
+        position = _first_position(dataset) if position is None else position
         table = NetcdfTable(file, dataset.load(), position)
     variable = table.dataset.get(position)
     if variable is None:
@@ -167,6 +194,13 @@ def _netcdf(file: Path, position: str) -> NetcdfTable:
     if variable.ndim == 0 or variable.size == 0:
         raise _LayoutError(f"variable {position!r} holds no sites")
     return table
+
+
+def _first_position(dataset: xr.Dataset) -> str:
+    for name, variable in dataset.variables.items():
+        if variable.ndim == 1 and np.issubdtype(variable.dtype, np.number):
+            return str(name)
+    raise _LayoutError("it has no variable of numbers along one dimension")
 
 
 def _csv(file: Path) -> CsvTable:
