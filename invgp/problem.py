@@ -277,9 +277,9 @@ class Problem:
         return ordered.reshape(samples, -1, ordered.shape[-1])
 
 
-def fewest_samples(problem: Problem) -> int:
-    """Fewest samples a site with which the problem's estimators are well posed."""
-    Q, settings = problem.latent_count, problem.inference
+def fewest_samples(settings: InferenceSettings, processes: int) -> int:
+    """Fewest samples a site with which the estimators are well posed, for that many latent processes."""
+    Q = processes
     if settings.posterior == "full gaussian":
         return 2 * (2 * Q + 1)
     features = Q + 1 if settings.estimator == "linearisation" else (Q + 1) * (Q + 2) // 2

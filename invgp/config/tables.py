@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,9 +80,11 @@ class CsvTable:
         for i, row in enumerate(self.rows):
             number = _number(row[place])
             if number is None:
+                text = row[place].strip()
+                hint = "; decimals are written with a point" if _number(text.replace(",", ".")) is not None else ""
                 raise ConfigError(
                     f"{key}: column {name!r} of {self.file.name} must hold numbers, or nothing where there is none, "
-                    f"was {row[place].strip()!r} in line {self.lines[i]}"
+                    f"was {text!r} in line {self.lines[i]}{hint}"
                 )
             values[i] = number
         return values
@@ -142,12 +145,15 @@ class NetcdfTable:
 
     def _by_site(self, name: str, key: str) -> Floats:
         """The variable as (N, k)."""
-        variable, sites = self.dataset[name], self.dataset[self.position].dims[:1]
+        variable = self.dataset[name]
+        # Of a position that is not there, its own key tells.
+        sites = (self.dataset[self.position] if self.position in self.dataset.variables else variable).dims[:1]
         numeric = np.issubdtype(variable.dtype, np.number)
         if variable.ndim not in (1, 2) or not numeric or sites[0] not in variable.dims:
             along = listed(variable.dims) if variable.dims else "no dimension"
+            where = sites[0] if sites else self.position
             raise ConfigError(
-                f"{key}: variable {name!r} of {self.file.name} must hold numbers along {sites[0]!r} (the sites) and "
+                f"{key}: variable {name!r} of {self.file.name} must hold numbers along {where!r} (the sites) and "
                 f"one more dimension at the most, was {'numbers' if numeric else 'something else'} along {along}"
             )
         values = variable.transpose(*sites, ...).to_numpy().astype(np.float64)
@@ -170,13 +176,19 @@ def read_table(file: Path, position: str | None, key: str) -> Table:
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{key}: must be a CSV file in UTF-8 (or netCDF, with a name that ends in .nc), was {str(file)!r}, "
-            f"whose byte {error.start + 1} is not UTF-8"
+            f"{_encoding(error)}"
         ) from error
     except (OSError, _LayoutError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         what = "netCDF" if file.suffix.lower() in NETCDF_SUFFIXES else "CSV"
         raise ConfigError(f"{key}: must be a {what} file of sites, was {str(file)!r}: {reason}") from error
     return table
+
+
+def _encoding(error: UnicodeDecodeError) -> str:
+    if error.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "which is UTF-16; save it as UTF-8"
+    return f"whose byte {error.start + 1} is not UTF-8"
 
 
 class _LayoutError(Exception):
@@ -224,7 +236,8 @@ def _csv(file: Path) -> CsvTable:
 def _check_layout(header: list[str], rows: list[list[str]], lines: list[int]) -> None:
     for separator, name in SEPARATORS.items():
         if len(header) == 1 and separator in header[0]:
-            raise _LayoutError(f"its columns are separated by {name}, they must be by commas")
+            points = ", with points in numbers" if any(len(row) > 1 for row in rows) else ""
+            raise _LayoutError(f"its columns are separated by {name}, they must be by commas{points}")
     if not rows:
         raise _LayoutError("it has a header, and no site below it")
     for row, line in zip(rows, lines, strict=True):

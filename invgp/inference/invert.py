@@ -140,7 +140,7 @@ def _recorded(problem: Problem, path: str | Path | None) -> Iterator[Recorder | 
 def _check(problem: Problem, workers: int, seed: int) -> None:
     """What a config is checked for already, for a problem built in code."""
     samples = problem.inference.samples
-    least = fewest_samples(problem)
+    least = fewest_samples(problem.inference, problem.latent_count)
     if samples is not None and samples < least:
         raise ConfigError(f"inference.samples: must be at least {least}, was {samples}")
     for name, value, least in (("workers", workers, 1), ("seed", seed, 0)):
