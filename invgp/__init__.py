@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from invgp.config import load
+    from invgp.config import define, load
     from invgp.errors import InvgpError
     from invgp.estimator import SAVIGP
     from invgp.inference.invert import invert
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = ["SAVIGP", "InvgpError", "Problem", "__version__", "invert", "load"]
+__all__ = ["SAVIGP", "InvgpError", "Problem", "__version__", "define", "invert", "load"]
 
 # Loaded on first use: `invgp --help` must not wait for xarray and SciPy.
 _HOME = {
     "InvgpError": "invgp.errors",
     "Problem": "invgp.problem",
     "SAVIGP": "invgp.estimator",
+    "define": "invgp.config",
     "invert": "invgp.inference.invert",
     "load": "invgp.config",
 }

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from invgp import describing
 from invgp.adapters.protocol import ForwardModel
 from invgp.links import LINKS, Link
 from invgp.units import IDENTITY, Conversion
@@ -194,12 +195,16 @@ class OutputSettings:
     ledger: bool | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Problem:
     """A survey, the unknown fields below it, and the simulator that ties them.
 
+    `invgp.load` makes one of a config file, `invgp.define` of Python's own data.
+
     Parameters
     ----------
+    latents, noise : the unknown fields with their priors, and what separates data from the simulator's outputs.
+    forward : the simulator, in units of its own.
     inputs : one wire for each input of `forward`, from a latent, a covariate or a coordinate.
     outputs : one wire for each output of `forward`, to an observation.
     config_text : the config as read, kept for provenance; empty for a problem built in code.
@@ -235,6 +240,12 @@ class Problem:
     def noise_std(self) -> Floats:
         """Standard deviation of the noise, (N, P)."""
         return np.concatenate([self.noise.std[o.name] for o in self.survey.observations], axis=-1)
+
+    def __repr__(self) -> str:
+        return describing.text(self)
+
+    def _repr_html_(self) -> str:
+        return describing.html(self)
 
     def prior(self) -> tuple[Floats, Floats]:
         """Mean and standard deviation, (Q,) each, of the latent processes, on the scale of the Gaussian process."""

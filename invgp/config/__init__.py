@@ -1,4 +1,4 @@
-"""TOML -> Problem. Every unknown key, unit and shape is checked here, and nowhere else."""
+"""TOML, or Python -> Problem. Every unknown key, unit and shape is checked here, and nowhere else."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from invgp.config.code import define
 from invgp.errors import ConfigError
 
 if TYPE_CHECKING:
     from invgp.problem import Problem
 
-__all__ = ["load"]
+__all__ = ["define", "load"]
 
 
 def load(path: str | Path, *, data: str | Path | None = None) -> Problem:

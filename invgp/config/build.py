@@ -30,13 +30,18 @@ def build(config: Config, directory: Path, text: str, data: Path | None) -> Prob
     file, key = (data, "--data") if data is not None else (directory / config.survey.file, "survey.file")
 
     def read() -> tuple[Table, str]:
-        return read_table(file, position_of(config), key), hashlib.sha256(file.read_bytes()).hexdigest()
+        return read_table(file, position_of(config), key), digest_of(file)
 
     mistakes = Mistakes()
     table = mistakes.of(read)
     problem = assembled(config, table[0] if table else None, directory, mistakes)
     digest = table[1] if table else ""
     return replace(problem, survey=replace(problem.survey, file=str(file), digest=digest), config_text=text)
+
+
+def digest_of(file: Path) -> str:
+    """Of the survey file, for provenance."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def position_of(config: Config) -> str:
