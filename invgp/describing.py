@@ -18,12 +18,18 @@ CELL = "text-align: left; padding: 0.15em 0.8em 0.15em 0; vertical-align: top"
 
 def heading(problem: Problem) -> str:
     """What it is, in a line."""
-    survey, simulator = problem.survey, problem.forward.name
-    present = int((~np.isnan(survey.Y)).sum())
-    return (
-        f"{problem.title or 'Problem'}: {survey.size:,} sites, {present:,} observations, "
-        f"{problem.latent_count:,} latent processes, simulator {simulator!r}"
+    present = int((~np.isnan(problem.survey.Y)).sum())
+    counts = (
+        counted(problem.survey.size, "site"),
+        counted(present, "observation"),
+        counted(problem.latent_count, "latent process", "latent processes"),
     )
+    return f"{problem.title or 'Problem'}: {', '.join(counts)}, simulator {problem.forward.name!r}"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """``1 site``, ``2 sites``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def tables(problem: Problem) -> dict[str, tuple[Row, list[Row]]]:

@@ -18,6 +18,7 @@ from invgp.cli.outputs import check_posterior_path, remove_if_empty
 from invgp.cli.progress import duration
 from invgp.cli.voice import give, json_option, say, warn
 from invgp.config import load
+from invgp.describing import counted
 from invgp.errors import DeviceMissingError, RunsFailedError
 
 if TYPE_CHECKING:
@@ -168,11 +169,6 @@ def say_survey(problem: Problem) -> None:
         latent.name if latent.size == 1 else f"{latent.name} x {latent.size}" for latent in problem.latents
     )
     say(f"{counted(problem.latent_count, 'latent process', 'latent processes')}: {names}")
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """``1 site``, ``2 sites``."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats) -> None:

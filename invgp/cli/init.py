@@ -38,7 +38,7 @@ def command(ctx: click.Context, kind: str | None, directory: Path | None, data: 
     you write.
     """
     if data is not None and kind is not None and kind not in KINDS and directory is None:
-        kind, directory = None, Path(kind)
+        directory, kind = Path(kind), None
     kind, directory = kind or "python", directory or Path()
     if kind not in KINDS:
         near = get_close_matches(kind, KINDS, n=1)

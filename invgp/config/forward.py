@@ -65,11 +65,11 @@ def _labelled(
 ) -> Ends:
     """Unit and labels of each."""
 
-    def end(item: tuple[str, LatentSection | ObservationSection]) -> tuple[str, Labels | None]:
-        name, section = item
+    def end(name: str) -> tuple[str, Labels | None]:
+        section = sections[name]
         return section.unit, labels_of(config, section.dimension, f"{owner}.{name}")
 
-    return dict(zip(sections, each(end, sections.items()), strict=True))
+    return dict(zip(sections, each(end, sections), strict=True))
 
 
 def _inputs(section: AnySimulator, latents: Ends, columns: Ends) -> tuple[tuple[Quantity, Wire], ...]:

@@ -52,7 +52,8 @@ class ColumnsTable:
         values = self.data[name]
         array = np.asarray(values)
         if isinstance(values, np.ma.MaskedArray):
-            array = np.where(np.ma.getmaskarray(values), None, array.astype(object))
+            array = array.astype(object)
+            array[np.ma.getmaskarray(values)] = None
         if array.dtype.kind in "fiu":
             return array.astype(np.float64)
         for value in array.ravel():

@@ -19,7 +19,7 @@ EXECUTABLE = 0o755
 
 def files_of(kind: str) -> dict[str, bytes]:
     """The files of a project, by name."""
-    folder = files("invgp.scaffolds") / kind
+    folder = files("invgp.scaffolds") / f"{kind}-project"  # with a hyphen, so that nobody takes it for a package
     return {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.is_file()}
 
 

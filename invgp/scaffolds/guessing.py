@@ -79,7 +79,8 @@ def guess(table: Table, key: str) -> Guess:
 
 def _numbers(table: Table) -> tuple[list[Column], list[str]]:
     """Columns of numbers, and the names of the others."""
-    columns, others = [], []
+    columns: list[Column] = []
+    others: list[str] = []
     for name in table.names:
         header = parsed(name)
         unit = table.unit_of(name)

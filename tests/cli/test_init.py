@@ -26,7 +26,7 @@ def test_that_a_project_is_written_whole_and_never_over_another(kind: str, invgp
     result = invgp_here("init", kind, folder, cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     written = {path.name: path for path in folder.iterdir()}
-    assert {path.name for path in (SCAFFOLDS / kind).iterdir()} == set(written)
+    assert {path.name for path in (SCAFFOLDS / f"{kind}-project").iterdir() if path.is_file()} == set(written)
     for path in written.values():
         assert str(path) in result.stdout
         assert bool(path.stat().st_mode & 0o100) == path.read_bytes().startswith(b"#!")
