@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -77,6 +78,11 @@ def define(
     from invgp.config.sentences import sentences  # noqa: PLC0415
 
     model = forward if isinstance(forward, ForwardModel) else None
+    if not (model or callable(forward) or isinstance(forward, Mapping)):
+        raise ConfigError(
+            "forward: must be a function, a ForwardModel, or a table of the keys of [forward], was "
+            f"{reprlib.repr(forward)}"
+        )
     keys: dict[str, Any] = {
         "title": title,
         "dimensions": dict(dimensions or {}),

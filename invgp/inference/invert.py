@@ -93,7 +93,7 @@ def invert(
         TemporaryDirectory(prefix="invgp-") as scratch,
         own_directory(run_directory or scratch) as directory,
         _recorded(problem, ledger) as recorder,
-        displayed() if progress else nullcontext(Silent()) as display,
+        displayed() if progress and monitor is None else nullcontext(Silent()) as display,
     ):
         try:
             simulator = Simulator(problem, directory, workers, monitor or display, settings.max_runs, recorder)

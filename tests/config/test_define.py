@@ -196,7 +196,7 @@ def test_that_a_function_is_asked_for_what_it_takes() -> None:
             "forward.inputs[1]: must be a latent, a covariate or a coordinate, was 'speed'; valid: 'depth', "
             "'velocity', 'elevation', 'easting' and 'northing'",
         ),
-        ({"forward": 5}, "forward.function: must be text in quotes, was 5"),
+        ({"forward": 5}, "forward: must be a function, a ForwardModel, or a table of the keys of [forward], was 5"),
         (
             {"forward": CallableModel(lambda depth, velocity: depth, (Quantity("depth", "m"), Quantity("velocity",
              "m s-1")), (Quantity("time", "s", (1, 2)),))},
