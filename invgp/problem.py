@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 
 from invgp import describing
 from invgp.adapters.protocol import ForwardModel
+from invgp.errors import ConfigError
 from invgp.links import LINKS, Link
 from invgp.units import IDENTITY, Conversion
+
+SMALLEST_EIGENVALUE = 1e-12  # of a correlation matrix: below it, rounding may have made a singular one regular
 
 Floats = NDArray[np.float64]
 Labels = tuple[int, ...] | tuple[str, ...]
@@ -146,6 +149,14 @@ class Noise:
     correlation: Mapping[str, Floats] = field(default_factory=dict)
     degrees: float = 4.0
     learn: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, matrix in self.correlation.items():
+            if np.linalg.eigvalsh(matrix)[0] <= SMALLEST_EIGENVALUE:
+                raise ConfigError(
+                    f"noise.correlation.{name}: must be positive definite, was not: some of its correlations "
+                    "contradict others"
+                )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import invgp
 from invgp.adapters import CallableModel, Quantity
 from invgp.config import keys, schema
 from invgp.errors import ConfigError
+from invgp.problem import Noise
 
 from .conftest import SITES, WriteSurvey
 
@@ -213,6 +214,11 @@ def test_that_a_mistake_gives_the_sentence_of_the_config(
         invgp.define(**arguments(**changes))
     told = str(caught.value)
     assert told == sentence if not sentence.endswith("valid: ") else told.startswith(sentence)
+
+
+def test_that_correlations_that_contradict_each_other_are_told_however_the_noise_was_made() -> None:
+    with pytest.raises(ConfigError, match=r"^noise\.correlation\.time: must be positive definite, was not"):
+        Noise("gaussian", {"time": np.ones((3, 2))}, {"time": np.ones((2, 2))})
 
 
 @pytest.mark.parametrize(
