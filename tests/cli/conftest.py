@@ -77,7 +77,7 @@ MODULE = [sys.executable, "-m", "invgp"]
 def invgp(*arguments: str | Path, cwd: Path, program: list[str] | None = None) -> subprocess.CompletedProcess[str]:
     """The command line as a person runs it, in a process of its own."""
     command = [*(program or MODULE), *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
