@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
-import xarray as xr
 
 from invgp.errors import ConfigError, WriteError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 LARGEST_CHUNK = 2**20  # numbers in a chunk: a map opens in pieces, a line is one piece
 
@@ -32,6 +34,8 @@ def write(posterior: xr.Dataset, path: str | Path) -> Path:
 
 def read(path: str | Path) -> xr.Dataset:
     """Read a posterior written by `write` into memory."""
+    import xarray as xr  # noqa: PLC0415 - help is given without waiting for it
+
     path = Path(path)
     try:
         with xr.open_dataset(path, engine="netcdf4") as dataset:

@@ -14,9 +14,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from invgp import describing
 from invgp.adapters.protocol import ForwardModel
+from invgp.errors import ConfigError
 from invgp.links import LINKS, Link
 from invgp.units import IDENTITY, Conversion
+
+SMALLEST_EIGENVALUE = 1e-12  # of a correlation matrix: below it, rounding may have made a singular one regular
 
 Floats = NDArray[np.float64]
 Labels = tuple[int, ...] | tuple[str, ...]
@@ -146,6 +150,14 @@ class Noise:
     degrees: float = 4.0
     learn: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name, matrix in self.correlation.items():
+            if np.linalg.eigvalsh(matrix)[0] <= SMALLEST_EIGENVALUE:
+                raise ConfigError(
+                    f"noise.correlation.{name}: must be positive definite, was not: some of its correlations "
+                    "contradict others"
+                )
+
 
 @dataclass(frozen=True)
 class Wire:
@@ -197,12 +209,16 @@ class OutputSettings:
     ledger: bool | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Problem:
     """A survey, the unknown fields below it, and the simulator that ties them.
 
+    `invgp.load` makes one of a config file, `invgp.define` of Python's own data.
+
     Parameters
     ----------
+    latents, noise : the unknown fields with their priors, and what separates data from the simulator's outputs.
+    forward : the simulator, in units of its own.
     inputs : one wire for each input of `forward`, from a latent, a covariate or a coordinate.
     outputs : one wire for each output of `forward`, to an observation.
     config_text : the config as read, kept for provenance; empty for a problem built in code.
@@ -243,6 +259,12 @@ class Problem:
         """The same problem with the noise's standard deviations multiplied by a factor (N, P)."""
         std = {name: factor[:, columns] * self.noise.std[name] for name, columns in self.observation_slices.items()}
         return replace(self, noise=replace(self.noise, std=std))
+
+    def __repr__(self) -> str:
+        return describing.text(self)
+
+    def _repr_html_(self) -> str:
+        return describing.html(self)
 
     def prior(self) -> tuple[Floats, Floats]:
         """Mean and standard deviation, (Q,) each, of the latent processes, on the scale of the Gaussian process."""
@@ -285,9 +307,9 @@ class Problem:
         return ordered.reshape(samples, -1, ordered.shape[-1])
 
 
-def fewest_samples(problem: Problem) -> int:
-    """Fewest samples a site with which the problem's estimators are well posed."""
-    Q, settings = problem.latent_count, problem.inference
+def fewest_samples(settings: InferenceSettings, processes: int) -> int:
+    """Fewest samples a site with which the estimators are well posed, for that many latent processes."""
+    Q = processes
     if settings.posterior == "full gaussian":
         return 2 * (2 * Q + 1)
     features = Q + 1 if settings.estimator == "linearisation" else (Q + 1) * (Q + 2) // 2

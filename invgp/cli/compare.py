@@ -9,21 +9,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-import xarray as xr
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
-from invgp.cli.options import data_option, scheduler_option, workers_option
+from invgp.cli.options import LARGEST_SEED, data_option, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, check_writable, remove_if_empty
 from invgp.cli.progress import SECONDS_BETWEEN_LINES, duration, rate
-from invgp.cli.run import LARGEST_SEED
+from invgp.cli.voice import give, json_option, note, say, speaks, voice, warn
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.problem import Latent, Problem
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from invgp.problem import Latent, Problem
 
 LEVELS = 4  # directories from the posterior upwards, and from its survey, where its config is looked for
 PAPER = 120  # columns, where the table goes to a file
@@ -50,6 +53,7 @@ PAPER = 120  # columns, where the table goes to a file
 @scheduler_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="netCDF for the draws and the comparison.")
 @click.option("--plot", type=click.Path(path_type=Path), help="PNG, SVG or PDF.  [default: beside POSTERIOR]")
+@json_option
 def command(
     posterior: Path,
     config: Path | None,
@@ -79,9 +83,11 @@ def command(
     if output is not None:
         netcdf.write(comparison, output)
     draw(dataset, comparison, plot)
-    say(comparison, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    tell(comparison, seconds)
     for path in filter(None, (output, plot)):
-        click.echo(path)
+        say(path)
+    give(facts(comparison) | {"seconds": seconds, "comparison": output, "figure": plot})
 
 
 def found_config(path: Path, posterior: xr.Dataset) -> Path:
@@ -126,9 +132,9 @@ def same_problem(posterior: xr.Dataset, config: Path, data: Path | None) -> Prob
         if not latent.learn and not np.allclose(given, latent.mean, rtol=1e-6):
             raise ConfigError(f"the config {str(config)!r} has another prior of {latent.name!r} than the posterior")
     if problem.config_text != posterior.attrs["invgp_config"]:
-        click.echo(f"invgp: warning: the posterior was made from another config than {config}", err=True)
+        warn(f"the posterior was made from another config than {config}")
     if problem.forward.digest != posterior.attrs["invgp_simulator_digest"]:
-        click.echo("invgp: warning: the simulator has changed since the posterior was made", err=True)
+        warn("the simulator has changed since the posterior was made")
     noise = {
         o.name: posterior[f"{o.name}_noise_std"].values.reshape(o.values.shape) for o in problem.survey.observations
     }
@@ -218,7 +224,7 @@ def compared(
             except RunsFailedError as failure:
                 raise RunsFailedError(run.simulator.failures(str(failure))) from failure
     except KeyboardInterrupt:
-        click.echo(f"invgp: interrupted {kept(tally, checkpoint)}", err=True)
+        note(f"interrupted {kept(tally, checkpoint)}")
         raise SystemExit(INTERRUPTED) from None
     finally:
         remove_if_empty(runs)
@@ -300,6 +306,9 @@ class Live(Tally):
 @contextmanager
 def progress() -> Iterator[Tally]:
     """The display that fits where standard error goes."""
+    if voice().quiet:
+        yield Tally()
+        return
     if not sys.stderr.isatty():
         yield Lines()
         return
@@ -318,7 +327,23 @@ def draw(posterior: xr.Dataset, comparison: xr.Dataset, path: Path) -> None:
     plots.save(plots.comparison(posterior, comparison), path)
 
 
-def say(comparison: xr.Dataset, seconds: float) -> None:
+def facts(comparison: xr.Dataset) -> dict[str, Any]:
+    """What `tell` says, for a machine."""
+    from invgp.inference.comparison import converged, rows, verdict  # noqa: PLC0415
+
+    attributes = comparison.attrs
+    return {
+        "latents": [row._asdict() for row in rows(comparison)],
+        "converged": converged(comparison),
+        "verdict": verdict(comparison),
+        "runs": attributes["invgp_runs"],
+        "reference_runs": attributes["invgp_reference_runs"],
+        "reference_chains": attributes["invgp_reference_chains"],
+        "reference_draws": attributes["invgp_reference_draws"],
+    }
+
+
+def tell(comparison: xr.Dataset, seconds: float) -> None:
     """The table, what both took, and whether the reference is one."""
     from rich.box import SIMPLE  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
@@ -334,23 +359,23 @@ def say(comparison: xr.Dataset, seconds: float) -> None:
         name = f"{row.latent}, {row.label}" if row.label else row.latent
         errors = f"{row.error:.3f}", f"{row.error_mcse:.3f}", f"{row.ratio:.3f}", f"{row.ratio_mcse:.3f}"
         table.add_row(name, *errors, f"{row.r_hat:.3f}", f"{row.ess:,.0f}")
-    Console(highlight=False, width=None if sys.stdout.isatty() else PAPER).print(table)
+    if speaks():
+        Console(highlight=False, width=None if sys.stdout.isatty() else PAPER).print(table)
     attributes: dict[str, Any] = comparison.attrs
-    click.echo(
+    say(
         "Error of the posterior mean in standard deviations of the reference, root mean square over the sites; "
         "posterior spread\nover that of the reference, median over the sites; each with the Monte Carlo error of the "
         "reference; worst R-hat and\neffective sample size over the sites."
     )
-    click.echo(
+    say(
         f"Runs: posterior {attributes['invgp_runs']:,}; reference {attributes['invgp_reference_runs']:,} "
         f"({attributes['invgp_reference_chains']} chains of {attributes['invgp_reference_draws']:,} draws, "
         f"{duration(seconds)} now)."
     )
     if converged(comparison):
-        click.echo(f"Reference: {verdict(comparison)}.")
+        say(f"Reference: {verdict(comparison)}.")
     else:
-        click.echo(
-            f"invgp: warning: {verdict(comparison)}; more --draws go on from here; if they do not help, "
-            "remove the file of the chains and give them a longer --burn-in",
-            err=True,
+        warn(
+            f"{verdict(comparison)}; more --draws go on from here; if they do not help, "
+            "remove the file of the chains and give them a longer --burn-in"
         )

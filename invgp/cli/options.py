@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+LARGEST_SEED = 2**63 - 1  # it is an attribute of the posterior file
+
 config_argument = click.argument("config", type=click.Path(path_type=Path))
 data_option = click.option(
     "--data", type=click.Path(path_type=Path), help="A survey file to use instead of the config's, same columns."

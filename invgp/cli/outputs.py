@@ -5,9 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
 
 from invgp.errors import ConfigError
-from invgp.problem import Problem
+
+if TYPE_CHECKING:
+    from invgp.problem import Problem
 
 
 def check_posterior_path(path: Path, key: str, problem: Problem, config: Path) -> None:

@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from invgp.config.forward import build_forward
+from invgp.config.gathering import Mistakes
+from invgp.config.inference import check_inference
 from invgp.config.latents import build_latents
 from invgp.config.names import check_names
 from invgp.config.schema import Config
-from invgp.config.survey import build_noise, build_survey
+from invgp.config.survey import build_noise, build_survey, check_noise_names
 from invgp.config.tables import Table, read_table
 from invgp.errors import ConfigError
-from invgp.problem import InferenceSettings, OutputSettings, Problem, fewest_samples
+from invgp.problem import InferenceSettings, OutputSettings, Problem
 
 
 def build(config: Config, directory: Path, text: str, data: Path | None) -> Problem:
@@ -25,64 +27,47 @@ def build(config: Config, directory: Path, text: str, data: Path | None) -> Prob
     text : the config as read.
     data : a survey file to use instead of the config's.
     """
-    check_names(config)
     file, key = (data, "--data") if data is not None else (directory / config.survey.file, "survey.file")
-    table = _table(config, file, key)
-    survey = build_survey(config, table)
-    noise = build_noise(config, survey, table)
-    latents = build_latents(config, [c.unit for c in survey.coordinates])
-    forward, inputs, outputs = build_forward(config, survey, latents, directory)
-    problem = Problem(
-        title=config.title,
-        survey=replace(survey, file=str(file), digest=hashlib.sha256(file.read_bytes()).hexdigest()),
-        latents=latents,
-        noise=noise,
-        forward=forward,
-        inputs=inputs,
-        outputs=outputs,
-        inference=_inference(config, directory),
-        output=_output(config, directory),
-        config_text=text,
-    )
-    _check_inference(problem)
-    return problem
+
+    def read() -> tuple[Table, str]:
+        return read_table(file, position_of(config), key), digest_of(file)
+
+    mistakes = Mistakes()
+    table = mistakes.of(read)
+    problem = assembled(config, table[0] if table else None, directory, mistakes)
+    digest = table[1] if table else ""
+    return replace(problem, survey=replace(problem.survey, file=str(file), digest=digest), config_text=text)
 
 
-def _check_inference(problem: Problem) -> None:
-    """What the inference needs of the problem."""
-    settings, processes = problem.inference, problem.latent_count
-    fewest = fewest_samples(problem)
-    if settings.samples is not None and settings.samples < fewest:
-        raise ConfigError(
-            f"inference.samples: must be at least {fewest} for {processes} latent "
-            f"process{'es' if processes > 1 else ''}, was {settings.samples}"
-        )
-    if settings.estimator in ("linearisation", "hermite") and problem.noise.kind != "gaussian":
-        raise ConfigError(
-            f"inference.estimator: must be 'auto' or 'score' for {problem.noise.kind} noise, was {settings.estimator!r}"
-        )
-    of_coupled_only = [f"latents.{latent.name}.learn" for latent in problem.latents if latent.learn]
-    of_coupled_only += ["noise.learn"] if problem.noise.learn else []
-    of_coupled_only += ["inference.inducing"] if settings.inducing is not None else []
-    of_coupled_only += ["inference.batch"] if settings.batch is not None else []
-    if of_coupled_only and settings.posterior == "full gaussian":
-        raise ConfigError(
-            f"{of_coupled_only[0]}: must be left out with inference.posterior = 'full gaussian', was given"
-        )
-    if settings.learn_inducing and settings.inducing is None:
-        raise ConfigError(
-            "inference.learn_inducing: must be false without inference.inducing (every site is then an inducing "
-            "point), was true"
-        )
-    if problem.noise.learn and settings.batch is not None:
-        raise ConfigError("noise.learn: must be left out with inference.batch, was given")
-    if problem.noise.learn and settings.estimator == "score":
-        raise ConfigError("noise.learn: must be left out with inference.estimator = 'score', was given")
+def digest_of(file: Path) -> str:
+    """Of the survey file, for provenance."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _table(config: Config, file: Path, key: str) -> Table:
+def position_of(config: Config) -> str:
+    """The column of the first coordinate."""
     name, section = next(iter(config.survey.coordinates.items()))
-    return read_table(file, section.column or name, key)
+    return section.column or name
+
+
+def assembled(config: Config, table: Table | None, directory: Path, mistakes: Mistakes) -> Problem:
+    """The problem that a config and a table describe; raise all `mistakes` if there are any, with those made before."""
+    mistakes.of(lambda: check_names(config))
+    mistakes.of(lambda: check_noise_names(config))
+    survey = None if table is None else mistakes.of(lambda: build_survey(config, table))
+    noise = None if table is None or survey is None else mistakes.of(lambda: build_noise(config, survey, table))
+    latents = mistakes.of(lambda: build_latents(config, [c.unit for c in config.survey.coordinates.values()]))
+    wired = mistakes.of(lambda: build_forward(config, directory))
+    inference = mistakes.of(lambda: _inference(config, directory))
+    if inference is not None and latents is not None:
+        mistakes.of(lambda: check_inference(config, inference, latents))
+    output = mistakes.of(lambda: _output(config, directory))
+    mistakes.tell()
+    # Nothing is missing here: whatever could not be made has left a sentence. The types cannot know that.
+    if survey is None or noise is None or latents is None or wired is None or inference is None or output is None:
+        raise ConfigError("the config cannot be used")
+    forward, inputs, outputs = wired
+    return Problem(config.title, survey, latents, noise, forward, inputs, outputs, inference, output)
 
 
 def _inference(config: Config, directory: Path) -> InferenceSettings:

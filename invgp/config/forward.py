@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from invgp.adapters import (
@@ -14,8 +14,10 @@ from invgp.adapters import (
     Quantity,
     UmbridgeModel,
 )
+from invgp.config.gathering import Mistakes, each
+from invgp.config.names import labels_of
 from invgp.config.programs import build_dakota, build_executable, build_pest, settings_of
-from invgp.config.schema import Config
+from invgp.config.schema import Config, LatentSection, ObservationSection
 from invgp.config.sentences import one_line, path_of, suggestion
 from invgp.config.simulators import (
     AnySimulator,
@@ -27,12 +29,12 @@ from invgp.config.simulators import (
     UmbridgeSection,
 )
 from invgp.errors import ConfigError
-from invgp.problem import Labels, Latent, Observation, Survey, Wire
+from invgp.problem import Labels, Wire
 from invgp.units import conversion
 
 Wires = tuple[Wire, ...]
 Quantities = tuple[Quantity, ...]
-Sources = dict[str, tuple[str, Labels | None]]
+Ends = dict[str, tuple[str, Labels | None]]  # what a wire may lead from or to: its unit, its labels
 
 # Of these, the keys of the config are the settings of the adapter.
 _MODELS: dict[str, Callable[..., ForwardModel]] = {
@@ -43,30 +45,46 @@ _MODELS: dict[str, Callable[..., ForwardModel]] = {
 }
 
 
-def build_forward(
-    config: Config, survey: Survey, latents: Sequence[Latent], directory: Path
-) -> tuple[ForwardModel, Wires, Wires]:
+def build_forward(config: Config, directory: Path) -> tuple[ForwardModel, Wires, Wires]:
     """The simulator, the wires into it and the wires out of it."""
-    section = config.forward
-    known = _sources(survey, latents)
-    inputs = [_input(i, item, known) for i, item in enumerate(section.inputs)]
-    outputs = [_output(i, item, survey.observations) for i, item in enumerate(section.outputs)]
-    inward, outward = tuple(wire for _, wire in inputs), tuple(wire for _, wire in outputs)
-    _check_each_once("latents", "forward.inputs", [v.name for v in latents], inward)
-    _check_each_once("survey.observations", "forward.outputs", [o.name for o in survey.observations], outward)
+    section, mistakes = config.forward, Mistakes()
+    latents = _labelled("latents", config.latents, config)
+    observations = _labelled("survey.observations", config.survey.observations, config)
+    columns: Ends = {name: (c.unit, None) for name, c in (config.survey.covariates | config.survey.coordinates).items()}
+    inputs = mistakes.of(lambda: _inputs(section, latents, columns))
+    outputs = mistakes.of(lambda: _outputs(section, observations))
+    mistakes.tell()
+    if inputs is None or outputs is None:
+        raise ConfigError("forward: cannot be used")
     model = _model(section, tuple(q for q, _ in inputs), tuple(q for q, _ in outputs), directory)
-    return model, inward, outward
+    return model, tuple(wire for _, wire in inputs), tuple(wire for _, wire in outputs)
 
 
-def _sources(survey: Survey, latents: Sequence[Latent]) -> Sources:
-    """What can go into the simulator: name -> (unit, labels)."""
-    sources: Sources = {latent.name: (latent.unit, latent.labels) for latent in latents}
-    for column in (*survey.covariates, *survey.coordinates):
-        sources[column.name] = (column.unit, None)
-    return sources
+def _labelled(
+    owner: str, sections: Mapping[str, LatentSection] | Mapping[str, ObservationSection], config: Config
+) -> Ends:
+    """Unit and labels of each."""
+
+    def end(name: str) -> tuple[str, Labels | None]:
+        section = sections[name]
+        return section.unit, labels_of(config, section.dimension, f"{owner}.{name}")
+
+    return dict(zip(sections, each(end, sections), strict=True))
 
 
-def _input(index: int, section: InputSection, known: Sources) -> tuple[Quantity, Wire]:
+def _inputs(section: AnySimulator, latents: Ends, columns: Ends) -> tuple[tuple[Quantity, Wire], ...]:
+    found = each(lambda item: _input(*item, latents | columns), enumerate(section.inputs))
+    _check_each_once("latents", "forward.inputs", list(latents), [wire for _, wire in found])
+    return found
+
+
+def _outputs(section: AnySimulator, observations: Ends) -> tuple[tuple[Quantity, Wire], ...]:
+    found = each(lambda item: _output(*item, observations), enumerate(section.outputs))
+    _check_each_once("survey.observations", "forward.outputs", list(observations), [wire for _, wire in found])
+    return found
+
+
+def _input(index: int, section: InputSection, known: Ends) -> tuple[Quantity, Wire]:
     source = section.source or section.name
     key = path_of("forward", "inputs", index)
     if source not in known:
@@ -81,28 +99,30 @@ def _input(index: int, section: InputSection, known: Sources) -> tuple[Quantity,
     return Quantity(section.name, own, labels), Wire(source, change)
 
 
-def _output(index: int, section: OutputSection, observations: Sequence[Observation]) -> tuple[Quantity, Wire]:
+def _output(index: int, section: OutputSection, known: Ends) -> tuple[Quantity, Wire]:
     name = section.observation or section.name
     key = path_of("forward", "outputs", index)
-    known = {o.name: o for o in observations}
     if name not in known:
         raise ConfigError(f"{key}: must be an observation of the survey, was {name!r}{suggestion(name, list(known))}")
-    unit = known[name].unit
+    unit, labels = known[name]
     own = section.unit or unit
     change = conversion(own, unit)
     if change is None:
         raise ConfigError(
             f"{key}.unit: must be a unit that can be converted to that of {name!r} ({unit!r}), was {own!r}"
         )
-    return Quantity(section.name, own, known[name].labels), Wire(name, change)
+    return Quantity(section.name, own, labels), Wire(name, change)
 
 
-def _check_each_once(owner: str, key: str, names: Sequence[str], wires: Wires) -> None:
+def _check_each_once(owner: str, key: str, names: Sequence[str], wires: Sequence[Wire]) -> None:
     used = [wire.name for wire in wires]
+    wrong = []
     for name in names:
         if used.count(name) != 1:
             was = f"named {used.count(name)} times" if name in used else "not named"
-            raise ConfigError(f"{key}: must name {name!r} of [{owner}] once, was {was}")
+            wrong.append(f"{key}: must name {name!r} of [{owner}] once, was {was}")
+    if wrong:
+        raise ConfigError(wrong)
 
 
 def _model(section: AnySimulator, inputs: Quantities, outputs: Quantities, directory: Path) -> ForwardModel:

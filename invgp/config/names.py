@@ -35,16 +35,17 @@ SUFFIXES = {
 def check_names(config: Config) -> None:
     """Raise `ConfigError` if two things would be the same variable of the posterior file."""
     owners = dict.fromkeys(RESERVED, "that every posterior has")
-    for key, names in _named(config).items():
-        suffixes = SUFFIXES.get(key, ())
-        for name in names:
-            for variable in (name, *(name + suffix for suffix in suffixes)):
-                if variable in owners:
-                    raise ConfigError(
-                        f"{key}.{name}: must have names of its own in the posterior file, was {variable!r}, "
-                        f"a name {owners[variable]}"
-                    )
-                owners[variable] = f"of {key}.{name}"
+    wrong = []
+    for key, name in ((key, name) for key, names in _named(config).items() for name in names):
+        variables = [name, *(name + suffix for suffix in SUFFIXES.get(key, ()))]
+        taken = next((variable for variable in variables if variable in owners), None)
+        if taken is not None:
+            wrong.append(
+                f"{key}.{name}: must have names of its own in the posterior file, was {taken!r}, a name {owners[taken]}"
+            )
+        owners |= {variable: f"of {key}.{name}" for variable in variables if variable not in owners}
+    if wrong:
+        raise ConfigError(wrong)
 
 
 def _named(config: Config) -> dict[str, Iterable[str]]:

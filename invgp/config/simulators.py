@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from invgp.config.output_files import OutputFiles, OutputFileSection
 from invgp.config.section import Section
 from invgp.config.sentences import WholeSentenceError, did_you_mean, listed, shown
-from invgp.config.values import Kind, Name, UnitText
+from invgp.config.values import FunctionName, Kind, Name, UnitText
 
 
 class InputSection(Section):
@@ -122,7 +122,9 @@ class CallableSection(ForwardSection):
     """A Python function."""
 
     adapter: Literal["callable"] = ADAPTER
-    function: str = Field(description="'package.module:function', of a module that is installed or beside the config")
+    function: FunctionName = Field(
+        description="'package.module:function', of a module that is installed or beside the config"
+    )
     vectorised: bool = Field(default=True, description="whether it takes many rows at once")
 
 

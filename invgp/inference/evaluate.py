@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ def evaluate(
     if not len(values):
         return model.evaluate(values, context)
     monitor, concurrency = monitor or Silent(), concurrency or Concurrency()
-    context = RunContext(context.labels, context.directory.absolute())  # a worker may be in another directory
+    context = replace(context, directory=context.directory.absolute())  # a worker may be in another directory
     once = _once(values)
     run = _Run(model, pool or Loop(), retries, recorder, concurrency)
     parts = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,6 +24,7 @@ from invgp.inference.simulator import Simulator, own_directory
 from invgp.ledger import Ledger, Recorder
 from invgp.posterior import to_dataset
 from invgp.problem import Problem, fewest_samples
+from invgp.progress import progress as displayed
 
 WORTH_THREADS = 500  # sites: products of smaller matrices are slowed down by BLAS threads that wait for each other
 
@@ -49,6 +50,7 @@ def invert(
     seed: int | None = None,
     device: str | None = None,
     run_directory: str | Path | None = None,
+    progress: bool = False,
     monitor: Monitor | None = None,
     ledger: str | Path | None = None,
 ) -> xr.Dataset:
@@ -62,7 +64,8 @@ def invert(
         back end.
     run_directory : where simulators run and the directories of failed runs are kept; by default a temporary one,
         which keeps nothing.
-    monitor : told of each step.
+    progress : whether to show how far it is: live on a terminal and in a notebook, by lines elsewhere.
+    monitor : told of each step, instead.
     ledger : a file, made if it is not there, that keeps every run and answers those that it knows; None for none. An
         inversion that was stopped goes on where it was if it is started again with the same ledger.
 
@@ -96,9 +99,10 @@ def invert(
         TemporaryDirectory(prefix="invgp-") as scratch,
         own_directory(run_directory or scratch) as directory,
         _recorded(problem, ledger) as recorder,
+        displayed() if progress and monitor is None else nullcontext(Silent()) as display,
     ):
         try:
-            simulator = Simulator(problem, directory, pool, monitor or Silent(), settings.max_runs, recorder)
+            simulator = Simulator(problem, directory, pool, monitor or display, settings.max_runs, recorder)
             inversion = inversion_of(problem)(problem, where, simulator, seed)
         except np.linalg.LinAlgError as error:
             raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
@@ -149,7 +153,7 @@ def _recorded(problem: Problem, path: str | Path | None) -> Iterator[Recorder | 
 def _check(problem: Problem, seed: int) -> None:
     """What a config is checked for already, for a problem built in code."""
     samples = problem.inference.samples
-    least = fewest_samples(problem)
+    least = fewest_samples(problem.inference, problem.latent_count)
     if samples is not None and samples < least:
         raise ConfigError(f"inference.samples: must be at least {least}, was {samples}")
     if seed < 0:

@@ -96,3 +96,8 @@ def test_that_two_workers_are_measured_against_one(benchmark, capsys):
     assert list(ratios) == ["loky", "threading", "dask"]
     assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
     assert "4 runs of 1 ms" in capsys.readouterr().out
+
+
+def test_that_the_start_is_measured_beside_numpy(benchmark):
+    found = benchmark("startup").measured(times=1)
+    assert all(0 < seconds < math.inf for seconds in found.values())
