@@ -22,6 +22,8 @@ from invgp.links import LINKS, Link
 from invgp.problem import Floats
 from invgp.processes import Processes, SaidBySites, WhitenedGaussians, held_by
 
+Projections = dict[int, tuple[Floats, Floats]]  # by number of the shape, what `Shape.project` gives
+
 
 @dataclass(frozen=True)
 class Field:
@@ -50,6 +52,16 @@ class Field:
     def processes(self) -> list[int]:
         """Their numbers."""
         return list(range(self.first, self.first + self.size))
+
+    def prior_moments(self) -> tuple[Floats, Floats]:
+        """Mean and standard deviation (L,) of the physical quantity."""
+        return self.link.moments(self.mean, np.diag(self.std**2))
+
+    def variance_ratio(self, covariance: Floats, physical_std: Floats) -> Floats:
+        """Posterior over prior variance (B, L): of the process, or of a quantity that mixes processes."""
+        if self.link.elementwise:
+            return np.diagonal(covariance, axis1=1, axis2=2) / self.std**2
+        return np.asarray((physical_std / self.prior_moments()[1]) ** 2)
 
 
 @dataclass(frozen=True)
@@ -116,17 +128,19 @@ class Belief:
         """M."""
         return int(self.centre.shape[1])
 
+    def processes_of(self, number: int) -> list[int]:
+        """The processes that have a shape."""
+        return [j for j, shape in enumerate(self.shape_of) if shape == number]
+
     def moments(self, X: Floats, processes: Sequence[int]) -> tuple[Floats, Floats]:
         """Mean (B, g) and covariance (B, g, g) of g processes at each of the points X (B, D) by itself."""
         return self.moments_of(self.projections(X, processes), processes)
 
-    def projections(self, X: Floats, processes: Sequence[int]) -> dict[int, tuple[Floats, Floats]]:
-        """By number of the shape, what `Shape.project` gives for those that some processes have."""
+    def projections(self, X: Floats, processes: Sequence[int]) -> Projections:
+        """Of the shapes that some processes have."""
         return {number: self.shapes[number].project(X) for number in {self.shape_of[j] for j in processes}}
 
-    def moments_of(
-        self, projections: dict[int, tuple[Floats, Floats]], processes: Sequence[int]
-    ) -> tuple[Floats, Floats]:
+    def moments_of(self, projections: Projections, processes: Sequence[int]) -> tuple[Floats, Floats]:
         """As `moments`, from the projections of the points."""
         M, g = self.inducing, len(processes)
         R = self._root(tuple(processes))
@@ -178,9 +192,7 @@ def _believed(fields: tuple[Field, ...], X: Floats, held: Processes) -> Belief:
     inducing = held.inducing if isinstance(held, SaidBySites) else None
     jitter = held.jitter if isinstance(held, SaidBySites) else 0.0
     Z = np.broadcast_to(X, (Q, *X.shape)) if inducing is None else inducing
-    kernels = [
-        Kernel(CORRELATIONS[f.kernel], np.float64(s) ** 2, f.length_scale) for f in fields for s in f.std
-    ]
+    kernels = [Kernel(CORRELATIONS[f.kernel], np.float64(s) ** 2, f.length_scale) for f in fields for s in f.std]
     shapes, shape_of = _shapes(kernels, Z, jitter)
     if isinstance(held, WhitenedGaussians):
         centre, roots = held.mean, tuple(np.ascontiguousarray(R.T) for R in held.factor)
