@@ -202,7 +202,7 @@ class _Parser:
                 choose = CHOOSE[name]
                 return Term(lambda v: choose(left.of(v), right.of(v)), one.unit, degree, dimension)
         raise self._refused(
-            f"{name!r} of {len(parts)} is not known; there are abs, exp, log, log10, sqrt of one and minimum, maximum of two"
+            f"{name!r} of {len(parts)} is not known; there are abs, exp, log, log10, sqrt of one, minimum, maximum of two"
         )
 
     def _quantity(self, arguments: list[ast.expr]) -> Term:

@@ -1,9 +1,9 @@
 """Joint draws of the processes over any number of points, by Matheron's rule.
 
-With g a draw from the prior and v one of the whitened inducing variables, f(x) = mean + g(x) + w(x)^T (v - L^-1 g(Z)) is
-a draw from the posterior, one function over all points. Few points: g is exact. Many: g is a sum of waves whose
-frequencies are Sobol points of the kernel's spectrum, each with a sine and a cosine, so that the prior variance is exact
-everywhere and correlations within ten length-scales are off by at most `WAVE_ERROR`.
+With g a draw from the prior and v one of the whitened inducing variables, f(x) = mean + g(x) + w(x)^T (v - L^-1 g(Z))
+is a draw from the posterior, one function over all points. Few points: g is exact. Many: g is a sum of waves whose
+frequencies are Sobol points of the kernel's spectrum, each with a sine and a cosine, so that the prior variance is
+exact everywhere and correlations within ten length-scales are off by at most `WAVE_ERROR`.
 """
 
 from __future__ import annotations
