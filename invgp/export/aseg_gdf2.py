@@ -25,7 +25,7 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
     at = positions(dataset)
     size = len(next(iter(at.values())))
     fields = ["site:I10:number of the point"]
-    columns: list[tuple[str, Floats]] = [("{:10.0f}", np.arange(1, size + 1))]
+    columns: list[tuple[str, Floats]] = [("{:10.0f}", np.arange(1.0, size + 1.0))]
     for name in coordinates(dataset):
         about = dataset[name].attrs
         fields.append(f"{name}:F{WIDTH}.6:UNIT={about['units']},{_plain(about.get('long_name', name))}{_plain(system)}")

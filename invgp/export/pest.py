@@ -1,4 +1,4 @@
-"""The PEST++ ensemble: a CSV file with a row a realisation and a column a parameter, as pyEMU and pestpp-ies read it."""
+"""The PEST++ ensemble: a CSV file with a row a realisation and a column a parameter, as pyEMU reads it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pandas as pd
 import xarray as xr
 
 from invgp.export.layers import draws, layers
+from invgp.problem import Floats
 
 REALISATION = "real_name"
 
 
 def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Path]:
     """Write one file; `depth_2_17` is the depth of layer 2 at point 17, counted as in the CSV export from 1."""
-    columns = {}
+    columns: dict[str, Floats] = {}
     for name in draws(dataset, variables):
         for layer in layers(dataset, [f"{name}_sample"], whole=("realization",)):
             values = layer.values.values.reshape(dataset.sizes["realization"], -1)

@@ -168,7 +168,7 @@ class Belief:
                 root = scipy.linalg.block_diag(*(self.roots[j] for j in processes))
             else:
                 columns = np.concatenate([self.roots[0][:, j * M : (j + 1) * M] for j in processes], axis=1)
-                root = np.linalg.qr(columns, mode="r") if columns.shape[0] > columns.shape[1] else columns
+                root = scipy.linalg.qr(columns, mode="r")[0][: columns.shape[1]]
             self._kept[processes] = root
         return self._kept[processes]
 

@@ -108,23 +108,26 @@ class _Parser:
     def term(self, node: ast.expr) -> Term:
         """Of any node that is allowed."""
         match node:
-            case ast.Constant(value=bool()):
-                pass
-            case ast.Constant(value=int() | float() as number):
-                return Term(lambda _: np.float64(number), "1")
             case ast.Name(id=name):
                 return self._latent(name)
             case ast.Subscript(value=ast.Name(id=name), slice=label):
                 return self._labelled(name, label)
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
-                inner, factor = self.term(operand), -1.0 if isinstance(sign, ast.USub) else 1.0
-                return Term(lambda v: factor * inner.of(v), inner.unit, inner.degree, inner.dimension)
             case ast.BinOp(left=left, op=ast.Pow(), right=right):
                 return self._power(self.term(left), right)
             case ast.BinOp(left=left, op=operator, right=right):
                 return self._combined(self.term(left), operator, self.term(right))
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
                 return self._call(name, arguments)
+        return self._number(node)
+
+    def _number(self, node: ast.expr) -> Term:
+        """Of a number, or of anything with a sign."""
+        match node:
+            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+                return Term(lambda _: np.asarray(number, dtype=np.float64), "1")
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
+                inner, factor = self.term(operand), -1.0 if isinstance(sign, ast.USub) else 1.0
+                return Term(lambda v: factor * inner.of(v), inner.unit, inner.degree, inner.dimension)
         raise self._refused(f"{ast.unparse(node)!r} is not allowed")
 
     def converted(self, term: Term, unit: str) -> Term:
@@ -202,7 +205,8 @@ class _Parser:
                 choose = CHOOSE[name]
                 return Term(lambda v: choose(left.of(v), right.of(v)), one.unit, degree, dimension)
         raise self._refused(
-            f"{name!r} of {len(parts)} is not known; there are abs, exp, log, log10, sqrt of one, minimum, maximum of two"
+            f"{name!r} of {len(parts)} is not known; there are abs, exp, log, log10 and sqrt of one, "
+            "minimum and maximum of two"
         )
 
     def _quantity(self, arguments: list[ast.expr]) -> Term:

@@ -106,7 +106,7 @@ def grid_of(text: str | None, posterior: xr.Dataset) -> Grid:
 
 def axis_letters(posterior: xr.Dataset, names: Sequence[str]) -> dict[str, str]:
     """X, Y or Z for each coordinate: as its standard name says or `positive`, else in order."""
-    found = {}
+    found: dict[str, str] = {}
     for name in names:
         about = posterior[name].attrs
         letter = AXES.get(about.get("standard_name", ""), "Z" if "positive" in about else "")

@@ -222,8 +222,7 @@ def predict(posterior: xr.Dataset, **wanted: object) -> xr.Dataset:
     """The posterior on a grid or at points, in memory; the arguments are those of `plan`."""
     wish = plan(posterior, **wanted)  # type: ignore[arg-type]
     dataset = wish.skeleton()
-    sizes = {**dataset.sizes, **dict(zip(wish.grid.dims, wish.grid.shape, strict=True))}
-    arrays = {name: np.empty([sizes[d] for d in v.dims]) for name, v in wish.variables.items()}
+    arrays = {name: np.empty([dataset.sizes[d] for d in v.dims]) for name, v in wish.variables.items()}
     for where, values in wish.blocks():
         for name, block in values.items():
             arrays[name][wish.variables[name].place(where)] = block
