@@ -13,8 +13,9 @@ from invgp.errors import ConfigError
 from invgp.export.layers import chosen, coordinates, layers, positions
 from invgp.problem import Floats
 
-NULL = -9.999999999e32
+NULL = -999999999.0  # no exponent: not every reader knows one in a definition
 WIDTH = 18
+DIVIDERS = str.maketrans(dict.fromkeys(":;,=", " "))
 
 
 def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Path]:
@@ -34,9 +35,9 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
         found = list(layers(dataset, [name]))
         about = dataset[name].attrs
         repeated = str(len(found)) if len(found) > 1 else ""
-        labels = f" ({'; '.join(layer.text.partition(', ')[2] for layer in found)})" if repeated else ""
+        labels = f" ({' / '.join(layer.text.partition(', ')[2] for layer in found)})" if repeated else ""
         fields.append(
-            f"{name}:{repeated}E{WIDTH}.9:UNIT={about.get('units', '1')},NULL={NULL:.9E},"
+            f"{name}:{repeated}E{WIDTH}.9:UNIT={about.get('units', '1')},NULL={NULL:.0f},"
             f"{_plain(about.get('long_name', name))}{_plain(labels)}"
         )
         columns += [(f"{{:{WIDTH}.9E}}", np.nan_to_num(layer.values.values.ravel(), nan=NULL)) for layer in found]
@@ -51,5 +52,5 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
 
 def _plain(text: str) -> str:
     """Without the characters that divide a definition, in ASCII."""
-    cleaned = text.replace(":", " ").replace(",", " ").replace("=", " ")
+    cleaned = text.translate(DIVIDERS)
     return " " * text.startswith(" ") + " ".join(cleaned.encode("ascii", "replace").decode().split())

@@ -84,5 +84,5 @@ def test_that_a_file_without_a_coordinate_or_with_gaps_is_refused(survey, tmp_pa
     with pytest.raises(ConfigError, match="no column 'northing'"):
         grid_of(str(tmp_path / "other.csv"), survey)
     (tmp_path / "gaps.csv").write_text("easting,northing\n1,\n")
-    with pytest.raises(ConfigError, match="'northing' of .* must be a number at every point"):
+    with pytest.raises(ConfigError, match=r"'northing' of .* must be a number at every point"):
         grid_of(str(tmp_path / "gaps.csv"), survey)
