@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 import xarray as xr
+from threadpoolctl import threadpool_limits
 
 from invgp.config.sentences import suggestion
 from invgp.errors import ConfigError
@@ -22,6 +23,7 @@ from invgp.problem import Floats
 
 MEMORY = 2**29  # bytes of temporary arrays
 LARGEST_BLOCK = 2**16  # points
+WORTH_THREADS = 2 * 10**4  # points: for fewer, BLAS threads would wait for each other
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,10 @@ class Map:
 
     def blocks(self) -> Iterator[tuple[Slices, dict[str, Floats]]]:
         """Where each block is, and the values of all variables there, in the order of their dimensions."""
+        with threadpool_limits(1 if self.grid.size < WORTH_THREADS else None):
+            yield from self._blocks()
+
+    def _blocks(self) -> Iterator[tuple[Slices, dict[str, Floats]]]:
         belief, wanted = self.belief, sorted({j for q in self.quantities for j in q.processes})
         paths = None
         if self.draws:

@@ -80,3 +80,9 @@ def test_that_a_run_is_measured_with_and_without_a_ledger(benchmark, capsys):
     ratios = benchmark("ledger").main(["--runs", "5", "--rows", "50"])
     assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
     assert "5 runs, adapter and ledger: " in capsys.readouterr().out
+
+
+def test_that_a_map_is_measured_in_time_and_memory(benchmark, capsys):
+    measured = benchmark("large_map").main(["--side", "20", "--sites", "10", "--draws", "2"])
+    assert all(math.isfinite(number) and number > 0 for number in measured.values())
+    assert "velocity, depth at 20 x 20 points; 2 exact draws" in capsys.readouterr().out
