@@ -23,6 +23,7 @@ from invgp.problem import Floats
 
 MEMORY = 2**29  # bytes of temporary arrays
 LARGEST_BLOCK = 2**16  # points
+WHILE_KERNELS_ARE_MADE = 6  # arrays of the size of a covariance
 WORTH_THREADS = 2 * 10**4  # points: for fewer, BLAS threads would wait for each other
 
 
@@ -94,7 +95,8 @@ class Map:
             1 if isinstance(q, LatentQuantity) and q.field.link.elementwise else len(q.processes)
             for q in self.quantities
         )
-        numbers = 2 * M * len(belief.shapes) + M * most * most + (len(self.levels) + 10) * Q + 6 * self.draws * Q
+        numbers = M * (len(belief.shapes) + most * most + WHILE_KERNELS_ARE_MADE)
+        numbers += (len(self.levels) + 10) * Q + 6 * self.draws * Q
         return max(1, min(LARGEST_BLOCK, self.memory // (8 * numbers)))
 
     def block_shape(self) -> tuple[int, ...]:
