@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from invgp.errors import InvgpError
     from invgp.estimator import SAVIGP
     from invgp.inference.invert import invert
+    from invgp.maps.predict import predict
     from invgp.problem import Problem
 
 __version__ = _version("invgp")
-__all__ = ["SAVIGP", "InvgpError", "Problem", "__version__", "invert", "load"]
+__all__ = ["SAVIGP", "InvgpError", "Problem", "__version__", "invert", "load", "predict"]
 
 # Loaded on first use: `invgp --help` must not wait for xarray and SciPy.
 _HOME = {
@@ -23,6 +24,7 @@ _HOME = {
     "SAVIGP": "invgp.estimator",
     "invert": "invgp.inference.invert",
     "load": "invgp.config",
+    "predict": "invgp.maps.predict",
 }
 
 

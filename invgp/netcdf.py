@@ -84,17 +84,24 @@ def _whole(path: Path) -> Iterator[Path]:
 
 
 def read(path: str | Path) -> xr.Dataset:
-    """Read a posterior written by `write` into memory."""
+    """Read a posterior or a map into memory."""
+    with opened(path) as dataset:
+        return dataset.load()
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[xr.Dataset]:
+    """A posterior or a map whose values are read when they are needed."""
     path = Path(path)
     try:
-        with xr.open_dataset(path, engine="netcdf4") as dataset:
-            loaded = dataset.load()
+        dataset = xr.open_dataset(path, engine="netcdf4")
     except (OSError, ValueError) as error:
         reason = "no such file" if not path.exists() else "it is not a netCDF file"
         raise ConfigError(f"the posterior {str(path)!r} cannot be read: {reason}") from error
-    if "invgp_latents" not in loaded.attrs:
-        raise ConfigError(f"{str(path)!r} is a netCDF file, but not a posterior that invgp wrote")
-    return loaded
+    with dataset:
+        if "invgp_latents" not in dataset.attrs:
+            raise ConfigError(f"{str(path)!r} is a netCDF file, but not a posterior that invgp wrote")
+        yield dataset
 
 
 def _encoding(posterior: xr.Dataset) -> dict[str, dict[str, Any]]:

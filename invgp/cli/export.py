@@ -26,9 +26,10 @@ from invgp.export import FORMATS, export
 )
 def command(source: Path, kind: str, output: Path | None, variables: tuple[str, ...]) -> None:
     """Write FILE, a posterior of `invgp run` or a map of `invgp predict`, in another format."""
-    dataset = netcdf.read(source)
     output = output or source.with_suffix(FORMATS[kind].suffix)
     check_other(output, source)
     check_writable(output, "--output")
-    for path in export(dataset, kind, output, variables):
+    with netcdf.opened(source) as dataset:
+        written = export(dataset, kind, output, variables)
+    for path in written:
         click.echo(path)

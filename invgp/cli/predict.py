@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -58,7 +57,7 @@ def command(
     dataset = netcdf.read(posterior)
     output = output or posterior.with_suffix(".map.nc")
     check_map_path(output, posterior)
-    from invgp.maps.predict import plan, points_in_words  # noqa: PLC0415 - mistakes are told without SciPy
+    from invgp.maps.predict import plan, points_in_words, write  # noqa: PLC0415 - mistakes are told without SciPy
 
     wish = plan(
         dataset,
@@ -72,15 +71,10 @@ def command(
         memory=int(memory * GIBIBYTE),
     )
 
-    def shown() -> Iterator[object]:
-        with click.progressbar(
-            length=wish.grid.size, label="points", file=sys.stderr, hidden=not sys.stderr.isatty()
-        ) as bar:
-            for where, values in wish.blocks():
-                yield where, values
-                bar.update(_points(where))
-
-    netcdf.write_blocks(wish.skeleton(), wish.variables, wish.block_shape(), shown(), output)  # type: ignore[arg-type]
+    with click.progressbar(
+        length=wish.grid.size, label="points", file=sys.stderr, hidden=not sys.stderr.isatty()
+    ) as bar:
+        write(wish, output, bar.update)
     names = ", ".join(quantity.name for quantity in wish.quantities)
     drawn = f"; {draws} {'exact' if wish.exact else 'approximate'} draws" if draws else ""
     click.echo(f"{output}: {names} at {points_in_words(wish.grid)}{drawn}")
@@ -93,10 +87,3 @@ def _levels(text: str | None) -> list[float] | None:
         return [float(part) for part in re.split(r"[,\s]+", text.strip())]
     except ValueError:
         raise ConfigError(f"--quantiles: must be numbers with commas between, was {text!r}") from None
-
-
-def _points(where: tuple[slice, ...]) -> int:
-    count = 1
-    for part in where:
-        count *= part.stop - part.start
-    return count

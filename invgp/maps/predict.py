@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
+from invgp import netcdf
 from invgp.config.sentences import suggestion
 from invgp.errors import ConfigError
 from invgp.maps.belief import Belief
@@ -226,15 +228,47 @@ def plan(
     )
 
 
-def predict(posterior: xr.Dataset, **wanted: object) -> xr.Dataset:
-    """The posterior on a grid or at points, in memory; the arguments are those of `plan`."""
-    wish = plan(posterior, **wanted)  # type: ignore[arg-type]
+def predict(
+    posterior: xr.Dataset,
+    grid: str | None = None,
+    *,
+    latents: Sequence[str] = (),
+    derive: Sequence[str] = (),
+    exceed: Sequence[str] = (),
+    quantiles: Sequence[float] | None = None,
+    draws: int = 0,
+    seed: int | None = None,
+    memory: int = MEMORY,
+) -> xr.Dataset:
+    """The posterior on a grid or at points, in memory; see `plan` for the arguments, `write` for larger maps."""
+    wish = plan(
+        posterior,
+        grid=grid,
+        latents=latents,
+        derive=derive,
+        exceed=exceed,
+        quantiles=quantiles,
+        draws=draws,
+        seed=seed,
+        memory=memory,
+    )
     dataset = wish.skeleton()
     arrays = {name: np.empty([dataset.sizes[d] for d in v.dims]) for name, v in wish.variables.items()}
     for where, values in wish.blocks():
         for name, block in values.items():
             arrays[name][wish.variables[name].place(where)] = block
     return dataset.assign({name: (v.dims, arrays[name], v.attributes) for name, v in wish.variables.items()})
+
+
+def write(wish: Map, path: str | Path, watch: Callable[[int], object] = lambda _: None) -> Path:
+    """Write a map block by block as CF netCDF; `watch` is told how many points each block has."""
+
+    def watched() -> Iterator[tuple[Slices, dict[str, Floats]]]:
+        for where, values in wish.blocks():
+            yield where, values
+            watch(math.prod(part.stop - part.start for part in where))
+
+    return netcdf.write_blocks(wish.skeleton(), wish.variables, wish.block_shape(), watched(), path)
 
 
 def points_in_words(grid: Grid) -> str:

@@ -20,7 +20,7 @@ from invgp.links import LINKS
 from invgp.maps import paths
 from invgp.maps.belief import Belief
 from invgp.maps.paths import Paths
-from invgp.maps.predict import plan, predict
+from invgp.maps.predict import plan, predict, write
 from problems import linear_problem, map_problem
 
 FAMILIES = {
@@ -245,10 +245,7 @@ def test_that_a_map_file_is_the_map_and_passes_the_compliance_checker(layered, g
         "exceed": ["resistivity > 50"],
         "memory": 10**5,
     }
-    wanted = plan(layered, **wish)
-    path = netcdf.write_blocks(
-        wanted.skeleton(), wanted.variables, wanted.block_shape(), wanted.blocks(), tmp_path / "map.nc"
-    )
+    path = write(plan(layered, **wish), tmp_path / "map.nc")
     with xr.open_dataset(path) as opened:
         xr.testing.assert_identical(
             opened.load().drop_attrs(deep=False), predict(layered, **wish).drop_attrs(deep=False)
@@ -259,10 +256,7 @@ def test_that_a_map_file_is_the_map_and_passes_the_compliance_checker(layered, g
 
 def test_that_gdal_sees_the_map_where_it_is(layered, tmp_path):
     rasterio = pytest.importorskip("rasterio")
-    wanted = plan(layered, grid="10")
-    path = netcdf.write_blocks(
-        wanted.skeleton(), wanted.variables, wanted.block_shape(), wanted.blocks(), tmp_path / "map.nc"
-    )
+    path = write(plan(layered, grid="10"), tmp_path / "map.nc")
     with rasterio.open(f"netcdf:{path}:resistivity") as seen:
         assert seen.crs == rasterio.crs.CRS.from_epsg(28354)
         assert seen.res == (10.0, 10.0)
