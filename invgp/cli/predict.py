@@ -76,7 +76,7 @@ def command(
     ) as bar:
         write(wish, output, bar.update)
     names = ", ".join(quantity.name for quantity in wish.quantities)
-    drawn = f"; {draws} {'exact' if wish.exact else 'approximate'} draws" if draws else ""
+    drawn = f"; {draws} {'exact' if wish.exact else 'approximate'} draw{'s' if draws > 1 else ''}" if draws else ""
     click.echo(f"{output}: {names} at {points_in_words(wish.grid)}{drawn}")
 
 

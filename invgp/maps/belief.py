@@ -132,19 +132,15 @@ class Belief:
         """The processes that have a shape."""
         return [j for j, shape in enumerate(self.shape_of) if shape == number]
 
-    def moments(self, X: Floats, processes: Sequence[int]) -> tuple[Floats, Floats]:
-        """Mean (B, g) and covariance (B, g, g) of g processes at each of the points X (B, D) by itself."""
-        return self.moments_of(self.projections(X, processes), processes)
-
     def projections(self, X: Floats, processes: Sequence[int]) -> Projections:
         """Of the shapes that some processes have."""
         return {number: self.shapes[number].project(X) for number in {self.shape_of[j] for j in processes}}
 
-    def moments_of(self, projections: Projections, processes: Sequence[int]) -> tuple[Floats, Floats]:
-        """As `moments`, from the projections of the points."""
+    def moments(self, at: Projections, processes: Sequence[int]) -> tuple[Floats, Floats]:
+        """Mean (B, g) and covariance (B, g, g) of g processes at each point by itself, from the points' projections."""
         M, g = self.inducing, len(processes)
         R = self._root(tuple(processes))
-        W = [projections[self.shape_of[j]] for j in processes]
+        W = [at[self.shape_of[j]] for j in processes]
         std = self.std[list(processes)]
         mean = np.stack([self.centre[j] @ w for j, (w, _) in zip(processes, W, strict=True)], axis=-1)
         covariance = np.zeros((len(mean), g, g))

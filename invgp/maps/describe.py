@@ -40,7 +40,7 @@ class MapVariable:
 
 
 def described(
-    posterior: xr.Dataset, grid: Grid, quantity: Quantity, unit: str, dimension: str | None, *, draws: int
+    posterior: xr.Dataset, grid: Grid, quantity: Quantity, unit: str, dimension: str | None, *, levels: int, draws: int
 ) -> dict[str, MapVariable]:
     """The variables of a latent or a derived quantity."""
     name = quantity.name
@@ -56,7 +56,7 @@ def described(
     found = {
         name + suffix: variable(attributes, leading.get(suffix, ()))
         for suffix, attributes in about.items()
-        if suffix != "_sample" or draws
+        if (suffix != "_sample" or draws) and (suffix != "_quantile" or levels)
     }
     if quantity.thresholds:
         what = about[""]["long_name"]
@@ -70,7 +70,7 @@ def coordinates_of(
     grid: Grid,
     quantities: Sequence[Quantity],
     units: dict[str, str],
-    levels: Floats | None,
+    levels: Floats,
     draws: int,
 ) -> dict[str, xr.DataArray]:
     """Of the points, of quantiles, draws and thresholds."""
@@ -85,7 +85,7 @@ def coordinates_of(
     if grid.axes is None:
         number = np.arange(1, grid.size + 1)
         found["site"] = xr.DataArray(number, dims=("site",), attrs={"long_name": "point, in the order of the file"})
-    if levels is not None:
+    if len(levels):
         found["quantile"] = xr.DataArray(levels, dims=("quantile",), attrs=dict(posterior["quantile"].attrs))
     if draws:
         number = np.arange(1, draws + 1)

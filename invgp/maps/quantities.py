@@ -81,11 +81,11 @@ class LatentQuantity:
         link, size = self.field.link, self.field.size
         if link.elementwise:
             # Labels do not mix, and one process at a time costs the fewest operations.
-            parts = [belief.moments_of(at, [j]) for j in self.processes]
+            parts = [belief.moments(at, [j]) for j in self.processes]
             mean = np.concatenate([m for m, _ in parts], axis=-1)
             covariance = np.stack([c[:, 0, 0] for _, c in parts], axis=-1)[..., None] * np.eye(size)
         else:
-            mean, covariance = belief.moments_of(at, self.processes)
+            mean, covariance = belief.moments(at, self.processes)
         centre, std = link.moments(mean, covariance)
         return Summary(
             centre,
@@ -120,7 +120,7 @@ class DerivedQuantity:
 
     def summary(self, belief: Belief, at: Projections, levels: Floats) -> Summary:
         """Mean, spread, quantiles and probabilities."""
-        mean, covariance = belief.moments_of(at, self.processes)
+        mean, covariance = belief.moments(at, self.processes)
         if self.derived.linear:
             return self._in_closed_form(mean, covariance, levels)
         return self._from_draws(mean, covariance, levels)

@@ -27,6 +27,15 @@ def test_that_predict_writes_a_map_and_says_so(finished: Finished, invgp_here: C
         assert line["depth_std"].sel(position=200) > line["depth_std"].sel(position=400)
 
 
+def test_that_a_map_may_do_without_quantiles(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+    arguments = ("--grid", "500", "--quantiles", "none", "-o", tmp_path / "line.nc")
+    assert invgp_here("predict", finished[0] / "posterior.nc", *arguments, cwd=tmp_path).returncode == 0
+    with xr.open_dataset(tmp_path / "line.nc") as line:
+        assert "depth_std" in line
+        assert "quantile" not in line.variables
+        assert "depth_quantile" not in line
+
+
 def test_that_the_same_seed_gives_the_same_draws(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
     draws = []
     for number, seed in enumerate(("5", "5", "6")):
