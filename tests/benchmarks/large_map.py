@@ -91,9 +91,12 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
         said = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
         seconds = time.perf_counter() - start
         size = (Path(folder) / "posterior.map.nc").stat().st_size / 2**20
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**10
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    peak, processor = used.ru_maxrss / 2**10, used.ru_utime + used.ru_stime
     print(said.partition(": ")[2].strip())
-    print(f"{chosen.sites} sites, {seconds:.0f} s, peak memory {peak:.0f} MiB, file {size:.0f} MiB")
+    print(
+        f"{chosen.sites} sites, {seconds:.0f} s ({processor:.0f} s of processor time), peak memory {peak:.0f} MiB, file {size:.0f} MiB"
+    )
     return {"seconds": seconds, "peak": peak}
 
 
