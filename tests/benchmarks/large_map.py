@@ -94,9 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     peak, processor = used.ru_maxrss / 2**10, used.ru_utime + used.ru_stime
     print(said.partition(": ")[2].strip())
-    print(
-        f"{chosen.sites} sites, {seconds:.0f} s ({processor:.0f} s of processor time), peak memory {peak:.0f} MiB, file {size:.0f} MiB"
-    )
+    took = f"{seconds:.0f} s ({processor:.0f} s of processor time)"
+    print(f"{chosen.sites} sites, {took}, peak memory {peak:.0f} MiB, file {size:.0f} MiB")
     return {"seconds": seconds, "peak": peak}
 
 
