@@ -10,11 +10,12 @@ if TYPE_CHECKING:
     from invgp.errors import InvgpError
     from invgp.estimator import SAVIGP
     from invgp.inference.invert import invert
+    from invgp.maps.predict import predict
     from invgp.problem import Problem
 
     __version__: str
 
-__all__ = ["SAVIGP", "InvgpError", "Problem", "__version__", "define", "invert", "load"]
+__all__ = ["SAVIGP", "InvgpError", "Problem", "__version__", "define", "invert", "load", "predict"]
 
 # Loaded on first use: `invgp --help` must not wait for xarray and SciPy.
 _HOME = {
@@ -24,6 +25,7 @@ _HOME = {
     "define": "invgp.config",
     "invert": "invgp.inference.invert",
     "load": "invgp.config",
+    "predict": "invgp.maps.predict",
 }
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pyproj import CRS
 
 from invgp.problem import Column, Floats, Labels, Latent, Observation, Problem
+from invgp.processes import Processes
 
 CONVENTIONS = "CF-1.11"
 DEPENDENCIES = ("numpy", "scipy", "xarray", "netCDF4", "joblib")
@@ -63,6 +64,7 @@ class Solution:
     ----------
     mean, covariance : (N, Q) and (N, Q, Q), of the latent processes at each site, on the scale of the Gaussian process.
     draws : (R, N, Q), joint over sites and latents.
+    processes : the posterior in the form that predicts anywhere.
     predicted, predicted_std : (N, P), of the simulator's outputs under the posterior, in the observations' units.
     elbo, runs : (I,), the bound and the runs spent so far, at each iteration.
     status, settled : why the inference ended, and whether that is where it should.
@@ -72,6 +74,7 @@ class Solution:
     mean: Floats
     covariance: Floats
     draws: Floats
+    processes: Processes
     predicted: Floats
     predicted_std: Floats
     elbo: Floats
@@ -101,6 +104,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
         ("iteration",), solution.runs, {"long_name": "simulator runs spent so far", "units": "1"}
     )
     variables |= _diagnostic_variables(problem, solution)
+    variables |= solution.processes.variables([c.name for c in survey.coordinates])
     dataset = xr.Dataset(variables, coords=_coordinates(problem, solution), attrs=_attributes(problem, solution))
     if survey.crs is not None:
         mapping = {
@@ -143,7 +147,7 @@ def _latent_variables(
                 **unit,
                 **named,
                 **positive,
-                **_learnt(latent, process_std),
+                **_prior_attributes(latent, process_mean, process_std),
                 "ancillary_variables": f"{name}_std {name}_information",
                 "comment": "posterior mean",
             },
@@ -178,9 +182,12 @@ def _latent_variables(
     }
 
 
-def _learnt(latent: Latent, process_std: Floats) -> dict[str, Floats]:
-    """The prior that was learnt, as attributes: so it can be used again."""
-    return {"length_scale": latent.length_scale, "process_std": process_std} if latent.learn else {}
+def _prior_attributes(latent: Latent, process_mean: Floats, process_std: Floats) -> dict[str, Any]:
+    """The prior of a latent, as it was learnt, so that it can be used again; netCDF keeps no list of one number."""
+    numbers = {"length_scale": latent.length_scale, "process_mean": process_mean, "process_std": process_std}
+    learnt = {"learnt": " ".join(latent.learn)} if latent.learn else {}
+    kept = {name: value if value.size > 1 else float(value[0]) for name, value in numbers.items()}
+    return {"kernel": latent.kernel, "link": latent.link.name, **kept, **learnt}
 
 
 def _data_variables(

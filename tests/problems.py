@@ -66,3 +66,46 @@ def map_problem(**inference) -> Problem:
         ),
         output=OutputSettings(Path("unused.nc"), (0.05, 0.5, 0.95), 7),
     )
+
+
+WEIGHTS = np.asarray([[1.0, 0.5], [-0.3, 2.0]])
+
+
+def weighted(velocity, depth):
+    """Linear in both latents."""
+    return {"first": 1.0 * velocity + 0.5 * depth, "second": -0.3 * velocity + 2.0 * depth}
+
+
+def linear_problem(link="identity", **inference) -> Problem:
+    """Fifteen sites on a map, two latents and a linear simulator: with the identity link the posterior is exact."""
+    rng = np.random.default_rng(11)
+    X = rng.uniform(0.0, 100.0, (15, 2))
+    y = rng.standard_normal((15, 2)) * 2.0 + np.asarray([10.0, 12.0])
+    survey = Survey(
+        coordinates=(
+            Column("easting", "m", X[:, 0], "easting", "projection_x_coordinate"),
+            Column("northing", "m", X[:, 1], "northing", "projection_y_coordinate"),
+        ),
+        observations=(Observation("first", "1", y[:, :1]), Observation("second", "1", y[:, 1:])),
+        crs="EPSG:28354",
+    )
+    latents = (
+        Latent("velocity", "m s-1", np.asarray([7.0]), np.asarray([2.0]), "matern 3/2", np.asarray([30.0, 40.0]),
+               LINKS[link]),
+        Latent("depth", "m", np.asarray([6.0]), np.asarray([1.5]), "squared exponential", np.asarray([25.0, 25.0])),
+    )  # fmt: skip
+    return Problem(
+        title="A linear map",
+        survey=survey,
+        latents=latents,
+        noise=Noise("gaussian", {"first": np.full((15, 1), 0.7), "second": np.full((15, 1), 0.4)}),
+        forward=CallableModel(
+            function=weighted,
+            inputs=(Quantity("velocity", "m s-1"), Quantity("depth", "m")),
+            outputs=(Quantity("first", "1"), Quantity("second", "1")),
+        ),
+        inputs=(Wire("velocity"), Wire("depth")),
+        outputs=(Wire("first"), Wire("second")),
+        inference=InferenceSettings(**{"seed": 3, **inference}),
+        output=OutputSettings(Path("unused.nc"), (0.05, 0.5, 0.95), 7),
+    )

@@ -23,6 +23,20 @@ def check_posterior_path(path: Path, key: str, problem: Problem, config: Path) -
     check_writable(path, key)
 
 
+def check_map_path(path: Path, posterior: Path) -> None:
+    """Raise `ConfigError` unless a map can be written there."""
+    if path.suffix != ".nc":
+        raise ConfigError(f"--output: must end in .nc, was {str(path)!r}")
+    check_other(path, posterior)
+    check_writable(path, "--output")
+
+
+def check_other(path: Path, source: Path) -> None:
+    """Raise `ConfigError` if a result would overwrite what it is made from."""
+    if path.exists() and source.exists() and path.samefile(source):
+        raise ConfigError(f"--output: must be a file of its own, was {str(path)!r}, which is what is read")
+
+
 def check_writable(path: Path, key: str) -> None:
     """Raise `ConfigError` unless a file can be written there, in a directory that is there or can be made."""
     if path.is_dir():

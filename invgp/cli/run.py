@@ -188,7 +188,7 @@ def learnt(posterior: xr.Dataset) -> list[str]:
     sentences = []
     for name in posterior.attrs["invgp_latents"].split():
         attributes = posterior[name].attrs
-        if "length_scale" in attributes:
+        if "learnt" in attributes:
             scales, spreads = (
                 ", ".join(f"{number:.3g}" for number in np.atleast_1d(attributes[key]))
                 for key in ("length_scale", "process_std")

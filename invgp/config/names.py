@@ -22,12 +22,21 @@ RESERVED = (
     "shape_error",
     "emulator_error",
     "direct_evaluation",
+    "process",
+    "other_process",
+    "inducing",
+    "other_site",
+    "site_precision",
+    "site_shift",
+    "whitened_mean",
+    "whitened_factor",
 )
 
 # What the posterior file calls the variables that it derives from others.
 SUFFIXES = {
     "dimensions": ("_label",),
-    "latents": ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_information"),
+    "survey.coordinates": ("_inducing",),
+    "latents": ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_information", "_exceedance", "_threshold"),
     "survey.observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual", "_chi_square"),
 }
 

@@ -26,6 +26,7 @@ from invgp.inference.noise import noise_log_density
 from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
+from invgp.processes import SaidBySites
 
 SETTLED_ROUGHLY, SETTLED = 0.3, 0.05  # standard deviations that a step still moves any site's posterior
 NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the prior's
@@ -273,6 +274,7 @@ class CoupledInversion(Inversion):
             mean=to_numpy(position.marginals.mean),
             covariance=to_numpy(position.marginals.covariance),
             draws=self._draws(position),
+            processes=said_by_sites(position),
             predicted=predicted,
             predicted_std=predicted_std,
             elbo=np.asarray([bound for bound, _ in self.trace]),
@@ -327,3 +329,10 @@ class CoupledInversion(Inversion):
                 factor = to_numpy(cholesky(covariance[j, ...]))
                 draws[:, part, j] = normals[:, part, j] @ factor.T
         return draws
+
+
+def said_by_sites(position: Position) -> SaidBySites:
+    """The posterior as a file holds it."""
+    prior, sites = position.prior, position.sites
+    inducing = None if prior.dense else to_numpy(prior.Z)
+    return SaidBySites(to_numpy(sites.precision), to_numpy(sites.shift), inducing, prior.jitter)

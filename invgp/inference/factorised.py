@@ -18,6 +18,7 @@ from invgp.inference.noise import noise_log_density
 from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import Solution
 from invgp.problem import Problem
+from invgp.processes import WhitenedGaussians
 
 START_SHARE = 0.1  # of the prior's variance
 SAMPLES = 256
@@ -66,6 +67,7 @@ class FactorisedInversion(Inversion):
         mean, variance = (to_numpy(part) for part in self.algorithm.marginals(self.state))
         shape = (problem.output.realizations, problem.survey.size, problem.latent_count)
         normals = self.where.asarray(self.realizations.standard_normal(shape))
+        q = self.algorithm.frame(self.state.posterior).q
         predicted, predicted_std = predictions(self.best)
         covariance = variance[..., None] * np.eye(problem.latent_count)
         notes = self.simulator.notes(mean, covariance)
@@ -73,6 +75,7 @@ class FactorisedInversion(Inversion):
             mean=mean,
             covariance=covariance,
             draws=to_numpy(self.algorithm.draws(self.state, normals)),
+            processes=WhitenedGaussians(to_numpy(q.mean)[0], to_numpy(q.spread)[0]),
             predicted=predicted,
             predicted_std=predicted_std,
             elbo=np.asarray([bound for bound, _ in self.trace]),

@@ -101,3 +101,9 @@ def test_that_two_workers_are_measured_against_one(benchmark, capsys):
 def test_that_the_start_is_measured_beside_numpy(benchmark):
     found = benchmark("startup").measured(times=1)
     assert all(0 < seconds < math.inf for seconds in found.values())
+
+
+def test_that_a_map_is_measured_in_time_and_memory(benchmark, capsys):
+    measured = benchmark("large_map").main(["--side", "20", "--sites", "10", "--draws", "2"])
+    assert all(math.isfinite(number) and number > 0 for number in measured.values())
+    assert "velocity, depth at 20 x 20 points; 2 exact draws" in capsys.readouterr().out
