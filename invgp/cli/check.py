@@ -16,11 +16,11 @@ from invgp.adapters import ExecutableModel
 from invgp.adapters.protocol import Evaluations, Quantity, RunContext
 from invgp.cli.options import config_argument, data_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
-from invgp.cli.progress import duration
 from invgp.config import load
 from invgp.core.backend import DeviceError, place
 from invgp.errors import DeviceMissingError, RunsFailedError
 from invgp.problem import Floats, Problem
+from invgp.wording import counted, duration, with_unit
 
 QUICK = 0.01  # s: below this, one run says little about the rate of many
 MANY = 200
@@ -114,7 +114,7 @@ def warn_of_failures(outcome: Evaluations) -> None:
     bad = np.flatnonzero(~outcome.ok)
     if bad.size:
         click.echo(
-            f"invgp: warning: the simulator failed at the prior mean at {bad.size} of {len(outcome.status)} sites: "
+            f"invgp: warning: the simulator failed at the prior mean at {bad.size} of {counted(len(outcome.status), 'site')}: "
             f"{outcome.messages[bad[0]]}",
             err=True,
         )
@@ -132,7 +132,9 @@ def warn_of_hanging(problem: Problem) -> None:
 def say_survey(problem: Problem) -> None:
     """Sites, observations, latents."""
     survey = problem.survey
-    extents = ", ".join(f"{c.name} {c.values.min():.10g} to {c.values.max():.10g} {c.unit}" for c in survey.coordinates)
+    extents = ", ".join(
+        with_unit(f"{c.name} {c.values.min():.10g} to {c.values.max():.10g}", c.unit) for c in survey.coordinates
+    )
     click.echo(f"{problem.title or 'Survey'}: {counted(survey.size, 'site')}, {extents}")
     present = ~np.isnan(survey.Y)
     click.echo(f"{counted(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
@@ -142,17 +144,12 @@ def say_survey(problem: Problem) -> None:
     click.echo(f"{counted(problem.latent_count, 'latent process', 'latent processes')}: {names}")
 
 
-def counted(count: int, one: str, many: str = "") -> str:
-    """``1 site``, ``2 sites``."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
 def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats) -> None:
     """Numbers with their names and units."""
     ends = np.cumsum([q.size for q in quantities])
     for quantity, values in zip(quantities, np.split(row, ends[:-1]), strict=True):
         numbers = ", ".join(f"{v:.6g}" for v in values)
-        click.echo(f"  {direction:>3}  {quantity.name} = {numbers} {quantity.unit}")
+        click.echo(with_unit(f"  {direction:>3}  {quantity.name} = {numbers}", quantity.unit))
 
 
 def say_data(problem: Problem, modelled: Floats) -> None:
@@ -173,7 +170,7 @@ def described(noise: Floats, misfit: Floats, kind: str, unit: str) -> str:
         return "nothing was observed"
     spread = f"{noise.min():.4g}" if np.ptp(noise) == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
     known = misfit[~np.isnan(misfit)]
-    text = f"{kind} noise, standard deviation {spread} {unit}"
+    text = with_unit(f"{kind} noise, standard deviation {spread}", unit)
     if not known.size:
         return f"{text}; misfit not known"
     where = "" if known.size == noise.size else f" at {counted(known.size, 'site')}"

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 import click
 
+from invgp.wording import counted, duration
+
 SECONDS_BETWEEN_LINES = 30.0
 
 
@@ -54,13 +56,15 @@ class Tally:
             return "starting", "", ""
         seconds = max(time.perf_counter() - self.started, 1e-9)
         left = max(self.most_runs - self.done, 0) * seconds / max(self.done, 1)
-        within = f", {self.batch_done:,} of {self.batch_size:,} runs" if self.batch_done < self.batch_size else ""
+        within = (
+            f", {self.batch_done:,} of {counted(self.batch_size, 'run')}" if self.batch_done < self.batch_size else ""
+        )
         elbo = "-" if self.elbo is None else f"{self.elbo:.2f}"
         times = "once" if self.evaluations == 1 else f"{self.evaluations:,} times"
         return (
             f"{self.purpose}{within}",
             f"bound evaluated {times} | ELBO {elbo}",
-            f"{self.done:,} runs, {self.failed:,} failed | {rate(self.done / seconds) if self.done else '- runs/s'} | "
+            f"{counted(self.done, 'run')}, {self.failed:,} failed | {rate(self.done / seconds) if self.done else '- runs/s'} | "
             f"at most {duration(left) if self.done else '-'} left",
         )
 
@@ -116,18 +120,3 @@ def rate(per_second: float) -> str:
             break
     number = per_second * seconds
     return f"{number:,.0f} runs/{unit}" if number >= 10 else f"{number:.2g} runs/{unit}"
-
-
-def duration(seconds: float) -> str:
-    """``20 µs``, ``3 ms``, ``5 s``, ``3 min``, ``2.5 h`` or ``4 days``."""
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.3g} µs"
-    if seconds < 1:
-        return f"{seconds * 1000:.3g} ms"
-    if seconds < 100:
-        return f"{seconds:.3g} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 48 * 3600:
-        return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 86400:,.0f} days"

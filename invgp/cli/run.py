@@ -15,11 +15,12 @@ from invgp import netcdf
 from invgp.cli import INTERRUPTED
 from invgp.cli.options import config_argument, data_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
-from invgp.cli.progress import Tally, duration, progress
+from invgp.cli.progress import Tally, progress
 from invgp.config import load
 from invgp.errors import RunsFailedError
 from invgp.ledger import Ledger
 from invgp.problem import Problem
+from invgp.wording import counted, duration
 
 if TYPE_CHECKING:
     from invgp.inference.invert import InterruptedInversion
@@ -116,10 +117,12 @@ def inverted(
 def kept(interruption: InterruptedInversion, tally: Tally, output: Path) -> str:
     """Write what there is, and say so."""
     if interruption.posterior is None:
-        return f"after {tally.done:,} runs, before the first evaluation of the bound was done; nothing was kept"
+        return (
+            f"after {counted(tally.done, 'run')}, before the first evaluation of the bound was done; nothing was kept"
+        )
     path = output.with_suffix(".interrupted.nc")
     netcdf.write(interruption.posterior, path)
-    return f"after {tally.done:,} runs; the best posterior so far was kept in {path}"
+    return f"after {counted(tally.done, 'run')}; the best posterior so far was kept in {path}"
 
 
 def say(posterior: xr.Dataset, output: Path, seconds: float) -> None:
@@ -129,7 +132,7 @@ def say(posterior: xr.Dataset, output: Path, seconds: float) -> None:
     known = f" ({answered:,} from the ledger)" if answered else ""
     click.echo(
         f"{output}: {posterior.attrs['invgp_status']}; ELBO {float(posterior['elbo'][-1]):.2f} nats, "
-        f"{runs:,} runs{known}, {failed:,} failed, {duration(seconds)}"
+        f"{counted(runs, 'run')}{known}, {failed:,} failed, {duration(seconds)}"
     )
     if posterior.attrs["invgp_settled"] == "no":
         click.echo("invgp: warning: the posterior has not settled; do not trust its spreads yet", err=True)

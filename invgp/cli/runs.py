@@ -17,11 +17,12 @@ from invgp.adapters.protocol import RunContext
 from invgp.cli.check import say_quantities
 from invgp.cli.options import workers_option
 from invgp.cli.outputs import check_writable, remove_if_empty
-from invgp.cli.progress import duration, progress
+from invgp.cli.progress import progress
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.ledger import Ledger, Model, Run
 from invgp.ledger.export import described, write
+from invgp.wording import counted, duration
 
 WIDTH = 80  # of a message in a list
 SHOWN = 12  # digits of a model's digest
@@ -88,7 +89,10 @@ def rerun(ledger: Path, config: Path, workers: int | None, *, failed: bool) -> N
     ours = [run for run in runs if run.model.digest == problem.forward.digest]
     if len(ours) < len(runs):
         others = len(runs) - len(ours)
-        click.echo(f"invgp: note: {others:,} failed runs are of another simulator, template or setting", err=True)
+        click.echo(
+            f"invgp: note: left out, as of another simulator, template or setting: {counted(others, 'failed run')}",
+            err=True,
+        )
     if not ours:
         click.echo("no failed run to make again")
         return
@@ -108,9 +112,11 @@ def rerun(ledger: Path, config: Path, workers: int | None, *, failed: bool) -> N
         )
     remove_if_empty(kept)
     bad = np.flatnonzero(~outcome.ok)
-    click.echo(f"{len(ours):,} runs made again: {len(ours) - len(bad):,} went well, {len(bad):,} failed")
+    click.echo(f"{counted(len(ours), 'run')} made again: {len(ours) - len(bad):,} went well, {len(bad):,} failed")
     if bad.size:
-        raise RunsFailedError(f"{len(bad):,} of {len(ours):,} runs failed again; the first: {outcome.messages[bad[0]]}")
+        raise RunsFailedError(
+            f"{len(bad):,} of {counted(len(ours), 'run')} failed again; the first: {outcome.messages[bad[0]]}"
+        )
 
 
 @command.command(epilog="Examples: invgp runs export posterior.ledger.sqlite -o runs.csv; or -o runs.nc")
@@ -125,7 +131,7 @@ def export(ledger: Path, output: Path, model: str) -> None:
     with Ledger(ledger, read_only=True) as opened:
         chosen = choose(opened.models(), model, ledger)
         count = write(chosen, opened.runs(model=chosen), output)
-    click.echo(f"{output}: {count:,} runs of {chosen.name!r}")
+    click.echo(f"{output}: {counted(count, 'run')} of {chosen.name!r}")
 
 
 def say_array(runs: Iterator[Run]) -> None:

@@ -21,6 +21,7 @@ from invgp.inference.noise import noise_log_density
 from invgp.inference.simulator import Batch
 from invgp.posterior import Diagnostics
 from invgp.problem import Floats, Problem
+from invgp.wording import counted
 
 WIDENED = 1.5  # of the draws from the posterior: wider than what they are to judge
 FEWEST_EFFECTIVE = 4.0  # draws: with fewer, nothing is said
@@ -116,7 +117,7 @@ def _shape_sentences(shape_error: Floats) -> list[str]:
     worst = doubtful[np.argsort(-shape_error[doubtful])]
     named = ", ".join(str(n + 1) for n in worst[:NAMED]) + (" and others" if len(worst) > NAMED else "")
     return [
-        f"At {len(doubtful)} of {len(shape_error)} sites the posterior is not Gaussian in shape (several solutions, or "
+        f"At {len(doubtful)} of {counted(len(shape_error), 'site')} the posterior is not Gaussian in shape (several solutions, or "
         f"a strongly bent one), so that mean and spread there are doubtful: site {named}. `invgp compare` samples it."
     ]
 

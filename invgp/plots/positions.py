@@ -9,8 +9,9 @@ import xarray as xr
 from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-from invgp.plots.labels import MINUS, axis_label, quantity_name
+from invgp.plots.labels import MINUS, axis_label, quantity_name, unit_label
 from invgp.plots.reading import Floats
+from invgp.wording import with_unit
 
 _LONG_LINE = 5000.0  # m, from where a survey is drawn in km
 _METRES = ("m", "metre", "meter", "metres", "meters")
@@ -63,3 +64,10 @@ def _origin(positions: Floats, span: float) -> tuple[float, int]:
         return 0.0, 0
     exponent = math.ceil(math.log10(span))
     return round(math.floor(float(positions.min()) / 10.0**exponent) * 10.0**exponent, -exponent), max(0, -exponent)
+
+
+def name_site(ds: xr.Dataset, index: int) -> str:
+    """Name a site by its number and its coordinates: ``Site 57 (position 22.4 km)``."""
+    coordinates = str(ds.attrs["invgp_coordinates"]).split()
+    places = [with_unit(f"{name} {ds[name].values[index]:.10g}", unit_label(ds[name]) or "1") for name in coordinates]
+    return f"Site {ds['site'].values[index]} ({', '.join(places)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ Floats = NDArray[np.float64]
 TWO_SIGMA = 1.96  # standard deviations from the mean to the edge of a central 95% interval
 _NEEDED = {
     "coordinates": ("",),
-    "latents": ("", "_std", "_prior"),
+    "latents": ("", "_std"),
     "observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual"),
 }
 
@@ -44,6 +45,49 @@ def read_names(ds: xr.Dataset, kind: str) -> list[str]:
     return names
 
 
+def choose(ds: xr.Dataset, latents: Sequence[str] = (), labels: Sequence[str] = ()) -> xr.Dataset:
+    """The dataset with these latents only, and these labels along their dimensions; none stands for all."""
+    known = read_names(ds, "latents")
+    for name in latents:
+        if name not in known:
+            raise PlotError(f"--latent: must be one of {', '.join(known)}, was {name!r}")
+    chosen = [name for name in known if not latents or name in latents]
+    ds = ds.assign_attrs(invgp_latents=" ".join(chosen))
+    if not labels:
+        return ds
+    dimensions = {dimension for name in chosen if (dimension := label_dimension(ds[name])) is not None}
+    texts = {dimension: [str(label) for label in labels_along(ds, dimension)] for dimension in sorted(dimensions)}
+    for label in labels:
+        if not any(label in along for along in texts.values()):
+            listed = ", ".join(label for along in texts.values() for label in along) or "left out: there are no layers"
+            raise PlotError(
+                f"--layer: must be one of {listed}, was {label!r}" if texts else f"--layer: must be {listed}"
+            )
+    wanted = {d: [i for i, text in enumerate(along) if text in labels] for d, along in texts.items()}
+    return ds.isel({dimension: kept for dimension, kept in wanted.items() if kept})
+
+
+def labels_along(ds: xr.Dataset, dimension: str) -> list[Any]:
+    """Labels along a dimension: names or numbers."""
+    found: list[Any] = ds.get(f"{dimension}_label", ds[dimension]).values.tolist()
+    return found
+
+
+def label_dimension(array: xr.DataArray) -> str | None:
+    """The dimension of a variable's labels, beside that of the sites."""
+    return next((str(d) for d in array.dims if d not in ("site", "quantile", "realization")), None)
+
+
+def read_site(ds: xr.Dataset, number: int | None, key: str = "--site") -> int:
+    """Index of a site by its number, counted from 1; without one, of the site in the middle of the table."""
+    if number is None:
+        return (ds.sizes["site"] - 1) // 2
+    numbers = ds["site"].values
+    if number not in numbers:
+        raise PlotError(f"{key}: must be the number of a site, {numbers.min()} to {numbers.max()}, was {number}")
+    return int(np.flatnonzero(numbers == number)[0])
+
+
 def read_one_coordinate(ds: xr.Dataset) -> list[str]:
     """Name of the only coordinate, which a section needs."""
     names = read_names(ds, "coordinates")
@@ -63,10 +107,10 @@ def read_two_coordinates(ds: xr.Dataset) -> tuple[list[str], list[str]]:
 def read_curves(ds: xr.Dataset, variable: str) -> list[Curve]:
     """One curve for each label along the dimension of a variable, or one without a label."""
     array = ds[variable]
-    dimension = next((str(d) for d in array.dims if d != "site"), None)
+    dimension = label_dimension(array)
     if dimension is None:
         return [Curve(0, "", colours_for(1)[0])]
-    labels = ds.get(f"{dimension}_label", array[dimension]).values.tolist()
+    labels = labels_along(ds, dimension)
     texts = [label if isinstance(label, str) else f"{dimension} {label}" for label in labels]
     return [Curve(i, text, colour) for i, (text, colour) in enumerate(zip(texts, colours_for(len(texts)), strict=True))]
 
