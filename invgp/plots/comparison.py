@@ -14,9 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from invgp.errors import PlotError
-from invgp.plots.lone_site import EDGE, FILL, at_one_site, band_handles, errors, frame_errors
 from invgp.plots.labels import axis_label, quantity_name
 from invgp.plots.lines import finish_panel
+from invgp.plots.lone_site import EDGE, FILL, at_one_site, band_handles, errors, frame_errors
 from invgp.plots.positions import read_positions
 from invgp.plots.reading import Curve, Floats, read_curves, read_interval, read_names, read_values
 from invgp.plots.style import GREY, PAGE, STYLE, add_legend, letter_panels

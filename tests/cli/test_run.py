@@ -12,8 +12,8 @@ import pytest
 import xarray as xr
 
 from invgp.cli.progress import Live, rate
-from invgp.wording import duration
 from invgp.config.names import RESERVED, SUFFIXES
+from invgp.wording import duration
 
 from .conftest import (
     CONFIG,

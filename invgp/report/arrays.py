@@ -1,0 +1,115 @@
+"""The numbers in a page: what its explorer draws, packed as small as the eye allows."""
+
+from __future__ import annotations
+
+import math
+from base64 import b64encode
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
+from numpy.typing import NDArray
+
+from invgp.plots.labels import quantity_name, unit_label
+from invgp.plots.look import POORLY_INFORMED, QUANTITIES
+from invgp.plots.reading import Curve, points_down, read_curves, read_interval, read_names, read_values
+
+MOST_NUMBERS = 600_000  # in a page, some 3.2 MB; of more sites, every so many are in the page
+SHADES = 24
+
+
+def explorer(ds: xr.Dataset) -> dict[str, Any]:
+    """All that the explorer needs, for JSON: constants as numbers, other arrays as base64."""
+    latents, observations = read_names(ds, "latents"), _observations(ds)
+    processes = sum(len(read_curves(ds, name)) for name in latents)
+    columns = sum(len(read_curves(ds, f"{name}_observed")) for name in observations)
+    step = max(1, math.ceil(ds.sizes["site"] * (5 * processes + 3 * columns + 2) / MOST_NUMBERS))
+    every = ds.sizes["site"]
+    ds = ds.isel(site=slice(None, None, step))
+    return {
+        "sites": _packed(ds["site"].values),
+        "count": ds.sizes["site"],
+        "every": every,
+        "step": step,
+        "coordinates": [_coordinate(ds, name) for name in read_names(ds, "coordinates")],
+        "latents": [_latent(ds, name) for name in latents],
+        "observations": [_observation(ds, name) for name in observations],
+        "correlation": _correlation(ds, processes),
+        "hatchBelow": POORLY_INFORMED,
+        "palettes": {name: _shades(quantity.colours) for name, quantity in QUANTITIES.items()},
+    }
+
+
+def _observations(ds: xr.Dataset) -> list[str]:
+    return read_names(ds, "observations") if str(ds.attrs.get("invgp_observations", "")).split() else []
+
+
+def _coordinate(ds: xr.Dataset, name: str) -> dict[str, Any]:
+    values = np.asarray(ds[name].values, dtype=np.float64)
+    origin = float(values[0])  # a projected coordinate has more digits than a small number can hold
+    return {"name": quantity_name(ds[name]), "unit": unit_label(ds[name]), "origin": origin, "values": _packed(values - origin)}
+
+
+def _latent(ds: xr.Dataset, name: str) -> dict[str, Any]:
+    return {
+        **_named(ds[name], name),
+        "down": points_down(ds[name]),
+        "layers": [_layer(ds, name, curve) for curve in read_curves(ds, name)],
+    }
+
+
+def _layer(ds: xr.Dataset, name: str, curve: Curve) -> dict[str, Any]:
+    low, high = read_interval(ds, name, curve)
+    found = {"label": curve.label, "colour": to_hex(curve.colour), "low": _packed(low), "high": _packed(high)}
+    variables = {"mean": name, "std": f"{name}_std", "prior": f"{name}_prior", "priorStd": f"{name}_prior_std"}
+    variables["information"] = f"{name}_information"
+    return found | {
+        key: _packed(read_values(ds, variable, curve)) for key, variable in variables.items() if variable in ds
+    }
+
+
+def _observation(ds: xr.Dataset, name: str) -> dict[str, Any]:
+    variables = {key: f"{name}_{key}" for key in ("observed", "predicted")}
+    variables |= {"noise": f"{name}_noise_std", "predictedStd": f"{name}_predicted_std"}
+    layers = [
+        {"label": curve.label, "colour": to_hex(curve.colour)}
+        | {key: _packed(read_values(ds, variable, curve)) for key, variable in variables.items()}
+        for curve in read_curves(ds, f"{name}_observed")
+    ]
+    return {**_named(ds[f"{name}_observed"], name), "layers": layers}
+
+
+def _named(array: xr.DataArray, name: str) -> dict[str, str]:
+    return {"name": name, "words": quantity_name(array), "unit": unit_label(array)}
+
+
+def _correlation(ds: xr.Dataset, processes: int) -> str | None:
+    """The lower triangles of the matrices, in hundredths."""
+    if "correlation" not in ds or ds.sizes["process"] != processes or processes < 2:
+        return None
+    rows, columns = np.tril_indices(processes, -1)
+    values = np.nan_to_num(ds["correlation"].values[:, rows, columns])
+    if values.size > MOST_NUMBERS:
+        return None
+    return _base64(np.clip(np.rint(100.0 * values), -100, 100).astype(np.int8))
+
+
+def _packed(values: NDArray[Any]) -> float | None | dict[str, str]:
+    """A number if all are the same, None if all are missing, or else base64 of single-precision numbers."""
+    numbers = np.asarray(values, dtype=np.float64)
+    first = float(numbers[0])
+    if np.all(numbers == first):
+        return first if math.isfinite(first) else None
+    if not np.isfinite(numbers).any():
+        return None
+    return {"f32": _base64(numbers.astype("<f4"))}
+
+
+def _base64(values: NDArray[Any]) -> str:
+    return b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")
+
+
+def _shades(name: str) -> list[str]:
+    return [to_hex(colour) for colour in colormaps[name](np.linspace(0.0, 1.0, SHADES))]
