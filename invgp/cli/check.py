@@ -114,8 +114,8 @@ def warn_of_failures(outcome: Evaluations) -> None:
     bad = np.flatnonzero(~outcome.ok)
     if bad.size:
         click.echo(
-            f"invgp: warning: the simulator failed at the prior mean at {bad.size} of {counted(len(outcome.status), 'site')}: "
-            f"{outcome.messages[bad[0]]}",
+            f"invgp: warning: the simulator failed at the prior mean at {bad.size} of "
+            f"{counted(len(outcome.status), 'site')}: {outcome.messages[bad[0]]}",
             err=True,
         )
 

@@ -225,7 +225,8 @@ def kept(tally: Tally, checkpoint: Path) -> str:
     """What there is, and how to go on."""
     if not checkpoint.exists():
         return f"after {counted(tally.runs, 'run')}, before the chains had started; nothing was kept"
-    return f"after {counted(tally.runs, 'run')}; the chains are kept in {checkpoint}, and the same command goes on from there"
+    spent = counted(tally.runs, "run")
+    return f"after {spent}; the chains are kept in {checkpoint}, and the same command goes on from there"
 
 
 @dataclass

@@ -40,7 +40,7 @@ INCH = 2.54  # cm
     "--show",
     type=click.Choice([*QUANTITIES, "all"]),
     multiple=True,
-    help="Quantities of sections and maps; difference is prior minus posterior mean.  [default: mean; on maps, and std]",
+    help="Quantities of sections and maps; difference: prior minus posterior mean.  [default: mean; on maps, and std]",
 )
 @click.option("--site", type=click.IntRange(min=1), help="Whose correlations.  [default: in the middle of the table]")
 @click.option("--at", type=(str, float), multiple=True, metavar="COORDINATE VALUE", help="Cut a grid here.")

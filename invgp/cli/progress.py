@@ -64,7 +64,8 @@ class Tally:
         return (
             f"{self.purpose}{within}",
             f"bound evaluated {times} | ELBO {elbo}",
-            f"{counted(self.done, 'run')}, {self.failed:,} failed | {rate(self.done / seconds) if self.done else '- runs/s'} | "
+            f"{counted(self.done, 'run')}, {self.failed:,} failed | "
+            f"{rate(self.done / seconds) if self.done else '- runs/s'} | "
             f"at most {duration(left) if self.done else '-'} left",
         )
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 @click.command(epilog="Examples: invgp report posterior.nc; invgp report posterior.nc -o line.html")
 @click.argument("posterior", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The page, .html.  [default: beside POSTERIOR]")
-@click.option("--ledger", type=click.Path(path_type=Path), help="Of its runs.  [default: that beside POSTERIOR, if any]")
+@click.option(
+    "--ledger", type=click.Path(path_type=Path), help="Of its runs.  [default: that beside POSTERIOR, if any]"
+)
 def command(posterior: Path, output: Path | None, ledger: Path | None) -> None:
     """Tell about POSTERIOR, a file that `invgp run` wrote, on one HTML page that needs no network.
 

@@ -191,8 +191,8 @@ class CoupledInversion(Inversion):
         unknown = int(np.isnan(found).sum())
         if unknown:
             self.notes.append(
-                f"At {unknown} of {counted(len(sites), 'site')} the shape of the posterior could not be told from {samples} "
-                "samples."
+                f"At {unknown} of {counted(len(sites), 'site')} the shape of the posterior could not be told from "
+                f"{samples} samples."
             )
 
     def report(self) -> EmulatorReport | None:

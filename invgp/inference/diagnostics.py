@@ -117,8 +117,9 @@ def _shape_sentences(shape_error: Floats) -> list[str]:
     worst = doubtful[np.argsort(-shape_error[doubtful])]
     named = ", ".join(str(n + 1) for n in worst[:NAMED]) + (" and others" if len(worst) > NAMED else "")
     return [
-        f"At {len(doubtful)} of {counted(len(shape_error), 'site')} the posterior is not Gaussian in shape (several solutions, or "
-        f"a strongly bent one), so that mean and spread there are doubtful: site {named}. `invgp compare` samples it."
+        f"At {len(doubtful)} of {counted(len(shape_error), 'site')} the posterior is not Gaussian in shape "
+        f"(several solutions, or a strongly bent one), so that mean and spread there are doubtful: site {named}. "
+        "`invgp compare` samples it."
     ]
 
 

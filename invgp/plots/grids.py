@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from invgp.errors import PlotError
+from invgp.plots.reading import read_names
 
 
 class Grid(NamedTuple):
@@ -21,10 +22,9 @@ class Grid(NamedTuple):
 def read_grid(ds: xr.Dataset) -> Grid | None:
     """The grid of a dataset, or None for sites or points in a list."""
     coordinates = str(ds.attrs.get("invgp_coordinates", "")).split()
-    latents = str(ds.attrs.get("invgp_latents", "")).split()
     if "site" in ds.dims or not coordinates or not all(name in ds.dims for name in coordinates):
         return None
-    along = tuple(str(d) for d in ds[latents[0]].dims if d in coordinates) if latents else tuple(coordinates)
+    along = tuple(str(d) for d in ds[read_names(ds, "latents")[0]].dims if d in coordinates)
     return Grid(along, tuple(ds.sizes[d] for d in along))
 
 
@@ -40,7 +40,7 @@ def cut(ds: xr.Dataset, at: Mapping[str, float]) -> xr.Dataset:
             raise PlotError(f"--at: must name one of {', '.join(grid.dimensions)}, was {name!r}")
         if not np.isfinite(value):
             raise PlotError(f"--at: must be a number, was {value} for {name!r}")
-    ds = ds.sel({name: value for name, value in at.items()}, method="nearest")
+    ds = ds.sel(dict(at), method="nearest")
     kept = [name for name in str(ds.attrs["invgp_coordinates"]).split() if name not in at]
     return ds.assign_attrs(invgp_coordinates=" ".join(kept))
 

@@ -120,7 +120,7 @@ class _Sheet(NamedTuple):
 
 
 def _lay_out(x: Floats, y: Floats, rows: int, shown: int) -> _Sheet:
-    """Lay out rows of so many maps of these sites: on one page if they can be read, two rows beside if they are many."""
+    """Lay out rows of so many maps of these sites: on one page if they can be read, and two rows in one if many."""
     lone = np.ptp(x) == np.ptp(y) == 0.0
     ratio = 0.6 if lone else float(np.ptp(y) / max(np.ptp(x), 1e-9 * np.ptp(y)))
     wide = 4 if rows * shown > 8 and ratio > 0.7 else 2

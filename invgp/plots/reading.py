@@ -33,6 +33,8 @@ class Curve(NamedTuple):
 def read_names(ds: xr.Dataset, kind: str) -> list[str]:
     """Names of the ``coordinates``, ``latents`` or ``observations``, whose variables must all be there."""
     names = str(ds.attrs.get(f"invgp_{kind}", "")).split()
+    if kind == "latents":  # and what `invgp predict` derived from them
+        names += str(ds.attrs.get("invgp_derived", "")).split()
     if not names:
         raise PlotError(
             f"The dataset is not an invgp posterior: its attribute 'invgp_{kind}' is missing or empty. "
@@ -52,7 +54,7 @@ def choose(ds: xr.Dataset, latents: Sequence[str] = (), labels: Sequence[str] = 
         if name not in known:
             raise PlotError(f"--latent: must be one of {', '.join(known)}, was {name!r}")
     chosen = [name for name in known if not latents or name in latents]
-    ds = ds.assign_attrs(invgp_latents=" ".join(chosen))
+    ds = ds.assign_attrs(invgp_latents=" ".join(chosen), invgp_derived="")
     if not labels:
         return ds
     dimensions = {dimension for name in chosen if (dimension := label_dimension(ds[name])) is not None}

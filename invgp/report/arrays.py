@@ -49,7 +49,12 @@ def _observations(ds: xr.Dataset) -> list[str]:
 def _coordinate(ds: xr.Dataset, name: str) -> dict[str, Any]:
     values = np.asarray(ds[name].values, dtype=np.float64)
     origin = float(values[0])  # a projected coordinate has more digits than a small number can hold
-    return {"name": quantity_name(ds[name]), "unit": unit_label(ds[name]), "origin": origin, "values": _packed(values - origin)}
+    return {
+        "name": quantity_name(ds[name]),
+        "unit": unit_label(ds[name]),
+        "origin": origin,
+        "values": _packed(values - origin),
+    }
 
 
 def _latent(ds: xr.Dataset, name: str) -> dict[str, Any]:
@@ -96,7 +101,7 @@ def _correlation(ds: xr.Dataset, processes: int) -> str | None:
     return _base64(np.clip(np.rint(100.0 * values), -100, 100).astype(np.int8))
 
 
-def _packed(values: NDArray[Any]) -> float | None | dict[str, str]:
+def _packed(values: NDArray[Any]) -> float | dict[str, str] | None:
     """A number if all are the same, None if all are missing, or else base64 of single-precision numbers."""
     numbers = np.asarray(values, dtype=np.float64)
     first = float(numbers[0])

@@ -164,7 +164,7 @@ function paint(host, survey, axes, layer, colourOf) {
   canvas.setAttribute('aria-hidden', 'true');
   const context = canvas.getContext('2d');
   const image = context.createImageData(columns, rows);
-  const reach = Math.min(120, 3.5 * Math.sqrt(((right - left) * (bottom - top)) / survey.count) + 6);
+  const reach = Math.min(120, 1.5 * Math.sqrt(((right - left) * (bottom - top)) / survey.count) + 6);
   for (let r = 0; r < rows; r += 1) {
     for (let c = 0; c < columns; c += 1) {
       const site = survey.nearest(left + 2 * c + 1, top + 2 * r + 1, reach);

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
+from invgp.inference.diagnostics import CLOSE_FIT, POOR_FIT
 from invgp.plots.labels import MINUS, quantity_name, unit_label
 from invgp.plots.reading import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
 from invgp.report.origin import config_of
 from invgp.wording import counted
 
-DOUBTFUL_FIT = (0.5, 1.5)  # of reduced chi-squares: beyond these, the noise or the simulator should be looked at
-INFORMATION = ((0.8, "the data fix it"), (0.5, "well informed"), (0.2, "partly informed"), (-np.inf, "mostly the prior"))
+NOTHING = "\N{EN DASH}"
+_MOST_DECIMALS, _LARGE = 6, 1e7  # beyond them, powers of ten
+INFORMATION = (
+    (0.8, "the data fix it"),
+    (0.5, "well informed"),
+    (0.2, "partly informed"),
+    (-np.inf, "mostly the prior"),
+)
 
 
 class Verdict(NamedTuple):
@@ -30,7 +38,9 @@ def verdict(ds: xr.Dataset) -> Verdict:
         status = str(ds.attrs.get("invgp_status", "it was stopped"))
         return Verdict("bad", f"The posterior has not settled ({status}). Do not trust its spreads yet.")
     if doubts:
-        return Verdict("doubt", f"The posterior has settled. {counted(len(doubts), 'remark')} below should be read first.")
+        return Verdict(
+            "doubt", f"The posterior has settled. {counted(len(doubts), 'remark')} below should be read first."
+        )
     return Verdict("good", "The posterior has settled, and its diagnostics give no cause for doubt.")
 
 
@@ -60,7 +70,13 @@ def latents(ds: xr.Dataset) -> list[dict[str, Any]]:
 
 def _latent_row(ds: xr.Dataset, name: str, curve: Curve) -> dict[str, str]:
     mean, std = read_values(ds, name, curve), read_values(ds, f"{name}_std", curve)
-    row = {"label": curve.label or "everywhere", "mean": _range(mean), "std": _range(std), "prior": "", "information": ""}
+    row = {
+        "label": curve.label or "everywhere",
+        "mean": _range(mean),
+        "std": _range(std),
+        "prior": "",
+        "information": "",
+    }
     if f"{name}_prior" in ds and f"{name}_prior_std" in ds:
         prior, spread = (read_values(ds, f"{name}_prior{suffix}", curve) for suffix in ("", "_std"))
         row["prior"] = f"{figure(float(np.median(prior)))} ± {figure(float(np.median(spread)))}"
@@ -112,8 +128,8 @@ def _data_row(ds: xr.Dataset, name: str, curve: Curve) -> dict[str, str]:
         "count": f"{int(seen.sum()):,}",
         "missing": f"{int((~seen).sum()):,}",
         "noise": _range(noise[seen]),
-        "chi_square": f"{chi_square:.2f}" if misfit.size else "–",
-        "beyond": f"{beyond:.1%}" if misfit.size else "–",
+        "chi_square": f"{chi_square:.2f}" if misfit.size else NOTHING,
+        "beyond": f"{beyond:.1%}" if misfit.size else NOTHING,
         "words": _fit_words(chi_square),
     }
 
@@ -121,9 +137,9 @@ def _data_row(ds: xr.Dataset, name: str, curve: Curve) -> dict[str, str]:
 def _fit_words(chi_square: float) -> str:
     if not np.isfinite(chi_square):
         return "nothing was observed"
-    if chi_square > DOUBTFUL_FIT[1]:
+    if chi_square > POOR_FIT:
         return "fitted worse than the noise allows"
-    return "fitted more closely than the noise asks for" if chi_square < DOUBTFUL_FIT[0] else "fitted as the noise allows"
+    return "fitted more closely than the noise asks for" if chi_square < CLOSE_FIT else "fitted as the noise allows"
 
 
 def remarks(ds: xr.Dataset) -> list[str]:
@@ -166,15 +182,15 @@ def _run_remarks(ds: xr.Dataset) -> list[str]:
     if not failed:
         return []
     return [
-        f"{failed:,} of {counted(runs, 'run')} failed and were left out. Failures at random do no harm; if the simulator "
-        "fails for some latents rather than others, what it says of them is missing."
+        f"{failed:,} of {counted(runs, 'run')} failed and were left out. Failures at random do no harm; if the "
+        "simulator fails for some latents rather than others, what it says of them is missing."
     ]
 
 
 def figure(number: float) -> str:
     """A number as a table has it: four digits, and no power of ten where a person would write none."""
     if not np.isfinite(number):
-        return "–"
+        return NOTHING
     text = f"{number:,.0f}" if 1e4 <= abs(number) < 1e7 else f"{number:.4g}"
     return text.replace("-", MINUS)
 
@@ -182,9 +198,14 @@ def figure(number: float) -> str:
 def _range(values: Floats) -> str:
     known = values[np.isfinite(values)]
     if not known.size:
-        return "–"
-    low, high = figure(float(known.min())), figure(float(known.max()))
-    return low if low == high else f"{low} to {high}"
+        return NOTHING
+    low, high = float(known.min()), float(known.max())
+    digits = max(0, 3 - math.floor(math.log10(max(abs(low), abs(high))))) if low < high else 0
+    if low == high or digits > _MOST_DECIMALS or max(abs(low), abs(high)) >= _LARGE:
+        ends = [figure(low), figure(high)]
+    else:
+        ends = [f"{end:,.{digits}f}".replace("-", MINUS) for end in (low, high)]
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
 def _latents(ds: xr.Dataset) -> list[str]:

@@ -38,6 +38,6 @@ function nearestDot(axes, order, layers, across, values, px, py) {
 
 function toldDatum(survey, observation, { site, layer, value }) {
   const label = layer.label ? `${observation.name}, ${layer.label}` : observation.name;
-  const one = (at) => withUnit(written(at(site)), observation.unit);
-  return `Site ${survey.number(site)}\n${label}: observed ${one(layer.observed)}, predicted ${one(layer.predicted)}\nresidual ${written(value)} noise std`;
+  const one = (at) => withUnit(rounded(at(site), layer.noise(site)), observation.unit);
+  return `Site ${survey.number(site)}\n${label}: observed ${one(layer.observed)}, predicted ${one(layer.predicted)}\nresidual ${hundredths(value)} noise std`;
 }

@@ -18,6 +18,26 @@ function written(number) {
   return text.replace(/-/g, '\u2212');
 }
 
+// A number, and what it is uncertain by, to two digits of the latter: 1142 ± 71.
+function decimalsOf(spread) {
+  return spread > 0 && Number.isFinite(spread) ? Math.min(12, Math.max(0, 1 - Math.floor(Math.log10(spread)))) : -1;
+}
+
+function rounded(number, spread) {
+  const decimals = decimalsOf(spread);
+  if (decimals < 0 || !Number.isFinite(number) || Math.abs(number) >= 1e12) return written(number);
+  const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+  return (number + 0).toLocaleString('en', digits).replace(/-/g, '\u2212');
+}
+
+function plusMinus(number, spread) {
+  return `${rounded(number, spread)} ± ${rounded(spread, spread)}`;
+}
+
+function hundredths(number) {
+  return Number.isFinite(number) ? number.toFixed(2).replace('-', '\u2212') : '–';
+}
+
 function withUnit(text, unit) {
   return unit && text !== '–' ? `${text} ${unit}` : text;
 }
@@ -46,7 +66,7 @@ function ticks(low, high, count) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999);
   const found = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) found.push(k * step);
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) found.push(k * step + 0);
   const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   return found.map((value) => {
     const plain = Math.abs(value) < 1e7 && decimals < 7;

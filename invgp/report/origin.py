@@ -26,7 +26,8 @@ def cost(ds: xr.Dataset, runs: RunsKept | None) -> list[str]:
     else:
         sentences.append(
             f"The ledger {runs.file} holds {counted(runs.total, 'run')} of this simulator, {duration(runs.seconds)} of "
-            f"simulation in all; half of them took less than {duration(runs.median)}, the longest {duration(runs.longest)}."
+            f"simulation in all; half of them took less than {duration(runs.median)}, the longest "
+            f"{duration(runs.longest)}."
         )
     return sentences
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import xarray as xr
 from jinja2 import Environment, PackageLoader
-from matplotlib import rc_context
 from markupsafe import Markup
+from matplotlib import rc_context
 from PIL import Image
 
 from invgp import __version__

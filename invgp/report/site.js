@@ -22,8 +22,9 @@ function placeOf(survey, i) {
 function toldSite(survey, latent, layers, i) {
   const lines = layers.map((layer) => {
     const name = layer.label || latent.name;
-    const interval = `${written(layer.low(i))} to ${withUnit(written(layer.high(i)), latent.unit)}`;
-    return `${name}: ${withUnit(written(layer.mean(i)), latent.unit)} (95%: ${interval}), information ${written(layer.information(i))}`;
+    const told = (at) => rounded(at(i), layer.std(i));
+    const interval = `${told(layer.low)} to ${withUnit(told(layer.high), latent.unit)}`;
+    return `${name}: ${withUnit(told(layer.mean), latent.unit)} (95%: ${interval}), information ${hundredths(layer.information(i))}`;
   });
   return [`Site ${survey.number(i)}: ${placeOf(survey, i)}`, ...lines].join('\n');
 }
@@ -34,9 +35,9 @@ function showSite(survey, i) {
   row(latents, ['Latent', 'Prior', 'Posterior', '95% interval', 'Information', 'Unit'], true);
   for (const latent of survey.latents) {
     for (const layer of latent.layers) {
-      const prior = `${written(layer.prior(i))} ± ${written(layer.priorStd(i))}`;
-      const posterior = `${written(layer.mean(i))} ± ${written(layer.std(i))}`;
-      row(latents, [processName(latent, layer), prior, posterior, `${written(layer.low(i))} to ${written(layer.high(i))}`, written(layer.information(i)), latent.unit]);
+      const told = (at) => rounded(at(i), layer.std(i));
+      const [prior, posterior] = [plusMinus(layer.prior(i), layer.priorStd(i)), plusMinus(layer.mean(i), layer.std(i))];
+      row(latents, [processName(latent, layer), prior, posterior, `${told(layer.low)} to ${told(layer.high)}`, hundredths(layer.information(i)), latent.unit]);
     }
   }
   document.getElementById('site-data-block').hidden = !survey.observations.length;
@@ -45,8 +46,8 @@ function showSite(survey, i) {
   for (const observation of survey.observations) {
     for (const layer of observation.layers) {
       const residual = (layer.observed(i) - layer.predicted(i)) / layer.noise(i);
-      const observed = Number.isFinite(layer.observed(i)) ? `${written(layer.observed(i))} ± ${written(layer.noise(i))}` : 'missing';
-      row(data, [processName(observation, layer), observed, `${written(layer.predicted(i))} ± ${written(layer.predictedStd(i))}`, written(residual), observation.unit]);
+      const observed = Number.isFinite(layer.observed(i)) ? plusMinus(layer.observed(i), layer.noise(i)) : 'missing';
+      row(data, [processName(observation, layer), observed, plusMinus(layer.predicted(i), layer.predictedStd(i)), hundredths(residual), observation.unit]);
     }
   }
   showCorrelation(survey, i);
@@ -66,7 +67,7 @@ function showCorrelation(survey, i) {
       const [high, low] = [Math.max(r, c), Math.min(r, c)];
       return r === c ? 1 : survey.correlation[start + (high * (high - 1)) / 2 + low] / 100;
     });
-    const made = row(table, [`${r + 1}  ${name}`, ...values.map((value) => value.toFixed(2).replace('-', '\u2212'))]);
+    const made = row(table, [`${r + 1}  ${name}`, ...values.map((value) => hundredths(value))]);
     values.forEach((value, c) => {
       const cell = made.cells[c + 1];
       cell.style.backgroundColor = `rgb(${colour((value + 1) / 2).join(',')})`;
