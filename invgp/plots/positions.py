@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
@@ -27,9 +28,15 @@ def read_positions(ds: xr.Dataset, coordinates: list[str]) -> list[tuple[Floats,
     """
     arrays = [ds[name].astype(np.float64) for name in coordinates]
     span = max(float(np.ptp(array.values)) for array in arrays)
-    in_km = span > _LONG_LINE and all(array.attrs.get("units") in _METRES for array in arrays)
-    scale, unit = (1e3, "km") if in_km else (1.0, "")
+    scale, unit = length_unit(arrays)
     return [_from_origin(array, array.values / scale, unit, span / scale) for array in arrays]
+
+
+def length_unit(arrays: Sequence[xr.DataArray]) -> tuple[float, str]:
+    """What to divide coordinates by, and the unit they have then: km for a long survey in metres, or 1 and nothing."""
+    span = max(float(np.ptp(array.values)) for array in arrays)
+    in_km = span > _LONG_LINE and all(array.attrs.get("units") in _METRES for array in arrays)
+    return (1e3, "km") if in_km else (1.0, "")
 
 
 def set_ticks(axis: Axis, positions: Floats, most: int) -> None:

@@ -54,19 +54,31 @@ def choose(ds: xr.Dataset, latents: Sequence[str] = (), labels: Sequence[str] = 
         if name not in known:
             raise PlotError(f"--latent: must be one of {', '.join(known)}, was {name!r}")
     chosen = [name for name in known if not latents or name in latents]
-    ds = ds.assign_attrs(invgp_latents=" ".join(chosen), invgp_derived="")
-    if not labels:
-        return ds
-    dimensions = {dimension for name in chosen if (dimension := label_dimension(ds[name])) is not None}
-    texts = {dimension: [str(label) for label in labels_along(ds, dimension)] for dimension in sorted(dimensions)}
+    along = {name: _label_texts(ds, name) for name in chosen}
     for label in labels:
-        if not any(label in along for along in texts.values()):
-            listed = ", ".join(label for along in texts.values() for label in along) or "left out: there are no layers"
-            raise PlotError(
-                f"--layer: must be one of {listed}, was {label!r}" if texts else f"--layer: must be {listed}"
-            )
-    wanted = {d: [i for i, text in enumerate(along) if text in labels] for d, along in texts.items()}
-    return ds.isel({dimension: kept for dimension, kept in wanted.items() if kept})
+        if not any(label in texts for texts in along.values()):
+            listed = ", ".join(dict.fromkeys(text for texts in along.values() for text in texts if text))
+            raise PlotError(f"--layer: must be {f'one of {listed}' if listed else 'left out'}, was {label!r}")
+    wanted = {
+        dimension: [i for i, text in enumerate(along[name]) if text in labels]
+        for name in chosen
+        if (dimension := label_dimension(ds[name])) is not None and set(labels) & set(along[name])
+    }
+    processes = [
+        name in chosen and (label_dimension(ds[name]) not in wanted or text in labels)
+        for name in known
+        for text in _label_texts(ds, name)
+    ]
+    if "process" in ds.dims and ds.sizes["process"] == len(processes):
+        wanted |= dict.fromkeys(("process", "other_process"), np.flatnonzero(processes).tolist())
+    kept = {dimension: indices for dimension, indices in wanted.items() if dimension in ds.dims}
+    return ds.isel(kept).assign_attrs(invgp_latents=" ".join(chosen), invgp_derived="")
+
+
+def _label_texts(ds: xr.Dataset, variable: str) -> list[str]:
+    """Labels of a variable as a user writes them; one without a name for a variable that has none."""
+    dimension = label_dimension(ds[variable])
+    return [""] if dimension is None else [str(label) for label in labels_along(ds, dimension)]
 
 
 def labels_along(ds: xr.Dataset, dimension: str) -> list[Any]:

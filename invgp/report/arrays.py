@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from invgp.plots.labels import quantity_name, unit_label
 from invgp.plots.look import POORLY_INFORMED, QUANTITIES
+from invgp.plots.positions import length_unit
 from invgp.plots.reading import Curve, points_down, read_curves, read_interval, read_names, read_values
 
 MOST_NUMBERS = 600_000  # in a page, some 3.2 MB; of more sites, every so many are in the page
@@ -33,7 +34,7 @@ def explorer(ds: xr.Dataset) -> dict[str, Any]:
         "count": ds.sizes["site"],
         "every": every,
         "step": step,
-        "coordinates": [_coordinate(ds, name) for name in read_names(ds, "coordinates")],
+        "coordinates": _coordinates(ds),
         "latents": [_latent(ds, name) for name in latents],
         "observations": [_observation(ds, name) for name in observations],
         "correlation": _correlation(ds, processes),
@@ -46,15 +47,23 @@ def _observations(ds: xr.Dataset) -> list[str]:
     return read_names(ds, "observations") if str(ds.attrs.get("invgp_observations", "")).split() else []
 
 
-def _coordinate(ds: xr.Dataset, name: str) -> dict[str, Any]:
-    values = np.asarray(ds[name].values, dtype=np.float64)
-    origin = float(values[0])  # a projected coordinate has more digits than a small number can hold
-    return {
-        "name": quantity_name(ds[name]),
-        "unit": unit_label(ds[name]),
-        "origin": origin,
-        "values": _packed(values - origin),
-    }
+def _coordinates(ds: xr.Dataset) -> list[dict[str, Any]]:
+    """Where the sites are, each coordinate from its first value: it has more digits than a small number can hold."""
+    arrays = [ds[name].astype(np.float64) for name in read_names(ds, "coordinates")]
+    factor, unit = length_unit(arrays)
+    found = []
+    for array in arrays:
+        values = array.values / factor
+        origin = float(values[0])
+        found.append(
+            {
+                "name": quantity_name(array),
+                "unit": unit or unit_label(array),
+                "origin": origin,
+                "values": _packed(values - origin),
+            }
+        )
+    return found
 
 
 def _latent(ds: xr.Dataset, name: str) -> dict[str, Any]:

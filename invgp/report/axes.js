@@ -25,7 +25,8 @@ class Axes {
     this.x = this.scale(x, this.box.left, this.box.right);
     this.y = down ? this.scale(y, this.box.top, this.box.bottom) : this.scale(y, this.box.bottom, this.box.top);
     this.svg = element(host, 'svg', { width: this.width, height: this.height, viewBox: `0 0 ${this.width} ${this.height}`, 'aria-hidden': 'true' });
-    this.frame(ticks(...x, this.width / 95), yTicks, xLabel, yLabel);
+    const room = 8 * Math.max(...ticks(...x, 5).map((tick) => tick.text.length)) + 24;
+    this.frame(ticks(...x, (this.box.right - this.box.left) / room), yTicks, xLabel, yLabel);
     const clip = `clip-${host.id}`;
     const { left, right: end, top, bottom } = this.box;
     element(element(element(this.svg, 'defs'), 'clipPath', { id: clip }), 'rect', { x: left, y: top, width: end - left, height: bottom - top });
@@ -56,9 +57,10 @@ class Axes {
   }
 
   label(place, text, room) {
-    const letters = Math.floor(room / 6.4);
-    const shown = text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
-    element(this.svg, 'text', { ...place, 'text-anchor': 'middle' }, shown);
+    const [, words, unit] = /^(.*?)( \([^()]*\))?$/s.exec(text); // of a long label, the unit stays
+    const letters = Math.max(4, Math.floor(room / 6.4) - (unit || '').length);
+    const shown = words.length > letters ? `${words.slice(0, letters - 1)}…` : words;
+    element(this.svg, 'text', { ...place, 'text-anchor': 'middle' }, shown + (unit || ''));
   }
 
   // A line through the sites in this order; it is broken where a value is missing.

@@ -89,7 +89,7 @@ function drawMap(host, survey, latent, layer, quantity) {
   const values = quantityOf(layer, quantity);
   const [x, y] = fitted(survey, host);
   const axes = new Axes(host, {
-    x, y, xLabel: coordinateLabel(across), yLabel: coordinateLabel(up), right: 84, height: survey.mapHeight,
+    x, y, xLabel: coordinateLabel(across), yLabel: coordinateLabel(up), right: 106, height: survey.mapHeight,
   });
   const range = colourRange(survey.count, values, quantity);
   const colour = palette(latent.down && quantity === 'mean' ? [...survey.palettes.mean].reverse() : survey.palettes[quantity]);
@@ -99,7 +99,7 @@ function drawMap(host, survey, latent, layer, quantity) {
   if (survey.count <= 3000) {
     for (const [size, ink] of [[3.4, '#fff'], [2, '#000']]) axes.dots(survey.order, across.at, up.at, ink, size);
   }
-  colourBar(axes, range, colour, latent.down && quantity === 'mean');
+  colourBar(axes, range, colour, latent.down && quantity === 'mean', capital(labelOf(latent, quantity)));
   return axes;
 }
 
@@ -116,7 +116,7 @@ function colourRange(count, values, quantity) {
 // The window of the map: equal scales, as wide as the page.
 function fitted(survey, host) {
   const [across, up] = survey.coordinates;
-  const width = Math.max(260, host.clientWidth - 13) - 160;
+  const width = Math.max(260, host.clientWidth - 13) - 182;
   const [x, y] = [across.at, up.at].map((at) => padded(extent(survey.count, at), 0.05));
   const degrees = /°N/.test(up.unit) ? Math.cos((((y[0] + y[1]) / 2) * Math.PI) / 180) || 1 : 1;
   const perPixel = Math.max(((x[1] - x[0]) * degrees) / width, (y[1] - y[0]) / 480);
@@ -164,7 +164,8 @@ function paint(host, survey, axes, layer, colourOf) {
   canvas.setAttribute('aria-hidden', 'true');
   const context = canvas.getContext('2d');
   const image = context.createImageData(columns, rows);
-  const reach = Math.min(120, 1.5 * Math.sqrt(((right - left) * (bottom - top)) / survey.count) + 6);
+  const [x, y] = survey.coordinates.map((one, k) => extent(survey.count, (i) => [axes.x, axes.y][Math.min(k, 1)](one.at(i))));
+  const reach = Math.min(90, 1.1 * Math.sqrt(((x[1] - x[0]) * (y[1] - y[0])) / survey.count) + 8);
   for (let r = 0; r < rows; r += 1) {
     for (let c = 0; c < columns; c += 1) {
       const site = survey.nearest(left + 2 * c + 1, top + 2 * r + 1, reach);
@@ -180,7 +181,7 @@ function paint(host, survey, axes, layer, colourOf) {
   axes.svg.style.position = 'relative';
 }
 
-function colourBar(axes, range, colour, down) {
+function colourBar(axes, range, colour, down, label) {
   const { right, top, bottom } = axes.box;
   const steps = 60;
   const step = (bottom - top) / steps;
@@ -192,4 +193,6 @@ function colourBar(axes, range, colour, down) {
   for (const tick of ticks(...range, (bottom - top) / 45)) {
     element(axes.svg, 'text', { x: right + 29, y: scale(tick.value) + 4 }, tick.text);
   }
+  const [x, middle] = [right + 96, (top + bottom) / 2];
+  axes.label({ x, y: middle, transform: `rotate(-90 ${x} ${middle})` }, label, bottom - top);
 }

@@ -40,6 +40,7 @@ function start() {
 
   function mark() {
     field.svg.querySelectorAll('.mark').forEach((old) => old.remove());
+    if (survey.count === 1) return;
     const x = field.x(survey.coordinates[0].at(state.site));
     if (line) element(field.svg, 'line', { class: 'mark', x1: x, x2: x, y1: field.box.top, y2: field.box.bottom });
     else {
@@ -107,6 +108,7 @@ function start() {
   }
 
   options(get('latent'), survey.latents.map((one, k) => [String(k), one.name]));
+  if (!line) QUANTITIES.mean = 'Mean';
   options(get('quantity'), Object.entries(QUANTITIES).filter(([key]) => key !== 'difference' || survey.latents.every((one) => one.layers.every((layer) => Number.isFinite(layer.prior(0))))));
   layerOptions(latent(), get('layer'), line);
   get('site').max = survey.every;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
+from collections.abc import Sequence
 from importlib import resources
 from io import BytesIO
 from pathlib import Path
@@ -35,7 +36,13 @@ WORDS = {
 }
 
 
-def write(ds: xr.Dataset, path: str | Path, source: str = "posterior.nc", runs: RunsKept | None = None) -> Path:
+def write(
+    ds: xr.Dataset,
+    path: str | Path,
+    source: str = "posterior.nc",
+    runs: RunsKept | None = None,
+    kinds: Sequence[str] | None = None,
+) -> Path:
     """Write the report of a posterior.
 
     Parameters
@@ -48,6 +55,8 @@ def write(ds: xr.Dataset, path: str | Path, source: str = "posterior.nc", runs: 
         Name of the posterior's file, as the page tells it.
     runs : RunsKept
         What the ledger says of its runs.
+    kinds : sequence of str
+        Of the figures in the page, names of `invgp.plots.KINDS`; by default all that suit.
 
     Returns
     -------
@@ -55,7 +64,7 @@ def write(ds: xr.Dataset, path: str | Path, source: str = "posterior.nc", runs: 
         The file written.
     """
     path = Path(path)
-    page = render(ds, source, runs)
+    page = render(ds, source, runs, kinds)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8", newline="\n")
@@ -64,8 +73,13 @@ def write(ds: xr.Dataset, path: str | Path, source: str = "posterior.nc", runs: 
     return path
 
 
-def render(ds: xr.Dataset, source: str = "posterior.nc", runs: RunsKept | None = None) -> str:
-    """The page as text; the same posterior gives the same page."""
+def render(
+    ds: xr.Dataset,
+    source: str = "posterior.nc",
+    runs: RunsKept | None = None,
+    kinds: Sequence[str] | None = None,
+) -> str:
+    """The page as text; the same posterior gives the same page. Parameters are those of `write`."""
     script = "\n".join(["'use strict';", *(_text(name) for name in SCRIPTS)])
     environment = Environment(
         loader=PackageLoader("invgp.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -89,7 +103,7 @@ def render(ds: xr.Dataset, source: str = "posterior.nc", runs: RunsKept | None =
         commands=origin.commands(ds, source),
         config=str(ds.attrs.get("invgp_config", "")),
         versions=origin.versions(ds),
-        figures=_figures(ds),
+        figures=_figures(ds, suitable(ds) if kinds is None else kinds),
     )
 
 
@@ -97,10 +111,10 @@ def _text(name: str) -> str:
     return resources.files("invgp.report").joinpath(name).read_text(encoding="utf-8").strip()
 
 
-def _figures(ds: xr.Dataset) -> list[dict[str, str]]:
+def _figures(ds: xr.Dataset, kinds: Sequence[str]) -> list[dict[str, str]]:
     """Figures as PNG, with their captions."""
     found = []
-    for kind in suitable(ds):
+    for kind in kinds:
         found.append({"kind": kind, "source": _png(ds, kind, Look()), "words": WORDS[kind]})
         if kind in ("section", "map") and _has_prior(ds):
             more = _png(ds, kind, Look(("difference", "information")))

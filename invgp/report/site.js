@@ -16,7 +16,7 @@ function processName(latent, layer) {
 }
 
 function placeOf(survey, i) {
-  return survey.coordinates.map((one) => `${one.name} ${withUnit(written(one.at(i)), one.unit)}`).join(', ');
+  return survey.coordinates.map((one) => `${one.name} ${withUnit(String(Number(one.at(i).toPrecision(8))).replace('-', '\u2212'), one.unit)}`).join(', ');
 }
 
 function toldSite(survey, latent, layers, i) {
