@@ -16,6 +16,8 @@ PAGES = [
     "docs/inference.md",
     "docs/ledger.md",
     "docs/models.md",
+    "docs/plots.md",
+    "docs/report.md",
     "docs/result.md",
     "docs/simulators.md",
     "docs/umbridge.md",

@@ -22,6 +22,11 @@ RESERVED = (
     "shape_error",
     "emulator_error",
     "direct_evaluation",
+    "correlation",
+    "process",
+    "other_process",
+    "process_label",
+    "other_process_label",
 )
 
 # What the posterior file calls the variables that it derives from others.
