@@ -68,6 +68,8 @@ def _along_line(ds: xr.Dataset, latents: list[str], look: Look) -> Figure:
             ax.set_xlabel(x_label)
         for ax in axes[len(latents) :]:
             ax.remove()
+        for ax in axes[: len(latents)][-columns:]:
+            ax.tick_params(labelbottom=True)
         letter_panels(axes[: len(latents)])
         add_legend(
             figure, [Line2D([], [], color=GREY, linewidth=0.5, label="draw from the posterior, over its 95% interval")]

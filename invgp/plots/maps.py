@@ -86,7 +86,7 @@ def maps(ds: xr.Dataset, look: Look | None = None) -> Figure:
             for ax, quantity in zip(row, shown, strict=True):
                 hatched |= _draw_quantity(ax, ds, (name, quantity, curve), place, sheet, look)
         for ax in axes:
-            _frame(ax, x, y, aspect, sheet)
+            _frame(ax, place, aspect, sheet)
         for ax in axes[-sheet.columns :]:
             ax.tick_params(labelbottom=True)
         for ax in spare:
@@ -183,9 +183,11 @@ def _aspect(up: xr.DataArray) -> float:
     return 1.0
 
 
-def _frame(ax: Axes, x: Floats, y: Floats, aspect: float, sheet: _Sheet) -> None:
+def _frame(ax: Axes, place: Place, aspect: float, sheet: _Sheet) -> None:
     """Frame the sites with a margin; the window widens until it fills its panel at this aspect."""
-    margin = 0.05 * max(np.ptp(x), np.ptp(y) * aspect) or 0.5
+    x, y = place.x, place.y
+    share = 0.05 if place.shape is None else 0.0  # the cells of a grid have room of their own
+    margin = share * max(np.ptp(x), np.ptp(y) * aspect) or (0.5 if np.ptp(x) == np.ptp(y) == 0.0 else 0.0)
     rise = margin / aspect
     ax.update_datalim([(x.min() - margin, y.min() - rise), (x.max() + margin, y.max() + rise)])
     ax.margins(0.0)

@@ -84,6 +84,8 @@ def section(ds: xr.Dataset, look: Look | None = None) -> Figure:
             ax.set_xlabel(x_label)
         for ax in spare:
             ax.remove()
+        for ax in axes[-columns:]:
+            ax.tick_params(labelbottom=True)
         titles = [f"{name.replace('_', ' ')}: {quantity_of(quantity).words}" for name, quantity in panels]
         letter_panels(axes, titles if look.show else ())
         add_legend(figure, _handles(ds, [quantity for _, quantity in panels], look, hatched=hatched, mark=not on_grid))
