@@ -99,6 +99,12 @@ def floats(packed: dict[str, str]) -> np.ndarray:
     return np.frombuffer(base64.b64decode(packed["f32"]), "<f4")
 
 
+def steps(packed: dict[str, Any]) -> np.ndarray:
+    counts = np.frombuffer(base64.b64decode(packed["u16"]), "<u2")
+    values = packed["low"] + (packed["high"] - packed["low"]) * counts / 65534
+    return np.where(counts == 65535, np.nan, np.exp(values) if packed["logarithmic"] else values)
+
+
 def test_that_the_page_says_what_was_inverted_and_how_to_repeat_it(area: xr.Dataset, page: str) -> None:
     words = str(Text(page))
     observed = int(area["time_observed"].notnull().sum())
@@ -172,15 +178,23 @@ def test_that_a_posterior_that_has_not_settled_is_not_praised(area: xr.Dataset) 
 
 
 def test_that_ten_thousand_sites_fit_in_a_page(area: xr.Dataset) -> None:
-    page = report.render(many_sites(area, 10_000), kinds=["map"])
-    assert len(page.encode()) < LARGEST_PAGE
-    assert payload(page)["step"] == 1
+    large = many_sites(area, 10_000)
+    large["depth_std"] = large["depth_std"] * np.exp(np.linspace(-8.0, 8.0, 10_000))[:, None]
+    large["depth_std"][5] = np.nan
+    page = report.render(large, kinds=())
+    assert len(page.encode()) < LARGEST_PAGE / 2  # the other half is for figures
+    found = payload(page)
+    assert found["step"] == 1
+    for name, key in (("depth", "mean"), ("depth_std", "std")):
+        packed = found["latents"][0]["layers"][0][key]
+        values = steps(packed)
+        np.testing.assert_allclose(values, large[name][:, 0], rtol=3e-4)
 
 
 def test_that_of_more_sites_some_are_in_the_page_and_it_says_so(area: xr.Dataset) -> None:
-    found = payload(report.render(many_sites(area, 25_000), kinds=()))
-    assert found["every"] == 25_000
-    assert found["count"] == len(range(0, 25_000, found["step"])) < 15_000
+    found = payload(report.render(many_sites(area, 40_000), kinds=()))
+    assert found["every"] == 40_000
+    assert found["count"] == len(range(0, 40_000, found["step"])) < 30_000
 
 
 def test_that_runs_and_failures_come_from_the_ledger(tmp_path: Path) -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.tri import Triangulation
+from matplotlib.tri import LinearTriInterpolator, Triangulation
+from numpy.typing import NDArray
 
 from invgp.plots.look import HATCH
 from invgp.plots.reading import Floats
 
 _SHADES = 128
+_MANY = 1500  # sites
+_CELLS = 300  # a side, where sites are many
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class Place:
     """Where values (N,) stand on a map.
 
     Attributes
@@ -31,6 +37,16 @@ class Place(NamedTuple):
     shape: tuple[int, ...] | None
     flat: bool
 
+    def triangles(self, seen: NDArray[np.bool_]) -> Triangulation | None:
+        """Triangles between neighbouring sites of those (N,) that are seen; None if they span no area."""
+        if not self.flat:
+            return None
+        return self._all_triangles if seen.all() else _triangulate(self.x[seen], self.y[seen])
+
+    @cached_property
+    def _all_triangles(self) -> Triangulation | None:
+        return _triangulate(self.x, self.y)
+
 
 def draw_values(ax: Axes, place: Place, values: Floats, colours: str, ends: tuple[float, float]) -> ScalarMappable:
     """Colour a map by values (N,), from the lowest to the highest of `ends`."""
@@ -39,11 +55,15 @@ def draw_values(ax: Axes, place: Place, values: Floats, colours: str, ends: tupl
     if place.shape is not None and min(place.shape) > 1:
         cells = (grid.reshape(place.shape) for grid in (x, y, np.ma.masked_invalid(values)))
         return ax.pcolormesh(*cells, cmap=colours, norm=scale, shading="nearest", rasterized=True)
-    triangles = _triangulate(x[seen], y[seen]) if place.flat and np.ptp(values[seen]) > 0 else None
+    varied = seen.any() and np.ptp(values[seen]) > 0
+    triangles = place.triangles(seen) if varied else None
     if triangles is None:
         style = {"s": 14.0, "linewidths": 0.3, "edgecolors": "0.2"}
         return ax.scatter(x[seen], y[seen], c=values[seen], cmap=colours, norm=scale, **style)
-    ax.plot(x, y, "o", color="black", markersize=0.9, markeredgewidth=0.0)
+    dot = 0.9 * min(1.0, math.sqrt(_MANY / x.size))  # or many would cover the map
+    ax.plot(x, y, "o", color="black", markersize=dot, markeredgewidth=0.0, rasterized=x.size > _MANY)
+    if x.size > _MANY:
+        return _draw_cells(ax, triangles, values[seen], colours, scale)
     # Not a shading of triangles: that mixes the colours of their corners into some that the colour bar does not have.
     levels = np.linspace(*ends, _SHADES + 1)
     filled = ax.tricontourf(triangles, values[seen], levels, cmap=colours, norm=scale, extend="both")
@@ -52,6 +72,13 @@ def draw_values(ax: Axes, place: Place, values: Floats, colours: str, ends: tupl
     shown = ScalarMappable(scale, colours)
     shown.set_array(values[seen])
     return shown
+
+
+def _draw_cells(ax: Axes, triangles: Triangulation, values: Floats, colours: str, scale: Normalize) -> ScalarMappable:
+    """Colour small cells by linear interpolation: for many sites, far quicker than contours."""
+    across, up = (np.linspace(at.min(), at.max(), _CELLS) for at in (triangles.x, triangles.y))
+    between = LinearTriInterpolator(triangles, values)(*np.meshgrid(across, up))
+    return ax.pcolormesh(across, up, between, cmap=colours, norm=scale, shading="nearest", rasterized=True)
 
 
 def hatch(ax: Axes, place: Place, lacking: Floats) -> bool:
@@ -65,7 +92,7 @@ def hatch(ax: Axes, place: Place, lacking: Floats) -> bool:
         cells = (grid.reshape(place.shape) for grid in (place.x, place.y, np.ma.masked_invalid(lacking)))
         areas = ax.contourf(*cells, **style)
     else:
-        triangles = _triangulate(place.x[seen], place.y[seen]) if place.flat else None
+        triangles = place.triangles(seen)
         if triangles is None:
             return False
         areas = ax.tricontourf(triangles, lacking[seen], **style)

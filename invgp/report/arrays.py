@@ -17,7 +17,10 @@ from invgp.plots.look import POORLY_INFORMED, QUANTITIES
 from invgp.plots.positions import length_unit
 from invgp.plots.reading import Curve, points_down, read_curves, read_interval, read_names, read_values
 
-MOST_NUMBERS = 600_000  # in a page, some 3.2 MB; of more sites, every so many are in the page
+MOST_NUMBERS = 900_000  # in a page, some 2.4 MB; of more sites, every so many are in the page
+FEW = 2000  # sites, up to which numbers have single precision; beyond, steps of 1/65534 of their range
+MISSING = 65535
+_SPAN = 100.0
 SHADES = 24
 
 
@@ -30,7 +33,7 @@ def explorer(ds: xr.Dataset) -> dict[str, Any]:
     every = ds.sizes["site"]
     ds = ds.isel(site=slice(None, None, step))
     return {
-        "sites": _packed(ds["site"].values),
+        "sites": _packed(ds["site"].values, few=every),
         "count": ds.sizes["site"],
         "every": every,
         "step": step,
@@ -60,7 +63,7 @@ def _coordinates(ds: xr.Dataset) -> list[dict[str, Any]]:
                 "name": quantity_name(array),
                 "unit": unit or unit_label(array),
                 "origin": origin,
-                "values": _packed(values - origin),
+                "values": _packed(values - origin, few=values.size),
             }
         )
     return found
@@ -110,15 +113,24 @@ def _correlation(ds: xr.Dataset, processes: int) -> str | None:
     return _base64(np.clip(np.rint(100.0 * values), -100, 100).astype(np.int8))
 
 
-def _packed(values: NDArray[Any]) -> float | dict[str, str] | None:
-    """A number if all are the same, None if all are missing, or else base64 of single-precision numbers."""
+def _packed(values: NDArray[Any], few: int = FEW) -> float | dict[str, Any] | None:
+    """A number if all are the same, None if all are missing, or else base64: of 32-bit numbers, or of 16-bit steps."""
     numbers = np.asarray(values, dtype=np.float64)
-    first = float(numbers[0])
-    if np.all(numbers == first):
-        return first if math.isfinite(first) else None
-    if not np.isfinite(numbers).any():
+    known = numbers[np.isfinite(numbers)]
+    if not known.size:
         return None
-    return {"f32": _base64(numbers.astype("<f4"))}
+    if known.size == numbers.size and np.all(numbers == numbers[0]):
+        return float(numbers[0])
+    if numbers.size <= few:
+        return {"f32": _base64(numbers.astype("<f4"))}
+    # Steps of the logarithm where values span powers of ten, so that the small ones keep their digits.
+    logarithmic = bool(known.min() > 0.0 and known.max() > _SPAN * known.min())
+    scaled = np.log(numbers, where=np.isfinite(numbers), out=np.full_like(numbers, np.nan)) if logarithmic else numbers
+    low, high = float(np.nanmin(scaled[np.isfinite(numbers)])), float(np.nanmax(scaled[np.isfinite(numbers)]))
+    steps = np.full(numbers.size, MISSING, dtype="<u2")
+    share = (scaled[np.isfinite(numbers)] - low) / ((high - low) or 1.0)
+    steps[np.isfinite(numbers)] = np.rint(share * (MISSING - 1)).astype("<u2")
+    return {"u16": _base64(steps), "low": low, "high": high, "logarithmic": logarithmic}
 
 
 def _base64(values: NDArray[Any]) -> str:

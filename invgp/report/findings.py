@@ -82,8 +82,9 @@ def _latent_row(ds: xr.Dataset, name: str, curve: Curve) -> dict[str, str]:
         row["prior"] = f"{figure(float(np.median(prior)))} ± {figure(float(np.median(spread)))}"
     row["words"] = ""
     if f"{name}_information" in ds:
-        information = float(np.nanmean(read_values(ds, f"{name}_information", curve)))
-        row["information"] = f"{information:.2f}".replace("-", MINUS)
+        known = read_values(ds, f"{name}_information", curve)
+        information = float(np.mean(known[np.isfinite(known)])) if np.isfinite(known).any() else np.nan
+        row["information"] = f"{information:.2f}".replace("-", MINUS) if np.isfinite(information) else NOTHING
         row["words"] = next((words for least, words in INFORMATION if information >= least), "")
     return row
 

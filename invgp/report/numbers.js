@@ -7,8 +7,15 @@ function bytesOf(text) {
 function unpack(packed, origin = 0) {
   if (packed === null || packed === undefined) return () => NaN;
   if (typeof packed === 'number') return () => packed + origin;
-  const values = new Float32Array(bytesOf(packed.f32).buffer);
-  return (i) => values[i] + origin;
+  if (packed.f32) {
+    const values = new Float32Array(bytesOf(packed.f32).buffer);
+    return (i) => values[i] + origin;
+  }
+  // Steps of a range; the last number stands for none.
+  const steps = new Uint16Array(bytesOf(packed.u16).buffer);
+  const size = (packed.high - packed.low) / 65534;
+  const scaled = (i) => (steps[i] === 65535 ? NaN : packed.low + steps[i] * size);
+  return packed.logarithmic ? (i) => Math.exp(scaled(i)) + origin : (i) => scaled(i) + origin;
 }
 
 function written(number) {
