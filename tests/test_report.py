@@ -326,6 +326,7 @@ def test_that_ten_thousand_sites_with_gaps_are_drawn(browser: Any, area: xr.Data
     large["depth"][100:300] = np.nan
     opened(browser, large, tmp_path)
     choose(browser, "site", "150")
+    assert text_of(browser, "site-title").startswith("Site 150:")
     assert "\N{EN DASH}" in text_of(browser, "readout")
     assert browser.get_log("browser") == []
 
