@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
+from matplotlib.contour import ContourSet
 from matplotlib.tri import LinearTriInterpolator, Triangulation
 from numpy.typing import NDArray
 
@@ -58,7 +60,7 @@ def draw_values(ax: Axes, place: Place, values: Floats, colours: str, ends: tupl
     varied = seen.any() and np.ptp(values[seen]) > 0
     triangles = place.triangles(seen) if varied else None
     if triangles is None:
-        style = {"s": 14.0, "linewidths": 0.3, "edgecolors": "0.2"}
+        style: dict[str, Any] = {"s": 14.0, "linewidths": 0.3, "edgecolors": "0.2"}
         return ax.scatter(x[seen], y[seen], c=values[seen], cmap=colours, norm=scale, **style)
     dot = 0.9 * min(1.0, math.sqrt(_MANY / x.size))  # or many would cover the map
     ax.plot(x, y, "o", color="black", markersize=dot, markeredgewidth=0.0, rasterized=x.size > _MANY)
@@ -87,10 +89,10 @@ def hatch(ax: Axes, place: Place, lacking: Floats) -> bool:
     if not (lacking[seen] > 0.0).any():
         return False
     highest = max(float(lacking[seen].max()), 1.0)
-    style = {"levels": [0.0, highest], "colors": "none", "hatches": [HATCH]}
+    style: dict[str, Any] = {"levels": [0.0, highest], "colors": "none", "hatches": [HATCH]}
     if place.shape is not None and min(place.shape) > 1:
         cells = (grid.reshape(place.shape) for grid in (place.x, place.y, np.ma.masked_invalid(lacking)))
-        areas = ax.contourf(*cells, **style)
+        areas: ContourSet = ax.contourf(*cells, **style)
     else:
         triangles = place.triangles(seen)
         if triangles is None:

@@ -80,7 +80,8 @@ def read_correlations(ds: xr.Dataset, index: int) -> Correlations:
     curves = [(name, curve) for name in read_names(ds, "latents") for curve in read_curves(ds, name)]
     names = [", ".join(filter(None, (name.replace("_", " "), curve.label))) for name, curve in curves]
     if "correlation" in ds and ds.sizes["process"] == len(names):
-        return Correlations(np.asarray(ds["correlation"][index].values, dtype=np.float64), names, 0)
+        values: Floats = ds["correlation"].isel(site=index).values.astype(np.float64)
+        return Correlations(values, names, 0)
     if any(f"{name}_sample" not in ds for name, _ in curves):
         raise PlotError("The dataset is not a whole invgp posterior: it lacks the correlations, and the draws.")
     one = ds.isel(site=index, drop=True).rename(realization="site")
