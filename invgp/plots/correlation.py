@@ -86,7 +86,8 @@ def read_correlations(ds: xr.Dataset, index: int) -> Correlations:
         raise PlotError("The dataset is not a whole invgp posterior: it lacks the correlations, and the draws.")
     one = ds.isel(site=index, drop=True).rename(realization="site")
     draws = np.stack([read_values(one, f"{name}_sample", curve) for name, curve in curves])
-    return Correlations(np.corrcoef(draws), names, draws.shape[1])
+    matrix: Floats = np.atleast_2d(np.corrcoef(draws))
+    return Correlations(matrix, names, draws.shape[1])
 
 
 def _write_figures(ax: Axes, values: Floats) -> None:
