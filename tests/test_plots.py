@@ -592,3 +592,21 @@ def test_that_what_is_not_there_cannot_be_chosen(line: xr.Dataset) -> None:
 def test_that_symbols_keep_their_case(line: xr.Dataset, name: str, label: str) -> None:
     line["velocity"].attrs = {"units": "1", "long_name": name}
     assert plots.section(line).axes[1].get_ylabel() == label
+
+
+def test_that_a_comparison_at_one_site_shows_intervals_of_every_layer(line: xr.Dataset) -> None:
+    one = line.isel(site=[3]).assign_coords(site=[4])
+    reference = one.copy()
+    for name in ("depth", "velocity"):
+        std = one[f"{name}_std"]
+        reference = reference.assign({f"{name}_reference": one[name], f"{name}_reference_std": std})
+        reference = reference.assign({f"{name}_reference_mcse": 0.05 * std, f"{name}_reference_std_mcse": 0.05 * std})
+        reference = reference.assign({f"{name}_error": 0.0 * std + 0.1, f"{name}_ratio": 0.0 * std + 1.1})
+    figure = plots.comparison(one, reference)
+    draw(figure)
+    above, below = figure.axes[0], figure.axes[4]
+    assert [label.get_text() for label in below.get_xticklabels()] == ["layer 1", "layer 2", "layer 3", "layer 4"]
+    heights = [np.asarray(mark.get_ydata()).item() for mark in above.lines if mark.get_color() == "black"]
+    np.testing.assert_allclose(heights, one["depth"].values[0])
+    assert figure.get_supxlabel() == "Site 4 (position 1200 m)"
+    assert_that_labels_can_be_read(figure)
