@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from invgp.wording import counted
+
 if TYPE_CHECKING:
     from invgp.problem import Column, Latent, Observation, Problem
 
@@ -25,11 +27,6 @@ def heading(problem: Problem) -> str:
         counted(problem.latent_count, "latent process", "latent processes"),
     )
     return f"{problem.title or 'Problem'}: {', '.join(counts)}, simulator {problem.forward.name!r}"
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """``1 site``, ``2 sites``."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def tables(problem: Problem) -> dict[str, tuple[Row, list[Row]]]:

@@ -18,6 +18,7 @@ from invgp.problem import Column, Floats, Labels, Latent, Observation, Problem
 from invgp.processes import Processes
 
 CONVENTIONS = "CF-1.11"
+_PROCESSES = ("process", "other_process")
 DEPENDENCIES = ("numpy", "scipy", "xarray", "netCDF4", "joblib")
 
 
@@ -97,6 +98,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     for observation in survey.observations:
         columns = problem.observation_slices[observation.name]
         variables |= _data_variables(observation, solution, columns, problem.noise.std[observation.name])
+    variables["correlation"] = _correlation(problem, solution)
     variables["elbo"] = _array(
         ("iteration",), solution.elbo, {"long_name": "evidence lower bound", "units": "1", "comment": "in nats"}
     )
@@ -188,6 +190,27 @@ def _prior_attributes(latent: Latent, process_mean: Floats, process_std: Floats)
     learnt = {"learnt": " ".join(latent.learn)} if latent.learn else {}
     kept = {name: value if value.size > 1 else float(value[0]) for name, value in numbers.items()}
     return {"kernel": latent.kernel, "link": latent.link.name, **kept, **learnt}
+
+
+def _correlation(problem: Problem, solution: Solution) -> xr.DataArray:
+    """Correlations (N, Q, Q) between the latent processes at each site."""
+    std = np.sqrt(np.diagonal(solution.covariance, axis1=1, axis2=2))
+    values = (solution.covariance / (std[:, :, None] * std[:, None, :])).astype(np.float32)
+    names = [latent.name for latent in problem.latents for _ in range(latent.size)]
+    labels = [_text(latent, label) for latent in problem.latents for label in latent.labels or ("",)]
+    texts = np.asarray([f"{name} {label}".strip() for name, label in zip(names, labels, strict=True)])
+    about = {
+        "long_name": "posterior correlation between latents at a site",
+        "units": "1",
+        "comment": "on the scale of the Gaussian processes",
+    }
+    coordinates = {f"{d}_label": _array((d,), texts, {"long_name": "latent, and its label"}) for d in _PROCESSES}
+    return xr.DataArray(values, coordinates, ("site", *_PROCESSES), attrs=about)
+
+
+def _text(latent: Latent, label: str | int | float) -> str:
+    """A label as figures write it: ``layer 2``, ``early``."""
+    return label if isinstance(label, str) else f"{latent.dimension} {label}"
 
 
 def _data_variables(

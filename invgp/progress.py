@@ -11,6 +11,8 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
+from invgp.wording import counted, duration
+
 SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_DRAWINGS = 0.25  # in a notebook
 
@@ -59,13 +61,15 @@ class Tally:
         seconds = max(time.perf_counter() - self.started, 1e-9)
         made = self.done - self.answered  # what the ledger answers says nothing of how long a run takes
         left = max(self.most_runs - self.done, 0) * seconds / max(made, 1)
-        within = f", {self.batch_done:,} of {self.batch_size:,} runs" if self.batch_done < self.batch_size else ""
+        within = (
+            f", {self.batch_done:,} of {counted(self.batch_size, 'run')}" if self.batch_done < self.batch_size else ""
+        )
         elbo = "-" if self.elbo is None else f"{self.elbo:.2f}"
         times = "once" if self.evaluations == 1 else f"{self.evaluations:,} times"
         return (
             f"{self.purpose}{within}",
             f"bound evaluated {times} | ELBO {elbo}",
-            f"{self.done:,} runs, {self.failed:,} failed | {rate(made / seconds) if made else '- runs/s'} | "
+            f"{counted(self.done, 'run')}, {self.failed:,} failed | {rate(made / seconds) if made else '- runs/s'} | "
             f"at most {duration(left) if made else '-'} left",
         )
 
@@ -171,18 +175,3 @@ def rate(per_second: float) -> str:
             break
     number = per_second * seconds
     return f"{number:,.0f} runs/{unit}" if number >= 10 else f"{number:.2g} runs/{unit}"
-
-
-def duration(seconds: float) -> str:
-    """``20 µs``, ``3 ms``, ``5 s``, ``3 min``, ``2.5 h`` or ``4 days``."""
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.3g} µs"
-    if seconds < 1:
-        return f"{seconds * 1000:.3g} ms"
-    if seconds < 100:
-        return f"{seconds:.3g} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 48 * 3600:
-        return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 86400:,.0f} days"

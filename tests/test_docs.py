@@ -23,6 +23,8 @@ PAGES = [
     "docs/maps.md",
     "docs/models.md",
     "docs/python.md",
+    "docs/plots.md",
+    "docs/report.md",
     "docs/result.md",
     "docs/simulators.md",
     "docs/umbridge.md",

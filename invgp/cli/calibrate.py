@@ -16,11 +16,12 @@ from invgp import netcdf
 from invgp.cli import INTERRUPTED
 from invgp.cli.options import LARGEST_SEED, config_argument, data_option
 from invgp.cli.outputs import check_posterior_path, check_writable
-from invgp.cli.progress import SECONDS_BETWEEN_LINES, duration
+from invgp.cli.progress import SECONDS_BETWEEN_LINES
 from invgp.cli.voice import give, json_option, note, say, speaks, voice
 from invgp.cli.voice import warn as warn_of
 from invgp.config import load
 from invgp.errors import ConfigError
+from invgp.wording import counted, duration
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -249,7 +250,7 @@ def explanation(result: xr.Dataset, outside: int) -> str:
     attributes = result.attrs
     redrawn = attributes["invgp_truths_redrawn"]
     lines = [
-        f"{attributes['invgp_surveys']:,} simulated surveys of {result.sizes['site']:,} sites, "
+        f"{counted(attributes['invgp_surveys'], 'simulated survey')} of {counted(result.sizes['site'], 'site')}, "
         f"seed {attributes['invgp_seed']}; ± is one standard error, across surveys.",
         "|error|: mean absolute error in posterior standard deviations, 0.80 is right; "
         "rms: root mean square error over that reported, 1 is right.",

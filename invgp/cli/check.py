@@ -15,11 +15,10 @@ import numpy as np
 
 from invgp.cli.options import config_argument, data_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
-from invgp.cli.progress import duration
 from invgp.cli.voice import give, json_option, say, warn
 from invgp.config import load
-from invgp.describing import counted
 from invgp.errors import DeviceMissingError, RunsFailedError
+from invgp.wording import counted, duration, with_unit
 
 if TYPE_CHECKING:
     from invgp.adapters.protocol import Evaluations, Quantity
@@ -145,7 +144,7 @@ def warn_of_failures(outcome: Evaluations) -> None:
     bad = np.flatnonzero(~outcome.ok)
     if bad.size:
         warn(
-            f"the simulator failed at the prior mean at {bad.size} of {len(outcome.status)} sites: "
+            f"the simulator failed at the prior mean at {bad.size} of {counted(len(outcome.status), 'site')}: "
             f"{outcome.messages[bad[0]]}"
         )
 
@@ -162,7 +161,9 @@ def warn_of_hanging(problem: Problem) -> None:
 def say_survey(problem: Problem) -> None:
     """Sites, observations, latents."""
     survey = problem.survey
-    extents = ", ".join(f"{c.name} {c.values.min():.10g} to {c.values.max():.10g} {c.unit}" for c in survey.coordinates)
+    extents = ", ".join(
+        with_unit(f"{c.name} {c.values.min():.10g} to {c.values.max():.10g}", c.unit) for c in survey.coordinates
+    )
     say(f"{problem.title or 'Survey'}: {counted(survey.size, 'site')}, {extents}")
     present = ~np.isnan(survey.Y)
     say(f"{counted(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
@@ -176,7 +177,7 @@ def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats
     """Numbers with their names and units."""
     for name, quantity in as_dictionary(quantities, row).items():
         numbers = ", ".join(f"{v:.6g}" for v in quantity["values"])
-        say(f"  {direction:>3}  {name} = {numbers} {quantity['unit']}")
+        say(with_unit(f"  {direction:>3}  {name} = {numbers}", quantity["unit"]))
 
 
 def as_dictionary(quantities: Sequence[Quantity], row: Floats) -> dict[str, dict[str, Any]]:
@@ -211,7 +212,7 @@ def described(noise: Floats, misfit: Floats, kind: str, unit: str) -> str:
         return "nothing was observed"
     spread = f"{noise.min():.4g}" if np.ptp(noise) == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
     known = misfit[~np.isnan(misfit)]
-    text = f"{kind} noise, standard deviation {spread} {unit}"
+    text = with_unit(f"{kind} noise, standard deviation {spread}", unit)
     if not known.size:
         return f"{text}; misfit not known"
     where = "" if known.size == noise.size else f" at {counted(known.size, 'site')}"

@@ -18,10 +18,11 @@ from invgp import netcdf
 from invgp.cli import INTERRUPTED
 from invgp.cli.options import LARGEST_SEED, data_option, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, check_writable, remove_if_empty
-from invgp.cli.progress import SECONDS_BETWEEN_LINES, duration, rate
+from invgp.cli.progress import SECONDS_BETWEEN_LINES, rate
 from invgp.cli.voice import give, json_option, note, say, speaks, voice, warn
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
+from invgp.wording import counted, duration
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -237,8 +238,9 @@ def compared(
 def kept(tally: Tally, checkpoint: Path) -> str:
     """What there is, and how to go on."""
     if not checkpoint.exists():
-        return f"after {tally.runs:,} runs, before the chains had started; nothing was kept"
-    return f"after {tally.runs:,} runs; the chains are kept in {checkpoint}, and the same command goes on from there"
+        return f"after {counted(tally.runs, 'run')}, before the chains had started; nothing was kept"
+    spent = counted(tally.runs, "run")
+    return f"after {spent}; the chains are kept in {checkpoint}, and the same command goes on from there"
 
 
 @dataclass
@@ -275,7 +277,7 @@ class Tally:
     def text(self) -> str:
         """Where the chains are."""
         seconds = max(time.perf_counter() - self.started, 1e-9)
-        spent = f"{self.runs:,} runs, {self.failed:,} failed | {rate(self.runs / seconds)}"
+        spent = f"{counted(self.runs, 'run')}, {self.failed:,} failed | {rate(self.runs / seconds)}"
         if not self.goal:
             return f"fitting a Gaussian | {spent}"
         gone = self.done - (self.first or 0)

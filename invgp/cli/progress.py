@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from invgp.cli.voice import voice
-from invgp.progress import SECONDS_BETWEEN_LINES, Live, Tally, duration, rate
+from invgp.progress import SECONDS_BETWEEN_LINES, Live, Tally, rate
 from invgp.progress import progress as displayed
 
-__all__ = ["SECONDS_BETWEEN_LINES", "Live", "Tally", "duration", "progress", "rate"]
+__all__ = ["SECONDS_BETWEEN_LINES", "Live", "Tally", "progress", "rate"]
 
 
 @contextmanager

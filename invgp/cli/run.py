@@ -13,10 +13,11 @@ from invgp import netcdf
 from invgp.cli import INTERRUPTED
 from invgp.cli.options import LARGEST_SEED, config_argument, data_option, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
-from invgp.cli.progress import Tally, duration, progress
+from invgp.cli.progress import Tally, progress
 from invgp.cli.voice import give, json_option, note, say, warn
 from invgp.config import load
 from invgp.errors import RunsFailedError
+from invgp.wording import counted, duration
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -130,10 +131,12 @@ def inverted(
 def kept(interruption: InterruptedInversion, tally: Tally, output: Path) -> str:
     """Write what there is, and say so."""
     if interruption.posterior is None:
-        return f"after {tally.done:,} runs, before the first evaluation of the bound was done; nothing was kept"
+        return (
+            f"after {counted(tally.done, 'run')}, before the first evaluation of the bound was done; nothing was kept"
+        )
     path = output.with_suffix(".interrupted.nc")
     netcdf.write(interruption.posterior, path)
-    return f"after {tally.done:,} runs; the best posterior so far was kept in {path}"
+    return f"after {counted(tally.done, 'run')}; the best posterior so far was kept in {path}"
 
 
 def tell(posterior: xr.Dataset, output: Path, seconds: float) -> None:
@@ -143,7 +146,7 @@ def tell(posterior: xr.Dataset, output: Path, seconds: float) -> None:
     known = f" ({answered:,} from the ledger)" if answered else ""
     say(
         f"{output}: {posterior.attrs['invgp_status']}; ELBO {float(posterior['elbo'][-1]):.2f} nats, "
-        f"{runs:,} runs{known}, {failed:,} failed, "
+        f"{counted(runs, 'run')}{known}, {failed:,} failed, "
         f"{duration(seconds)}{at_once(posterior.attrs['invgp_runs_at_once'])}"
     )
     if posterior.attrs["invgp_settled"] == "no":

@@ -18,10 +18,11 @@ from invgp.cli.check import as_dictionary as by_quantity
 from invgp.cli.check import say_quantities
 from invgp.cli.options import scheduler_option, workers_option
 from invgp.cli.outputs import check_writable, remove_if_empty
-from invgp.cli.progress import duration, progress
+from invgp.cli.progress import progress
 from invgp.cli.voice import give, json_option, note, say
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
+from invgp.wording import counted, duration
 
 if TYPE_CHECKING:
     from invgp.ledger import Ledger, Model, Run
@@ -110,7 +111,7 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
     ours = [run for run in runs if run.model.digest == problem.forward.digest]
     if len(ours) < len(runs):
         others = len(runs) - len(ours)
-        note(f"note: {others:,} failed runs are of another simulator, template or setting")
+        note(f"note: left out, as of another simulator, template or setting: {counted(others, 'failed run')}")
     if not ours:
         say("no failed run to make again")
         give({"runs": 0, "failed": 0})
@@ -136,9 +137,11 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
         )
     remove_if_empty(kept)
     bad = np.flatnonzero(~outcome.ok)
-    say(f"{len(ours):,} runs made again: {len(ours) - len(bad):,} went well, {len(bad):,} failed")
+    say(f"{counted(len(ours), 'run')} made again: {len(ours) - len(bad):,} went well, {len(bad):,} failed")
     if bad.size:
-        raise RunsFailedError(f"{len(bad):,} of {len(ours):,} runs failed again; the first: {outcome.messages[bad[0]]}")
+        raise RunsFailedError(
+            f"{len(bad):,} of {counted(len(ours), 'run')} failed again; the first: {outcome.messages[bad[0]]}"
+        )
     give({"runs": len(ours), "failed": 0})
 
 
@@ -160,7 +163,7 @@ def export(ledger: Path, output: Path, model: str) -> None:
     with opened(ledger) as book:
         chosen = choose(book.models(), model, ledger)
         count = write(chosen, book.runs(model=chosen), output)
-    say(f"{output}: {count:,} runs of {chosen.name!r}")
+    say(f"{output}: {counted(count, 'run')} of {chosen.name!r}")
     give({"file": output, "runs": count, "simulator": chosen.name})
 
 

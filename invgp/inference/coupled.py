@@ -27,6 +27,7 @@ from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
 from invgp.processes import SaidBySites
+from invgp.wording import counted
 
 SETTLED_ROUGHLY, SETTLED = 0.3, 0.05  # standard deviations that a step still moves any site's posterior
 NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the prior's
@@ -255,8 +256,8 @@ class CoupledInversion(Inversion):
         unknown = int(np.isnan(found).sum())
         if unknown:
             self.notes.append(
-                f"At {unknown} of {len(sites)} sites the shape of the posterior could not be told from {samples} "
-                "samples."
+                f"At {unknown} of {counted(len(sites), 'site')} the shape of the posterior could not be told from "
+                f"{samples} samples."
             )
 
     def report(self) -> EmulatorReport | None:

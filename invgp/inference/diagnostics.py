@@ -21,6 +21,7 @@ from invgp.inference.noise import noise_log_density
 from invgp.inference.simulator import Batch
 from invgp.posterior import Diagnostics
 from invgp.problem import Floats, Problem
+from invgp.wording import counted
 
 WIDENED = 1.5  # of the draws from the posterior: wider than what they are to judge
 FEWEST_EFFECTIVE = 4.0  # draws: with fewer, nothing is said
@@ -140,8 +141,8 @@ def _unexplained_sentences(misfit: Floats) -> list[str]:
     if not sites:
         return []
     return [
-        f"At {sites} of {len(misfit)} sites the posterior does not explain the data, which lie far outside the noise: "
-        f"site {named}. Either the data there are wrong or this is not the right solution; try another seed."
+        f"At {sites} of {counted(len(misfit), 'site')} the posterior does not explain the data, which lie far outside "
+        f"the noise: site {named}. Either the data there are wrong or this is not the right solution; try another seed."
     ]
 
 
@@ -150,8 +151,9 @@ def _shape_sentences(shape_error: Floats) -> list[str]:
     if not sites:
         return []
     return [
-        f"At {sites} of {len(shape_error)} sites the posterior is not Gaussian in shape (several solutions, or "
-        f"a strongly bent one), so that mean and spread there are doubtful: site {named}. `invgp compare` samples it."
+        f"At {sites} of {counted(len(shape_error), 'site')} the posterior is not Gaussian in shape "
+        f"(several solutions, or a strongly bent one), so that mean and spread there are doubtful: site {named}. "
+        "`invgp compare` samples it."
     ]
 
 

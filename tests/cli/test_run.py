@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from invgp.cli.progress import Live, duration, rate
+from invgp.cli.progress import Live, rate
 from invgp.config.names import RESERVED, SUFFIXES
+from invgp.wording import duration
 
 from .conftest import (
     CONFIG,
@@ -197,7 +198,10 @@ def test_that_a_display_fits_a_terminal() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(3.4e-7, "0.34 µs"), (0.012, "12 ms"), (5, "5 s"), (150, "2 min"), (9000, "2.5 h"), (864000, "10 days")],
+    [
+        *((3.4e-7, "0.34 µs"), (0.012, "12 ms"), (5, "5 s"), (150, "2 min"), (9000, "2.5 h"), (864000, "10 days")),
+        *((0.9996, "1 s"), (0.99962e-3, "1 ms"), (0.99, "990 ms"), (99.97, "2 min")),  # not 1e+03 ms
+    ],
 )
 def test_that_durations_are_short(seconds: float, text: str) -> None:
     assert duration(seconds) == text
