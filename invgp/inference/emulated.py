@@ -67,7 +67,7 @@ def neighbours_within_reach(problem: Problem, rng: np.random.Generator) -> Float
         np.exp(-0.5 * cdist(X / latent.length_scale, some / latent.length_scale, "sqeuclidean")).sum(axis=1)
         for latent in problem.latents
     ]
-    return np.maximum(np.mean(shares, axis=0) * len(X) / len(some), 1.0)
+    return np.asarray(np.maximum(np.mean(shares, axis=0) * len(X) / len(some), 1.0))
 
 
 class EmulatedInversion(CoupledInversion):
