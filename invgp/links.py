@@ -34,6 +34,9 @@ class Link(Protocol):
     def __call__(self, f: Floats) -> Floats:
         """The physical values of f, (..., L)."""
 
+    def inverse(self, values: Floats) -> Floats:
+        """The f of physical values, (..., L); not finite where there is none."""
+
     def gaussian(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation (L,) of f for a prior mean and standard deviation as the config gives them."""
 
@@ -93,6 +96,10 @@ class Identity:
         """The physical values of f."""
         return f
 
+    def inverse(self, values: Floats) -> Floats:
+        """The f of physical values."""
+        return values
+
     def gaussian(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of f."""
         return mean, std
@@ -124,6 +131,11 @@ class Log:
     def __call__(self, f: Floats) -> Floats:
         """The physical values of f."""
         return np.asarray(np.exp(f))
+
+    def inverse(self, values: Floats) -> Floats:
+        """The f of physical values."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.log(values))
 
     def gaussian(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of f whose exponential has the mean and standard deviation given."""
@@ -162,6 +174,10 @@ class Increasing:
     def __call__(self, f: Floats) -> Floats:
         """The physical values of f."""
         return np.asarray(np.cumsum(np.exp(f), axis=-1))
+
+    def inverse(self, values: Floats) -> Floats:
+        """The f of physical values."""
+        return Log().inverse(np.diff(values, axis=-1, prepend=0.0))
 
     def gaussian(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of f whose exponentials are the increments."""

@@ -296,6 +296,23 @@ class Problem:
             parts.append(part * wire.conversion.factor + wire.conversion.offset)
         return np.concatenate(parts, axis=-1).reshape(samples * len(sites), -1)
 
+    def from_inputs(self, rows: Floats) -> tuple[Floats, dict[str, Floats]]:
+        """The inverse of `to_simulator`: rows (R, I) -> latent processes (R, Q), and columns (R,) of the sites.
+
+        A process that the simulator does not take is at its prior mean.
+        """
+        f = np.tile(self.prior()[0], (len(rows), 1))
+        columns: dict[str, Floats] = {}
+        links = {latent.name: latent.link for latent in self.latents}
+        ends = np.cumsum([q.size for q in self.forward.inputs])[:-1]
+        for wire, part in zip(self.inputs, np.split(rows, ends, axis=-1), strict=True):
+            values = (part - wire.conversion.offset) / wire.conversion.factor
+            if wire.name in self.latent_slices:
+                f[:, self.latent_slices[wire.name]] = links[wire.name].inverse(values)
+            else:
+                columns[wire.name] = values[:, 0]
+        return f, columns
+
     def from_simulator(self, rows: Floats, samples: int) -> Floats:
         """The simulator's outputs, rows (S B, P) -> (S, B, P), in the observations' order and units."""
         ends = np.cumsum([q.size for q in self.forward.outputs])[:-1]

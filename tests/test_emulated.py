@@ -95,6 +95,31 @@ def test_that_the_file_tells_how_far_the_emulator_was_trusted():
     assert not posterior["direct_evaluation"].any()
 
 
+@pytest.mark.parametrize("links", [("identity", "identity"), ("log", "increasing")])
+def test_that_what_earlier_inversions_ran_is_known_from_the_start(tmp_path, links):
+    problem, truth = line_problem(smooth, links=links)
+    problem = replace(
+        problem,
+        latents=tuple(replace(v, mean=np.ones(1), std=np.full(1, 0.4)) for v in problem.latents),
+        survey=replace(
+            problem.survey,
+            observations=(replace(problem.survey.observations[0], values=smooth(*np.exp(0.3 * truth.T))["t"]),),
+        ),
+    )
+    ledger = tmp_path / "runs.sqlite"
+    first = invgp.invert(problem, ledger=ledger)
+    noisier = replace(problem, noise=replace(problem.noise, std={"t": 2.0 * problem.noise.std["t"]}))
+    alone = invgp.invert(noisier)
+    after = invgp.invert(noisier, ledger=ledger)
+    again = invgp.invert(noisier, ledger=ledger)
+    assert after.attrs["invgp_runs"] < alone.attrs["invgp_runs"]
+    assert off(after, alone)[0] < 0.05
+    # The same inversion made again finds what it found the first time, and not its own runs.
+    assert again.attrs["invgp_runs_from_ledger"] == again.attrs["invgp_runs"] == after.attrs["invgp_runs"]
+    for one, other in ((first, invgp.invert(problem, ledger=ledger)), (after, again)):
+        np.testing.assert_array_equal(one["a"], other["a"])
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("size", [3.0, 6.0, 10.0, 30.0])
 def test_that_a_jump_is_found_and_left_to_the_simulator(size, seed):

@@ -313,18 +313,18 @@ def data(posterior: xr.Dataset) -> xr.Dataset:
     return posterior.drop_attrs()
 
 
-def test_that_noise_and_prior_may_change_without_a_new_run(tmp_path: Path) -> None:
+def test_that_noise_and_prior_may_change_and_what_was_run_still_serves(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
     problem = map_problem()
     first = invert(problem, ledger=path)
     assert first.attrs["invgp_runs_from_ledger"] == 0
     noisier = replace(problem.noise, std={name: 3.0 * std for name, std in problem.noise.std.items()})
     smoother = tuple(replace(latent, length_scale=2.0 * latent.length_scale) for latent in problem.latents)
-    for changed in (problem, replace(problem, noise=noisier), replace(problem, latents=smoother)):
-        answered = invert(changed, ledger=path)
-        assert 0 < answered.attrs["invgp_runs_from_ledger"] <= answered.attrs["invgp_runs"]
-        xr.testing.assert_identical(data(answered), data(invert(changed)))
-    assert invert(problem, ledger=path).attrs["invgp_runs_from_ledger"] == first.attrs["invgp_runs"]
+    for changed in (replace(problem, noise=noisier), replace(problem, latents=smoother)):
+        assert invert(changed, ledger=path).attrs["invgp_runs"] < invert(changed).attrs["invgp_runs"]
+    again = invert(problem, ledger=path)
+    assert again.attrs["invgp_runs_from_ledger"] == first.attrs["invgp_runs"]
+    xr.testing.assert_identical(data(again), data(first))
 
 
 def test_that_a_budget_counts_what_the_ledger_answers(tmp_path: Path) -> None:

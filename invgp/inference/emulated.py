@@ -18,7 +18,8 @@ from scipy.stats import qmc
 from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import Position, movement
 from invgp.inference.coupled import CoupledInversion, Evaluate
-from invgp.inference.emulation import Emulator, Runs, fit_emulator
+from invgp.inference.earlier import earlier_runs
+from invgp.inference.emulation import Emulator, fit_emulator
 from invgp.inference.inversion import BudgetSpent
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.simulator import Batch, Simulator
@@ -77,7 +78,7 @@ class EmulatedInversion(CoupledInversion):
 
     def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
         super().__init__(problem, where, simulator, seed)
-        self.known = Runs.none(problem.latent_count, problem.noise_std.shape[1])
+        self.known = earlier_runs(problem, simulator.recorder, seed)
         self.emulator: Emulator | None = None
         self.direct = np.zeros(problem.survey.size, dtype=bool)
         self.verification = np.full(problem.survey.size, np.nan)
@@ -110,13 +111,16 @@ class EmulatedInversion(CoupledInversion):
         stages = [self.stage(s.kind, SAMPLES, s.tolerance) for s in self.stages()]
         position, status, settled = self.start.trial, "", False
         later = runs_in_a_step(self.problem)
+        first = runs_in_first_step(self.problem)
         for step in range(outer_steps(self.problem)):
-            runs = later if step else runs_in_first_step(self.problem)
-            if not self.simulator.affords(runs + later):
-                raise BudgetSpent(runs + later)
-            if not self.learn_from(position, runs, step):
-                self.emulator = None
-                break
+            # What earlier inversions ran does for the first step, if it is enough.
+            if step or len(self.known) < first or not self.fit(position):
+                runs = later if step else first
+                if not self.simulator.affords(runs + later):
+                    raise BudgetSpent(runs + later)
+                if not self.learn_from(position, runs, step):
+                    self.emulator = None
+                    break
             algorithm = self.algorithm(stages, self.with_emulator_error())
             status, settled = self.settle(algorithm, algorithm.start_from(position, known=False), self.emulated)
             if self.found is None or self.emulator is None:
@@ -142,9 +146,13 @@ class EmulatedInversion(CoupledInversion):
         latents, sites = self.draw(position, runs, WIDENED if step else 1.0)
         batch = self.simulated(latents, f"emulator-step-{step + 1}", sites)
         self.known = self.known.plus(latents, batch.outputs, batch.valid, sites, step)
+        return self.fit(position) and bool(batch.valid.any())
+
+    def fit(self, position: Position) -> bool:
+        """Fit the emulator to all runs so far, if that can be."""
         noise_std = with_hyperparameters(self.problem, position).noise_std
         self.emulator = fit_emulator(self.problem, self.known, noise_std=noise_std, rng=self.design)
-        return self.emulator is not None and bool(batch.valid.any())
+        return self.emulator is not None
 
     def with_emulator_error(self) -> Problem:
         """The problem with the emulator's error among its noise: a poor emulator must not speak with certainty.

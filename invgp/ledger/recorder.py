@@ -87,6 +87,24 @@ class Recorder:
                 outputs[i] = self.ledger.numbers(stored, self.output_size)
         return Known(found, Evaluations(outputs, tuple(status), tuple(messages)))
 
+    def earlier(self, inversion: str, most: int) -> tuple[Floats, Floats]:
+        """Inputs (R, I) and outputs (R, P) of the latest runs that went well before an inversion first began.
+
+        Parameters
+        ----------
+        inversion : names it; the ledger remembers when it began.
+        most : runs.
+        """
+        begin = "INSERT OR IGNORE INTO inversions SELECT ?, COALESCE(MAX(run), 0) FROM runs"
+        with self.ledger.transaction():
+            self.ledger.connection.execute(begin, (inversion,))
+        query = """SELECT inputs, outputs FROM runs WHERE model = ? AND status = 'ok'
+            AND run <= (SELECT last FROM inversions WHERE inversion = ?) ORDER BY run DESC LIMIT ?"""
+        rows = list(self.ledger.select(query, (self.number, inversion, most)))[::-1]
+        outputs = np.asarray([self.ledger.numbers(gave, self.output_size) for _, gave in rows])
+        inputs = np.asarray([np.frombuffer(given, FLOAT).astype(np.float64) for given, _ in rows])
+        return inputs, outputs.reshape(len(rows), self.output_size)
+
     def record(self, values: Floats, context: RunContext, finished: Finished) -> None:
         """Add runs at rows of inputs, (B, I), all of them or none."""
         now, outcome = time.time(), finished.outcome

@@ -39,6 +39,8 @@ _TABLES = (
     "CREATE TABLE synced (at REAL NOT NULL)",
     "INSERT INTO synced VALUES (0)",
 )
+_INVERSIONS = "CREATE TABLE IF NOT EXISTS inversions (inversion TEXT PRIMARY KEY, last INTEGER NOT NULL)"
+
 _COLUMNS = "run, label, inputs, outputs, status, attempts, seconds, worker, finished, message, directory"
 
 
@@ -237,6 +239,7 @@ class Ledger:
         self.connection.execute("PRAGMA synchronous = NORMAL")
         with self.transaction():
             [(version,)] = self.connection.execute("PRAGMA user_version")
+            self.connection.execute(_INVERSIONS)  # which earlier files of this version lack
             if version == VERSION:
                 return
             for statement in _TABLES:
