@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import xarray as xr
-
-Writer = Callable[[xr.Dataset, Path, Sequence[str]], list[Path]]
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 class Format(NamedTuple):
@@ -43,5 +42,7 @@ def export(dataset: xr.Dataset, kind: str, path: str | Path, variables: Sequence
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write: Writer = import_module(f"invgp.export.{FORMATS[kind].module}").write
+    write: Callable[[xr.Dataset, Path, Sequence[str]], list[Path]] = import_module(
+        f"invgp.export.{FORMATS[kind].module}"
+    ).write
     return write(dataset, path, variables)
