@@ -89,7 +89,7 @@ UNKNOWN_KEYS = [
         {"samples =": "sample ="},
         "inference.sample: unknown key; valid: 'posterior', 'estimator', 'emulator', 'runs_per_site', "
         "'emulator_error', 'max_runs', 'inducing', 'learn_inducing', 'batch', 'samples', 'max_evaluations' and "
-        "6 more; did you mean 'samples'?",
+        "9 more; did you mean 'samples'?",
     ),
     Case(
         "output",
