@@ -241,8 +241,8 @@ class EmulatedInversion(CoupledInversion):
         unverified = np.isnan(self.verification[sites]) & np.isfinite(self.problem.survey.Y[sites]).any(axis=1)
         if unverified.any():
             self.notes.append(
-                f"At {unverified.sum()} of {counted(len(sites), 'site')} every run that was to verify the posterior failed: "
-                "what it says there rests on runs elsewhere."
+                f"At {unverified.sum()} of {counted(len(sites), 'site')} every run that was to verify the posterior "
+                "failed: what it says there rests on runs elsewhere."
             )
 
     def emulator_errors(self, batch: Batch, latents: Floats, sites: NDArray[np.intp]) -> Floats:
