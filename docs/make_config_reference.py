@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from invgp.config import schema
+from invgp.config import output_files, schema, simulators
+from invgp.config.section import Section
 from invgp.config.values import Kind
 
 INTRODUCTION = """# The config file
@@ -25,7 +26,7 @@ is that of the quantity, the standard deviation that of its increments. Where a 
 """
 
 
-def tables() -> list[tuple[str, str, type[schema.Section]]]:
+def tables() -> list[tuple[str, str, type[Section]]]:
     """Heading, note and section, in the order of a config file."""
     return [
         ("the top of the file", "", schema.Config),
@@ -35,26 +36,26 @@ def tables() -> list[tuple[str, str, type[schema.Section]]]:
         ("[latents.NAME]", "", schema.LatentSection),
         ("[latents.NAME.kernel]", "", schema.KernelSection),
         ("[latents.NAME.learn]", LEARN, schema.LearnSection),
-        ('[forward] with adapter = "callable"', CALLABLE, schema.CallableSection),
-        ('[forward] with adapter = "executable"', EXECUTABLE, schema.ExecutableSection),
-        ('[forward] with adapter = "persistent"', PERSISTENT, schema.PersistentSection),
-        ('[forward] with adapter = "batched"', BATCHED, schema.BatchedSection),
-        ('[forward] with adapter = "pest"', PEST, schema.PestSection),
-        ('[forward] with adapter = "dakota"', DAKOTA, schema.DakotaSection),
-        ('[forward] with adapter = "umbridge"', UMBRIDGE, schema.UmbridgeSection),
-        ("an entry of forward.inputs", "A string is short for `{ name = ... }`.", schema.InputSection),
-        ("an entry of forward.outputs", "A string is short for `{ name = ... }`.", schema.OutputSection),
-        ("an entry of forward.input_files", TEMPLATE, schema.InputFileSection),
-        ("an entry of forward.files", "", schema.LocalFileSection),
-        ("an entry of forward.bounds", BOUNDS, schema.BoundsSection),
-        ("an entry of forward.output_files", READER, schema.OutputFileSection),
-        ('an entry of forward.output_files with format = "table"', TABLE, schema.TableFileSection),
-        ('an entry of forward.output_files with format = "csv"', "", schema.CsvFileSection),
-        ('an entry of forward.output_files with format = "json"', JSON, schema.JsonFileSection),
-        ('an entry of forward.output_files with format = "regex"', REGEX, schema.RegexFileSection),
-        ('an entry of forward.output_files with format = "netcdf"', NETCDF, schema.NetcdfFileSection),
-        ('an entry of forward.output_files with format = "ins"', INS, schema.InstructionFileSection),
-        ('an entry of forward.output_files with format = "python"', PYTHON, schema.PythonFileSection),
+        ('[forward] with adapter = "callable"', CALLABLE, simulators.CallableSection),
+        ('[forward] with adapter = "executable"', EXECUTABLE, simulators.ExecutableSection),
+        ('[forward] with adapter = "persistent"', PERSISTENT, simulators.PersistentSection),
+        ('[forward] with adapter = "batched"', BATCHED, simulators.BatchedSection),
+        ('[forward] with adapter = "pest"', PEST, simulators.PestSection),
+        ('[forward] with adapter = "dakota"', DAKOTA, simulators.DakotaSection),
+        ('[forward] with adapter = "umbridge"', UMBRIDGE, simulators.UmbridgeSection),
+        ("an entry of forward.inputs", "A string is short for `{ name = ... }`.", simulators.InputSection),
+        ("an entry of forward.outputs", "A string is short for `{ name = ... }`.", simulators.OutputSection),
+        ("an entry of forward.input_files", TEMPLATE, simulators.InputFileSection),
+        ("an entry of forward.files", "", simulators.LocalFileSection),
+        ("an entry of forward.bounds", BOUNDS, simulators.BoundsSection),
+        ("an entry of forward.output_files", READER, output_files.OutputFileSection),
+        ('an entry of forward.output_files with format = "table"', TABLE, output_files.TableFileSection),
+        ('an entry of forward.output_files with format = "csv"', "", output_files.CsvFileSection),
+        ('an entry of forward.output_files with format = "json"', JSON, output_files.JsonFileSection),
+        ('an entry of forward.output_files with format = "regex"', REGEX, output_files.RegexFileSection),
+        ('an entry of forward.output_files with format = "netcdf"', NETCDF, output_files.NetcdfFileSection),
+        ('an entry of forward.output_files with format = "ins"', INS, output_files.InstructionFileSection),
+        ('an entry of forward.output_files with format = "python"', PYTHON, output_files.PythonFileSection),
         ("[noise]", "", schema.NoiseSection),
         ("[inference]", "", schema.InferenceSection),
         ("[output]", "", schema.FileSection),
@@ -124,7 +125,7 @@ def kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         return ", ".join(f"`{shown(value)}`" for value in get_args(annotation))
     if get_args(annotation):
         return kind_of_several(annotation)
-    if issubclass(annotation, schema.Section):
+    if issubclass(annotation, Section):
         return "table"
     return {str: "string", int: "integer", float: "number", bool: "true or false"}[annotation]
 
@@ -146,9 +147,9 @@ def default(field: FieldInfo) -> str:
     value = field.default
     if value is None:  # unless the description says what stands in
         return "" if "by default" in str(field.description) else "none"
-    if value in ("", [], {}) or isinstance(value, schema.Section):
+    if value in ("", [], {}) or isinstance(value, Section):
         return ""
-    if isinstance(value, list) and isinstance(value[0], schema.Section):
+    if isinstance(value, list) and isinstance(value[0], Section):
         return ""
     return f"`{shown(value)}`"
 
@@ -168,7 +169,7 @@ def page() -> str:
         parts.append("| key | kind | default | what it is |\n| --- | --- | --- | --- |")
         parts += [
             f"| `{name}` | {kind(field.annotation, field.metadata)} | {default(field)} | {field.description} |"
-            for name, field in section.model_fields.items()
+            for name, field in section.keys().items()
         ]
         parts.append("")
     return "\n".join(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from invgp.adapters import (
@@ -14,26 +14,33 @@ from invgp.adapters import (
     Quantity,
     UmbridgeModel,
 )
-from invgp.config.programs import build_dakota, build_executable, build_pest
-from invgp.config.schema import (
-    BatchedSection,
-    CallableSection,
-    Config,
+from invgp.config.programs import build_dakota, build_executable, build_pest, settings_of
+from invgp.config.schema import Config
+from invgp.config.sentences import one_line, path_of, suggestion
+from invgp.config.simulators import (
+    AnySimulator,
     DakotaSection,
     ExecutableSection,
     InputSection,
     OutputSection,
-    PersistentSection,
     PestSection,
     UmbridgeSection,
 )
-from invgp.config.sentences import one_line, path_of, suggestion
 from invgp.errors import ConfigError
 from invgp.problem import Labels, Latent, Observation, Survey, Wire
 from invgp.units import conversion
 
 Wires = tuple[Wire, ...]
+Quantities = tuple[Quantity, ...]
 Sources = dict[str, tuple[str, Labels | None]]
+
+# Of these, the keys of the config are the settings of the adapter.
+_MODELS: dict[str, Callable[..., ForwardModel]] = {
+    "callable": CallableModel,
+    "persistent": PersistentModel,
+    "batched": BatchedModel,
+    "umbridge": UmbridgeModel,
+}
 
 
 def build_forward(
@@ -98,78 +105,18 @@ def _check_each_once(owner: str, key: str, names: Sequence[str], wires: Wires) -
             raise ConfigError(f"{key}: must name {name!r} of [{owner}] once, was {was}")
 
 
-def _model(
-    section: CallableSection
-    | ExecutableSection
-    | PersistentSection
-    | BatchedSection
-    | PestSection
-    | DakotaSection
-    | UmbridgeSection,
-    inputs: tuple[Quantity, ...],
-    outputs: tuple[Quantity, ...],
-    directory: Path,
-) -> ForwardModel:
+def _model(section: AnySimulator, inputs: Quantities, outputs: Quantities, directory: Path) -> ForwardModel:
     try:
-        if isinstance(section, CallableSection):
-            return CallableModel(
-                function=section.function,
-                inputs=inputs,
-                outputs=outputs,
-                vectorised=section.vectorised,
-                search_path=directory,
-            )
-        if isinstance(section, PersistentSection):
-            return PersistentModel(
-                command=tuple(section.command),
-                inputs=inputs,
-                outputs=outputs,
-                timeout=section.timeout,
-                threads=section.threads,
-                environment=section.environment,
-                search_path=directory,
-            )
-        if isinstance(section, BatchedSection):
-            return BatchedModel(
-                command=tuple(section.command),
-                inputs=inputs,
-                outputs=outputs,
-                input_file=section.input_file,
-                output_file=section.output_file,
-                format=section.format,
-                skip_lines=section.skip_lines,
-                rows=section.rows,
-                timeout=section.timeout,
-                threads=section.threads,
-                environment=section.environment,
-                search_path=directory,
-            )
-        if isinstance(section, UmbridgeSection):
-            return UmbridgeModel(
-                urls=tuple(section.urls),
-                model=section.model,
-                inputs=inputs,
-                outputs=outputs,
-                config=section.config,
-                timeout=section.timeout,
-                retries=section.retries,
-                connections=section.connections,
-                version=section.version,
-            )
-        return _program(section, inputs, outputs, directory)
+        if isinstance(section, PestSection):
+            return build_pest(section, inputs, outputs, directory)
+        if isinstance(section, DakotaSection):
+            return build_dakota(section, inputs, outputs, directory)
+        if isinstance(section, ExecutableSection):
+            return build_executable(section, inputs, outputs, directory)
+        settings = settings_of(section, "adapter", "inputs", "outputs")
+        if not isinstance(section, UmbridgeSection):
+            settings["search_path"] = directory
+        return _MODELS[section.adapter](inputs=inputs, outputs=outputs, **settings)
     except AdapterError as error:
         # What importing a function raised may come in several lines.
         raise ConfigError(f"forward.{error.setting}: {one_line(error.sentence)}") from error
-
-
-def _program(
-    section: ExecutableSection | PestSection | DakotaSection,
-    inputs: tuple[Quantity, ...],
-    outputs: tuple[Quantity, ...],
-    directory: Path,
-) -> ForwardModel:
-    if isinstance(section, PestSection):
-        return build_pest(section, inputs, outputs, directory)
-    if isinstance(section, DakotaSection):
-        return build_dakota(section, inputs, outputs, directory)
-    return build_executable(section, inputs, outputs, directory)

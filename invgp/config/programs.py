@@ -26,14 +26,9 @@ from invgp.adapters import (
     load_instructions,
     pest_model,
 )
-from invgp.config.schema import (
-    AnyOutputFile,
-    DakotaSection,
-    ExecutableSection,
-    InstructionFileSection,
-    PestSection,
-    PythonFileSection,
-)
+from invgp.config.output_files import AnyOutputFile, InstructionFileSection, PythonFileSection
+from invgp.config.section import Section
+from invgp.config.simulators import DakotaSection, ExecutableSection, FilesSection, PestSection
 
 _READERS: dict[str, Callable[..., Reader]] = {
     "numbers": OutputFile,
@@ -85,7 +80,13 @@ def build_dakota(section: DakotaSection, inputs: Quantities, outputs: Quantities
     )
 
 
-def _common(section: ExecutableSection | PestSection | DakotaSection) -> dict[str, Any]:
+def settings_of(section: Section, *handled: str) -> dict[str, Any]:
+    """The keys of a table as the settings of what they are for, but for those that are handled elsewhere."""
+    keys = section.model_dump(exclude=set(handled))
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in keys.items()}
+
+
+def _common(section: FilesSection) -> dict[str, Any]:
     """The settings that all of them have."""
     return {
         "files": tuple(LocalFile(Path(f.source), f.path, f.link) for f in section.files),
@@ -112,9 +113,7 @@ def _each(key: str, sections: Iterable[S], build: Callable[[S], T]) -> tuple[T, 
 
 
 def _reader(section: AnyOutputFile, directory: Path) -> Reader:
-    # The keys of a format are the settings of its reader, where lists are tuples.
-    keys = section.model_dump(exclude={"format"})
-    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in keys.items()}
+    settings = settings_of(section, "format")
     if isinstance(section, InstructionFileSection):
         instructions = load_instructions("instructions", directory / section.instructions)
         return InstructionFile(((instructions, section.path),), settings["outputs"])

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from invgp.config import load
-from invgp.config.schema import ADAPTERS
 from invgp.config.sentences import listed
+from invgp.config.simulators import ADAPTERS
 from invgp.errors import ConfigError
 
 from .conftest import CALLABLE, WriteSurvey
@@ -102,8 +102,8 @@ UNKNOWN_KEYS_OF_A_PROGRAM = [
     Case(
         "executable",
         {"timeout = 10": "time_out = 10"},
-        "forward.time_out: unknown key; valid: 'adapter', 'command', 'input_files', 'output_files', 'files', "
-        "'target_file', 'fallback', 'bounds', 'keep', 'timeout', 'threads' and 3 more; did you mean 'timeout'?",
+        "forward.time_out: unknown key; valid: 'adapter', 'command', 'input_files', 'output_files', "
+        "'target_file', 'fallback', 'files', 'bounds', 'keep', 'timeout', 'threads' and 3 more; did you mean 'timeout'?",
     ),
     Case(
         "input file",
@@ -113,7 +113,7 @@ UNKNOWN_KEYS_OF_A_PROGRAM = [
     Case(
         "output file",
         {'[{ path = "times.txt" }]': '[{ path = "times.txt", skip = 1 }]'},
-        "forward.output_files[0].skip: unknown key; valid: 'path', 'format', 'outputs' and 'skip_lines'",
+        "forward.output_files[0].skip: unknown key; valid: 'format', 'skip_lines', 'path' and 'outputs'",
     ),
 ]
 MISSING_KEYS = [

@@ -132,7 +132,7 @@ def test_that_each_format_can_be_configured(reader: str, write_survey: WriteSurv
         ),
         (
             EXECUTABLE + 'output_files = [{ format = "json", key = "a", colum = 1 }]\n',
-            "forward.output_files[0].colum: unknown key; valid: 'path', 'format', 'outputs' and 'key'",
+            "forward.output_files[0].colum: unknown key; valid: 'format', 'key', 'path' and 'outputs'",
         ),
         (EXECUTABLE + 'output_files = ["out.txt"]\n', None),
         (

@@ -1,0 +1,121 @@
+"""The keys of an entry of `forward.output_files`, for each way to read a file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from invgp.config.section import Section
+from invgp.config.sentences import WholeSentenceError, did_you_mean, listed, shown
+from invgp.config.values import Kind, NameOrNumber, RowNumbers
+
+HOW = "how the file is read"
+FORMAT: Any = Field(description=HOW)
+SKIP_LINES = Field(default=0, ge=0, description="lines to pass over at the top")
+ROW = Field(default=None, description="which of them, or a list: 1 is the first, -1 the last; none: all")
+
+
+class ReaderSection(Section):
+    """A file that is read after each run."""
+
+    path: str | None = Field(default=None, description="the file's path in the run's directory; none: standard output")
+    outputs: list[str] | None = Field(default=None, description="the outputs that it holds, in order; none: all")
+
+
+class OutputFileSection(ReaderSection):
+    """All numbers of a file, in order."""
+
+    format: Literal["numbers"] = Field(default="numbers", description=HOW)
+    skip_lines: int = SKIP_LINES
+
+
+class TableFileSection(ReaderSection):
+    """A column of a table without header."""
+
+    format: Literal["table"] = FORMAT
+    column: int = Field(default=1, ge=1, description="which column, from 1")
+    row: RowNumbers = ROW
+    skip_lines: int = SKIP_LINES
+
+
+class CsvFileSection(ReaderSection):
+    """A column of a CSV file with a header."""
+
+    format: Literal["csv"] = FORMAT
+    column: NameOrNumber = Field(description="the column's name, or its number from 1")
+    row: RowNumbers = ROW
+    skip_lines: int = Field(default=0, ge=0, description="lines to pass over above the header")
+    delimiter: str = Field(default=",", description="the character between entries")
+
+
+class JsonFileSection(ReaderSection):
+    """Numbers of a JSON file."""
+
+    format: Literal["json"] = FORMAT
+    key: str = Field(
+        description="the way to a number or a list of them, such as 'results.times[0]'; lists count from 0"
+    )
+
+
+class RegexFileSection(ReaderSection):
+    """Numbers that a regular expression finds."""
+
+    format: Literal["regex"] = FORMAT
+    pattern: str = Field(description="Python's regular expression; its groups are the numbers, or the whole match")
+    row: RowNumbers = ROW
+
+
+class NetcdfFileSection(ReaderSection):
+    """A variable of a netCDF file."""
+
+    path: str = Field(description="the file's path in the run's directory")
+    format: Literal["netcdf"] = FORMAT
+    variable: str = Field(description="the variable's name; 'group/name' within a group")
+    row: RowNumbers = ROW
+
+
+class InstructionFileSection(ReaderSection):
+    """A file that PEST instructions read."""
+
+    format: Literal["ins"] = FORMAT
+    instructions: str = Field(description="the path of the .ins file, relative to the config")
+
+
+class PythonFileSection(ReaderSection):
+    """A file that a Python function reads."""
+
+    format: Literal["python"] = FORMAT
+    function: str = Field(description="'package.module:function', of a module that is installed or beside the config")
+
+
+READERS = ("numbers", "table", "csv", "json", "regex", "netcdf", "ins", "python")
+
+
+def _known_format(value: object) -> object:
+    """Before pydantic looks at `format` to know which of the tables it has before it."""
+    if not isinstance(value, dict):
+        raise ValueError('must be a table such as { path = "times.txt" }')  # noqa: TRY004 - as above
+    chosen = value.get("format", "numbers")
+    if chosen not in READERS:
+        raise WholeSentenceError(
+            [f"format: must be {listed(READERS, 'or')}, was {shown(chosen)}{did_you_mean(chosen, READERS)}"]
+        )
+    return {"format": chosen, **value}
+
+
+AnyOutputFile = (
+    OutputFileSection
+    | TableFileSection
+    | CsvFileSection
+    | JsonFileSection
+    | RegexFileSection
+    | NetcdfFileSection
+    | InstructionFileSection
+    | PythonFileSection
+)
+OutputFiles = Annotated[
+    list[Annotated[Annotated[AnyOutputFile, Field(discriminator="format")], BeforeValidator(_known_format)]],
+    Field(min_length=1),
+    Kind("list of tables"),
+]

@@ -1,0 +1,42 @@
+"""What all tables of a config have in common: no unknown key, no missing one."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic.fields import FieldInfo
+
+from invgp.config.sentences import WholeSentenceError, nearest, path_of, suggestion
+
+
+class Section(BaseModel):
+    """A table of the config: no unknown key, no missing one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    described: ClassVar[str] = "a table"
+
+    @classmethod
+    def keys(cls) -> dict[str, FieldInfo]:
+        """Its keys: first its own, then those that it has in common with others."""
+        names = dict.fromkeys(name for kind in cls.__mro__ for name in getattr(kind, "__annotations__", ()))
+        return {name: cls.model_fields[name] for name in names if name in cls.model_fields}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise ValueError(f"must be {cls.described}")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
+        fields = cls.keys()
+        unknown = [key for key in data if key not in fields]
+        wrong = [f"{path_of(key)}: unknown key{suggestion(key, list(fields))}" for key in unknown]
+        # A misspelt key is one mistake, not two.
+        meant = {nearest(key, list(fields)) for key in unknown}
+        wrong += [
+            f"{name}: is missing; it must be {field.description}"
+            for name, field in fields.items()
+            if field.is_required() and name not in data and name not in meant
+        ]
+        if wrong:
+            raise WholeSentenceError(wrong)
+        return data

@@ -1,0 +1,245 @@
+"""The keys of the table [forward], for each adapter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from invgp.config.output_files import OutputFiles, OutputFileSection
+from invgp.config.section import Section
+from invgp.config.sentences import WholeSentenceError, did_you_mean, listed, shown
+from invgp.config.values import Kind, Name, UnitText
+
+
+class InputSection(Section):
+    """An input of the simulator."""
+
+    name: Name = Field(description="the simulator's name for it")
+    source: str | None = Field(
+        default=None, description="the latent, covariate or coordinate it takes; by default the same name"
+    )
+    unit: UnitText | None = Field(default=None, description="the simulator's unit; by default the source's")
+
+
+class OutputSection(Section):
+    """An output of the simulator."""
+
+    name: Name = Field(description="the simulator's name for it")
+    observation: str | None = Field(
+        default=None, description="the observation that it models; by default the same name"
+    )
+    unit: UnitText | None = Field(default=None, description="the simulator's unit; by default the observation's")
+
+
+def _name_alone(value: object) -> object:
+    if isinstance(value, str):
+        return {"name": value}
+    if not isinstance(value, dict):
+        example = '{ name = "depth", unit = "m" }'
+        raise ValueError(f"must be a name in quotes or a table such as {example}")  # noqa: TRY004 - as above
+    return value
+
+
+Inputs = Annotated[
+    list[Annotated[InputSection, BeforeValidator(_name_alone)]], Field(min_length=1), Kind("list of names or tables")
+]
+Outputs = Annotated[
+    list[Annotated[OutputSection, BeforeValidator(_name_alone)]], Field(min_length=1), Kind("list of names or tables")
+]
+
+ADAPTERS = ("callable", "executable", "persistent", "batched", "pest", "dakota", "umbridge")
+ADAPTER: Any = Field(description=listed(ADAPTERS, "or"))
+COMMAND = Field(description="the program and its arguments, each a string", min_length=1)
+
+
+class InputFileSection(Section):
+    """A file that is written for each run."""
+
+    template: str = Field(description="the template's path, relative to the config")
+    path: str = Field(description="the file's path in the run's directory")
+    format: Literal["plain", "tpl"] = Field(default="plain", description="of the template: ours, or PEST's")
+
+
+class LocalFileSection(Section):
+    """A file or directory that each run finds in its directory."""
+
+    source: str = Field(description="the file's path, relative to the config (or to the control file of PEST)")
+    path: str = Field(default="", description="its path in the run's directory; by default its own name")
+    link: bool = Field(
+        default=False, description="whether runs have a link to it instead of a copy; they must then not write to it"
+    )
+
+
+class BoundsSection(Section):
+    """What an output may be in a run that went well."""
+
+    described: ClassVar[str] = "a table such as { min = 0, max = 10 }"
+    min: float | None = Field(default=None, description="the smallest number; none: any")
+    max: float | None = Field(default=None, description="the largest number; none: any")
+
+
+class ForwardSection(Section):
+    """What every simulator has."""
+
+    inputs: Inputs = Field(description="a list of the latents and site columns that go in, in the simulator's order")
+    outputs: Outputs = Field(description="a list of the observations that come out, in the simulator's order")
+
+
+class ProgramSection(ForwardSection):
+    """What every program has."""
+
+    timeout: float | None = Field(
+        default=None,
+        gt=0,
+        description="seconds after which a run is ended; none: it is waited for, however long it takes",
+    )
+    threads: int = Field(default=1, ge=1, description="threads that one run may use")
+    environment: dict[str, str] = Field(default={}, description="environment variables for the program")
+
+
+class FilesSection(ProgramSection):
+    """What every program has that runs in a directory of its own, once for each run."""
+
+    files: list[LocalFileSection] = Field(
+        default=[], description="files and directories copied or linked into each run's directory"
+    )
+    bounds: dict[str, BoundsSection] = Field(
+        default={},
+        description="for some outputs, a table such as { min = 0, max = 10 }, in the simulator's unit; a run with a "
+        "number outside has failed",
+    )
+    keep: Literal["failed", "all", "none"] = Field(
+        default="failed", description="whose directories are kept after a run"
+    )
+
+
+class CallableSection(ForwardSection):
+    """A Python function."""
+
+    adapter: Literal["callable"] = ADAPTER
+    function: str = Field(description="'package.module:function', of a module that is installed or beside the config")
+    vectorised: bool = Field(default=True, description="whether it takes many rows at once")
+
+
+class ExecutableSection(FilesSection):
+    """A program, with files in and out."""
+
+    adapter: Literal["executable"] = ADAPTER
+    command: list[str] = COMMAND
+    input_files: list[InputFileSection] = Field(default=[], description="files written from templates")
+    output_files: OutputFiles = Field(
+        default=[OutputFileSection()], description="files read; by default standard output"
+    )
+    target_file: str = Field(
+        default="",
+        description="a file in the run's directory whose presence is success, whatever the exit code; by default "
+        "success is exit code 0",
+    )
+    fallback: list[str] = Field(
+        default=[], description="the program and its arguments that are run where the command failed"
+    )
+
+
+class PestSection(FilesSection):
+    """A model that PEST runs."""
+
+    adapter: Literal["pest"] = ADAPTER
+    control: str = Field(description="the path of the .pst file, relative to the config")
+
+
+class DakotaSection(FilesSection):
+    """A driver that Dakota runs."""
+
+    adapter: Literal["dakota"] = ADAPTER
+    driver: list[str] = Field(description="the driver and its arguments, each a string", min_length=1)
+    format: Literal["json", "text"] = Field(default="json", description="of the parameters file and the results file")
+    descriptor: str = Field(
+        default="{name}_{label}", description="what Dakota calls a number of an input or output that has labels"
+    )
+
+
+class PersistentSection(ProgramSection):
+    """A program that stays, and is asked row after row."""
+
+    adapter: Literal["persistent"] = ADAPTER
+    command: list[str] = COMMAND
+    timeout: float = Field(
+        default=60.0,
+        gt=0,
+        description="seconds that the program has for one answer, its start included if it is the first; after them it "
+        "is ended and a fresh one goes on",
+    )
+
+
+class BatchedSection(ProgramSection):
+    """A program that takes many rows at once, with a table in and a table out."""
+
+    adapter: Literal["batched"] = ADAPTER
+    command: list[str] = COMMAND
+    input_file: str = Field(default="inputs.csv", description="the table that the program reads, in its directory")
+    output_file: str = Field(default="outputs.csv", description="the table that it writes there")
+    format: Literal["csv", "table"] = Field(
+        default="csv", description="of the table that it reads: with commas, or with spaces and '#' before the names"
+    )
+    skip_lines: int = Field(default=0, ge=0, description="lines to pass over at the top of the table that it writes")
+    rows: int = Field(default=500, ge=1, description="rows that it takes at once, at the most")
+    timeout: float | None = Field(
+        default=None,
+        gt=0,
+        description="seconds after which a batch is ended; none: it is waited for, however long it takes",
+    )
+
+
+class UmbridgeSection(ForwardSection):
+    """A model that UM-Bridge servers offer."""
+
+    adapter: Literal["umbridge"] = ADAPTER
+    urls: list[str] = Field(
+        description="a list of the servers' addresses, such as ['http://localhost:4242']; they share the runs",
+        min_length=1,
+    )
+    model: str = Field(description="the name under which the servers offer the model")
+    config: Annotated[dict[str, Any], Kind("table")] = Field(
+        default={}, description="passed on to the model with each run"
+    )
+    timeout: float = Field(default=600.0, gt=0, description="seconds that a run may take, with the way there and back")
+    retries: int = Field(
+        default=3,
+        ge=0,
+        description="how often a run that broke off, or a server that cannot be reached, is tried again",
+    )
+    connections: int = Field(
+        default=1,
+        ge=1,
+        description="requests that each server gets at once; more than one where it runs them in parallel",
+    )
+    version: str = Field(
+        default="", description="whatever tells one state of the model from another, since the servers cannot tell"
+    )
+
+
+def _known_adapter(value: object) -> object:
+    """Before pydantic looks at `adapter` to know which of the tables it has before it."""
+    if not isinstance(value, dict):
+        raise ValueError("must be a table")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
+    if "adapter" not in value:
+        raise WholeSentenceError([f"adapter: is missing; it must be {listed(ADAPTERS, 'or')}"])
+    adapter = value["adapter"]
+    if adapter not in ADAPTERS:
+        raise WholeSentenceError(
+            [f"adapter: must be {listed(ADAPTERS, 'or')}, was {shown(adapter)}{did_you_mean(adapter, ADAPTERS)}"]
+        )
+    return value
+
+
+AnySimulator = (
+    CallableSection
+    | ExecutableSection
+    | PersistentSection
+    | BatchedSection
+    | PestSection
+    | DakotaSection
+    | UmbridgeSection
+)
+Forward = Annotated[Annotated[AnySimulator, Field(discriminator="adapter")], BeforeValidator(_known_adapter)]
