@@ -24,6 +24,7 @@ from invgp.problem import Floats, Problem
 
 QUICK = 0.01  # s: below this, one run says little about the rate of many
 MANY = 200
+MOST_NUMBERS = 12  # of a quantity, that a person wants to read
 PATIENCE = 5.0  # s that a person waits gladly for the misfit at every site
 
 
@@ -36,15 +37,16 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
     problem = load(config, data=data)
     check_posterior_path(problem.output.file, "output.file", problem, config)
     check_device(problem.inference.device)
-    rows = problem.to_simulator(prior_means(problem))
+    where = "site 1" if problem.grid is None else "the whole grid"
+    rows = prior_rows(problem)
     with scratch() as directory:
         outcome, seconds = timed(problem, rows, directory)
         if not outcome.ok[0]:
-            raise RunsFailedError(f"the simulator failed at the prior mean, site 1: {outcome.messages[0]}")
+            raise RunsFailedError(f"the simulator failed at the prior mean, {where}: {outcome.messages[0]}")
         modelled = at_sites(problem, rows, outcome.outputs, seconds, directory)
     warn_of_hanging(problem)
     say_survey(problem)
-    click.echo(f"\nOne run of {problem.forward.name!r} at the prior mean, site 1:")
+    click.echo(f"\nOne run of {problem.forward.name!r} at the prior mean, {where}:")
     say_quantities("in", problem.forward.inputs, rows[0])
     say_quantities("out", problem.forward.outputs, outcome.outputs[0])
     say_data(problem, modelled)
@@ -72,10 +74,12 @@ def scratch() -> Iterator[Path]:
         remove_if_empty(directory)
 
 
-def prior_means(problem: Problem) -> Floats:
-    """Physical prior means at every site, (1, N, Q)."""
+def prior_rows(problem: Problem) -> Floats:
+    """What the simulator gets at the prior mean: a row a site, or one for a field model."""
     means = np.concatenate([latent.mean for latent in problem.latents])
-    return np.broadcast_to(means, (1, problem.survey.size, len(means)))
+    if problem.grid is not None:
+        return problem.field_to_simulator(np.broadcast_to(means, (1, problem.grid.size, len(means))))
+    return problem.to_simulator(np.broadcast_to(means, (1, problem.survey.size, len(means))))
 
 
 def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations, float]:
@@ -95,6 +99,9 @@ def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations,
 
 def at_sites(problem: Problem, rows: Floats, first: Floats, seconds: float, directory: Path) -> Floats:
     """What the simulator gives at the prior mean, (N, P), in data units; NaN at sites where that is not known."""
+    if problem.grid is not None:
+        everywhere: Floats = problem.field_from_simulator(first)[0]
+        return everywhere
     outputs = np.repeat(first, len(rows), axis=0)
     # The prior mean is the same at every site, but a covariate or a coordinate may go in as well.
     if np.any(rows != rows[0]):
@@ -151,7 +158,8 @@ def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats
     """Numbers with their names and units."""
     ends = np.cumsum([q.size for q in quantities])
     for quantity, values in zip(quantities, np.split(row, ends[:-1]), strict=True):
-        numbers = ", ".join(f"{v:.6g}" for v in values)
+        some = [f"{v:.6g}" for v in values[:MOST_NUMBERS]]
+        numbers = ", ".join([*some, f"... ({len(values):,} numbers)"] if len(values) > MOST_NUMBERS else some)
         click.echo(f"  {direction:>3}  {quantity.name} = {numbers} {quantity.unit}")
 
 

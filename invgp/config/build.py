@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from invgp.config.forward import build_forward
+from invgp.config.grid import build_grid
 from invgp.config.latents import build_latents
 from invgp.config.names import check_names
 from invgp.config.schema import Config
@@ -30,8 +31,9 @@ def build(config: Config, directory: Path, text: str, data: Path | None) -> Prob
     table = _table(config, file, key)
     survey = build_survey(config, table)
     noise = build_noise(config, survey, table)
-    latents = build_latents(config, [c.unit for c in survey.coordinates])
-    forward, inputs, outputs = build_forward(config, survey, latents, directory)
+    grid = build_grid(config, directory)
+    latents = build_latents(config, [c.unit for c in (survey if grid is None else grid).coordinates])
+    forward, inputs, outputs = build_forward(config, survey, latents, grid, directory)
     problem = Problem(
         title=config.title,
         survey=replace(survey, file=str(file), digest=hashlib.sha256(file.read_bytes()).hexdigest()),
@@ -43,6 +45,7 @@ def build(config: Config, directory: Path, text: str, data: Path | None) -> Prob
         inference=InferenceSettings(**config.inference.model_dump()),
         output=_output(config, directory),
         config_text=text,
+        grid=grid,
     )
     _check_inference(problem)
     return problem
@@ -51,6 +54,8 @@ def build(config: Config, directory: Path, text: str, data: Path | None) -> Prob
 def _check_inference(problem: Problem) -> None:
     """What the inference needs of the problem."""
     settings, processes = problem.inference, problem.latent_count
+    if problem.grid is not None:
+        _check_field(problem)
     fewest = fewest_samples(problem)
     if settings.samples is not None and settings.samples < fewest:
         raise ConfigError(
@@ -78,6 +83,24 @@ def _check_inference(problem: Problem) -> None:
         raise ConfigError("noise.learn: must be left out with inference.batch, was given")
     if problem.noise.learn and settings.estimator == "score":
         raise ConfigError("noise.learn: must be left out with inference.estimator = 'score', was given")
+
+
+def _check_field(problem: Problem) -> None:
+    """What the inference of a field model does not do."""
+    settings = problem.inference
+    if settings.posterior != "coupled gaussian":
+        raise ConfigError(
+            f"inference.posterior: must be 'coupled gaussian' with forward.kind = 'field', was {settings.posterior!r}"
+        )
+    if problem.noise.kind == "laplace":
+        raise ConfigError("noise.kind: must be 'gaussian' or 'student-t' with forward.kind = 'field', was 'laplace'")
+    given = [f"latents.{latent.name}.learn" for latent in problem.latents if latent.learn]
+    given += ["noise.learn"] if problem.noise.learn else []
+    given += ["inference.inducing"] if settings.inducing is not None else []
+    given += ["inference.batch"] if settings.batch is not None else []
+    given += ["inference.samples"] if settings.samples is not None else []
+    if given:
+        raise ConfigError(f"{given[0]}: must be left out with forward.kind = 'field', was given")
 
 
 def _table(config: Config, file: Path, key: str) -> Table:

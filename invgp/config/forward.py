@@ -19,6 +19,7 @@ from invgp.config.schema import Config
 from invgp.config.sentences import one_line, path_of, suggestion
 from invgp.config.simulators import (
     AnySimulator,
+    CallableSection,
     DakotaSection,
     ExecutableSection,
     InputSection,
@@ -27,7 +28,7 @@ from invgp.config.simulators import (
     UmbridgeSection,
 )
 from invgp.errors import ConfigError
-from invgp.problem import Labels, Latent, Observation, Survey, Wire
+from invgp.problem import Grid, Labels, Latent, Observation, Survey, Wire
 from invgp.units import conversion
 
 Wires = tuple[Wire, ...]
@@ -44,7 +45,7 @@ _MODELS: dict[str, Callable[..., ForwardModel]] = {
 
 
 def build_forward(
-    config: Config, survey: Survey, latents: Sequence[Latent], directory: Path
+    config: Config, survey: Survey, latents: Sequence[Latent], grid: Grid | None, directory: Path
 ) -> tuple[ForwardModel, Wires, Wires]:
     """The simulator, the wires into it and the wires out of it."""
     section = config.forward
@@ -54,7 +55,13 @@ def build_forward(
     inward, outward = tuple(wire for _, wire in inputs), tuple(wire for _, wire in outputs)
     _check_each_once("latents", "forward.inputs", [v.name for v in latents], inward)
     _check_each_once("survey.observations", "forward.outputs", [o.name for o in survey.observations], outward)
-    model = _model(section, tuple(q for q, _ in inputs), tuple(q for q, _ in outputs), directory)
+    quantities_in, quantities_out = tuple(q for q, _ in inputs), tuple(q for q, _ in outputs)
+    if grid is not None:
+        sizes = {latent.name: grid.size for latent in latents}
+        pairs = zip(quantities_in, inward, strict=True)
+        quantities_in = tuple(_everywhere(q, sizes.get(wire.name, survey.size)) for q, wire in pairs)
+        quantities_out = tuple(_at_all_sites(q, survey.size) for q in quantities_out)
+    model = _model(section, quantities_in, quantities_out, directory)
     return model, inward, outward
 
 
@@ -97,6 +104,24 @@ def _output(index: int, section: OutputSection, observations: Sequence[Observati
     return Quantity(section.name, own, known[name].labels), Wire(name, change)
 
 
+def _everywhere(quantity: Quantity, size: int) -> Quantity:
+    """The quantity at so many places, numbered from 1: all places of the first label, then of the next."""
+    numbers = range(1, size + 1)
+    if quantity.labels is None:
+        return Quantity(quantity.name, quantity.unit, tuple(numbers))
+    labels = tuple(f"{label},{n}" for label in quantity.labels for n in numbers)
+    return Quantity(quantity.name, quantity.unit, labels)
+
+
+def _at_all_sites(quantity: Quantity, sites: int) -> Quantity:
+    """The quantity at all sites, numbered from 1: all labels of the first site, then of the next."""
+    numbers = range(1, sites + 1)
+    if quantity.labels is None:
+        return Quantity(quantity.name, quantity.unit, tuple(numbers))
+    labels = tuple(f"{label},{n}" for n in numbers for label in quantity.labels)
+    return Quantity(quantity.name, quantity.unit, labels)
+
+
 def _check_each_once(owner: str, key: str, names: Sequence[str], wires: Wires) -> None:
     used = [wire.name for wire in wires]
     for name in names:
@@ -113,7 +138,9 @@ def _model(section: AnySimulator, inputs: Quantities, outputs: Quantities, direc
             return build_dakota(section, inputs, outputs, directory)
         if isinstance(section, ExecutableSection):
             return build_executable(section, inputs, outputs, directory)
-        settings = settings_of(section, "adapter", "inputs", "outputs")
+        settings = settings_of(section, "adapter", "kind", "inputs", "outputs")
+        if isinstance(section, CallableSection) and section.kind == "field" and not section.vectorised:
+            settings["rows"] = 1  # a run is long: each may have a worker of its own
         if not isinstance(section, UmbridgeSection):
             settings["search_path"] = directory
         return _MODELS[section.adapter](inputs=inputs, outputs=outputs, **settings)

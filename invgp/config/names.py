@@ -22,12 +22,13 @@ RESERVED = (
     "shape_error",
     "emulator_error",
     "direct_evaluation",
+    "node",
 )
 
 # What the posterior file calls the variables that it derives from others.
 SUFFIXES = {
     "dimensions": ("_label",),
-    "latents": ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_information"),
+    "latents": ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_information", "_few_runs_std"),
     "survey.observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual", "_chi_square"),
 }
 
@@ -38,6 +39,8 @@ def check_names(config: Config) -> None:
     for key, names in _named(config).items():
         suffixes = SUFFIXES.get(key, ())
         for name in names:
+            if key == "grid.coordinates" and name in config.survey.coordinates:
+                continue  # the file calls the survey's so, with "site_" before it
             for variable in (name, *(name + suffix for suffix in suffixes)):
                 if variable in owners:
                     raise ConfigError(
@@ -54,6 +57,7 @@ def _named(config: Config) -> dict[str, Iterable[str]]:
         "survey.observations": config.survey.observations,
         "survey.covariates": config.survey.covariates,
         "latents": config.latents,
+        "grid.coordinates": {} if config.grid is None else config.grid.coordinates,
     }
 
 

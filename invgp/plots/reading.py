@@ -16,9 +16,13 @@ Floats = NDArray[np.float64]
 TWO_SIGMA = 1.96  # standard deviations from the mean to the edge of a central 95% interval
 _NEEDED = {
     "coordinates": ("",),
+    "site_coordinates": ("",),
     "latents": ("", "_std", "_prior"),
     "observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual"),
 }
+
+
+POINTS = ("site", "node")
 
 
 class Curve(NamedTuple):
@@ -44,6 +48,11 @@ def read_names(ds: xr.Dataset, kind: str) -> list[str]:
     return names
 
 
+def read_site_coordinates(ds: xr.Dataset) -> list[str]:
+    """Names of the coordinates of the data, which are not those of the latents where a run takes a whole grid."""
+    return read_names(ds, "site_coordinates" if "invgp_site_coordinates" in ds.attrs else "coordinates")
+
+
 def read_one_coordinate(ds: xr.Dataset) -> list[str]:
     """Name of the only coordinate, which a section needs."""
     names = read_names(ds, "coordinates")
@@ -63,7 +72,7 @@ def read_two_coordinates(ds: xr.Dataset) -> tuple[list[str], list[str]]:
 def read_curves(ds: xr.Dataset, variable: str) -> list[Curve]:
     """One curve for each label along the dimension of a variable, or one without a label."""
     array = ds[variable]
-    dimension = next((str(d) for d in array.dims if d != "site"), None)
+    dimension = next((str(d) for d in array.dims if d not in POINTS), None)
     if dimension is None:
         return [Curve(0, "", colours_for(1)[0])]
     labels = ds.get(f"{dimension}_label", array[dimension]).values.tolist()
@@ -72,8 +81,10 @@ def read_curves(ds: xr.Dataset, variable: str) -> list[Curve]:
 
 
 def read_values(ds: xr.Dataset, variable: str, curve: Curve) -> Floats:
-    """Values (N,) of a curve at the sites."""
-    values = np.asarray(ds[variable].transpose("site", ...).values, dtype=np.float64)
+    """Values (N,) of a curve at the sites, or at the nodes of a grid."""
+    array = ds[variable]
+    along = next(d for d in array.dims if d in POINTS)
+    values = np.asarray(array.transpose(along, ...).values, dtype=np.float64)
     return values if values.ndim == 1 else values[:, curve.column]
 
 

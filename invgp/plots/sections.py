@@ -64,7 +64,8 @@ def section(ds: xr.Dataset) -> Figure:
             ax.remove()
         letter_panels(panels)
         prior = Line2D([], [], color=GREY, label="prior mean", **_PRIOR)
-        site = Line2D([], [], color="black", marker=2, markersize=4, markeredgewidth=0.5, linestyle="", label="site")
+        mark = "node" if "node" in ds[latents[0]].dims else "site"
+        site = Line2D([], [], color="black", marker=2, markersize=4, markeredgewidth=0.5, linestyle="", label=mark)
         add_legend(figure, [*band_handles("posterior mean"), prior, site])
     return figure
 
