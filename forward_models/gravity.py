@@ -67,9 +67,8 @@ def boxes_gravity(
         for j in (0, 1):
             for k in (0, 1):
                 x, y, z = (limits[..., 2 * axis + end] - station[axis] for axis, end in enumerate((i, j, k)))
-                total += (-1.0) ** (i + j + k) * _box_corner(x, y, z)
+                total -= (-1.0) ** (i + j + k) * _box_corner(x, y, z)
     contrast = np.broadcast_to(np.asarray(density, dtype=np.float64), limits.shape[:-3] + limits.shape[-2:-1])
-    # Downwards is where the potential's slope falls.
     return np.asarray(GRAVITATIONAL_CONSTANT * np.einsum("...mc,...c->...m", total, contrast))
 
 
@@ -77,14 +76,12 @@ def _box_corner(x: Floats, y: Floats, z: Floats) -> Floats:
     """Nagy's kernel: x ln(y + r) + y ln(x + r) - z arctan(x y / (z r))."""
     r = np.sqrt(x**2 + y**2 + z**2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        first = np.where((y**2 + z**2 > 0.0) | (x > 0.0), y * _safe_log(x, r), 0.0)
-        second = np.where((x**2 + z**2 > 0.0) | (y > 0.0), x * _safe_log(y, r), 0.0)
-        third = np.where(z * r != 0.0, z * np.arctan2(x * y, z * r), 0.0)
-        # arctan, not arctan2: the kernel is even in z.
-        third = np.where(z < 0.0, z * np.arctan(x * y / (z * r)), third)
-    return np.asarray(first + second - third)
+        angle = np.where(z != 0.0, z * np.arctan(x * y / (z * r)), 0.0)
+    return np.asarray(y * _safe_log(x, r) + x * _safe_log(y, r) - angle)
 
 
 def _safe_log(x: Floats, r: Floats) -> Floats:
     """ln(x + r), without cancellation where x is negative: (x + r) (r - x) = r^2 - x^2."""
-    return np.asarray(np.where(x > 0.0, np.log(x + r), np.log(np.maximum(r**2 - x**2, 1e-300)) - np.log(r - x)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below = np.log(np.maximum(r**2 - x**2, np.finfo(np.float64).tiny)) - np.log(r - x)
+        return np.asarray(np.where(x > 0.0, np.log(x + r), np.where(r > 0.0, below, 0.0)))

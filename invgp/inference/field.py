@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +58,7 @@ class Field:
     def slices(self) -> list[slice]:
         """Where the variables of each process stand."""
         ends = np.cumsum([0, *(basis.size for basis in self.bases)]).tolist()
-        return [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(a, b) for a, b in pairwise(ends)]
 
     def latents(self, w: Floats) -> Floats:
         """Processes (S, G, Q) on the grid, from w (S, R)."""
@@ -195,7 +196,7 @@ class FieldInversion(Inversion):
         covariance = field.covariance(to_numpy(state.q.covariance))
         few = np.diagonal(field.covariance(to_numpy(state.few_runs)), axis1=1, axis2=2) / field.std**2
         covariance = covariance + field.left_open()[:, :, None] * np.eye(len(field.std))
-        predicted, predicted_std = self._predictions(state.q, state.regression)
+        predicted, predicted_std = self._predictions(state.q, state.regression, to_numpy(state.near))
         return problem, Solution(
             mean=field.latents(to_numpy(state.q.mean)[None])[0],
             covariance=covariance,
@@ -223,12 +224,13 @@ class FieldInversion(Inversion):
             )
         return notes
 
-    def _predictions(self, q: Gaussian, regression: Regression) -> tuple[Floats, Floats]:
+    def _predictions(self, q: Gaussian, regression: Regression, near: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Mean and standard deviation (N, P) of the outputs over the posterior, as the regression has them."""
         normals = self.where.asarray(self.predicting.spawn(1)[0].standard_normal((PREDICTED, self.variables)))
         weights = to_numpy(regression.run_weights(q.samples(normals)))
-        centre = self.outputs.mean(axis=0)
-        values = centre + np.tensordot(weights, self.outputs - centre, axes=1)
+        outputs = self.outputs[near]
+        centre = outputs.mean(axis=0)
+        values = centre + np.tensordot(weights, outputs - centre, axes=1)
         return values.mean(axis=0), values.std(axis=0)
 
     def _draws(self, state: FieldState) -> Floats:

@@ -14,7 +14,6 @@ from invgp.core.field.gaussian import mirrored_normals, orthogonal_normals
 from invgp.core.field.regression import Modes, fit
 from invgp.core.kernels import CORRELATIONS, Kernel
 
-
 Tolerance = Callable[..., float]
 
 

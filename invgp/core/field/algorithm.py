@@ -1,10 +1,10 @@
 """A Gaussian posterior of the whitened variables, as init / ask / tell: the caller runs the forward model.
 
 Each step draws runs from the posterior so far, regresses the outputs on the variables with all runs so far, and moves
-the posterior by guarded natural-gradient steps to where statistical linearisation puts it. Where the forward model bends
-so much that this is not the posterior's mean and covariance, they are taken from slice sampling, with the regression for
-the forward model: that costs no runs. What the regression does not know counts as noise: where the runs say nothing,
-the posterior keeps the spread of the prior, and a posterior that runs away from the runs is held back.
+the posterior by guarded natural-gradient steps to where statistical linearisation puts it. Where the forward model
+bends so much that this is not the posterior's mean and covariance, they are taken from slice sampling, with the
+regression for the forward model: that costs no runs. What the regression does not know counts as noise: where the runs
+say nothing, the posterior keeps the spread of the prior, and a posterior that runs away from the runs is held back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from invgp.core.backend import Array, array_namespace, identity, place_of
+from invgp.core.backend import Array, array_namespace, device_of, identity, place_of, solve_triangular, sum_of_squares, to_numpy
 from invgp.core.field.gaussian import Gaussian, few_runs_share, movement, orthogonal_normals
 from invgp.core.field.regression import Modes, Regression, fit
 from invgp.core.field.slices import slice_sampled
@@ -25,6 +25,7 @@ SMALLEST_STEP = 1.0 / 64.0
 SLACK = 1e-9  # of the bound's size: rounding
 GAUSSIAN = 0.03  # nats: a posterior whose log density differs from the Gaussian's by less needs no sampling
 CHAINS = 64
+MOST_FITTED = 500  # runs of a regression, or twice its variables: beyond, the algebra takes longer than it helps
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class FieldState:
     linear : the posterior by linearisation alone.
     few_runs : (R, R), the part of its covariance that comes from the regression's uncertainty; None before any runs.
     w, outputs : (n, R) and (n, D), of all runs that went well.
-    regression : of these; None before the first.
+    regression : of those that are near; None before the first.
+    near : numbers of these.
     """
 
     q: Gaussian
@@ -46,6 +48,7 @@ class FieldState:
     w: Array = None
     outputs: Array = None
     regression: Regression | None = None
+    near: Array = None
 
 
 @dataclass(frozen=True)
@@ -129,12 +132,21 @@ class FieldInference:
         if state.regression is not None:
             surprise = float(xp.sqrt(xp.mean(xp.square(outputs - state.regression.mean(w)))))
             w, outputs = xp.concat([state.w, w]), xp.concat([state.outputs, outputs])
-        regression = fit(self.modes, w, outputs, None if state.regression is None else state.regression.hyper)
+        near = self._nearest(state.q, w)
+        start = None if state.regression is None else state.regression.hyper
+        regression = fit(self.modes, xp.take(w, near, axis=0), xp.take(outputs, near, axis=0), start)
         linear, certain, elbo = self._linearised(regression, state.q)
         few_runs, share = linear.covariance - certain, few_runs_share(linear, certain)
         q = self._sampled(regression, linear, rng, steps)
-        new = FieldState(q, linear, few_runs, w, outputs, regression)
+        new = FieldState(q, linear, few_runs, w, outputs, regression, near)
         return new, FieldInfo(elbo, movement(state.linear, linear), surprise, share)
+
+    def _nearest(self, q: Gaussian, w: Array) -> Array:
+        """Numbers of the runs at w (n, R) that the regression uses: all, or those nearest to the posterior."""
+        distances = solve_triangular(q.factor, array_namespace(w).matrix_transpose(w - q.mean))
+        order = np.argsort(to_numpy(sum_of_squares(distances)), kind="stable")
+        kept = np.sort(order[: max(MOST_FITTED, 2 * self.normals.shape[1])])
+        return array_namespace(w).asarray(kept.astype(np.int32), device=device_of(w))
 
     def refined(self, state: FieldState, rng: np.random.Generator, steps: int) -> FieldState:
         """The same runs, with more steps of slice sampling."""

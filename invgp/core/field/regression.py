@@ -165,7 +165,7 @@ def _likeliest(modes: Modes, w: Array, z: Array, start: Hyperparameters | None) 
 
     def cost(hyper: Hyperparameters) -> float:
         far = float(np.sum(np.square((hyper - about[:, 0]) / about[:, 1])))
-        if hyper[3] < least or np.abs(hyper).max() > 50.0:  # noqa: PLR2004 - nothing sensible is so far out
+        if hyper[3] < least or np.abs(hyper).max() > 50.0:
             return 1e10 + far
         covariance = kernel(modes, hyper, w, w) + float(np.exp(hyper[3])) * eye
         try:

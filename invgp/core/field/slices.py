@@ -1,7 +1,7 @@
 """Mean and covariance of a density that is nearly Gaussian, by elliptical slice sampling of many chains at once.
 
-The Gaussian that comes near stands where the sampler's prior does, so that only the ratio of the two densities has to be
-followed (Murray, Adams and MacKay 2010).
+The Gaussian that comes near stands where the sampler's prior does, so that only the ratio of the two densities has to
+be followed (Murray, Adams and MacKay 2010).
 """
 
 from __future__ import annotations
