@@ -29,19 +29,22 @@ def build_grid(config: Config, directory: Path) -> Grid | None:
 
 
 def _regular(section: GridSection) -> Grid:
-    axes = [_axis(name, axis) for name, axis in section.coordinates.items()]
-    size = math.prod(len(axis) for axis in axes)
+    counts = [_count(name, axis) for name, axis in section.coordinates.items()]
+    size = math.prod(counts)
     if size > MOST_NODES:
         raise ConfigError(f"grid.coordinates: must make at most {MOST_NODES:,} nodes, made {size:,}")
+    pairs = zip(section.coordinates.values(), counts, strict=True)
+    axes = [float(axis.start or 0.0) + float(axis.step or 1.0) * np.arange(count) for axis, count in pairs]
     mesh = np.meshgrid(*axes, indexing="ij")
     columns = [
         _column(name, axis, values.ravel())
         for (name, axis), values in zip(section.coordinates.items(), mesh, strict=True)
     ]
-    return Grid(tuple(columns), tuple(len(axis) for axis in axes))
+    return Grid(tuple(columns), tuple(counts))
 
 
-def _axis(name: str, section: AxisSection) -> Floats:
+def _count(name: str, section: AxisSection) -> int:
+    """Nodes along a coordinate of a regular grid."""
     key = f"grid.coordinates.{name}"
     if section.column is not None:
         raise ConfigError(f"{key}.column: must be left out without grid.file, was {section.column!r}")
@@ -52,8 +55,7 @@ def _axis(name: str, section: AxisSection) -> Floats:
     if stop < start:
         raise ConfigError(f"{key}.stop: must be at least start = {start:g}, was {stop:g}")
     # A last node that rounding puts a little beyond the end is meant.
-    count = math.floor((stop - start) / step + 1e-9) + 1
-    return np.asarray(start + step * np.arange(count))
+    return math.floor((stop - start) / step + 1e-9) + 1
 
 
 def _from_file(section: GridSection, directory: Path) -> Grid:

@@ -186,13 +186,17 @@ class FieldInversion(Inversion):
             self.simulator.failures(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
         )
 
+    def refined(self) -> FieldState:
+        """Where the inference stands, with more steps of slice sampling."""
+        return self.algorithm.refined(self.state, self.refining.spawn(1)[0], REFINING_STEPS)
+
     def solution(self, status: str, *, settled: bool) -> tuple[Problem, Solution] | None:
         """The best posterior so far with the problem that it solves, or None if there is none."""
-        state, info = self.state, self.info
-        if state.regression is None or info is None:
+        info = self.info
+        if self.state.regression is None or info is None:
             return None
         problem, field = self.problem, self.field
-        state = self.algorithm.refined(state, self.refining.spawn(1)[0], REFINING_STEPS)
+        state = self.refined()
         covariance = field.covariance(to_numpy(state.q.covariance))
         few = np.diagonal(field.covariance(to_numpy(state.few_runs)), axis1=1, axis2=2) / field.std**2
         covariance = covariance + field.left_open()[:, :, None] * np.eye(len(field.std))

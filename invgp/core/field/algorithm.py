@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from invgp.core.backend import Array, array_namespace, device_of, identity, place_of, solve_triangular, sum_of_squares, to_numpy
+from invgp.core.backend import (
+    Array,
+    array_namespace,
+    device_of,
+    identity,
+    place_of,
+    solve_triangular,
+    sum_of_squares,
+    to_numpy,
+)
 from invgp.core.field.gaussian import Gaussian, few_runs_share, movement, orthogonal_normals
 from invgp.core.field.regression import Modes, Regression, fit
 from invgp.core.field.slices import slice_sampled

@@ -27,24 +27,32 @@ def slice_sampled(
     """
     xp, where = array_namespace(near.mean), place_of(near.mean)
     size = near.mean.shape[0]
-
-    def rest(z: np.ndarray) -> np.ndarray:
-        found = to_numpy(log_density(near.samples(where.asarray(WIDER * z))))
-        return np.where(np.isfinite(found), found, -np.inf) + 0.5 * np.sum(z**2, axis=1)
-
-    z = rng.standard_normal((chains, size)) / WIDER
-    level = rest(z)
-    kept = []
-    for step in range(steps):
-        z, level = _moved(rest, z, level, rng)
-        if step >= BURNED * steps:
-            kept.append(WIDER * z)
-    samples = np.concatenate(kept)
+    kept = slice_chains(log_density, near, rng, chains, steps)[round(BURNED * steps) :]
+    samples = kept.reshape(-1, size)
     mean, covariance = samples.mean(axis=0), np.cov(samples.T).reshape(size, size)
     trust = 1.0 / (1.0 + size * CORRELATED / len(samples))
     covariance = trust * covariance + (1.0 - trust) * np.eye(size)
     factor = near.factor @ where.asarray(np.linalg.cholesky(covariance))
     return Gaussian(near.samples(where.asarray(mean)[None, :])[0, :], factor @ xp.matrix_transpose(factor), factor)
+
+
+def slice_chains(
+    log_density: Callable[[Array], Array], near: Gaussian, rng: np.random.Generator, chains: int, steps: int
+) -> np.ndarray:
+    """Samples (steps, chains, R), as normals that `near` takes to w."""
+    where = place_of(near.mean)
+
+    def rest(z: np.ndarray) -> np.ndarray:
+        found = to_numpy(log_density(near.samples(where.asarray(WIDER * z))))
+        return np.where(np.isfinite(found), found, -np.inf) + 0.5 * np.sum(z**2, axis=1)
+
+    z = rng.standard_normal((chains, near.mean.shape[0])) / WIDER
+    level = rest(z)
+    visited = []
+    for _ in range(steps):
+        z, level = _moved(rest, z, level, rng)
+        visited.append(WIDER * z)
+    return np.stack(visited)
 
 
 def _moved(
