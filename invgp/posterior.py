@@ -361,7 +361,10 @@ def _position_attributes(problem: Problem) -> dict[str, Any]:
     sites = " ".join(site_coordinate(problem, c) for c in problem.survey.coordinates)
     if problem.grid is None:
         return {"invgp_coordinates": sites}
-    nodes = " ".join(c.name for c in problem.grid.coordinates)
+    # The grid's order is the simulator's; figures have the first across, as the survey says.
+    order = [c.name for c in problem.survey.coordinates]
+    names = [c.name for c in problem.grid.coordinates]
+    nodes = " ".join(order if set(order) == set(names) else names)
     shape = {"invgp_grid_shape": list(problem.grid.shape)} if problem.grid.shape else {}
     return {"invgp_coordinates": nodes, "invgp_site_coordinates": sites, **shape}
 

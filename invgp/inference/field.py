@@ -151,7 +151,7 @@ class FieldInversion(Inversion):
         batch = first_batch(self.variables, self.problem.inference.max_runs)
         while self.simulator.runs < budget:
             self.take(min(batch, budget - self.simulator.runs))
-            batch = max(FEWEST_LATER, round(GROWTH * self.simulator.runs))
+            batch = next_batch(self.simulator.runs)
             if self.info is not None and self.info.movement < SETTLED and self.info.few_runs < FEW_RUNS:
                 return "the posterior has settled", True
         if self.problem.inference.max_runs is None:
@@ -249,3 +249,8 @@ def first_batch(variables: int, max_runs: int | None) -> int:
     """Runs of the first batch."""
     wanted = min(max(FEWEST_FIRST, variables // 2), MOST_FIRST)
     return wanted if max_runs is None else min(wanted, max(FEWEST_RUNS, round(FIRST_SHARE * max_runs)))
+
+
+def next_batch(runs: int) -> int:
+    """Runs of the batch that follows after so many."""
+    return max(FEWEST_LATER, round(GROWTH * runs))
