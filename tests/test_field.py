@@ -238,10 +238,8 @@ def test_that_nodes_may_come_from_a_file(changed: Callable[..., invgp.Problem], 
         ("step = 2", "step = 1e-6", "grid.coordinates: must make at most 1,000,000 nodes"),
     ],
 )
-def test_that_a_mistake_is_a_sentence(
-    changed: Callable[..., invgp.Problem], old: str, new: str, sentence: str
-) -> None:
-    with pytest.raises(ConfigError, match=".*") as caught:
+def test_that_a_mistake_is_a_sentence(changed: Callable[..., invgp.Problem], old: str, new: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         invgp.invert(changed({old: new}))
     assert sentence in str(caught.value)
 

@@ -57,9 +57,7 @@ def main() -> None:
     K = conductivities(rng, X)
     wells = np.sort(rng.choice(len(X), WELLS, replace=False))
     lines = "\n".join(f"{w // SIDE + 1} {w % SIDE + 1}" for w in wells)
-    (DATA / "aquifer.txt").write_text(
-        f"{SIDE} {SIDE}\n{CELL} 10\n2e-8\n20 16\n{WELLS}\n{lines}\n", encoding="utf-8"
-    )
+    (DATA / "aquifer.txt").write_text(f"{SIDE} {SIDE}\n{CELL} 10\n2e-8\n20 16\n{WELLS}\n{lines}\n", encoding="utf-8")
     np.savetxt(DATA / "conductivity.txt", K)
     subprocess.run([program, "aquifer.txt", "conductivity.txt", "heads.txt"], cwd=DATA, check=True)
     heads = np.loadtxt(DATA / "heads.txt")[:, 1] + NOISE * rng.standard_normal(WELLS)

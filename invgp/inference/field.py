@@ -193,10 +193,12 @@ class FieldInversion(Inversion):
     def solution(self, status: str, *, settled: bool) -> tuple[Problem, Solution] | None:
         """The best posterior so far with the problem that it solves, or None if there is none."""
         info = self.info
-        if self.state.regression is None or info is None:
+        if info is None:
             return None
         problem, field = self.problem, self.field
         state = self.refined()
+        if state.regression is None:
+            return None
         covariance = field.covariance(to_numpy(state.q.covariance))
         few = np.diagonal(field.covariance(to_numpy(state.few_runs)), axis1=1, axis2=2) / field.std**2
         covariance = covariance + field.left_open()[:, :, None] * np.eye(len(field.std))

@@ -66,9 +66,7 @@ def test_that_a_heterogeneous_aquifer_is_solved_as_by_scipy(program: Path, tmp_p
     for cells, head in ((index[:, 0], 3.0), (index[:, -1], 8.0)):
         A[cells, cells] += 2.0 * T[cells]
         b[cells] += 2.0 * T[cells] * head
-    np.testing.assert_allclose(
-        heads(program, tmp_path, K, 1e-8, 3.0, 8.0).ravel(), spsolve(A.tocsc(), b), rtol=1e-9
-    )
+    np.testing.assert_allclose(heads(program, tmp_path, K, 1e-8, 3.0, 8.0).ravel(), spsolve(A.tocsc(), b), rtol=1e-9)
 
 
 def test_that_a_conductivity_that_is_not_positive_is_told(program: Path, tmp_path: Path) -> None:

@@ -87,4 +87,4 @@ def few_runs_share(q: Gaussian, certain: Array) -> float:
     inverse = solve_triangular(q.factor, cholesky(certain))
     gained = certain.shape[0] - float(xp.sum(xp.square(inverse)))
     informed = certain.shape[0] - float(xp.sum(xp.linalg.diagonal(certain)))
-    return max(gained, 0.0) / max(informed, 1.0)
+    return float(max(gained, 0.0) / max(informed, 1.0))

@@ -44,7 +44,7 @@ def slice_chains(
 
     def rest(z: np.ndarray) -> np.ndarray:
         found = to_numpy(log_density(near.samples(where.asarray(WIDER * z))))
-        return np.where(np.isfinite(found), found, -np.inf) + 0.5 * np.sum(z**2, axis=1)
+        return np.asarray(np.where(np.isfinite(found), found, -np.inf) + 0.5 * np.sum(z**2, axis=1))
 
     z = rng.standard_normal((chains, near.mean.shape[0])) / WIDER
     level = rest(z)
