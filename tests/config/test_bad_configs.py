@@ -60,8 +60,8 @@ UNKNOWN_KEYS = [
     Case(
         "callable",
         {"function =": "funktion ="},
-        "forward.funktion: unknown key; valid: 'adapter', 'function', 'vectorised', 'kind', 'inputs' and 'outputs'; did "
-        "you mean 'function'?",
+        "forward.funktion: unknown key; valid: 'adapter', 'function', 'vectorised', 'kind', 'inputs' and 'outputs'; "
+        "did you mean 'function'?",
     ),
     Case(
         "callable, far from any",
