@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from invgp.core.backend import Array, array_namespace, device_of, to_numpy
 from invgp.core.kernels import Kernel
 
-SHARPER = 0.1  # of the share that may be left open: the factorisation leaves so much less than the modes will
+SHARPER = 0.2  # of the share that may be left open: the factorisation leaves so much less than the modes will
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,17 @@ def pivoted_cholesky(kernel: Kernel, nodes: Array, share: float) -> tuple[Array,
     size = nodes.shape[0]
     left = xp.zeros(size, dtype=nodes.dtype, device=device_of(nodes)) + kernel.variance
     allowed = (1.0 - share) * float(kernel.variance) * size
-    factor = xp.zeros((size, min(size, 64)), dtype=nodes.dtype, device=device_of(nodes))
+    columns = xp.zeros((min(size, 64), size), dtype=nodes.dtype, device=device_of(nodes))  # each in one piece of memory
     for k in range(size):
-        if k == factor.shape[1]:
-            factor = xp.concat([factor, xp.zeros_like(factor)], axis=1)[:, :size]
+        if k == columns.shape[0]:
+            columns = xp.concat([columns, xp.zeros_like(columns)])[:size, :]
         pivot = int(to_numpy(left).argmax())
-        column = kernel(nodes, nodes[pivot : pivot + 1, :])[:, 0] - factor[:, :k] @ factor[pivot, :k]
+        column = kernel(nodes, nodes[pivot : pivot + 1, :])[:, 0] - columns[:k, pivot] @ columns[:k, :]
         column = column / xp.sqrt(left[pivot])
-        factor[:, k] = column
+        columns[k, :] = column
         left = left - xp.square(column)
         left = xp.where(left > 0.0, left, xp.zeros_like(left))
         left[pivot] = 0.0
         if float(xp.sum(left)) <= allowed:
-            return factor[:, : k + 1], left
-    return factor, left
+            return xp.matrix_transpose(columns[: k + 1, :]), left
+    return xp.matrix_transpose(columns), left
