@@ -11,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from .failures import check_inputs, check_settings, not_started
+from .directories import check_labels
+from .failures import check_inputs, check_settings, judged, not_started
 from .outcomes import RunError, check_ending, check_success, last_words
 from .processes import STDERR, STDOUT, make_environment, run_process
 from .programs import find_program, program_files
-from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
-from .quantities import check_batch, check_quantities, columns_of, digest_of, first_bad_output, size_of, written
+from .protocol import GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
+from .quantities import check_batch, check_quantities, columns_of, digest_of, size_of, written
 from .readers import read_numbers, read_text
 
 HOPELESS = 20
@@ -50,6 +51,7 @@ class BatchedModel:
     format : of the input file: ``"csv"``, or ``"table"`` with spaces between columns and ``#`` before their names.
     skip_lines : how many lines of the output file to pass over, such as a line of names.
     rows : how many rows a batch has at most.
+    partial : whether a run that gave only some of its outputs has gone well; the others are then NaN.
     timeout : seconds of wall time that a batch may take; None for no limit.
     threads : what ``OMP_NUM_THREADS`` and its like are set to.
     environment : variables added to ours; they win over `threads`.
@@ -71,6 +73,7 @@ class BatchedModel:
     skip_lines: int = 0
     rows: int = 500
     timeout: float | None = None
+    partial: bool = False
     threads: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     search_path: Path | None = None
@@ -100,10 +103,8 @@ class BatchedModel:
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
         """Run the program at the rows of `values`, (B, I), as many at once as it takes."""
         values = check_batch(self.inputs, values, context)
-        for label in context.labels:
-            if label in ("", ".", "..") or "/" in label or "\0" in label:
-                raise ValueError(f"context.labels: {label!r} cannot be the name of a directory")
-        results = _Results(context.labels, self.outputs)
+        check_labels(context)
+        results = _Results(context.labels, self.outputs, partial=self.partial)
         usable = []
         for i, row in enumerate(values):
             try:
@@ -191,15 +192,15 @@ class BatchedModel:
     def _compute_digest(self) -> str:
         # Timeout and rows are left out: they decide how runs are made, not what they give.
         settings = (self.command, self.inputs, self.outputs, self.threads, sorted(self.environment.items()))
-        files = (self.input_file, self.output_file, self.format, self.skip_lines)
+        files = (self.input_file, self.output_file, self.format, self.skip_lines, self.partial)
         return digest_of(["batched", repr(settings), repr(files), *program_files(self._program, self.command)])
 
 
 class _Results:
     """What became of each row of a batch."""
 
-    def __init__(self, labels: Sequence[str], outputs: tuple[Quantity, ...]) -> None:
-        self._labels = labels
+    def __init__(self, labels: Sequence[str], outputs: tuple[Quantity, ...], *, partial: bool) -> None:
+        self._labels, self._partial = labels, partial
         self._quantities = outputs
         self._outputs = np.full((len(labels), size_of(outputs)), np.nan)
         self._status = [Status.OK] * len(labels)
@@ -208,11 +209,12 @@ class _Results:
     def set(self, chosen: list[int], outputs: Floats) -> None:
         """Keep the rows of `outputs`, (len(chosen), P), that are finite."""
         for i, row in zip(chosen, outputs, strict=True):
-            bad = first_bad_output(self._quantities, row)
-            if bad is None:
+            try:
+                self._status[i], missing = judged(self._quantities, row, partial=self._partial)
+                self._messages[i] = missing and f"run {self._labels[i]}: {missing}"
                 self._outputs[i] = row
-            else:
-                self.fail([i], RunError(Status.NAN, bad))
+            except RunError as failure:
+                self.fail([i], failure)
 
     def fail(self, chosen: list[int], failure: RunError, where: str = "") -> None:
         """Say of some rows that they failed."""
@@ -221,7 +223,7 @@ class _Results:
             self._messages[i] = f"run {self._labels[i]}{where}: {failure}"
 
     def went_well(self, i: int) -> bool:
-        return self._status[i] is Status.OK
+        return self._status[i] in GAVE_OUTPUTS
 
     def evaluations(self) -> Evaluations:
         return Evaluations(self._outputs, tuple(self._status), tuple(self._messages))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from .programs import InputFile, LocalFile
 from .protocol import AdapterError, Floats, Quantity
 from .quantities import Label, columns_of, did_you_mean, size_of
 from .readers.structured import json_number
-from .readers.text import locate, number, read_text, wrong_count
+from .readers.text import IncompleteError, locate, number, read_text, wrong_count
 from .templates import TemplateError, Values
 
 PARAMETERS = "params.in"
@@ -37,6 +38,7 @@ def dakota_model(
     threads: int = 1,
     environment: Mapping[str, str] | None = None,
     bounds: Mapping[str, Bounds] | None = None,
+    partial: bool = False,
     keep: str = "failed",
     search_path: Path | None = None,
 ) -> ExecutableModel:
@@ -52,7 +54,7 @@ def dakota_model(
     format : of both files.
     descriptor : what Dakota calls a number that has a label: ``{name}_{label}`` calls that of ``depth`` with label 1
         ``depth_1``.
-    files, timeout, threads, environment, bounds, keep, search_path : as of `ExecutableModel`.
+    files, timeout, threads, environment, bounds, partial, keep, search_path : as of `ExecutableModel`.
 
     Raises
     ------
@@ -77,6 +79,7 @@ def dakota_model(
             threads=threads,
             environment=environment or {},
             bounds=bounds or {},
+            partial=partial,
             keep=keep,
             search_path=search_path,
         )
@@ -169,7 +172,8 @@ class DakotaResults:
         numbers = self._from_json(text) if self.format == "json" else self._from_text(text)
         missing = [label for label in self.responses if label not in numbers]
         if missing:
-            raise ValueError(f"has no response {missing[0]!r}; {did_you_mean(missing[0], numbers)}")
+            sentence = f"has no response {missing[0]!r}; {did_you_mean(missing[0], numbers)}"
+            raise IncompleteError(sentence, np.array([numbers.get(label, math.nan) for label in self.responses]))
         return np.array([numbers[label] for label in self.responses], dtype=np.float64)
 
     def _from_json(self, text: str) -> dict[str, float]:

@@ -208,7 +208,8 @@ class Connection:
             client.connect()
         except (OSError, UnicodeError) as error:
             client.close()
-            raise NoConnectionError(f"cannot be reached: {error}") from error
+            reason = (isinstance(error, OSError) and error.strerror) or str(error)
+            raise NoConnectionError(f"cannot be reached: {reason}; is it running, and is that its address?") from error
         return client
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from .failures import check_settings
+from .directories import check_labels, give_back, make
+from .failures import check_settings, judged
 from .outcomes import RunError, check_ending, check_success, last_words, reason
-from .processes import make_environment, run_process
+from .processes import Environment, make_environment, run_process
 from .programs import (
     InputFile,
     LocalFile,
@@ -26,26 +25,24 @@ from .programs import (
     local_files,
     program_files,
 )
-from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
+from .protocol import GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import (
     check_batch,
     check_quantities,
     columns_of,
     did_you_mean,
     digest_of,
-    first_bad_output,
     size_of,
     written,
 )
 from .readers.base import OutputFile, Reader, select
+from .readers.text import IncompleteError
 from .templates import InputTemplate, Template, TemplateError, Values
 
 Bounds = tuple[float, float]
 Command = tuple[str, tuple[Template, ...]]
 
 _KEPT = ("failed", "all", "none")
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -70,6 +67,7 @@ class ExecutableModel:
     target_file : a file, relative to the run's directory, whose presence is success whatever the exit code; empty for
         success by exit code 0.
     fallback : program and arguments to run, in a fresh directory, where `command` failed; empty for none.
+    partial : whether a run that gave only some of its outputs has gone well; the others are then NaN.
     bounds : for some outputs, the smallest and the largest number that they may hold in a run that went well.
     keep : whose directories are kept: ``"failed"`` runs', ``"all"`` or ``"none"``.
     timeout : seconds of wall time a run may take; None for no limit.
@@ -92,6 +90,7 @@ class ExecutableModel:
     files: tuple[LocalFile, ...] = ()
     target_file: str = ""
     fallback: tuple[str, ...] = ()
+    partial: bool = False
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     keep: str = "failed"
     timeout: float | None = None
@@ -137,9 +136,7 @@ class ExecutableModel:
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
         """Run the program for each row of `values`, (B, I), one after the other."""
         values = check_batch(self.inputs, values, context)
-        for label in context.labels:
-            if label in ("", ".", "..") or "/" in label or "\0" in label:
-                raise ValueError(f"context.labels: {label!r} cannot be the name of a directory")
+        check_labels(context)
         environment = make_environment(self.environment, self.threads)
         outputs = np.full((len(values), size_of(self.outputs)), np.nan)
         status, messages = [Status.OK] * len(values), [""] * len(values)
@@ -147,15 +144,17 @@ class ExecutableModel:
             directory = (context.directory / label).absolute()
             try:
                 outputs[i] = self._run_with_fallback(self._named(values[i]), directory, environment)
+                status[i], missing = judged(self.outputs, outputs[i], partial=self.partial)
+                messages[i] = missing and f"run {label}: {missing}"
             except RunError as failure:
                 status[i] = failure.status
                 where = "" if self.keep == "none" else f"; directory: {directory}"
                 messages[i] = f"run {label}: {failure}{where}"
-            if self.keep == "none" or (self.keep == "failed" and status[i] is Status.OK):
-                _remove(directory)
+            if self.keep == "none" or (self.keep == "failed" and status[i] in GAVE_OUTPUTS):
+                give_back(directory, context)
         return Evaluations(outputs, tuple(status), tuple(messages))
 
-    def _run_with_fallback(self, numbers: Values, directory: Path, environment: Mapping[str, str]) -> Floats:
+    def _run_with_fallback(self, numbers: Values, directory: Path, environment: Environment) -> Floats:
         failures: list[RunError] = []
         for command in self._commands:
             try:
@@ -165,7 +164,7 @@ class ExecutableModel:
         causes = "; the fallback: ".join(str(failure) for failure in failures)
         raise RunError(failures[-1].status, causes)
 
-    def _run(self, command: Command, numbers: Values, directory: Path, environment: Mapping[str, str]) -> Floats:
+    def _run(self, command: Command, numbers: Values, directory: Path, environment: Environment) -> Floats:
         program, arguments = command
         try:
             argv = [program, *(argument.render(numbers) for argument in arguments)]
@@ -191,11 +190,7 @@ class ExecutableModel:
         return numbers
 
     def _prepare(self, directory: Path, numbers: Values) -> None:
-        try:
-            directory.mkdir(parents=True)
-        except FileExistsError:
-            shutil.rmtree(directory)
-            directory.mkdir()
+        make(directory)
         for brought in self.files:
             brought.bring(self._folder, directory)
         if self.files:
@@ -209,30 +204,44 @@ class ExecutableModel:
             path.write_bytes(template.render(numbers).encode())
 
     def _read(self, directory: Path) -> Floats:
+        row = self._read_files(directory)
+        judged(self.outputs, row, partial=self.partial)
+        self._check_bounds(row)
+        return row
+
+    def _read_files(self, directory: Path) -> Floats:
         parts: dict[str, Floats] = {}
         for reader in self.output_files:
             quantities = select(reader, self.outputs)
-            try:
-                numbers = reader.read(directory, quantities)
-            except FileNotFoundError as error:
-                raise RunError(Status.UNREADABLE, f"{_shown(reader)} was not written") from error
-            except OSError as error:
-                raise RunError(Status.UNREADABLE, f"{_shown(reader)} cannot be read: {reason(error)}") from error
-            except ValueError as error:
-                raise RunError(Status.UNREADABLE, f"{_shown(reader)}: {error}") from error
+            numbers = self._read_file(reader, directory, quantities)
+            if quantities == self.outputs:
+                return numbers
             ends = np.cumsum([quantity.size for quantity in quantities])[:-1]
             parts.update(zip((q.name for q in quantities), np.split(numbers, ends), strict=True))
-        row = np.concatenate([parts[quantity.name] for quantity in self.outputs])
-        bad = first_bad_output(self.outputs, row)
-        if bad is not None:
-            raise RunError(Status.NAN, bad)
-        self._check_bounds(row)
-        return row
+        return np.concatenate([parts[quantity.name] for quantity in self.outputs])
+
+    def _read_file(self, reader: Reader, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
+        """The numbers of one reader; with `partial`, NaN for those that cannot be read, unless it is all there are."""
+        try:
+            return reader.read(directory, quantities)
+        except IncompleteError as error:
+            failure, numbers = RunError(Status.UNREADABLE, f"{_shown(reader)}: {error}"), error.numbers
+        except FileNotFoundError:
+            failure, numbers = RunError(Status.UNREADABLE, f"{_shown(reader)} was not written"), None
+        except OSError as error:
+            failure, numbers = RunError(Status.UNREADABLE, f"{_shown(reader)} cannot be read: {reason(error)}"), None
+        except ValueError as error:
+            failure, numbers = RunError(Status.UNREADABLE, f"{_shown(reader)}: {error}"), None
+        if numbers is None:
+            numbers = np.full(size_of(quantities), np.nan)
+        if not self.partial or (len(self.output_files) == 1 and np.isnan(numbers).all()):
+            raise failure
+        return numbers
 
     def _check_bounds(self, row: Floats) -> None:
         for (name, label), number in zip(columns_of(self.outputs), row.tolist(), strict=True):
             low, high = self.bounds.get(name, (-math.inf, math.inf))
-            if not low <= number <= high:
+            if not (low <= number <= high or math.isnan(number)):
                 raise RunError(
                     Status.OUT_OF_BOUNDS, f"output {written(name, label)} is {number:g}, not from {low:g} to {high:g}"
                 )
@@ -270,7 +279,7 @@ class ExecutableModel:
     def _compute_digest(self) -> str:
         # The timeout is left out: it decides whether a run ends, not what it gives.
         settings = (self.command, self.inputs, self.outputs, self.threads, sorted(self.environment.items()))
-        rules = (self.target_file, self.fallback, sorted(self.bounds.items()))
+        rules = (self.target_file, self.fallback, self.partial, sorted(self.bounds.items()))
         templates = [(file.path, template) for file, template in zip(self.input_files, self._templates, strict=True)]
         return digest_of(
             [
@@ -293,12 +302,3 @@ def _shown(reader: Reader) -> str:
     if len(paths) > 1:
         return f"files {', '.join(paths)}"
     return paths[0] if reader.paths == (None,) else f"file {paths[0]}"
-
-
-def _remove(directory: Path) -> None:
-    try:
-        shutil.rmtree(directory)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        _log.warning("the directory of a run could not be removed: %s", error)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from .outcomes import RunError, reason
 from .protocol import AdapterError, Floats, Quantity, Status
 from .quantities import first_bad_output
@@ -29,6 +31,24 @@ def check_inputs(inputs: tuple[Quantity, ...], row: Floats) -> None:
     bad = first_bad_output(inputs, row)
     if bad is not None:
         raise RunError(Status.NAN, f"{bad.replace('output', 'input', 1)}, so the program was not asked")
+
+
+def judged(outputs: tuple[Quantity, ...], row: Floats, *, partial: bool) -> tuple[Status, str]:
+    """Whether a row of outputs, (P,), is whole, and if not, what is missing; what is not finite becomes NaN.
+
+    Raises
+    ------
+    RunError
+        If something is missing, and not `partial`, or if all is.
+    """
+    bad = first_bad_output(outputs, row)
+    if bad is None:
+        return Status.OK, ""
+    found = np.isfinite(row)
+    if not partial or not found.any():
+        raise RunError(Status.NAN, bad)
+    row[~found] = np.nan
+    return Status.PARTIAL, f"{np.count_nonzero(~found)} of {len(row)} outputs are missing: {bad}"
 
 
 def not_started(error: OSError) -> RunError:

@@ -17,7 +17,7 @@ import numpy as np
 from .failures import quoted
 from .outcomes import RunError
 from .protocol import Floats, Quantity, Status
-from .quantities import first_bad_output, kind_of, size_of
+from .quantities import kind_of, size_of
 
 _LEAST_LIMIT = 2**20  # bytes, for an answer of few numbers and a long error
 _BYTES_A_NUMBER = 64  # twice what any float takes
@@ -56,7 +56,7 @@ def write_request(number: int, inputs: tuple[Quantity, ...], row: Floats) -> byt
 
 
 def read_answer(line: bytes, number: int, outputs: tuple[Quantity, ...]) -> Floats:
-    """The numbers, (P,), of the answer to request `number`.
+    """The numbers, (P,), of the answer to request `number`; NaN where the program found none.
 
     Raises
     ------
@@ -76,11 +76,7 @@ def read_answer(line: bytes, number: int, outputs: tuple[Quantity, ...]) -> Floa
     if not isinstance(found, dict) or set(found) != set(names):
         shown = f"those of {list(found)}" if isinstance(found, dict) else kind_of(found)
         raise RunError(Status.UNREADABLE, f"'outputs' must be an object of {names}, but is {quoted(shown, _SHOWN)}")
-    row = np.array([number for quantity in outputs for number in _numbers(quantity, found[quantity.name])])
-    bad = first_bad_output(outputs, row)
-    if bad is not None:
-        raise RunError(Status.NAN, bad)
-    return row
+    return np.array([number for quantity in outputs for number in _numbers(quantity, found[quantity.name])])
 
 
 def _parse(line: bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .failures import check_inputs, check_settings, quoted
+from .failures import check_inputs, check_settings, judged, quoted
 from .lines import LostError, line_limit, read_answer, write_request
 from .outcomes import RunError
 from .processes import make_environment
@@ -40,6 +40,7 @@ class PersistentModel:
     command : program and arguments. A program with a path separator is taken relative to `search_path`; a
         bare name is looked up on ``PATH``. An argument that names a file must be an absolute path.
     inputs, outputs : what goes in and what comes out.
+    partial : whether a run that gave only some of its outputs has gone well; the others are then NaN.
     timeout : seconds of wall time that an answer may take, with the start of the program if it is its first.
     threads : what ``OMP_NUM_THREADS`` and its like are set to.
     environment : variables added to ours; they win over `threads`.
@@ -56,6 +57,7 @@ class PersistentModel:
     inputs: tuple[Quantity, ...]
     outputs: tuple[Quantity, ...]
     timeout: float = 60.0
+    partial: bool = False
     threads: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     search_path: Path | None = None
@@ -89,7 +91,10 @@ class PersistentModel:
             try:
                 check_inputs(self.inputs, values[i])
                 outputs[i] = self._answer(values[i], home)
+                status[i], missing = judged(self.outputs, outputs[i], partial=self.partial)
+                messages[i] = missing and f"run {label}: {missing}"
             except RunError as failure:
+                outputs[i] = np.nan
                 status[i] = failure.status
                 messages[i] = f"run {label}: {failure}"
         return Evaluations(outputs, tuple(status), tuple(messages))
@@ -115,6 +120,7 @@ class PersistentModel:
         sound = False
         try:
             outputs = read_answer(server.ask(request, self.timeout, line_limit(self.outputs)), number, self.outputs)
+            judged(self.outputs, outputs, partial=self.partial)
             sound = True
         except LostError as loss:
             raise LostError(loss.status, f"{loss}{server.last_words()}; asked: {_shown(request)}") from loss
@@ -130,7 +136,14 @@ class PersistentModel:
 
     def _compute_digest(self) -> str:
         # The timeout is left out: it decides whether a run ends, not what it gives.
-        settings = (self.command, self.inputs, self.outputs, self.threads, sorted(self.environment.items()))
+        settings = (
+            self.command,
+            self.inputs,
+            self.outputs,
+            self.threads,
+            sorted(self.environment.items()),
+            self.partial,
+        )
         return digest_of(["persistent", repr(settings), *program_files(self._program, self.command)])
 
 

@@ -1,4 +1,4 @@
-"""One program, run once: in its own directory and session, within its time, and with nothing left behind.
+"""One program, run once: in its own directory and process group, within its time, and with nothing left behind.
 
 Per run: one spawn, a wait that sleeps in the kernel, one signal to the process group, one look at a pipe. The
 search for stray processes happens only when a run was cut short or left some.
@@ -6,10 +6,8 @@ search for stray processes happens only when a run was cut short or left some.
 
 from __future__ import annotations
 
-import logging
 import os
 import select
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,10 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-
-import psutil
+from typing import Any
 
 from .protocol import RUN_DIRECTORY_VARIABLE
+from .trees import end_group, end_tree, pipe_name, reap
 
 STDOUT = "standard_output.txt"
 STDERR = "standard_error.txt"
@@ -41,10 +39,9 @@ _THREAD_CAPS = (
 )
 _LOOK_EVERY = 0.1  # s, at the size of the logs; the end of a program is seen at once
 _GRACE = 0.05  # s, for killed processes to close their files
-_PATIENCE = 10.0  # s, for killed processes to end
-_PAUSE = 0.005  # s, between looks at them
 
-_log = logging.getLogger(__name__)
+
+Environment = Mapping[bytes, bytes]
 
 
 class Ending(Enum):
@@ -70,15 +67,21 @@ class Outcome:
     returncode: int
 
 
-def make_environment(extras: Mapping[str, str], threads: int) -> dict[str, str]:
+def make_environment(extras: Mapping[str, str], threads: int) -> Environment:
     """Our own environment, with numerical libraries capped at `threads`, and `extras`, which win."""
-    return {**os.environ, **dict.fromkeys(_THREAD_CAPS, str(threads)), **extras}
+    added = {**dict.fromkeys(_THREAD_CAPS, str(threads)), **extras}
+    return {**os.environb, **{os.fsencode(key): os.fsencode(value) for key, value in added.items()}}
+
+
+def environment_in(place: str, mark: str, environment: Environment) -> Environment:
+    """The environment of a program that runs in the directory `place`, and is found by `mark`."""
+    return {**environment, b"PWD": os.fsencode(place), os.fsencode(RUN_DIRECTORY_VARIABLE): os.fsencode(mark)}
 
 
 def run_process(
     argv: Sequence[str],
     directory: Path,
-    environment: Mapping[str, str],
+    environment: Environment,
     timeout: float | None = None,
     log_limit: int = LOG_LIMIT,
 ) -> Outcome:
@@ -102,34 +105,28 @@ def run_process(
         If the program cannot be started.
     """
     place = str(directory)
-    environment = {**environment, "PWD": place, RUN_DIRECTORY_VARIABLE: place}
     deadline = None if timeout is None else time.monotonic() + timeout
     process: subprocess.Popen[bytes] | None = None
-    with (
-        _Lifeline() as lifeline,
-        (directory / STDOUT).open("w+b") as out,
-        (directory / STDERR).open("w+b") as err,
-    ):
-        logs = out.fileno(), err.fileno()
+    with _Lifeline() as lifeline, _opened(f"{place}/{STDOUT}", f"{place}/{STDERR}") as logs:
         try:
             process = subprocess.Popen(
                 argv,
                 cwd=place,
-                env=environment,
+                env=environment_in(place, place, environment),
                 stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
+                stdout=logs[0],
+                stderr=logs[1],
                 pass_fds=(lifeline.given,),
+                **apart(),
             )
             lifeline.hand_over()
             ending = _wait(process, deadline, logs, log_limit)
             if ending is not Ending.EXITED:
-                end_tree(process.pid, place)
+                end_tree(process.pid, place, lifeline.name)
             # Before the program is reaped: until then no other process can have taken its number.
-            _end_group(process.pid)
+            end_group(process.pid)
             if not lifeline.all_gone():
-                end_tree(process.pid, place)
+                end_tree(process.pid, place, lifeline.name)
             returncode = reap(process)
             # A flood of the last moment, or one that ended by itself, is no less a flood.
             flood = _flood(logs, log_limit)
@@ -139,10 +136,23 @@ def run_process(
         except BaseException as error:
             # An OSError of the spawn itself means that nothing runs; an interrupt of it may leave something.
             if process is not None or not isinstance(error, OSError):
-                end_tree(None if process is None else process.pid, place)
+                end_tree(None if process is None else process.pid, place, lifeline.name)
             if process is not None:
                 reap(process)
             raise
+
+
+def apart() -> dict[str, Any]:
+    """How `Popen` keeps a program out of reach of Ctrl-C, and of the terminal if there is one.
+
+    A session of its own does both. A process group is enough where there is no terminal. It is quicker: Linux schedules
+    a new session as one more competitor for a busy machine.
+    """
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return {"process_group": 0}
+    return {"start_new_session": True}
 
 
 def read_tail(path: Path, characters: int = TAIL) -> str:
@@ -157,6 +167,10 @@ class _Lifeline:
 
     def __init__(self) -> None:
         self._held, self.given = os.pipe()
+
+    @property
+    def name(self) -> str:
+        return pipe_name(self._held)
 
     def hand_over(self) -> None:
         os.close(self.given)
@@ -176,7 +190,19 @@ class _Lifeline:
             os.close(self.given)
 
 
-def _wait(process: subprocess.Popen[bytes], deadline: float | None, logs: tuple[int, int], limit: int) -> Ending:
+@contextmanager
+def _opened(*paths: str) -> Iterator[list[int]]:
+    """New files to read and write, as descriptors: a file object takes longer to make than to use here."""
+    files: list[int] = []
+    try:
+        files += (os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666) for path in paths)
+        yield files
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float | None, logs: Sequence[int], limit: int) -> Ending:
     with exit_watch(process) as ended:
         while True:
             left = _LOOK_EVERY if deadline is None else min(_LOOK_EVERY, deadline - time.monotonic())
@@ -189,7 +215,7 @@ def _wait(process: subprocess.Popen[bytes], deadline: float | None, logs: tuple[
                 return flood
 
 
-def _flood(logs: tuple[int, int], limit: int) -> Ending | None:
+def _flood(logs: Sequence[int], limit: int) -> Ending | None:
     """Which of standard output and standard error holds more than `limit` bytes; None if neither does."""
     for log, ending in zip(logs, (Ending.STDOUT_LIMIT, Ending.STDERR_LIMIT), strict=True):
         if os.fstat(log).st_size > limit:
@@ -227,66 +253,3 @@ def exit_watch(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], b
         yield lambda seconds: bool(poll.poll(1000 * seconds))
     finally:
         os.close(descriptor)
-
-
-def reap(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a program that has ended or was killed; its return code."""
-    try:
-        return process.wait(_PATIENCE)
-    except subprocess.TimeoutExpired:
-        _log.warning("process %d was killed, but has not ended after %g s", process.pid, _PATIENCE)
-        return -signal.SIGKILL
-
-
-def _end_group(leader: int) -> None:
-    # An empty group is the usual case; macOS answers "not permitted" for a group of zombies.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
-
-
-def end_tree(leader: int | None, place: str) -> None:
-    """Kill a program and all that came of it, round by round, since what is being killed may still spawn."""
-    end = time.monotonic() + _PATIENCE
-    strays = _strays(leader, place)  # first of all, while the leader can still name its children
-    if leader is not None:
-        _end_group(leader)
-    while strays := [*strays, *_strays(leader, place)]:
-        for stray in strays:
-            with suppress(psutil.Error):  # gone by now, or not ours to kill: the next look tells
-                stray.kill()
-        if time.monotonic() > end:
-            pids = sorted({stray.pid for stray in strays})
-            _log.warning("processes of the run in %s have been killed, but have not ended: %s", place, pids)
-            return
-        time.sleep(_PAUSE)
-        strays = [stray for stray in strays if _is_alive(stray)]
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    with suppress(psutil.NoSuchProcess):
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    return False
-
-
-def _strays(leader: int | None, place: str) -> list[psutil.Process]:
-    """Find the living processes of a run: descendants, members of its session, bearers of its mark."""
-    children: set[int] = set()
-    with suppress(psutil.NoSuchProcess):
-        if leader is not None:
-            children = {child.pid for child in psutil.Process(leader).children(recursive=True)}
-    return [
-        process
-        for process in psutil.process_iter()
-        if process.pid not in (leader, os.getpid()) and _belongs(process, children, leader, place)
-    ]
-
-
-def _belongs(process: psutil.Process, children: set[int], leader: int | None, place: str) -> bool:
-    # A process that vanishes, or that belongs to another user, is not one that we can end.
-    with suppress(psutil.Error, OSError):
-        if not _is_alive(process):
-            return False
-        if process.pid in children or os.getsid(process.pid) == leader:
-            return True
-        return process.environ().get(RUN_DIRECTORY_VARIABLE) == place
-    return False

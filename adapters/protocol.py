@@ -7,7 +7,7 @@ surveys; whoever calls it brings values in the units that its inputs name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,9 @@ Floats = NDArray[np.float64]
 # Set in the environment of every program that an adapter starts, to the run's directory: whoever must end the programs
 # of a worker that was killed finds them by it.
 RUN_DIRECTORY_VARIABLE = "INVGP_RUN_DIRECTORY"
+
+# How the names of empty directories begin that wait for the next run; see `RunContext`.
+SPARE = ".spare-"
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Status(StrEnum):
     """What became of one run."""
 
     OK = "ok"
+    PARTIAL = "some outputs missing"
     RAISED = "raised an exception"
     NOT_STARTED = "could not be started"
     EXIT_CODE = "exit code"
@@ -58,13 +62,17 @@ class Status(StrEnum):
     OUT_OF_BOUNDS = "out of bounds"
 
 
+GAVE_OUTPUTS = frozenset({Status.OK, Status.PARTIAL})
+
+
 @dataclass(frozen=True)
 class Evaluations:
     """The outcome of a batch of B runs with P output numbers each.
 
     Parameters
     ----------
-    outputs : (B, P), in the units of the model's outputs; NaN throughout a row that failed.
+    outputs : (B, P), in the units of the model's outputs; NaN throughout a row that failed, and for what is missing of
+        a row that is `Status.PARTIAL`.
     status : B of them.
     messages : B of them, empty for a run that went well; otherwise which run, why, and where its directory
         is.
@@ -76,8 +84,8 @@ class Evaluations:
 
     @cached_property
     def ok(self) -> NDArray[np.bool_]:
-        """(B,) which runs went well."""
-        return np.asarray([s is Status.OK for s in self.status], dtype=bool)
+        """(B,) which runs gave outputs, if only some of them."""
+        return np.asarray([s in GAVE_OUTPUTS for s in self.status], dtype=bool)
 
     @staticmethod
     def concatenate(parts: Iterable[Evaluations]) -> Evaluations:
@@ -98,14 +106,18 @@ class RunContext:
     ----------
     labels : one a run, unique, fit to be the name of a directory; messages call the run by it.
     directory : where private run directories are made, one for each run that needs one.
+    more : whether there will be further batches in `directory`. An adapter may then leave one empty directory of each
+        process there, named `SPARE...`, for the next run to take: some disks take longer to make and remove one than a
+        fast program takes to run. Whoever says so removes them in the end.
     """
 
     labels: Sequence[str]
     directory: Path
+    more: bool = False
 
     def rows(self, start: int, stop: int) -> RunContext:
         """The context of a part of the batch."""
-        return RunContext(self.labels[start:stop], self.directory)
+        return replace(self, labels=self.labels[start:stop])
 
 
 @runtime_checkable

@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections.abc import Iterable
+from itertools import islice
 
 import numpy as np
 
 from .protocol import AdapterError, Floats, Quantity, RunContext
 
 Label = str | int | None
+
+_COMPARED, _LISTED, _LONGEST = 1000, 20, 60  # choices, choices, characters
 
 
 def check_quantities(setting: str, quantities: tuple[Quantity, ...]) -> None:
@@ -50,9 +53,10 @@ def written(name: str, label: Label) -> str:
 
 def first_bad_output(outputs: Iterable[Quantity], row: Floats) -> str | None:
     """Say which number of `row`, (P,), is the first that is not finite; None if all are."""
-    bad = np.flatnonzero(~np.isfinite(row))
-    if bad.size == 0:
+    finite = np.isfinite(row)
+    if finite.all():
         return None
+    bad = np.flatnonzero(~finite)
     name, label = columns_of(outputs)[bad[0]]
     return f"output {written(name, label)} is {row[bad[0]]}"
 
@@ -85,12 +89,14 @@ def nearest(word: str, choices: Iterable[str], likeness: float = 0.6) -> str | N
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """End a sentence about an unknown word: the nearest choice, or all of them."""
-    choices = [str(choice) for choice in choices]
-    near = nearest(word, choices)
+    """End a sentence about an unknown word: the nearest choice, or the first of them."""
+    # Choices may come from a file of any size: to compare words takes the square of their length.
+    known = [str(choice)[:_LONGEST] for choice in islice(choices, _COMPARED)]
+    near = nearest(word, known)
     if near is not None:
         return f"did you mean {near!r}?"
-    return f"there is {', '.join(repr(choice) for choice in choices)}" if choices else "there is none"
+    more = " and more" if len(known) > _LISTED else ""
+    return f"there is {', '.join(map(repr, known[:_LISTED]))}{more}" if known else "there is none"
 
 
 def digest_of(parts: Iterable[str | bytes]) -> str:

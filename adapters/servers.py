@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -21,8 +21,9 @@ from pathlib import Path
 from .failures import QUOTED, not_started, quoted
 from .lines import LostError
 from .outcomes import RunError, check_success
-from .processes import Ending, Outcome, end_tree, exit_watch, reap
-from .protocol import RUN_DIRECTORY_VARIABLE, Status
+from .processes import Ending, Environment, Outcome, apart, environment_in, exit_watch
+from .protocol import Status
+from .trees import end_tree, pipe_name, reap
 
 Key = tuple[str, ...]
 
@@ -53,7 +54,7 @@ class Server:
         If it cannot be started.
     """
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], home: Path) -> None:
+    def __init__(self, argv: Sequence[str], environment: Environment, home: Path) -> None:
         self.asked = 0
         self._received = bytearray()
         self._said = bytearray()
@@ -72,18 +73,18 @@ class Server:
         _alive.add(self)
         _tidy_up_at_exit()
 
-    def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    def _start(self, argv: Sequence[str], environment: Environment) -> None:
         place = tempfile.mkdtemp(prefix="invgp-persistent-")
         self._resources.callback(shutil.rmtree, place, ignore_errors=True)
         self._process = subprocess.Popen(
             argv,
             cwd=place,
-            env={**environment, "PWD": place, RUN_DIRECTORY_VARIABLE: self._mark},
+            env=environment_in(place, self._mark, environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
-            start_new_session=True,
+            **apart(),
         )
         pipes = [pipe for pipe in (self._process.stdin, self._process.stdout, self._process.stderr) if pipe]
         self._stdin, self._stdout, self._stderr = (pipe.fileno() for pipe in pipes)
@@ -153,7 +154,7 @@ class Server:
         """Kill what is left of the program and of all that came of it; its return code."""
         if self._returncode is None:
             # The program is reaped last: until then no other process can have taken its number.
-            end_tree(self._process.pid, self._mark)
+            end_tree(self._process.pid, self._mark, pipe_name(self._stderr))
             self._returncode = reap(self._process)
         return self._returncode
 

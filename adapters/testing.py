@@ -109,6 +109,10 @@ def _check_form(model: ForwardModel, result: Evaluations, context: RunContext) -
                 not (context.directory / label).exists(),
                 f"run {label} went well, but left its directory behind",
             )
+        elif status is Status.PARTIAL:
+            _require(bool(np.isfinite(row).any()), f"run {label} gave some outputs, but there is none")
+            _require(bool(np.isnan(row).any()), f"run {label} lacks outputs, so one must be NaN, not {row}")
+            _require(label in message, f"the message of a run that lacks outputs must name it, {label}: {message!r}")
         else:
             _require(bool(np.isnan(row).all()), f"run {label} failed, so its outputs must all be NaN, not {row}")
             _require(label in message, f"the message of a failed run must name it, {label}; it is {message!r}")

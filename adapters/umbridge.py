@@ -144,7 +144,9 @@ class UmbridgeModel:
                 except NoConnectionError as error:
                     refused += 1
                     if refused > self.retries:
-                        _log.warning("%s %s; it gets no more runs of this batch", connection.url, error)
+                        # Of the only server, every run of the batch says so.
+                        level = logging.WARNING if len(self.urls) > 1 else logging.INFO
+                        _log.log(level, "%s %s; it gets no more runs of this batch", connection.url, error)
                         batch.give_up(connection.url, f"server {connection.url} {error}")
                     batch.put_back(task)
                     batch.pause(min(FIRST_PAUSE * 2 ** min(refused - 1, 8), LONGEST_PAUSE))

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from invgp.config import load
+    from invgp.config import define, load
     from invgp.errors import InvgpError
     from invgp.estimator import SAVIGP
     from invgp.inference.invert import invert
+    from invgp.maps.predict import predict
     from invgp.problem import Problem
 
-__version__ = _version("invgp")
-__all__ = ["SAVIGP", "InvgpError", "Problem", "__version__", "invert", "load"]
+    __version__: str
+
+__all__ = ["SAVIGP", "InvgpError", "Problem", "__version__", "define", "invert", "load", "predict"]
 
 # Loaded on first use: `invgp --help` must not wait for xarray and SciPy.
 _HOME = {
     "InvgpError": "invgp.errors",
     "Problem": "invgp.problem",
     "SAVIGP": "invgp.estimator",
+    "define": "invgp.config",
     "invert": "invgp.inference.invert",
     "load": "invgp.config",
+    "predict": "invgp.maps.predict",
 }
 
 
@@ -31,6 +34,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("invgp")
     if name not in _HOME:
         raise AttributeError(f"module 'invgp' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -44,6 +44,10 @@ class LedgerError(InvgpError):
             f"the ledger {str(path)!r} cannot be read or written: {reason}; no run that it holds is lost, and "
             "once this is mended the same command goes on from there"
         )
+        self.path, self.reason = path, reason
+
+    def __reduce__(self) -> tuple[type[LedgerError], tuple[object, str]]:
+        return LedgerError, (self.path, self.reason)  # a worker may be the one who finds out
 
 
 class RunsFailedError(InvgpError):

@@ -5,6 +5,8 @@ A link acts on the last axis, which counts the L labels of a latent.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Protocol
@@ -32,6 +34,9 @@ class Link(Protocol):
     def __call__(self, f: Floats) -> Floats:
         """The physical values of f, (..., L)."""
 
+    def inverse(self, values: Floats) -> Floats:
+        """The f of physical values, (..., L); not finite where there is none."""
+
     def gaussian(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation (L,) of f for a prior mean and standard deviation as the config gives them."""
 
@@ -43,6 +48,32 @@ class Link(Protocol):
 
     def quantiles(self, mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
         """Quantiles (K, N, L) of the physical values of f ~ N(mean (N, L), covariance (N, L, L))."""
+
+    def exceedance(self, mean: Floats, covariance: Floats, threshold: float) -> Floats:
+        """Probability (N, L) that the physical values are above a threshold."""
+
+
+def normal_draws(mean: Floats, covariance: Floats) -> Iterator[Floats]:
+    """Draws (B, S, L) of f ~ N(mean (N, L), covariance (N, L, L)) of one batch of sites after another.
+
+    The same scrambled Sobol points at all sites.
+    """
+    from scipy.special import ndtri  # noqa: PLC0415 - a config is checked without waiting for SciPy
+    from scipy.stats import qmc  # noqa: PLC0415
+
+    labels = mean.shape[-1]
+    normals = ndtri(qmc.Sobol(labels, rng=np.random.default_rng(0)).random(DRAWS))
+    tiny = 1e-12 * np.mean(np.diagonal(covariance, axis1=-2, axis2=-1))
+    factors = np.linalg.cholesky(covariance + tiny * np.eye(labels))
+    for start in range(0, len(mean), SITES_AT_ONCE):
+        here = slice(start, start + SITES_AT_ONCE)
+        yield mean[here, None, :] + normals @ factors[here].swapaxes(-1, -2)
+
+
+def _normal_exceedance(mean: Floats, covariance: Floats, threshold: float) -> Floats:
+    from scipy.special import ndtr  # noqa: PLC0415
+
+    return np.asarray(ndtr((mean - threshold) / _std(covariance)))
 
 
 def _normal_quantiles(mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
@@ -65,6 +96,10 @@ class Identity:
         """The physical values of f."""
         return f
 
+    def inverse(self, values: Floats) -> Floats:
+        """The f of physical values."""
+        return values
+
     def gaussian(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of f."""
         return mean, std
@@ -81,6 +116,10 @@ class Identity:
         """Quantiles of the physical values."""
         return _normal_quantiles(mean, covariance, probabilities)
 
+    def exceedance(self, mean: Floats, covariance: Floats, threshold: float) -> Floats:
+        """Probability of being above a threshold."""
+        return _normal_exceedance(mean, covariance, threshold)
+
 
 @dataclass(frozen=True)
 class Log:
@@ -92,6 +131,11 @@ class Log:
     def __call__(self, f: Floats) -> Floats:
         """The physical values of f."""
         return np.asarray(np.exp(f))
+
+    def inverse(self, values: Floats) -> Floats:
+        """The f of physical values."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.log(values))
 
     def gaussian(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of f whose exponential has the mean and standard deviation given."""
@@ -111,6 +155,10 @@ class Log:
         """Quantiles of exp(f)."""
         return np.asarray(np.exp(_normal_quantiles(mean, covariance, probabilities)))
 
+    def exceedance(self, mean: Floats, covariance: Floats, threshold: float) -> Floats:
+        """Probability of being above a threshold; a positive quantity is always above one that is not."""
+        return _normal_exceedance(mean, covariance, math.log(threshold)) if threshold > 0.0 else np.ones_like(mean)
+
 
 @dataclass(frozen=True)
 class Increasing:
@@ -126,6 +174,10 @@ class Increasing:
     def __call__(self, f: Floats) -> Floats:
         """The physical values of f."""
         return np.asarray(np.cumsum(np.exp(f), axis=-1))
+
+    def inverse(self, values: Floats) -> Floats:
+        """The f of physical values."""
+        return Log().inverse(np.diff(values, axis=-1, prepend=0.0))
 
     def gaussian(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of f whose exponentials are the increments."""
@@ -145,19 +197,12 @@ class Increasing:
 
     def quantiles(self, mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
         """Quantiles of the sums of exp(f), from many draws."""
-        from scipy.special import ndtri  # noqa: PLC0415 - a config is checked without waiting for SciPy
-        from scipy.stats import qmc  # noqa: PLC0415
-
-        labels = mean.shape[-1]
-        normals = ndtri(qmc.Sobol(labels, rng=np.random.default_rng(0)).random(DRAWS))
-        tiny = 1e-12 * np.mean(np.diagonal(covariance, axis1=-2, axis2=-1))
-        factors = np.linalg.cholesky(covariance + tiny * np.eye(labels))
-        parts = []
-        for start in range(0, len(mean), SITES_AT_ONCE):
-            here = slice(start, start + SITES_AT_ONCE)
-            draws = self(mean[here, None, :] + normals @ factors[here].swapaxes(-1, -2))
-            parts.append(np.quantile(draws, probabilities, axis=1))
+        parts = [np.quantile(self(f), probabilities, axis=1) for f in normal_draws(mean, covariance)]
         return np.concatenate(parts, axis=1)
+
+    def exceedance(self, mean: Floats, covariance: Floats, threshold: float) -> Floats:
+        """Probability of being above a threshold, from many draws."""
+        return np.concatenate([np.mean(self(f) > threshold, axis=1) for f in normal_draws(mean, covariance)])
 
 
 LINKS: dict[str, Link] = {"identity": Identity(), "log": Log(), "increasing": Increasing()}

@@ -2,46 +2,109 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import netCDF4
 import numpy as np
-import xarray as xr
 
 from invgp.errors import ConfigError, WriteError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from invgp.maps.describe import MapVariable
 
 LARGEST_CHUNK = 2**20  # numbers in a chunk: a map opens in pieces, a line is one piece
 
 
 def write(posterior: xr.Dataset, path: str | Path) -> Path:
     """Write a posterior as compressed, chunked netCDF; the file is there whole, or not at all."""
-    path = Path(path)
+    with _whole(Path(path)) as part:
+        posterior.to_netcdf(part, engine="netcdf4", format="NETCDF4", encoding=_encoding(posterior))
+    return Path(path)
+
+
+def write_blocks(
+    skeleton: xr.Dataset,
+    variables: Mapping[str, MapVariable],
+    block_shape: tuple[int, ...],
+    blocks: Iterable[tuple[tuple[slice, ...], Mapping[str, Any]]],
+    path: str | Path,
+) -> Path:
+    """Write a map block by block, in chunks that are the blocks, so that no chunk is compressed twice."""
+    with _whole(Path(path)) as part:
+        skeleton.to_netcdf(part, engine="netcdf4", format="NETCDF4", encoding=_encoding(skeleton))
+        with netCDF4.Dataset(part, "a") as file:
+            if "coordinates" in file.ncattrs():  # xarray's word for coordinates of no variable: they have one now
+                file.delncattr("coordinates")
+            for name, variable in variables.items():
+                _declare(file, skeleton, name, variable, block_shape)
+            for where, values in blocks:
+                for name, block in values.items():
+                    file[name][variables[name].place(where)] = block
+    return Path(path)
+
+
+def _declare(
+    file: netCDF4.Dataset, skeleton: xr.Dataset, name: str, variable: MapVariable, block_shape: tuple[int, ...]
+) -> None:
+    first, count = variable.spatial
+    sizes = [skeleton.sizes[d] for d in variable.dims]
+    # One draw, quantile or layer is read without the others; the labels of a point stay together.
+    chunks = [1] * first + [*block_shape] + sizes[first + count :]
+    made = file.createVariable(
+        name, "f8", variable.dims, compression="zlib", complevel=1, shuffle=True, chunksizes=chunks, fill_value=np.nan
+    )
+    made.set_var_chunk_cache(size=8 * math.prod(chunks), nelems=1)
+    auxiliary = [
+        str(other)
+        for other, array in skeleton.coords.items()
+        if other not in skeleton.dims and set(array.dims) <= set(variable.dims)
+    ]
+    made.setncatts({**variable.attributes, **({"coordinates": " ".join(auxiliary)} if auxiliary else {})})
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A file to write, which gets its name when it is whole, and is removed if it never is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
-        posterior.to_netcdf(part, engine="netcdf4", format="NETCDF4", encoding=_encoding(posterior))
+        yield part
         os.replace(part, path)  # noqa: PTH105 - the atomic one, by name
     except (OSError, RuntimeError) as error:  # the netCDF library says RuntimeError for a full disk
         raise WriteError(f"the posterior could not be written to {str(path)!r}: {error}") from error
     finally:
         part.unlink(missing_ok=True)
-    return path
 
 
 def read(path: str | Path) -> xr.Dataset:
-    """Read a posterior written by `write` into memory."""
+    """Read a posterior or a map into memory."""
+    with opened(path) as dataset:
+        return dataset.load()
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[xr.Dataset]:
+    """A posterior or a map whose values are read when they are needed."""
+    import xarray as xr  # noqa: PLC0415 - help is given without waiting for it
+
     path = Path(path)
     try:
-        with xr.open_dataset(path, engine="netcdf4") as dataset:
-            loaded = dataset.load()
+        dataset = xr.open_dataset(path, engine="netcdf4")
     except (OSError, ValueError) as error:
         reason = "no such file" if not path.exists() else "it is not a netCDF file"
         raise ConfigError(f"the posterior {str(path)!r} cannot be read: {reason}") from error
-    if "invgp_latents" not in loaded.attrs:
-        raise ConfigError(f"{str(path)!r} is a netCDF file, but not a posterior that invgp wrote")
-    return loaded
+    with dataset:
+        if "invgp_latents" not in dataset.attrs:
+            raise ConfigError(f"{str(path)!r} is a netCDF file, but not a posterior that invgp wrote")
+        yield dataset
 
 
 def _encoding(posterior: xr.Dataset) -> dict[str, dict[str, Any]]:

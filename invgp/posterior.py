@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from pyproj import CRS
 
 from invgp.problem import Column, Floats, Labels, Latent, Observation, Problem
+from invgp.processes import Processes
 
 CONVENTIONS = "CF-1.11"
+_PROCESSES = ("process", "other_process")
 DEPENDENCIES = ("numpy", "scipy", "xarray", "netCDF4", "joblib")
 
 
@@ -63,6 +65,7 @@ class Solution:
     ----------
     mean, covariance : (N, Q) and (N, Q, Q), of the latent processes at each site, on the scale of the Gaussian process.
     draws : (R, N, Q), joint over sites and latents.
+    processes : the posterior in the form that predicts anywhere; None for a field model, whose grid is all there is.
     predicted, predicted_std : (N, P), of the simulator's outputs under the posterior, in the observations' units.
     elbo, runs : (I,), the bound and the runs spent so far, at each iteration.
     status, settled : why the inference ended, and whether that is where it should.
@@ -74,6 +77,7 @@ class Solution:
     mean: Floats
     covariance: Floats
     draws: Floats
+    processes: Processes | None
     predicted: Floats
     predicted_std: Floats
     elbo: Floats
@@ -102,6 +106,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     for observation in survey.observations:
         columns = problem.observation_slices[observation.name]
         variables |= _data_variables(observation, solution, columns, problem.noise.std[observation.name])
+    variables["correlation"] = _correlation(problem, solution)
     variables["elbo"] = _array(
         ("iteration",), solution.elbo, {"long_name": "evidence lower bound", "units": "1", "comment": "in nats"}
     )
@@ -109,6 +114,8 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
         ("iteration",), solution.runs, {"long_name": "simulator runs spent so far", "units": "1"}
     )
     variables |= _diagnostic_variables(problem, solution)
+    if solution.processes is not None:
+        variables |= solution.processes.variables([c.name for c in survey.coordinates])
     dataset = xr.Dataset(variables, coords=_coordinates(problem, solution), attrs=_attributes(problem, solution))
     if survey.crs is not None:
         mapping = {
@@ -162,7 +169,7 @@ def _latent_variables(
                 **unit,
                 **named,
                 **positive,
-                **_learnt(latent, process_std),
+                **_prior_attributes(latent, process_mean, process_std),
                 "ancillary_variables": f"{name}_std {name}_information",
                 "comment": "posterior mean",
             },
@@ -197,9 +204,33 @@ def _latent_variables(
     }
 
 
-def _learnt(latent: Latent, process_std: Floats) -> dict[str, Floats]:
-    """The prior that was learnt, as attributes: so it can be used again."""
-    return {"length_scale": latent.length_scale, "process_std": process_std} if latent.learn else {}
+def _prior_attributes(latent: Latent, process_mean: Floats, process_std: Floats) -> dict[str, Any]:
+    """The prior of a latent, as it was learnt, so that it can be used again; netCDF keeps no list of one number."""
+    numbers = {"length_scale": latent.length_scale, "process_mean": process_mean, "process_std": process_std}
+    learnt = {"learnt": " ".join(latent.learn)} if latent.learn else {}
+    kept = {name: value if value.size > 1 else float(value[0]) for name, value in numbers.items()}
+    return {"kernel": latent.kernel, "link": latent.link.name, **kept, **learnt}
+
+
+def _correlation(problem: Problem, solution: Solution) -> xr.DataArray:
+    """Correlations (N, Q, Q) between the latent processes at each site, or node."""
+    std = np.sqrt(np.diagonal(solution.covariance, axis1=1, axis2=2))
+    values = (solution.covariance / (std[:, :, None] * std[:, None, :])).astype(np.float32)
+    names = [latent.name for latent in problem.latents for _ in range(latent.size)]
+    labels = [_text(latent, label) for latent in problem.latents for label in latent.labels or ("",)]
+    texts = np.asarray([f"{name} {label}".strip() for name, label in zip(names, labels, strict=True)])
+    about = {
+        "long_name": f"posterior correlation between latents at a {solution.points}",
+        "units": "1",
+        "comment": "on the scale of the Gaussian processes",
+    }
+    coordinates = {f"{d}_label": _array((d,), texts, {"long_name": "latent, and its label"}) for d in _PROCESSES}
+    return xr.DataArray(values, coordinates, (solution.points, *_PROCESSES), attrs=about)
+
+
+def _text(latent: Latent, label: str | int | float) -> str:
+    """A label as figures write it: ``layer 2``, ``early``."""
+    return label if isinstance(label, str) else f"{latent.dimension} {label}"
 
 
 def _data_variables(
@@ -365,8 +396,8 @@ def _position_attributes(problem: Problem) -> dict[str, Any]:
     order = [c.name for c in problem.survey.coordinates]
     names = [c.name for c in problem.grid.coordinates]
     nodes = " ".join(order if set(order) == set(names) else names)
-    shape = {"invgp_grid_shape": list(problem.grid.shape)} if problem.grid.shape else {}
-    return {"invgp_coordinates": nodes, "invgp_site_coordinates": sites, **shape}
+    regular = {"invgp_grid_shape": list(problem.grid.shape), "invgp_grid_coordinates": " ".join(names)}
+    return {"invgp_coordinates": nodes, "invgp_site_coordinates": sites, **(regular if problem.grid.shape else {})}
 
 
 def _emulator_attributes(report: EmulatorReport | None) -> dict[str, str | float]:

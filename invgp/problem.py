@@ -7,16 +7,20 @@ each with its labels in order; the P outputs of a site are the observations in o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from invgp import describing
 from invgp.adapters.protocol import ForwardModel
+from invgp.errors import ConfigError
 from invgp.links import LINKS, Link
 from invgp.units import IDENTITY, Conversion
+
+SMALLEST_EIGENVALUE = 1e-12  # of a correlation matrix: below it, rounding may have made a singular one regular
 
 Floats = NDArray[np.float64]
 Labels = tuple[int, ...] | tuple[str, ...]
@@ -170,6 +174,14 @@ class Noise:
     degrees: float = 4.0
     learn: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name, matrix in self.correlation.items():
+            if np.linalg.eigvalsh(matrix)[0] <= SMALLEST_EIGENVALUE:
+                raise ConfigError(
+                    f"noise.correlation.{name}: must be positive definite, was not: some of its correlations "
+                    "contradict others"
+                )
+
 
 @dataclass(frozen=True)
 class Wire:
@@ -206,6 +218,9 @@ class InferenceSettings:
     retries: int = 0
     seed: int = 0
     workers: int = 1
+    backend: str = "loky"
+    scheduler: str | None = None
+    worker_timeout: float = 600.0
     device: str = "cpu"
 
 
@@ -219,12 +234,16 @@ class OutputSettings:
     ledger: bool | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Problem:
     """A survey, the unknown fields below it, and the simulator that ties them.
 
+    `invgp.load` makes one of a config file, `invgp.define` of Python's own data.
+
     Parameters
     ----------
+    latents, noise : the unknown fields with their priors, and what separates data from the simulator's outputs.
+    forward : the simulator, in units of its own.
     inputs : one wire for each input of `forward`, from a latent, a covariate or a coordinate.
     outputs : one wire for each output of `forward`, to an observation.
     grid : where the latents live, if one run of `forward` takes them everywhere and returns all data (a field model);
@@ -263,6 +282,17 @@ class Problem:
     def noise_std(self) -> Floats:
         """Standard deviation of the noise, (N, P)."""
         return np.concatenate([self.noise.std[o.name] for o in self.survey.observations], axis=-1)
+
+    def noisier(self, factor: Floats) -> Problem:
+        """The same problem with the noise's standard deviations multiplied by a factor (N, P)."""
+        std = {name: factor[:, columns] * self.noise.std[name] for name, columns in self.observation_slices.items()}
+        return replace(self, noise=replace(self.noise, std=std))
+
+    def __repr__(self) -> str:
+        return describing.text(self)
+
+    def _repr_html_(self) -> str:
+        return describing.html(self)
 
     def prior(self) -> tuple[Floats, Floats]:
         """Mean and standard deviation, (Q,) each, of the latent processes, on the scale of the Gaussian process."""
@@ -321,6 +351,23 @@ class Problem:
         }
         return np.concatenate([by_name[o.name] for o in self.survey.observations], axis=-1)
 
+    def from_inputs(self, rows: Floats) -> tuple[Floats, dict[str, Floats]]:
+        """The inverse of `to_simulator`: rows (R, I) -> latent processes (R, Q), and columns (R,) of the sites.
+
+        A process that the simulator does not take is at its prior mean.
+        """
+        f = np.tile(self.prior()[0], (len(rows), 1))
+        columns: dict[str, Floats] = {}
+        links = {latent.name: latent.link for latent in self.latents}
+        ends = np.cumsum([q.size for q in self.forward.inputs])[:-1]
+        for wire, part in zip(self.inputs, np.split(rows, ends, axis=-1), strict=True):
+            values = (part - wire.conversion.offset) / wire.conversion.factor
+            if wire.name in self.latent_slices:
+                f[:, self.latent_slices[wire.name]] = links[wire.name].inverse(values)
+            else:
+                columns[wire.name] = values[:, 0]
+        return f, columns
+
     def from_simulator(self, rows: Floats, samples: int) -> Floats:
         """The simulator's outputs, rows (S B, P) -> (S, B, P), in the observations' order and units."""
         ends = np.cumsum([q.size for q in self.forward.outputs])[:-1]
@@ -332,9 +379,9 @@ class Problem:
         return ordered.reshape(samples, -1, ordered.shape[-1])
 
 
-def fewest_samples(problem: Problem) -> int:
-    """Fewest samples a site with which the problem's estimators are well posed."""
-    Q, settings = problem.latent_count, problem.inference
+def fewest_samples(settings: InferenceSettings, processes: int) -> int:
+    """Fewest samples a site with which the estimators are well posed, for that many latent processes."""
+    Q = processes
     if settings.posterior == "full gaussian":
         return 2 * (2 * Q + 1)
     features = Q + 1 if settings.estimator == "linearisation" else (Q + 1) * (Q + 2) // 2

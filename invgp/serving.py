@@ -26,8 +26,8 @@ from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
 from invgp.adapters.exchange import BoundedReader, TooLargeError, parse_json
-from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, input_size
-from invgp.inference.evaluate import end_programs
+from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status, input_size
+from invgp.inference.stray_programs import end_programs
 from invgp.problem import Floats
 
 PROTOCOL_VERSION = 1.0
@@ -113,7 +113,7 @@ class ModelServer(ThreadingHTTPServer):
             raise RequestError(500, "InvalidOutput", f"run {label}: the server was stopped") from error
         finally:
             self._idle.put(worker)
-        if not outcome.ok[0]:
+        if outcome.status[0] is not Status.OK:  # UM-Bridge has no word for a number that is missing
             self._forget_older(label)
             raise RequestError(500, "InvalidOutput", outcome.messages[0])
         numbers: Floats = outcome.outputs[0]

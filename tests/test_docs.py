@@ -7,15 +7,24 @@ import sys
 
 import pytest
 
+from invgp import cli, errors
+from invgp.cli import calibrate
+
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
     "docs/calibration.md",
+    "docs/cli.md",
     "docs/compare.md",
     "docs/design.md",
+    "docs/export.md",
     "docs/inference.md",
     "docs/ledger.md",
+    "docs/maps.md",
     "docs/models.md",
+    "docs/python.md",
+    "docs/plots.md",
+    "docs/report.md",
     "docs/result.md",
     "docs/simulators.md",
     "docs/umbridge.md",
@@ -47,7 +56,26 @@ def test_that_the_python_example_of_the_readme_runs(root, otway):
 
 def test_that_the_examples_of_the_models_page_run(root):
     examples = re.findall(r"```python\n(.*?)```", (root / "docs" / "models.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(examples) == 4
+    assert len(examples) == 5
     for example in examples:
         outcome = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
         assert outcome.returncode == 0, outcome.stderr
+
+
+def test_that_the_page_about_python_runs(root, tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (root / "docs" / "python.md").read_text(encoding="utf-8"), re.DOTALL)
+    outcome = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert "A reflection line: 5 sites, 9 observations, 4 latent processes, simulator 'two_way_times'" in outcome.stdout
+    for key in ("noise.std.tim", "survey.observations.time.columns", "forward.inputs[1]"):
+        assert f"\n{key}: must " in outcome.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"posterior.nc", "posterior.png", "posterior_fit.png"}
+
+
+def test_that_the_page_about_the_command_line_tells_every_exit_code(root):
+    page = (root / "docs" / "cli.md").read_text(encoding="utf-8")
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    named = {kind.exit_code for kind in (errors.InvgpError, *errors.InvgpError.__subclasses__())}
+    assert told == {0, *named, calibrate.NOT_CALIBRATED, cli.INTERRUPTED}

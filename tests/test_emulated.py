@@ -1,6 +1,7 @@
 """Posteriors from a handful of runs a site: emulator, fallback, budget, diagnostics."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,10 @@ def smooth(a, b):
     return {"t": np.stack([a + 0.3 * b * b, b - 0.2 * a * b], axis=-1)}
 
 
-def with_jump(a, b):
-    """The same with a jump of three standard deviations of the noise."""
+def with_jump(a, b, size=3.0):
+    """The same with a jump, of so many standard deviations of the noise."""
     answer = smooth(a, b)
-    answer["t"][:, 1] += 0.3 * (a > 0.8)
+    answer["t"][:, 1] += size * NOISE * (a > 0.8)
     return answer
 
 
@@ -94,21 +95,50 @@ def test_that_the_file_tells_how_far_the_emulator_was_trusted():
     assert not posterior["direct_evaluation"].any()
 
 
-def test_that_a_jump_is_found_and_left_to_the_simulator():
-    problem, truth = line_problem(with_jump)
-    posterior = invgp.invert(problem)
+@pytest.mark.parametrize("links", [("identity", "identity"), ("log", "increasing")])
+def test_that_what_earlier_inversions_ran_is_known_from_the_start(tmp_path, links):
+    problem, truth = line_problem(smooth, links=links)
+    problem = replace(
+        problem,
+        latents=tuple(replace(v, mean=np.ones(1), std=np.full(1, 0.4)) for v in problem.latents),
+        survey=replace(
+            problem.survey,
+            observations=(replace(problem.survey.observations[0], values=smooth(*np.exp(0.3 * truth.T))["t"]),),
+        ),
+    )
+    ledger = tmp_path / "runs.sqlite"
+    first = invgp.invert(problem, ledger=ledger)
+    noisier = replace(problem, noise=replace(problem.noise, std={"t": 2.0 * problem.noise.std["t"]}))
+    alone = invgp.invert(noisier)
+    after = invgp.invert(noisier, ledger=ledger)
+    again = invgp.invert(noisier, ledger=ledger)
+    assert after.attrs["invgp_runs"] < alone.attrs["invgp_runs"]
+    assert off(after, alone)[0] < 0.05
+    # The same inversion made again finds what it found the first time, and not its own runs.
+    assert again.attrs["invgp_runs_from_ledger"] == again.attrs["invgp_runs"] == after.attrs["invgp_runs"]
+    for one, other in ((first, invgp.invert(problem, ledger=ledger)), (after, again)):
+        np.testing.assert_array_equal(one["a"], other["a"])
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("size", [3.0, 6.0, 10.0, 30.0])
+def test_that_a_jump_is_found_and_left_to_the_simulator(size, seed):
+    problem, truth = line_problem(partial(with_jump, size=size))
+    posterior = invgp.invert(problem, seed=seed)
     direct = posterior["direct_evaluation"].values.astype(bool)
     near = np.abs(truth[:, 0] - 0.8) < 0.1
     assert near.any()
     assert direct[near].all()
     assert not direct.all()
     exact = invgp.invert(replace(problem, inference=replace(problem.inference, emulator=False, samples=400)))
-    distance, ratio = off(posterior, exact)
-    assert distance < 0.15
-    np.testing.assert_allclose(ratio, 1.0, atol=0.03)
+    plain = (posterior["shape_error"] < 0.25).values  # elsewhere the diagnostics say that it is not Gaussian
+    assert plain.mean() > 0.8
     for i, name in enumerate("ab"):
+        # A Gaussian that leans on the jump leans on the samples it has, hence the median over the sites.
+        assert float(np.abs((posterior[name] - exact[name]) / exact[f"{name}_std"]).median()) < 0.1
+        assert float((posterior[f"{name}_std"] / exact[f"{name}_std"]).median()) == pytest.approx(1.0, abs=0.05)
         score = (posterior[name] - truth[:, i]) / posterior[f"{name}_std"]
-        assert float(np.sqrt((score**2).mean())) < 1.6
+        assert float(np.sqrt((score[plain] ** 2).mean())) < 1.6
 
 
 @pytest.mark.parametrize("budget", [30, 79, 80, 100, 130, 2000])
@@ -196,19 +226,23 @@ def one_site(function, noise, **inference):
     )
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("emulator", [True, False])
 @pytest.mark.parametrize(
     ("function", "noise"),
     [
         (lambda a: {"t": a**2}, 0.2),  # two solutions, at -1 and 1
+        (lambda a: {"t": a**2 / 4.0}, 0.05),  # two solutions, far apart
+        (lambda a: {"t": np.sin(3.0 * a)}, 0.1),  # many solutions
         (lambda a: {"t": np.exp(3.0 * a)}, 1.0),  # anything below, nothing above
+        (lambda a: {"t": np.where(a < 0.0, 1.0, 1.0 + 3.0 * a)}, 0.2),  # anything below, little above
     ],
-    ids=["bimodal", "strongly nonlinear"],
+    ids=["bimodal", "bimodal, far apart", "multimodal", "strongly nonlinear", "half a line"],
 )
-def test_that_a_posterior_that_is_not_gaussian_is_called_so(function, noise, emulator):
-    posterior = invgp.invert(one_site(function, noise, emulator=emulator))
-    assert "not Gaussian in shape" in posterior.attrs["invgp_diagnostics"]
-    assert float(posterior["shape_error"][0]) > 0.25
+def test_that_a_posterior_that_is_not_gaussian_is_called_so(function, noise, emulator, seed):
+    posterior = invgp.invert(one_site(function, noise, emulator=emulator), seed=seed)
+    said = posterior.attrs["invgp_diagnostics"]
+    assert any(words in said for words in ("not Gaussian in shape", "does not explain the data", "could not be told"))
 
 
 def test_that_a_gaussian_posterior_raises_no_doubt():

@@ -277,7 +277,7 @@ def test_that_kernels_that_see_a_posterior_as_it_is_start_after_it():
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(0, 10, (60, 1)), axis=0)
     y = np.sin(1.5 * X[:, 0]) + 0.3 * rng.standard_normal(60)
-    method = replace(Blocks.of_the_paper(), rounds=3, anew=False)
+    method = replace(Blocks.of_the_paper(anew=False), rounds=3)
     with pytest.warns(ConvergenceWarning):
         model = SAVIGP(Gaussian(0.5), length_scale=1.0, method=method).fit(X, y)
     assert float(model.kernels_[0].variance) > 0.1

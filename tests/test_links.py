@@ -26,6 +26,12 @@ def test_that_moments_and_quantiles_are_those_of_draws(link):
     np.testing.assert_allclose(found / spread, np.quantile(draws, levels, axis=0) / spread, atol=0.03)
 
 
+@EVERY_LINK
+def test_that_the_inverse_leads_back(link):
+    f = np.random.default_rng(2).standard_normal((5, 3))
+    np.testing.assert_allclose(link.inverse(link(f)), f, atol=1e-12)
+
+
 def test_that_a_log_link_keeps_values_positive():
     assert np.all(LINKS["log"](np.asarray([-50.0, 0.0, 3.0])) > 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib.axes import Axes
@@ -451,3 +452,161 @@ def test_that_units_are_typeset(line: xr.Dataset, unit: str, pretty: str) -> Non
 def test_that_a_dimensionless_latent_has_no_brackets(line: xr.Dataset) -> None:
     line["velocity"].attrs["units"] = "1"
     assert plots.section(line).axes[1].get_ylabel() == "Seismic velocity"
+
+
+def on_grid(ds: xr.Dataset, shape: tuple[int, int] = (6, 9)) -> xr.Dataset:
+    """The posterior as `invgp predict` writes it: layers first, then the axes of a grid."""
+    rows, columns = shape
+    one = ds.isel(site=slice(rows * columns)).drop_vars(["easting", "northing"])
+    names = [name for name in one.data_vars if not str(name).startswith("time")]
+    axes = {"northing": 5720e3 + 500.0 * np.arange(rows), "easting": 500e3 + 500.0 * np.arange(columns)}
+    index = pd.MultiIndex.from_product(axes.values(), names=list(axes))
+    made = one[names].assign_coords(xr.Coordinates.from_pandas_multiindex(index, "site")).unstack("site")
+    made = made.transpose("quantile", "layer", "northing", "easting", missing_dims="ignore")
+    for name in axes:
+        made[name].attrs = dict(ds[name].attrs)
+    return made.assign_attrs(ds.attrs, invgp_observations="", invgp_derived="")
+
+
+def informed(ds: xr.Dataset) -> xr.Dataset:
+    """With information of 0.1 at the first half of the sites, and 0.9 at the others."""
+    values = np.where(np.arange(ds.sizes["site"]) < ds.sizes["site"] / 2, 0.1, 0.9)
+    shape = ("site", "layer"), np.tile(values[:, None], ds.sizes["layer"])
+    return ds.assign(depth_information=shape, velocity_information=shape)
+
+
+def test_that_a_map_shows_every_quantity_it_is_asked_for(area: xr.Dataset) -> None:
+    look = plots.Look(("mean", "std", "difference", "information"), {"depth_std": (0.0, 40.0)})
+    figure = plots.maps(plots.choose(informed(area), ["depth"], ["2"]), look)
+    draw(figure)
+    titles = [ax.get_title(loc="left").replace("\n", " ") for ax in figure.axes]
+    assert titles[2] == "(c) depth, layer 2: prior minus posterior mean"
+    std, difference, information = (ax.child_axes[0].get_ylim() for ax in figure.axes[1:])
+    assert std == (0.0, 40.0)
+    assert difference[0] == -difference[1]  # white is no difference
+    assert information == (0.0, 1.0)
+    assert figure.get_suptitle() == "Hatched: information below 0.2."
+    assert_that_labels_can_be_read(figure)
+
+
+def test_that_what_the_data_say_little_of_is_hatched(line: xr.Dataset) -> None:
+    ds = informed(line)
+    ax = plots.section(ds).axes[0]
+    hatched = [band for band in bands(ax) if band.get_hatch()]
+    assert len(hatched) == 4
+    ends = [np.asarray(band.get_paths()[0].vertices)[:, 0].max() for band in hatched]
+    assert ends == pytest.approx([22.6] * 4)  # halfway between the last site without and the first with information
+    assert not [band for band in bands(plots.section(ds, plots.Look(hatch_below=0.0)).axes[0]) if band.get_hatch()]
+
+
+def test_that_a_section_shows_quantities_and_keeps_limits(line: xr.Dataset) -> None:
+    look = plots.Look(("mean", "information"), {"depth": (100.0, 900.0)})
+    figure = plots.section(plots.choose(informed(line), ["depth"]), look)
+    assert figure.axes[0].get_ylim() == (900.0, 100.0)  # downwards
+    assert figure.axes[1].get_ylabel() == "Information"
+    np.testing.assert_array_equal(np.unique(np.asarray(figure.axes[1].lines[0].get_ydata())), [0.1, 0.9])
+
+
+def test_that_the_correlations_at_a_site_are_those_of_the_file_or_of_the_draws(line: xr.Dataset) -> None:
+    with pytest.raises(ValueError, match="lacks the correlations, and the draws"):
+        plots.correlation(line)
+    rng = np.random.default_rng(6)
+    draws = rng.standard_normal((50, line.sizes["site"], 4))
+    dims = ("realization", "site", "layer")
+    sampled = line.assign(depth_sample=(dims, draws), velocity_sample=(dims, -draws))
+    sampled = sampled.assign_coords(site=np.arange(1, 114))
+    figure = plots.correlation(sampled, site=3)
+    assert figure.axes[0].get_title(loc="left") == "Site 3 (position 800 m)\nfrom 50 draws, ± 0.14"
+    assert np.asarray(figure.axes[0].images[0].get_array())[0, 4] == pytest.approx(-1.0)
+    exact = rng.uniform(-0.9, 0.9, (113, 8, 8))
+    known = sampled.assign(correlation=(("site", "process", "other_process"), exact))
+    shown = plots.correlation(plots.choose(known, ["velocity"], ["2", "3"]), site=3).axes[0]
+    np.testing.assert_array_equal(np.asarray(shown.images[0].get_array()), exact[2][np.ix_([5, 6], [5, 6])])
+    with pytest.raises(ValueError, match=r"^--site: must be the number of a site, 1 to 113, was 200$"):
+        plots.correlation(known, site=200)
+
+
+def test_that_draws_stand_over_their_band_or_beside_their_mean(line: xr.Dataset, area: xr.Dataset) -> None:
+    with pytest.raises(ValueError, match="no draws"):
+        plots.draws(line)
+    for ds in (line, area):
+        for name in ("depth", "velocity"):
+            ds[f"{name}_sample"] = xr.concat([ds[name] * 0.9, ds[name] * 1.1], "realization")
+    drawn = [np.asarray(one.get_ydata()) for one in plots.draws(line).axes[0].lines]
+    np.testing.assert_allclose(drawn[1], 0.9 * line["depth"][:, 0])
+    figure = plots.draws(plots.choose(area, ["depth"], ["1"]))
+    assert len({ax.child_axes[0].get_ylim() for ax in figure.axes}) == 1  # the same colours
+    assert len(figure.axes) == 3
+
+
+def test_that_convergence_shows_bound_and_runs(line: xr.Dataset) -> None:
+    with pytest.raises(ValueError, match="lacks elbo or runs"):
+        plots.convergence(line)
+    bound = np.array([-900.0, 10.0, 12.0, 12.5])
+    ds = line.assign(elbo=("iteration", bound), runs=("iteration", [100, 100, 200, 200]))
+    ds = ds.assign_coords(iteration=np.arange(1, 5))
+    figure = plots.convergence(ds)
+    draw(figure)
+    np.testing.assert_array_equal(np.asarray(figure.axes[1].lines[0].get_ydata()), bound[2:])
+    assert figure.axes[0].get_ylabel() == "Evidence lower bound (nats)"
+
+
+def test_that_a_grid_is_drawn_cell_by_cell_and_can_be_cut(area: xr.Dataset, tmp_path: Path) -> None:
+    grid = on_grid(informed(area))
+    grid.to_netcdf(tmp_path / "map.nc")
+    with xr.open_dataset(tmp_path / "map.nc") as opened:
+        figure = plots.maps(plots.choose(opened, ["depth"], ["3"]))
+        assert plots.suitable(opened) == ("map",)
+    cells = figure.axes[0].collections[0]
+    np.testing.assert_allclose(np.asarray(cells.get_array()), grid["depth"][2])
+    cut = plots.cut(grid, {"northing": 5721.1e3})
+    ax = plots.section(cut).axes[0]
+    np.testing.assert_allclose(np.asarray(ax.lines[0].get_ydata()), grid["depth"][0, 2])
+    with pytest.raises(ValueError, match=r"^--at: must name one of northing, easting, was 'height'$"):
+        plots.cut(grid, {"height": 1.0})
+    with pytest.raises(ValueError, match="only a grid can be cut"):
+        plots.cut(area, {"northing": 1.0})
+
+
+def test_that_a_volume_must_be_cut_before_it_is_a_map(area: xr.Dataset) -> None:
+    volume = xr.concat([on_grid(area)] * 3, xr.DataArray([0.0, 5.0, 10.0], dims="height", name="height"))
+    volume.attrs["invgp_coordinates"] = "easting northing height"
+    with pytest.raises(ValueError, match="cut this one with --at height VALUE"):
+        plots.maps(volume)
+    assert len(plots.maps(plots.choose(plots.cut(volume, {"height": 6.0}), ["depth"], ["1"])).axes) == 2
+
+
+def test_that_what_is_not_there_cannot_be_chosen(line: xr.Dataset) -> None:
+    with pytest.raises(ValueError, match=r"^--latent: must be one of depth, velocity, was 'density'$"):
+        plots.choose(line, ["density"])
+    with pytest.raises(ValueError, match=r"^--layer: must be one of 1, 2, 3, 4, was '9'$"):
+        plots.choose(line, labels=["9"])
+    with pytest.raises(ValueError, match=r"^--layer: must be left out, was '9'$"):
+        plots.choose(line.isel(layer=0, drop=True), labels=["9"])
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("y", "y"), ("a", "a"), ("vs", "vs"), ("pH", "pH"), ("a thing", "A thing"), ("depth", "Depth"), ("GPR", "GPR")],
+)
+def test_that_symbols_keep_their_case(line: xr.Dataset, name: str, label: str) -> None:
+    line["velocity"].attrs = {"units": "1", "long_name": name}
+    assert plots.section(line).axes[1].get_ylabel() == label
+
+
+def test_that_a_comparison_at_one_site_shows_intervals_of_every_layer(line: xr.Dataset) -> None:
+    one = line.isel(site=[3]).assign_coords(site=[4])
+    reference = one.copy()
+    for name in ("depth", "velocity"):
+        std = one[f"{name}_std"]
+        reference = reference.assign({f"{name}_reference": one[name], f"{name}_reference_std": std})
+        reference = reference.assign({f"{name}_reference_mcse": 0.05 * std, f"{name}_reference_std_mcse": 0.05 * std})
+        reference = reference.assign({f"{name}_error": 0.0 * std + 0.1, f"{name}_ratio": 0.0 * std + 1.1})
+    figure = plots.comparison(one, reference)
+    draw(figure)
+    above, below = figure.axes[0], figure.axes[4]
+    assert [label.get_text() for label in below.get_xticklabels()] == ["layer 1", "layer 2", "layer 3", "layer 4"]
+    heights = [np.asarray(mark.get_ydata()).item() for mark in above.lines if mark.get_color() == "black"]
+    np.testing.assert_allclose(heights, one["depth"].values[0])
+    assert figure.get_supxlabel() == "Site 4 (position 1200 m)"
+    assert_that_labels_can_be_read(figure)

@@ -37,6 +37,7 @@ def pest_model(
     threads: int = 1,
     environment: Mapping[str, str] | None = None,
     bounds: Mapping[str, Bounds] | None = None,
+    partial: bool = False,
     keep: str = "failed",
 ) -> ExecutableModel:
     """Make a model of a PEST control file, with its template and instruction files and its model command line.
@@ -54,7 +55,8 @@ def pest_model(
     ----------
     control : the ``.pst`` file, of the older style or of the newer one; all paths in it are relative to it.
     inputs, outputs : what goes in and what comes out.
-    files, timeout, threads, environment, bounds, keep : as of `ExecutableModel`; files relative to the control file.
+    files, timeout, threads, environment, bounds, partial, keep : as of `ExecutableModel`; files relative to the
+        control file.
 
     Raises
     ------
@@ -83,6 +85,7 @@ def pest_model(
             threads=threads,
             environment=environment or {},
             bounds=bounds or {},
+            partial=partial,
             keep=keep,
             search_path=folder,
             name=control.stem,

@@ -16,7 +16,7 @@ import numpy as np
 from ..protocol import AdapterError, Floats, Quantity
 from ..quantities import did_you_mean, kind_of, size_of
 from .base import OneFile, Rows, check_rows, pick_rows
-from .text import LINE_LIMIT, locate, number, read_text, wrong_count
+from .text import LINE_LIMIT, gathered, locate, number, read_text, wrong_count
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(-?\d+)\]")
 
@@ -123,13 +123,10 @@ class RegexFile(OneFile):
             raise ValueError(f"holds more than {LINE_LIMIT} matches")
         picked = pick_rows(matches, self.row, "match")
         words = [(match, word) for match in picked for word in (match.groups() or (match[0],))]
-        if len(words) != size_of(quantities):
+        if len(words) > size_of(quantities):
             raise wrong_count(size_of(quantities), len(words))
-        lines = [text.count("\n", 0, match.start()) + 1 for match, _ in words]
-        return np.array(
-            [number((word or "").strip(), f"line {line}") for line, (_, word) in zip(lines, words, strict=True)],
-            dtype=np.float64,
-        )
+        found = [((word or "").strip(), text.count("\n", 0, match.start()) + 1) for match, word in words]
+        return gathered(found, size_of(quantities))
 
 
 @dataclass(frozen=True)

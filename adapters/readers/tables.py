@@ -6,12 +6,10 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from ..protocol import AdapterError, Floats, Quantity
 from ..quantities import did_you_mean, size_of
 from .base import OneFile, Rows, check_rows, pick_rows
-from .text import locate, number, read_lines, wrong_count
+from .text import IncompleteError, gathered, locate, read_lines
 
 Lines = list[tuple[int, list[str]]]
 
@@ -96,9 +94,10 @@ class CsvFile(OneFile):
 
 
 def _column(picked: Lines, place: int, count: int) -> Floats:
-    if len(picked) != count:
-        raise wrong_count(count, len(picked))
-    for line, entries in picked:
-        if len(entries) <= place:
-            raise ValueError(f"line {line}: has no column {place + 1}, only {len(entries)}")
-    return np.array([number(entries[place].strip(), f"line {line}") for line, entries in picked], dtype=np.float64)
+    short = [(line, len(entries)) for line, entries in picked if len(entries) <= place]
+    words = [(entries[place].strip() if len(entries) > place else "nan", line) for line, entries in picked]
+    numbers = gathered(words, count)
+    if short:
+        line, columns = short[0]
+        raise IncompleteError(f"line {line}: has no column {place + 1}, only {columns}", numbers)
+    return numbers

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import stat
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -15,6 +17,8 @@ SIZE_LIMIT = 64 * 2**20
 """Bytes; an output file above it is refused."""
 LINE_LIMIT = 1_000_000
 """Lines of a table, or matches in a text, above which it is refused."""
+
+Word = tuple[str, int]
 
 _SHOWN = 60  # characters of a word that is no number
 _COUNTED = 10_000  # words too many, after which the count ends: a huge file is not worth it
@@ -32,9 +36,11 @@ def locate(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> Path:
     ValueError
         If it is not a regular file, a link leads out of `directory`, or it is larger than `limit`.
     """
-    found = directory / (STDOUT if path is None else path)
+    name = STDOUT if path is None else path
+    found = directory / name
     _check_regular(found, limit)
-    if not found.resolve().is_relative_to(directory.resolve()):
+    # Without a link on the way it can lead nowhere else, and to resolve it takes as long as to read it.
+    if ("/" in name or found.is_symlink()) and not found.resolve().is_relative_to(directory.resolve()):
         raise ValueError("is a link that leads out of the run's directory")
     return found
 
@@ -64,12 +70,12 @@ def read_lines(path: Path, limit: int = LINE_LIMIT) -> list[str]:
 
 
 def _check_regular(path: Path, limit: int) -> None:
-    size = path.stat().st_size
+    about = path.stat()
     # Opening a named pipe would wait for ever.
-    if not path.is_file():
+    if not stat.S_ISREG(about.st_mode):
         raise ValueError("is not a regular file")
-    if size > limit:
-        raise ValueError(f"holds {size} bytes, over the limit of {limit} bytes")
+    if about.st_size > limit:
+        raise ValueError(f"holds {about.st_size} bytes, over the limit of {limit} bytes")
 
 
 def read_numbers(text: str, count: int, skip_lines: int = 0) -> Floats:
@@ -93,19 +99,63 @@ def read_numbers(text: str, count: int, skip_lines: int = 0) -> Floats:
     ValueError
         If a word is not a number (the sentence quotes it, with its line), or the count differs.
     """
-    numbers = np.empty(count)
+    told: list[Word] = []
     found = 0
     for position, line in enumerate(StringIO(text), start=1):
         if position <= skip_lines or line.lstrip().startswith("#"):
             continue
         words = line.replace(",", " ").split()
-        for place, word in enumerate(words[: max(count - found, 0)], start=found):
-            numbers[place] = number(word, f"line {position}")
+        told += ((word, position) for word in words[: max(count - found, 0)])
         found += len(words)
         if found > count + _COUNTED:
             raise wrong_count(count, f"{found} or more")
-    if found != count:
+    if found > count:
         raise wrong_count(count, found)
+    return gathered(told, count, cut=not text.endswith(("\n", " ", ",")))
+
+
+class IncompleteError(ValueError):
+    """Some of the numbers of a file cannot be read.
+
+    Attributes
+    ----------
+    numbers : all of them; NaN for those that cannot be read.
+    """
+
+    def __init__(self, sentence: str, numbers: Floats) -> None:
+        super().__init__(sentence)
+        self.numbers = numbers
+
+
+def gathered(words: Sequence[Word], count: int, *, cut: bool = False) -> Floats:
+    """The numbers, (count,), that words of some lines say.
+
+    Parameters
+    ----------
+    words : each with the number of its line.
+    cut : whether the last of too few may have been cut short.
+
+    Raises
+    ------
+    IncompleteError
+        If one is not a number, or there are too few; the numbers that there are come with it.
+    ValueError
+        If there are too many.
+    """
+    if len(words) > count:
+        raise wrong_count(count, len(words))
+    numbers, sentence = np.full(count, np.nan), ""
+    for place, (word, line) in enumerate(words):
+        try:
+            numbers[place] = number(word, f"line {line}")
+        except ValueError as error:
+            sentence = sentence or str(error)
+    if cut and 0 < len(words) < count:
+        numbers[len(words) - 1] = np.nan
+    if not sentence and len(words) < count:
+        sentence = str(wrong_count(count, len(words)))
+    if sentence:
+        raise IncompleteError(sentence, numbers)
     return numbers
 
 

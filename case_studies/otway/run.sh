@@ -2,16 +2,21 @@
 # From a bare clone to the posterior and its figures. PYTHON names the interpreter that makes the environment.
 set -euo pipefail
 
-usage="usage: run.sh [--data PATH] [--model python|c]
+usage="usage: run.sh [--data PATH] [--model MODEL]
 
-  --data PATH        invert these two-way times under the prior of the paper (paper_prior.toml)
-  --model python|c   forward model of the synthetic line: the Python function or the C program (default: python)"
+  --data PATH    invert these two-way times under the prior of the paper (paper_prior.toml)
+  --model MODEL  forward model of the synthetic line (default: python):
+                   python          the Python function
+                   c               the C program, started for each run
+                   c_persistent    the C program, started once, which answers run after run
+                   c_batched       the C program, which takes a table of runs"
 
 fail() {
     echo "run.sh: $1" >&2
     exit 2
 }
 
+models="'python', 'c', 'c_persistent' or 'c_batched'"
 data=
 model=
 while (($#)); do
@@ -22,7 +27,7 @@ while (($#)); do
             shift 2
             ;;
         --model)
-            (($# > 1)) || fail "--model needs 'python' or 'c'."
+            (($# > 1)) || fail "--model needs $models."
             model=$2
             shift 2
             ;;
@@ -37,11 +42,11 @@ while (($#)); do
 done
 
 case $model in
-    "" | python | c) ;;
-    *) fail "--model must be 'python' or 'c', but it is '$model'." ;;
+    "" | python | c | c_persistent | c_batched) ;;
+    *) fail "--model must be $models, but it is '$model'." ;;
 esac
 if [[ -n $data ]]; then
-    [[ $model != c ]] || fail "--data runs the Python model; leave --model c out."
+    [[ $model != c* ]] || fail "--data runs the Python model; leave --model $model out."
     [[ -f $data ]] || fail "the file '$data' does not exist."
     data=$(cd -- "$(dirname -- "$data")" && pwd)/$(basename -- "$data")
 fi
@@ -65,8 +70,8 @@ arguments=()
 if [[ -n $data ]]; then
     name=paper_prior
     arguments=(--data "$data")
-elif [[ $model == c ]]; then
-    name=otway_c
+elif [[ $model == c* ]]; then
+    name=otway_$model
 fi
 # Bash before 4.4 takes an empty array for an unset one, hence the guard.
 "$venv/bin/invgp" check "$name.toml" ${arguments[@]+"${arguments[@]}"}

@@ -1,18 +1,22 @@
 """The command line: one module a command.
 
-Exit codes: 0 done; 1 a fault of invgp's own; 2 a wrong command, config or data file; 3 the simulator failed;
-4 the device asked for is missing; 5 a posterior that `invgp calibrate --check` finds wanting; 130 interrupted.
+Exit codes: 0 done; 1 a fault of invgp's own, or a file that cannot be written; 2 a wrong command, config or data file;
+3 the simulator failed; 4 the device asked for is missing; 5 a posterior that `invgp calibrate --check` finds wanting;
+130 interrupted.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
-from invgp import __version__
+from invgp.cli.voice import Voice, logged, tell_machine, with_voice
 from invgp.errors import ConfigError, InvgpError
 
 INTERRUPTED = 130
@@ -23,7 +27,11 @@ COMMANDS = {
     "check": "Validate a config, run its simulator once, and predict the cost.",
     "compare": "Compare a posterior with draws from the same problem by slice sampling.",
     "doctor": "Print device, libraries, BLAS and threads, and say what is missing.",
-    "plot": "Draw a posterior: sections or maps, and the data fit.",
+    "export": "Write a posterior or a map as CSV, GeoTIFF, ASEG-GDF2, VTK, ArviZ or PEST ensemble.",
+    "init": "Write a project to start from, or a config for your survey file.",
+    "plot": "Draw a posterior: sections or maps, data fit, correlations, draws, convergence.",
+    "predict": "Map a posterior on a grid or at points, without the simulator.",
+    "report": "Tell about a posterior on one HTML page that needs no network.",
     "run": "Invert a survey and write the posterior as netCDF; again, to go on where it was stopped.",
     "runs": "List, show, repeat or export the runs in a ledger.",
     "serve": "Offer a config's simulator to others, as an UM-Bridge server.",
@@ -42,7 +50,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"invgp.cli.{cmd_name}").command
-        return command
+        return with_voice(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -53,6 +61,11 @@ class Commands(click.Group):
             ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands, without importing them, and options."""
+        names = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of commands, without importing them."""
         with formatter.section("Commands"):
@@ -62,28 +75,42 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with: invgp check survey.toml. Exit codes: 0 done, 2 wrong command, config or data, 3 simulator "
-    "failed, 4 device missing, 5 not calibrated (calibrate --check), 130 interrupted.",
+    epilog="""\b
+Start with:
+  invgp init                 # a project that runs as it stands
+  invgp check survey.toml    # is it right, and what will it cost?
+  invgp run survey.toml      # posterior.nc
+  invgp plot posterior.nc
+
+Exit codes: 0 done, 1 a fault of invgp's own or a file that cannot be written, 2 wrong command, config or data,
+3 simulator failed, 4 device missing, 5 not calibrated (calibrate --check), 130 interrupted.""",
 )
-@click.version_option(__version__, prog_name="invgp")
+@click.version_option(package_name="invgp", prog_name="invgp")
 def app() -> None:
     """The fields below a survey, with their uncertainty, from any simulator."""
 
 
 def main() -> None:
     """Run the command line; a person's mistake is a sentence and an exit code, never a traceback."""
+    voice = Voice()
     try:
-        app.main(prog_name="invgp", standalone_mode=False)
+        with logged():
+            app.main(prog_name="invgp", standalone_mode=False, obj=voice)
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
-    except ConfigError as error:
-        for sentence in error.sentences:
-            click.echo(f"invgp: {sentence}", err=True)
-        sys.exit(error.exit_code)
+        end([error.format_message()], error.exit_code, voice)
     except InvgpError as error:
-        click.echo(f"invgp: {error}", err=True)
-        sys.exit(error.exit_code)
+        sentences = error.sentences if isinstance(error, ConfigError) else (str(error),)
+        for sentence in sentences:
+            click.echo(f"invgp: {sentence}", err=True)
+        end(sentences, error.exit_code, voice)
     except (click.Abort, KeyboardInterrupt):
         click.echo("invgp: interrupted", err=True)
-        sys.exit(INTERRUPTED)
+        end(["interrupted"], INTERRUPTED, voice)
+
+
+def end(errors: Sequence[str], code: int, voice: Voice) -> NoReturn:
+    """The end of a command that failed; a machine that asked for JSON gets it, too."""
+    if voice.json:
+        tell_machine({"errors": errors, "exit_code": code, "warnings": voice.warnings})
+    sys.exit(code)

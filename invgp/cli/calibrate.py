@@ -8,23 +8,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
-import xarray as xr
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
-from invgp.cli.options import config_argument, data_option
+from invgp.cli.options import LARGEST_SEED, config_argument, data_option
 from invgp.cli.outputs import check_posterior_path, check_writable
-from invgp.cli.progress import SECONDS_BETWEEN_LINES, duration
-from invgp.cli.run import LARGEST_SEED
+from invgp.cli.progress import SECONDS_BETWEEN_LINES
+from invgp.cli.voice import give, json_option, note, say, speaks, voice
+from invgp.cli.voice import warn as warn_of
 from invgp.config import load
 from invgp.errors import ConfigError
-from invgp.problem import Problem
+from invgp.wording import counted, duration
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from invgp.coverage import Coverage
+    from invgp.problem import Problem
 
 NOT_CALIBRATED = 5
 BELOW, ABOVE = "▼", "▲"
@@ -45,6 +48,7 @@ PAPER = 120  # columns, where the table goes to a file
 @click.option("--workers", type=click.IntRange(min=1), help="Surveys at once; 1 is a plain loop.  [default: config]")
 @click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Of all random numbers.  [default: config]")
 @click.option("--check", is_flag=True, help="Exit with code 5 if a coverage lies outside its band.")
+@json_option
 def command(
     config: Path,
     surveys: int,
@@ -67,9 +71,10 @@ def command(
     if not whole:
         output, plot = output.with_suffix(".interrupted.nc"), plot.with_suffix(f".interrupted{plot.suffix}")
     write(result, output, plot)
-    outside = say(result)
+    outside = tell(result)
     for path in (output, plot):
-        click.echo(path)
+        say(path)
+    give(facts(result) | {"outside": outside, "whole": whole, "calibration": output, "figure": plot})
     if not whole:
         raise SystemExit(INTERRUPTED)
     if check and outside:
@@ -112,10 +117,10 @@ def calibrated(
     except InterruptedCalibration as interruption:
         result = interruption.result
         done = 0 if result is None else result.sizes["survey"]
-        click.echo(f"invgp: interrupted after {done:,} of {surveys:,} surveys", err=True)
+        note(f"interrupted after {done:,} of {surveys:,} surveys")
         if result is None:
             raise SystemExit(INTERRUPTED) from None
-        click.echo(f"invgp: they are kept in {folder}; the same command goes on from there", err=True)
+        note(f"they are kept in {folder}; the same command goes on from there")
         return result, False
 
 
@@ -134,6 +139,9 @@ def read_finished(folder: Path, identity: str) -> dict[int, xr.Dataset]:
 @contextmanager
 def progress(surveys: int, already: int) -> Iterator[Callable[[], None]]:
     """A bar on a terminal, a line now and then elsewhere; call what it gives for each survey that is finished."""
+    if voice().quiet:
+        yield lambda: None
+        return
     if sys.stderr.isatty():
         from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
         from rich.progress import Progress  # noqa: PLC0415
@@ -165,7 +173,7 @@ def write(result: xr.Dataset, output: Path, plot: Path) -> None:
     save(calibration(result), plot)
 
 
-def say(result: xr.Dataset) -> int:
+def tell(result: xr.Dataset) -> int:
     """The table and what it rests on; gives the number of coverages outside their bands."""
     from rich.box import SIMPLE  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
@@ -195,10 +203,36 @@ def say(result: xr.Dataset) -> int:
     outside += int((found.below | found.above).sum())
     table.add_section()
     table.add_row("all", *cells(found, 0), "", "")
-    Console(highlight=False, width=None if sys.stdout.isatty() else PAPER).print(table)
-    click.echo(explanation(result, outside))
+    if speaks():
+        Console(highlight=False, width=None if sys.stdout.isatty() else PAPER).print(table)
+    say(explanation(result, outside))
     warn(result)
     return outside
+
+
+def facts(result: xr.Dataset) -> dict[str, Any]:
+    """The same for a machine; arrays have the shape of the latent's labels, after the intervals'."""
+    from invgp.inference.summary import coverage_of  # noqa: PLC0415
+
+    found = {name: coverage_of(result, name) for name in str(result.attrs["invgp_latents"]).split()}
+    return {
+        "surveys": result.attrs["invgp_surveys"],
+        "surveys_failed": result.attrs["invgp_surveys_failed"],
+        "surveys_unsettled": result.attrs["invgp_surveys_unsettled"],
+        "seed": result.attrs["invgp_seed"],
+        "intervals": result["interval"].values,
+        "latents": {
+            name: {
+                "inside": coverage.share,
+                "standard_error": coverage.standard_error,
+                "below": coverage.below,
+                "above": coverage.above,
+                "absolute_score": result[f"{name}_absolute_score"].values,
+                "error_ratio": result[f"{name}_error_ratio"].values,
+            }
+            for name, coverage in found.items()
+        },
+    }
 
 
 def cells(found: Coverage, column: int) -> list[str]:
@@ -216,7 +250,7 @@ def explanation(result: xr.Dataset, outside: int) -> str:
     attributes = result.attrs
     redrawn = attributes["invgp_truths_redrawn"]
     lines = [
-        f"{attributes['invgp_surveys']:,} simulated surveys of {result.sizes['site']:,} sites, "
+        f"{counted(attributes['invgp_surveys'], 'simulated survey')} of {counted(result.sizes['site'], 'site')}, "
         f"seed {attributes['invgp_seed']}; ± is one standard error, across surveys.",
         "|error|: mean absolute error in posterior standard deviations, 0.80 is right; "
         "rms: root mean square error over that reported, 1 is right.",
@@ -233,6 +267,6 @@ def warn(result: xr.Dataset) -> None:
     failed, unsettled = result.attrs["invgp_surveys_failed"], result.attrs["invgp_surveys_unsettled"]
     if failed:
         first = result.attrs["invgp_first_failure"]
-        click.echo(f"invgp: warning: {failed:,} surveys could not be inverted and are left out; {first}", err=True)
+        warn_of(f"{failed:,} surveys could not be inverted and are left out; {first}")
     if unsettled:
-        click.echo(f"invgp: warning: {unsettled:,} of the inversions did not settle", err=True)
+        warn_of(f"{unsettled:,} of the inversions did not settle")

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from invgp.adapters import ExecutableModel
-from invgp.adapters.protocol import Evaluations, Quantity, RunContext
 from invgp.cli.options import config_argument, data_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
-from invgp.cli.progress import duration
+from invgp.cli.voice import give, json_option, say, warn
 from invgp.config import load
-from invgp.core.backend import DeviceError, place
 from invgp.errors import DeviceMissingError, RunsFailedError
-from invgp.problem import Floats, Problem
+from invgp.wording import counted, duration, with_unit
+
+if TYPE_CHECKING:
+    from invgp.adapters.protocol import Evaluations, Quantity
+    from invgp.inference.cost import Cost
+    from invgp.problem import Floats, Observation, Problem
 
 QUICK = 0.01  # s: below this, one run says little about the rate of many
 MANY = 200
@@ -28,10 +31,13 @@ MOST_NUMBERS = 12  # of a quantity, that a person wants to read
 PATIENCE = 5.0  # s that a person waits gladly for the misfit at every site
 
 
-@click.command(epilog="Examples: invgp check survey.toml; invgp check survey.toml --workers 8")
+@click.command(
+    epilog="Examples: invgp check survey.toml; invgp check survey.toml --workers 8; invgp check survey.toml --json"
+)
 @config_argument
 @data_option
 @workers_option
+@json_option
 def command(config: Path, data: Path | None, workers: int | None) -> None:
     """Validate CONFIG, run its simulator once at the prior mean, and predict the cost of the inversion."""
     problem = load(config, data=data)
@@ -46,15 +52,35 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
         modelled = at_sites(problem, rows, outcome.outputs, seconds, directory)
     warn_of_hanging(problem)
     say_survey(problem)
-    click.echo(f"\nOne run of {problem.forward.name!r} at the prior mean, {where}:")
+    say(f"\nOne run of {problem.forward.name!r} at the prior mean, {where}:")
     say_quantities("in", problem.forward.inputs, rows[0])
     say_quantities("out", problem.forward.outputs, outcome.outputs[0])
     say_data(problem, modelled)
-    say_cost(problem, seconds, workers or problem.inference.workers)
+    workers = workers or problem.inference.workers
+    cost = say_cost(problem, seconds, workers)
+    give(
+        {
+            "title": problem.title,
+            "sites": problem.survey.size,
+            "latents": {latent.name: latent.size for latent in problem.latents},
+            "simulator": problem.forward.name,
+            "inputs": as_dictionary(problem.forward.inputs, rows[0]),
+            "outputs": as_dictionary(problem.forward.outputs, outcome.outputs[0]),
+            "data": [
+                fit for observation in problem.survey.observations for fit in fits(problem, observation, modelled)
+            ],
+            "seconds_a_run": seconds,
+            "runs": cost.runs,
+            "max_runs": problem.inference.max_runs,
+            "workers": workers,
+        }
+    )
 
 
 def check_device(device: str) -> None:
     """Raise `DeviceMissingError` unless the device is there."""
+    from invgp.core.backend import DeviceError, place  # noqa: PLC0415 - help is given without waiting for SciPy
+
     try:
         place(device)
     except DeviceError as error:
@@ -84,6 +110,8 @@ def prior_rows(problem: Problem) -> Floats:
 
 def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations, float]:
     """The outcome of the first row, and the seconds a run takes."""
+    from invgp.adapters.protocol import RunContext  # noqa: PLC0415
+
     model = problem.forward
     started = time.perf_counter()
     outcome = model.evaluate(rows[:1], RunContext(["site-1"], directory))
@@ -102,6 +130,8 @@ def at_sites(problem: Problem, rows: Floats, first: Floats, seconds: float, dire
     if problem.grid is not None:
         everywhere: Floats = problem.field_from_simulator(first)[0]
         return everywhere
+    from invgp.adapters.protocol import RunContext  # noqa: PLC0415
+
     outputs = np.repeat(first, len(rows), axis=0)
     # The prior mean is the same at every site, but a covariate or a coordinate may go in as well.
     if np.any(rows != rows[0]):
@@ -120,59 +150,69 @@ def warn_of_failures(outcome: Evaluations) -> None:
     """Say at how many sites the simulator failed, and why at the first of them."""
     bad = np.flatnonzero(~outcome.ok)
     if bad.size:
-        click.echo(
-            f"invgp: warning: the simulator failed at the prior mean at {bad.size} of {len(outcome.status)} sites: "
-            f"{outcome.messages[bad[0]]}",
-            err=True,
+        warn(
+            f"the simulator failed at the prior mean at {bad.size} of {counted(len(outcome.status), 'site')}: "
+            f"{outcome.messages[bad[0]]}"
         )
 
 
 def warn_of_hanging(problem: Problem) -> None:
     """Say that a program may take as long as it likes, if it may."""
-    if isinstance(problem.forward, ExecutableModel) and problem.forward.timeout is None:
-        click.echo(
-            "invgp: warning: forward.timeout is not set: a run that hangs is waited for for ever",
-            err=True,
-        )
+    from invgp.adapters import BatchedModel, ExecutableModel  # noqa: PLC0415
+
+    if isinstance(problem.forward, ExecutableModel | BatchedModel) and problem.forward.timeout is None:
+        what = "batch" if isinstance(problem.forward, BatchedModel) else "run"
+        warn(f"forward.timeout is not set: a {what} that hangs is waited for for ever")
 
 
 def say_survey(problem: Problem) -> None:
     """Sites, observations, latents."""
     survey = problem.survey
-    extents = ", ".join(f"{c.name} {c.values.min():.10g} to {c.values.max():.10g} {c.unit}" for c in survey.coordinates)
-    click.echo(f"{problem.title or 'Survey'}: {counted(survey.size, 'site')}, {extents}")
+    extents = ", ".join(
+        with_unit(f"{c.name} {c.values.min():.10g} to {c.values.max():.10g}", c.unit) for c in survey.coordinates
+    )
+    say(f"{problem.title or 'Survey'}: {counted(survey.size, 'site')}, {extents}")
     present = ~np.isnan(survey.Y)
-    click.echo(f"{counted(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
+    say(f"{counted(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
     names = ", ".join(
         latent.name if latent.size == 1 else f"{latent.name} x {latent.size}" for latent in problem.latents
     )
-    click.echo(f"{counted(problem.latent_count, 'latent process', 'latent processes')}: {names}")
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """``1 site``, ``2 sites``."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    say(f"{counted(problem.latent_count, 'latent process', 'latent processes')}: {names}")
 
 
 def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats) -> None:
     """Numbers with their names and units."""
+    for name, quantity in as_dictionary(quantities, row).items():
+        some = [f"{v:.6g}" for v in quantity["values"][:MOST_NUMBERS]]
+        left_out = len(quantity["values"]) - len(some)
+        numbers = ", ".join([*some, f"... and {left_out:,} more"] if left_out else some)
+        say(with_unit(f"  {direction:>3}  {name} = {numbers}", quantity["unit"]))
+
+
+def as_dictionary(quantities: Sequence[Quantity], row: Floats) -> dict[str, dict[str, Any]]:
+    """A row of numbers by the names of its quantities."""
     ends = np.cumsum([q.size for q in quantities])
-    for quantity, values in zip(quantities, np.split(row, ends[:-1]), strict=True):
-        some = [f"{v:.6g}" for v in values[:MOST_NUMBERS]]
-        numbers = ", ".join([*some, f"... ({len(values):,} numbers)"] if len(values) > MOST_NUMBERS else some)
-        click.echo(f"  {direction:>3}  {quantity.name} = {numbers} {quantity.unit}")
+    parts = np.split(row, ends[:-1])
+    return {q.name: {"unit": q.unit, "values": values} for q, values in zip(quantities, parts, strict=True)}
 
 
 def say_data(problem: Problem, modelled: Floats) -> None:
     """The noise in data units, and how far the prior mean is from the data."""
-    click.echo("\nNoise, and misfit of the prior mean:")
+    say("\nNoise, and misfit of the prior mean:")
     for observation in problem.survey.observations:
-        std = problem.noise.std[observation.name]
-        misfit = (observation.values - modelled[:, problem.observation_slices[observation.name]]) / std
-        for i, label in enumerate(observation.labels or (None,)):
-            name = observation.name if label is None else f"{observation.name}[{label}]"
-            noise = std[~np.isnan(observation.values[:, i]), i]
-            click.echo(f"  {name}: {described(noise, misfit[:, i], problem.noise.kind, observation.unit)}")
+        for fit in fits(problem, observation, modelled):
+            words = described(fit["noise_std"], fit["misfit"], problem.noise.kind, observation.unit)
+            say(f"  {fit['name']}: {words}")
+
+
+def fits(problem: Problem, observation: Observation, modelled: Floats) -> Iterator[dict[str, Any]]:
+    """For each column of an observation its noise where there is one, and its misfit in standard deviations, (N,)."""
+    std = problem.noise.std[observation.name]
+    misfit = (observation.values - modelled[:, problem.observation_slices[observation.name]]) / std
+    for i, label in enumerate(observation.labels or (None,)):
+        name = observation.name if label is None else f"{observation.name}[{label}]"
+        noise = std[~np.isnan(observation.values[:, i]), i]
+        yield {"name": name, "unit": observation.unit, "noise_std": noise, "misfit": misfit[:, i]}
 
 
 def described(noise: Floats, misfit: Floats, kind: str, unit: str) -> str:
@@ -181,7 +221,7 @@ def described(noise: Floats, misfit: Floats, kind: str, unit: str) -> str:
         return "nothing was observed"
     spread = f"{noise.min():.4g}" if np.ptp(noise) == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
     known = misfit[~np.isnan(misfit)]
-    text = f"{kind} noise, standard deviation {spread} {unit}"
+    text = with_unit(f"{kind} noise, standard deviation {spread}", unit)
     if not known.size:
         return f"{text}; misfit not known"
     where = "" if known.size == noise.size else f" at {counted(known.size, 'site')}"
@@ -197,14 +237,15 @@ def plain(number: float) -> str:
     return f"{number:,.0f}" if 99.5 <= number < 1e7 else f"{number:.2g}"
 
 
-def say_cost(problem: Problem, seconds: float, workers: int) -> None:
+def say_cost(problem: Problem, seconds: float, workers: int) -> Cost:
     """What the inversion will take."""
     from invgp.inference.cost import expected_cost  # noqa: PLC0415 - it waits for SciPy
 
     cost = expected_cost(problem)
-    click.echo(
+    say(
         f"\nA run takes {duration(seconds)}. {cost.words}: about {cost.runs:,} runs, "
         f"{duration(cost.runs * seconds / workers)} of simulation with {counted(workers, 'worker')}."
     )
     if problem.inference.max_runs is not None:
-        click.echo(f"Never more than inference.max_runs = {problem.inference.max_runs:,} runs.")
+        say(f"Never more than inference.max_runs = {problem.inference.max_runs:,} runs.")
+    return cost

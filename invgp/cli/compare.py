@@ -9,21 +9,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-import xarray as xr
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
-from invgp.cli.options import data_option, workers_option
+from invgp.cli.options import LARGEST_SEED, data_option, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, check_writable, remove_if_empty
-from invgp.cli.progress import SECONDS_BETWEEN_LINES, duration, rate
-from invgp.cli.run import LARGEST_SEED
+from invgp.cli.progress import SECONDS_BETWEEN_LINES, rate
+from invgp.cli.voice import give, json_option, note, say, speaks, voice, warn
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.problem import Latent, Problem
+from invgp.wording import counted, duration
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from invgp.problem import Latent, Problem
 
 LEVELS = 4  # directories from the posterior upwards, and from its survey, where its config is looked for
 PAPER = 120  # columns, where the table goes to a file
@@ -47,14 +51,17 @@ PAPER = 120  # columns, where the table goes to a file
     help="Draw on an emulator, fitted anew, with the simulator only where that is not good enough.",
 )
 @workers_option
+@scheduler_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="netCDF for the draws and the comparison.")
 @click.option("--plot", type=click.Path(path_type=Path), help="PNG, SVG or PDF.  [default: beside POSTERIOR]")
+@json_option
 def command(
     posterior: Path,
     config: Path | None,
     data: Path | None,
     emulator: bool,
     workers: int | None,
+    scheduler: str | None,
     output: Path | None,
     plot: Path | None,
     **settings: int,
@@ -73,13 +80,15 @@ def command(
         check_emulator(problem)
     started = time.perf_counter()
     checkpoint = chains_of(posterior, emulator=emulator)
-    comparison = compared(problem, dataset, checkpoint, workers, settings, emulator=emulator)
+    comparison = compared(problem, dataset, checkpoint, workers, scheduler, settings, emulator=emulator)
     if output is not None:
         netcdf.write(comparison, output)
     draw(dataset, comparison, plot)
-    say(comparison, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    tell(comparison, seconds)
     for path in filter(None, (output, plot)):
-        click.echo(path)
+        say(path)
+    give(facts(comparison) | {"seconds": seconds, "comparison": output, "figure": plot})
 
 
 def found_config(path: Path, posterior: xr.Dataset) -> Path:
@@ -124,9 +133,9 @@ def same_problem(posterior: xr.Dataset, config: Path, data: Path | None) -> Prob
         if not latent.learn and not np.allclose(given, latent.mean, rtol=1e-6):
             raise ConfigError(f"the config {str(config)!r} has another prior of {latent.name!r} than the posterior")
     if problem.config_text != posterior.attrs["invgp_config"]:
-        click.echo(f"invgp: warning: the posterior was made from another config than {config}", err=True)
+        warn(f"the posterior was made from another config than {config}")
     if problem.forward.digest != posterior.attrs["invgp_simulator_digest"]:
-        click.echo("invgp: warning: the simulator has changed since the posterior was made", err=True)
+        warn("the simulator has changed since the posterior was made")
     noise = {
         o.name: posterior[f"{o.name}_noise_std"].values.reshape(o.values.shape) for o in problem.survey.observations
     }
@@ -181,6 +190,7 @@ def compared(
     posterior: xr.Dataset,
     checkpoint: Path,
     workers: int | None,
+    scheduler: str | None,
     settings: dict[str, int],
     *,
     emulator: bool,
@@ -193,6 +203,7 @@ def compared(
         raise ConfigError(
             f"`invgp compare` needs {error.name}, which is not installed: pip install arviz-stats"
         ) from error
+    from invgp.inference.pools import open_pool  # noqa: PLC0415
     from invgp.inference.reference import Direct, emulated_reference, reference  # noqa: PLC0415
     from invgp.inference.simulator import own_directory  # noqa: PLC0415
 
@@ -202,15 +213,19 @@ def compared(
             signal.signal(asked_to_end, signal.default_int_handler)
     runs = checkpoint.with_suffix("").with_suffix(".runs")
     try:
-        with own_directory(runs) as directory, progress() as tally:
-            run = Direct.of(problem, directory, workers or problem.inference.workers, tally)
+        with (
+            open_pool(problem.inference, workers=workers, scheduler=scheduler) as pool,
+            own_directory(runs) as directory,
+            progress() as tally,
+        ):
+            run = Direct.of(problem, directory, pool, tally)
             find = emulated_reference if emulator else reference
             try:
                 chains = find(problem, run, checkpoint=checkpoint, told=tally.told, **settings)
             except RunsFailedError as failure:
                 raise RunsFailedError(run.simulator.failures(str(failure))) from failure
     except KeyboardInterrupt:
-        click.echo(f"invgp: interrupted {kept(tally, checkpoint)}", err=True)
+        note(f"interrupted {kept(tally, checkpoint)}")
         raise SystemExit(INTERRUPTED) from None
     finally:
         remove_if_empty(runs)
@@ -223,8 +238,9 @@ def compared(
 def kept(tally: Tally, checkpoint: Path) -> str:
     """What there is, and how to go on."""
     if not checkpoint.exists():
-        return f"after {tally.runs:,} runs, before the chains had started; nothing was kept"
-    return f"after {tally.runs:,} runs; the chains are kept in {checkpoint}, and the same command goes on from there"
+        return f"after {counted(tally.runs, 'run')}, before the chains had started; nothing was kept"
+    spent = counted(tally.runs, "run")
+    return f"after {spent}; the chains are kept in {checkpoint}, and the same command goes on from there"
 
 
 @dataclass
@@ -247,7 +263,7 @@ class Tally:
     def evaluated(self, elbo: float, *, accepted: bool) -> None:
         """Nothing: there is no bound."""
 
-    def ran(self, succeeded: int, failed: int) -> None:
+    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:  # noqa: ARG002 - there is no ledger
         """Count runs."""
         self.runs += succeeded + failed
         self.failed += failed
@@ -261,7 +277,7 @@ class Tally:
     def text(self) -> str:
         """Where the chains are."""
         seconds = max(time.perf_counter() - self.started, 1e-9)
-        spent = f"{self.runs:,} runs, {self.failed:,} failed | {rate(self.runs / seconds)}"
+        spent = f"{counted(self.runs, 'run')}, {self.failed:,} failed | {rate(self.runs / seconds)}"
         if not self.goal:
             return f"fitting a Gaussian | {spent}"
         gone = self.done - (self.first or 0)
@@ -274,9 +290,9 @@ class Lines(Tally):
 
     last: float = 0.0
 
-    def ran(self, succeeded: int, failed: int) -> None:
+    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
         """Count and say."""
-        super().ran(succeeded, failed)
+        super().ran(succeeded, failed, answered=answered)
         if time.perf_counter() - max(self.last, self.started) > SECONDS_BETWEEN_LINES:
             self.last = time.perf_counter()
             click.echo(self.text, err=True)
@@ -292,6 +308,9 @@ class Live(Tally):
 @contextmanager
 def progress() -> Iterator[Tally]:
     """The display that fits where standard error goes."""
+    if voice().quiet:
+        yield Tally()
+        return
     if not sys.stderr.isatty():
         yield Lines()
         return
@@ -310,7 +329,23 @@ def draw(posterior: xr.Dataset, comparison: xr.Dataset, path: Path) -> None:
     plots.save(plots.comparison(posterior, comparison), path)
 
 
-def say(comparison: xr.Dataset, seconds: float) -> None:
+def facts(comparison: xr.Dataset) -> dict[str, Any]:
+    """What `tell` says, for a machine."""
+    from invgp.inference.comparison import converged, rows, verdict  # noqa: PLC0415
+
+    attributes = comparison.attrs
+    return {
+        "latents": [row._asdict() for row in rows(comparison)],
+        "converged": converged(comparison),
+        "verdict": verdict(comparison),
+        "runs": attributes["invgp_runs"],
+        "reference_runs": attributes["invgp_reference_runs"],
+        "reference_chains": attributes["invgp_reference_chains"],
+        "reference_draws": attributes["invgp_reference_draws"],
+    }
+
+
+def tell(comparison: xr.Dataset, seconds: float) -> None:
     """The table, what both took, and whether the reference is one."""
     from rich.box import SIMPLE  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
@@ -326,23 +361,23 @@ def say(comparison: xr.Dataset, seconds: float) -> None:
         name = f"{row.latent}, {row.label}" if row.label else row.latent
         errors = f"{row.error:.3f}", f"{row.error_mcse:.3f}", f"{row.ratio:.3f}", f"{row.ratio_mcse:.3f}"
         table.add_row(name, *errors, f"{row.r_hat:.3f}", f"{row.ess:,.0f}")
-    Console(highlight=False, width=None if sys.stdout.isatty() else PAPER).print(table)
+    if speaks():
+        Console(highlight=False, width=None if sys.stdout.isatty() else PAPER).print(table)
     attributes: dict[str, Any] = comparison.attrs
-    click.echo(
+    say(
         "Error of the posterior mean in standard deviations of the reference, root mean square over the sites; "
         "posterior spread\nover that of the reference, median over the sites; each with the Monte Carlo error of the "
         "reference; worst R-hat and\neffective sample size over the sites."
     )
-    click.echo(
+    say(
         f"Runs: posterior {attributes['invgp_runs']:,}; reference {attributes['invgp_reference_runs']:,} "
         f"({attributes['invgp_reference_chains']} chains of {attributes['invgp_reference_draws']:,} draws, "
         f"{duration(seconds)} now)."
     )
     if converged(comparison):
-        click.echo(f"Reference: {verdict(comparison)}.")
+        say(f"Reference: {verdict(comparison)}.")
     else:
-        click.echo(
-            f"invgp: warning: {verdict(comparison)}; more --draws go on from here; if they do not help, "
-            "remove the file of the chains and give them a longer --burn-in",
-            err=True,
+        warn(
+            f"{verdict(comparison)}; more --draws go on from here; if they do not help, "
+            "remove the file of the chains and give them a longer --burn-in"
         )

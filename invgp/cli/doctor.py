@@ -8,30 +8,35 @@ import platform
 from importlib.metadata import PackageNotFoundError, requires, version
 
 import click
-import psutil
-from threadpoolctl import threadpool_info
+
+from invgp.cli.voice import give, json_option, say
 
 GIB = 2**30
 EXTRAS = {"dask": "dask"}
 
 
-@click.command(epilog="Example: invgp doctor")
+@click.command(epilog="Examples: invgp doctor; invgp doctor --json")
+@json_option
 def command() -> None:
     """Print device, libraries, BLAS and thread counts, and say what is missing."""
-    for title, lines in (
-        ("Machine", machine()),
-        ("Libraries", libraries()),
-        ("BLAS and OpenMP", threads()),
-        ("Devices", devices()),
-        ("Optional", extras()),
-    ):
-        click.echo(title)
+    found = {
+        "Machine": machine(),
+        "Libraries": libraries(),
+        "BLAS and OpenMP": threads(),
+        "Devices": devices(),
+        "Optional": extras(),
+    }
+    for title, lines in found.items():
+        say(title)
         for line in lines:
-            click.echo(f"  {line}")
+            say(f"  {line}")
+    give({title.lower().replace(" ", "_"): lines for title, lines in found.items()})
 
 
 def machine() -> list[str]:
     """Interpreter, system, cores and memory."""
+    import psutil  # noqa: PLC0415
+
     memory = psutil.virtual_memory()
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return [
@@ -50,6 +55,8 @@ def libraries() -> list[str]:
 
 def threads() -> list[str]:
     """The linear algebra libraries that NumPy and SciPy have loaded, with their threads."""
+    from threadpoolctl import threadpool_info  # noqa: PLC0415
+
     for name in ("numpy", "scipy.linalg"):
         importlib.import_module(name)
     found = [f"{i['internal_api']} {i.get('version') or ''}: {i['num_threads']} threads" for i in threadpool_info()]

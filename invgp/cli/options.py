@@ -6,9 +6,14 @@ from pathlib import Path
 
 import click
 
+LARGEST_SEED = 2**63 - 1  # it is an attribute of the posterior file
+
 config_argument = click.argument("config", type=click.Path(path_type=Path))
 data_option = click.option(
     "--data", type=click.Path(path_type=Path), help="A survey file to use instead of the config's, same columns."
+)
+scheduler_option = click.option(
+    "--scheduler", help="Address or file of a Dask scheduler whose workers make the runs.  [default: config]"
 )
 workers_option = click.option(
     "--workers", type=click.IntRange(min=1), help="Simulator runs at once; 1 is a plain loop.  [default: config]"

@@ -5,9 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
 
 from invgp.errors import ConfigError
-from invgp.problem import Problem
+
+if TYPE_CHECKING:
+    from invgp.problem import Problem
 
 
 def check_posterior_path(path: Path, key: str, problem: Problem, config: Path) -> None:
@@ -18,6 +21,20 @@ def check_posterior_path(path: Path, key: str, problem: Problem, config: Path) -
         if path.exists() and other.exists() and path.samefile(other):
             raise ConfigError(f"{key}: must be a file of its own, was {str(path)!r}, which is {what}")
     check_writable(path, key)
+
+
+def check_map_path(path: Path, posterior: Path) -> None:
+    """Raise `ConfigError` unless a map can be written there."""
+    if path.suffix != ".nc":
+        raise ConfigError(f"--output: must end in .nc, was {str(path)!r}")
+    check_other(path, posterior)
+    check_writable(path, "--output")
+
+
+def check_other(path: Path, source: Path) -> None:
+    """Raise `ConfigError` if a result would overwrite what it is made from."""
+    if path.exists() and source.exists() and path.samefile(source):
+        raise ConfigError(f"--output: must be a file of its own, was {str(path)!r}, which is what is read")
 
 
 def check_writable(path: Path, key: str) -> None:

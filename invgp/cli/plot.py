@@ -3,21 +3,125 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from invgp import netcdf
 from invgp.cli.outputs import check_writable
-from invgp.plots import plot as draw
+from invgp.cli.voice import give, json_option, say
+from invgp.errors import ConfigError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+# As in invgp.plots, which is not imported here: help is given without waiting for matplotlib.
+KINDS = ("section", "map", "fit", "correlation", "draws", "convergence")
+QUANTITIES = ("mean", "std", "difference", "information")
+FORMATS = ("png", "svg", "pdf")
+INCH = 2.54  # cm
 
 
-@click.command(epilog="Examples: invgp plot posterior.nc; invgp plot posterior.nc -o figures/line.pdf")
+@click.command(
+    epilog="Examples: invgp plot posterior.nc; invgp plot posterior.nc --kind all; invgp plot posterior.nc --kind map "
+    "--show information --latent depth --layer 3 -o depth.pdf; invgp plot posterior.nc --kind correlation --site 12; "
+    "invgp plot posterior.nc --limits depth 0 2500 --size 18 9 --dpi 600"
+)
 @click.argument("posterior", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="PNG, SVG or PDF.  [default: beside POSTERIOR]")
-def command(posterior: Path, output: Path | None) -> None:
-    """Draw POSTERIOR, a file that `invgp run` wrote: sections or maps, and the data fit."""
-    dataset = netcdf.read(posterior)
-    output = output or posterior.with_suffix(".png")
-    check_writable(output, "--output")
-    for path in draw(dataset, output):
-        click.echo(path)
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice([*KINDS, "all"]),
+    multiple=True,
+    help="What to draw; may be repeated.  [default: section or map, and fit]",
+)
+@click.option("--latent", "latents", multiple=True, metavar="NAME", help="Only this latent; may be repeated.")
+@click.option("--layer", "layers", multiple=True, metavar="LABEL", help="Only this layer (or other label).")
+@click.option(
+    "--show",
+    type=click.Choice([*QUANTITIES, "all"]),
+    multiple=True,
+    help="Quantities of sections and maps; difference: prior minus posterior mean.  [default: mean; on maps, and std]",
+)
+@click.option("--site", type=click.IntRange(min=1), help="Whose correlations.  [default: in the middle of the table]")
+@click.option("--at", type=(str, float), multiple=True, metavar="COORDINATE VALUE", help="Cut a grid here.")
+@click.option(
+    "--limits",
+    type=(str, float, float),
+    multiple=True,
+    metavar="VARIABLE LOW HIGH",
+    help="Ends of the colours or the axis of depth, depth_std, depth_difference or depth_information.",
+)
+@click.option(
+    "--hatch-below",
+    type=click.FloatRange(0.0, 1.0),
+    help="Hatch where the information is less; 0: nowhere.  [default: 0.2]",
+)
+@click.option("--size", type=(click.FloatRange(3.0, 200.0),) * 2, metavar="WIDTH HEIGHT", help="In centimetres.")
+@click.option("--dpi", type=click.FloatRange(30.0, 2400.0), help="Dots per inch.  [default: 300]")
+@click.option("--format", "suffix", type=click.Choice(FORMATS), help="Of the files.  [default: that of --output, png]")
+@json_option
+def command(
+    posterior: Path,
+    output: Path | None,
+    kinds: tuple[str, ...],
+    size: tuple[float, float] | None,
+    dpi: float | None,
+    suffix: str | None,
+    **chosen: Any,
+) -> None:
+    """Draw POSTERIOR, a file that `invgp run` or `invgp predict` wrote: sections or maps, and the data fit.
+
+    The section or the map goes to OUTPUT, others to OUTPUT_KIND; a figure that is alone goes to OUTPUT.
+    """
+    target = target_of(posterior, output, suffix)
+    check_writable(target, "--output")
+    # Here, not above: a mistake is told, and help given, without waiting for xarray and matplotlib.
+    from invgp import netcdf, plots  # noqa: PLC0415
+
+    plots.check_format(target, "--output")
+    dataset = prepared(netcdf.read(posterior), **{key: chosen[key] for key in ("latents", "layers", "at")})
+    look = look_of(dataset, **{key: chosen[key] for key in ("show", "limits", "hatch_below")})
+    wanted = plots.suitable(dataset) if "all" in kinds else kinds
+    inches = None if size is None else (size[0] / INCH, size[1] / INCH)
+    alone = output is not None
+    figures = list(plots.plot(dataset, target, wanted, look, alone=alone, site=chosen["site"], size=inches, dpi=dpi))
+    for path in figures:
+        say(path)
+    give({"figures": figures})
+
+
+def target_of(posterior: Path, output: Path | None, suffix: str | None) -> Path:
+    """The file to write."""
+    if output is None:
+        return posterior.with_suffix(f".{suffix or 'png'}")
+    if suffix is not None and output.suffix.lower() != f".{suffix}":
+        raise ConfigError(f"--format: must be that of --output, which is {str(output)!r}, was {suffix!r}")
+    return output
+
+
+def prepared(
+    dataset: xr.Dataset, latents: tuple[str, ...], layers: tuple[str, ...], at: tuple[tuple[str, float], ...]
+) -> xr.Dataset:
+    """What was chosen of the dataset."""
+    from invgp import plots  # noqa: PLC0415
+
+    return plots.cut(plots.choose(dataset, latents, layers), dict(at))
+
+
+def look_of(
+    dataset: xr.Dataset, show: tuple[str, ...], limits: tuple[tuple[str, float, float], ...], hatch_below: float | None
+) -> Any:
+    """How the figures look."""
+    from invgp import plots  # noqa: PLC0415
+
+    names = str(dataset.attrs["invgp_latents"]).split()
+    known = [name + quantity.suffix for name in names for quantity in plots.QUANTITIES.values()]
+    for variable, low, high in limits:
+        if variable not in known:
+            raise ConfigError(f"--limits: must be of one of {', '.join(known)}, was {variable!r}")
+        if not low < high:
+            raise ConfigError(f"--limits: the lower must be below the upper, was {low:g} and {high:g} for {variable!r}")
+    shown = QUANTITIES if "all" in show else tuple(dict.fromkeys(show))
+    settings = {} if hatch_below is None else {"hatch_below": hatch_below}
+    return plots.Look(shown, {variable: (low, high) for variable, low, high in limits}, **settings)

@@ -5,45 +5,48 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-import xarray as xr
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
-from invgp.cli.options import config_argument, data_option, workers_option
+from invgp.cli.options import LARGEST_SEED, config_argument, data_option, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
-from invgp.cli.progress import Tally, duration, progress
+from invgp.cli.progress import Tally, progress
+from invgp.cli.voice import give, json_option, note, say, warn
 from invgp.config import load
 from invgp.errors import RunsFailedError
-from invgp.ledger import Ledger
-from invgp.problem import Problem
+from invgp.wording import counted, duration
 
 if TYPE_CHECKING:
-    from invgp.inference.invert import InterruptedInversion
+    import xarray as xr
 
-LARGEST_SEED = 2**63 - 1  # it is an attribute of the posterior file
+    from invgp.inference.invert import InterruptedInversion
+    from invgp.problem import Problem
+
 CHEAP_ROWS = 1000  # in a task, or more: quicker to run again than to look up
 
 
 @click.command(
     epilog="Examples: invgp run survey.toml; invgp run survey.toml -o result.nc --workers 4 --seed 7; "
-    "invgp run survey.toml --data other_line.csv -o other_line.nc; after Ctrl-C or a power cut, the same command again"
+    "invgp run survey.toml --data other_line.csv -o other_line.nc"
 )
 @config_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The posterior file.  [default: config]")
 @data_option
 @workers_option
+@scheduler_option
 @click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Of all random numbers.  [default: config]")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), help="Where arrays live.  [default: config]")
 @click.option("--ledger", type=click.Path(path_type=Path), help="Keeps all runs.  [default: beside the output]")
+@json_option
 def command(
     config: Path,
     output: Path | None,
     data: Path | None,
     workers: int | None,
+    scheduler: str | None,
     seed: int | None,
     device: str | None,
     ledger: Path | None,
@@ -58,9 +61,11 @@ def command(
     output = output or problem.output.file
     started = time.perf_counter()
     ledger = ledger or ledger_of(problem, output)
-    posterior = inverted(problem, output, ledger, workers=workers, seed=seed, device=device)
+    posterior = inverted(problem, output, ledger, workers=workers, scheduler=scheduler, seed=seed, device=device)
     netcdf.write(posterior, output)
-    say(posterior, output, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    tell(posterior, output, seconds)
+    give(facts(posterior, output, ledger) | {"seconds": seconds})
 
 
 def ledger_of(problem: Problem, output: Path) -> Path | None:
@@ -72,12 +77,21 @@ def ledger_of(problem: Problem, output: Path) -> Path | None:
 
 def holds_runs(ledger: Path) -> bool:
     """Whether there is something to go on from."""
+    from invgp.ledger import Ledger  # noqa: PLC0415 - it waits for NumPy
+
     with Ledger(ledger, read_only=True) as opened:
         return bool(opened.models())
 
 
 def inverted(
-    problem: Problem, output: Path, ledger: Path | None, *, workers: int | None, seed: int | None, device: str | None
+    problem: Problem,
+    output: Path,
+    ledger: Path | None,
+    *,
+    workers: int | None,
+    scheduler: str | None,
+    seed: int | None,
+    device: str | None,
 ) -> xr.Dataset:
     """The posterior; if interrupted, the best so far goes into a file beside `output`, and the command ends."""
     # Here, not above: a mistake is told, and help given, without waiting for SciPy.
@@ -93,6 +107,7 @@ def inverted(
             return invert(
                 problem,
                 workers=workers,
+                scheduler=scheduler,
                 seed=seed,
                 device=device,
                 run_directory=runs,
@@ -101,13 +116,13 @@ def inverted(
             )
     except InterruptedInversion as interruption:
         if ledger is not None and holds_runs(ledger):
-            click.echo(f"invgp: the runs are kept in {ledger}; the same command goes on from there", err=True)
+            note(f"the runs are kept in {ledger}; the same command goes on from there")
         click.echo(f"invgp: interrupted {kept(interruption, tally, output)}", err=True)
         raise SystemExit(INTERRUPTED) from None
     except RunsFailedError as failure:
         if failure.posterior is not None:
             path = netcdf.write(failure.posterior, output.with_suffix(".interrupted.nc"))
-            click.echo(f"invgp: the best posterior so far was kept in {path}", err=True)
+            note(f"the best posterior so far was kept in {path}")
         raise
     finally:
         remove_if_empty(runs)
@@ -116,36 +131,67 @@ def inverted(
 def kept(interruption: InterruptedInversion, tally: Tally, output: Path) -> str:
     """Write what there is, and say so."""
     if interruption.posterior is None:
-        return f"after {tally.done:,} runs, before the first evaluation of the bound was done; nothing was kept"
+        return (
+            f"after {counted(tally.done, 'run')}, before the first evaluation of the bound was done; nothing was kept"
+        )
     path = output.with_suffix(".interrupted.nc")
     netcdf.write(interruption.posterior, path)
-    return f"after {tally.done:,} runs; the best posterior so far was kept in {path}"
+    return f"after {counted(tally.done, 'run')}; the best posterior so far was kept in {path}"
 
 
-def say(posterior: xr.Dataset, output: Path, seconds: float) -> None:
+def tell(posterior: xr.Dataset, output: Path, seconds: float) -> None:
     """What came of it, on one line, and where to look at runs that failed."""
     runs, failed = posterior.attrs["invgp_runs"], posterior.attrs["invgp_runs_failed"]
     answered = posterior.attrs["invgp_runs_from_ledger"]
     known = f" ({answered:,} from the ledger)" if answered else ""
-    click.echo(
+    say(
         f"{output}: {posterior.attrs['invgp_status']}; ELBO {float(posterior['elbo'][-1]):.2f} nats, "
-        f"{runs:,} runs{known}, {failed:,} failed, {duration(seconds)}"
+        f"{counted(runs, 'run')}{known}, {failed:,} failed, "
+        f"{duration(seconds)}{at_once(posterior.attrs['invgp_runs_at_once'])}"
     )
     if posterior.attrs["invgp_settled"] == "no":
-        click.echo("invgp: warning: the posterior has not settled; do not trust its spreads yet", err=True)
-    for sentence in (*learnt(posterior), *filter(None, posterior.attrs["invgp_diagnostics"].splitlines())):
-        click.echo(f"invgp: note: {sentence}", err=True)
+        warn("the posterior has not settled; do not trust its spreads yet")
+    for sentence in notes(posterior):
+        note(f"note: {sentence}")
     directory = output.with_suffix(".runs")
     if failed and directory.exists():
-        click.echo(f"{directory}: the directories of failed runs")
+        say(f"{directory}: the directories of failed runs")
+
+
+def facts(posterior: xr.Dataset, output: Path, ledger: Path | None) -> dict[str, Any]:
+    """The same for a machine."""
+    attributes = posterior.attrs
+    return {
+        "posterior": output,
+        "ledger": ledger,
+        "status": attributes["invgp_status"],
+        "settled": attributes["invgp_settled"] == "yes",
+        "elbo": float(posterior["elbo"][-1]),
+        "runs": attributes["invgp_runs"],
+        "runs_from_ledger": attributes["invgp_runs_from_ledger"],
+        "runs_failed": attributes["invgp_runs_failed"],
+        "notes": notes(posterior),
+    }
+
+
+def notes(posterior: xr.Dataset) -> list[str]:
+    """What is good to know of the posterior, in sentences."""
+    return [*learnt(posterior), *filter(None, posterior.attrs["invgp_diagnostics"].splitlines())]
+
+
+def at_once(runs: float) -> str:
+    """How many runs there really were at once, as part of a sentence; nothing if none was made."""
+    return f", {runs:.1f} runs at once" if runs else ""
 
 
 def learnt(posterior: xr.Dataset) -> list[str]:
     """What the prior was learnt to be."""
+    import numpy as np  # noqa: PLC0415
+
     sentences = []
     for name in posterior.attrs["invgp_latents"].split():
         attributes = posterior[name].attrs
-        if "length_scale" in attributes:
+        if "learnt" in attributes:
             scales, spreads = (
                 ", ".join(f"{number:.3g}" for number in np.atleast_1d(attributes[key]))
                 for key in ("length_scale", "process_std")

@@ -9,19 +9,23 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
-from invgp.adapters.protocol import RunContext
+from invgp.cli.check import as_dictionary as by_quantity
 from invgp.cli.check import say_quantities
-from invgp.cli.options import workers_option
+from invgp.cli.options import scheduler_option, workers_option
 from invgp.cli.outputs import check_writable, remove_if_empty
-from invgp.cli.progress import duration, progress
+from invgp.cli.progress import progress
+from invgp.cli.voice import give, json_option, note, say
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.ledger import Ledger, Model, Run
-from invgp.ledger.export import described, write
+from invgp.wording import counted, duration
+
+if TYPE_CHECKING:
+    from invgp.ledger import Ledger, Model, Run
 
 WIDTH = 80  # of a message in a list
 SHOWN = 12  # digits of a model's digest
@@ -29,19 +33,31 @@ SHOWN = 12  # digits of a model's digest
 ledger_argument = click.argument("ledger", type=click.Path(path_type=Path))
 
 
-@click.group(epilog="Start with: invgp runs list posterior.ledger.sqlite --failed")
+def opened(path: Path, *, read_only: bool = True) -> Ledger:
+    """The ledger in a file."""
+    from invgp.ledger import Ledger  # noqa: PLC0415 - help is given without waiting for the adapters
+
+    return Ledger(path, read_only=read_only)
+
+
+@click.group(
+    epilog="Examples: invgp runs list posterior.ledger.sqlite --failed; invgp runs show posterior.ledger.sqlite 17"
+)
 def command() -> None:
     """Look into a ledger, the file in which `invgp run` keeps what became of every run."""
 
 
-@command.command(name="list", epilog="Examples: invgp runs list posterior.ledger.sqlite --failed")
+@command.command(
+    name="list",
+    epilog="Examples: invgp runs list posterior.ledger.sqlite --failed; invgp runs list posterior.ledger.sqlite --json",
+)
 @ledger_argument
 @click.option("--failed", is_flag=True, help="Only runs that failed.")
 @click.option("--json", "as_json", is_flag=True, help="As a JSON array, with whole messages.")
 def list_runs(ledger: Path, *, failed: bool, as_json: bool) -> None:
     """List the runs in LEDGER, one a line."""
-    with Ledger(ledger, read_only=True) as opened, until_nobody_reads():
-        runs = opened.runs(failed=failed)
+    with opened(ledger) as book, until_nobody_reads():
+        runs = book.runs(failed=failed)
         if as_json:
             say_array(runs)
         else:
@@ -51,20 +67,23 @@ def list_runs(ledger: Path, *, failed: bool, as_json: bool) -> None:
 @command.command(epilog="Examples: invgp runs show posterior.ledger.sqlite 17")
 @ledger_argument
 @click.argument("run", type=click.IntRange(min=1))
+@json_option
 def show(ledger: Path, run: int) -> None:
     """Show all about one RUN of LEDGER: its number is the first column of `invgp runs list`."""
-    with Ledger(ledger, read_only=True) as opened:
-        found = next(opened.runs(run=run), None)
+    with opened(ledger) as book:
+        found = next(book.runs(run=run), None)
     if found is None:
         raise ConfigError(f"RUN: must be the number of a run in {str(ledger)!r}, was {run}")
     for name, value in (as_dictionary(found) | {"seconds": f"{found.seconds:.4g}"}).items():
         if value != "":
-            click.echo(f"{name}: {value}")
+            say(f"{name}: {value}")
     if found.directory and not Path(found.directory).is_dir():
-        click.echo("(the directory has been removed)")
+        say("(the directory has been removed)")
     say_quantities("in", found.model.inputs, found.inputs)
     if not np.isnan(found.outputs).any():
         say_quantities("out", found.model.outputs, found.outputs)
+    numbers = {"inputs": by_quantity(found.model.inputs, found.inputs)}
+    give(as_dictionary(found) | numbers | {"outputs": by_quantity(found.model.outputs, found.outputs)})
 
 
 @command.command(epilog="Examples: invgp runs rerun posterior.ledger.sqlite --failed --config survey.toml --workers 4")
@@ -72,60 +91,80 @@ def show(ledger: Path, run: int) -> None:
 @click.option("--failed", is_flag=True, required=True, help="Make the runs that failed again.")
 @click.option("--config", type=click.Path(path_type=Path), required=True, help="Whose simulator is run.")
 @workers_option
-def rerun(ledger: Path, config: Path, workers: int | None, *, failed: bool) -> None:
+@scheduler_option
+@json_option
+def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None, *, failed: bool) -> None:
     """Run the simulator of a config again where it failed, and put the outcome into LEDGER.
 
     For failures whose cause is gone: a licence server that was down, a timeout that was too short. `invgp run` then
     takes the new outcome.
     """
     # Here, not above: a mistake is told, and help given, without waiting for SciPy.
+    from invgp.adapters.protocol import RunContext  # noqa: PLC0415
     from invgp.inference.evaluate import evaluate  # noqa: PLC0415
+    from invgp.inference.pools import open_pool  # noqa: PLC0415
     from invgp.inference.simulator import own_directory  # noqa: PLC0415
 
     problem = load(config)
-    with Ledger(ledger, read_only=True) as opened:  # a file that is not there must not be made
-        runs = list(opened.runs(failed=failed))
+    with opened(ledger) as book:  # a file that is not there must not be made
+        runs = list(book.runs(failed=failed))
     ours = [run for run in runs if run.model.digest == problem.forward.digest]
     if len(ours) < len(runs):
         others = len(runs) - len(ours)
-        click.echo(f"invgp: note: {others:,} failed runs are of another simulator, template or setting", err=True)
+        note(f"note: left out, as of another simulator, template or setting: {counted(others, 'failed run')}")
     if not ours:
-        click.echo("no failed run to make again")
+        say("no failed run to make again")
+        give({"runs": 0, "failed": 0})
         return
     kept = ledger.with_name(ledger.name.removesuffix(".sqlite").removesuffix(".ledger") + ".runs")
     settings = problem.inference
-    with Ledger(ledger) as opened, own_directory(kept) as directory, progress() as tally:
+    with (
+        open_pool(settings, workers=workers, scheduler=scheduler) as pool,
+        opened(ledger, read_only=False) as book,
+        own_directory(kept) as directory,
+        progress() as tally,
+    ):
         tally.begin(len(ours))
         tally.batch("runs that failed", len(ours))
         outcome = evaluate(
             problem.forward,
             np.stack([run.inputs for run in ours]),
             RunContext([f"run-{run.run}" for run in ours], directory),
-            workers=workers or settings.workers,
+            pool=pool,
             retries=settings.retries,
-            recorder=opened.of(problem.forward, retries=settings.retries, answer_failed=False),
+            recorder=book.of(problem.forward, retries=settings.retries, answer_failed=False),
             monitor=tally,
         )
     remove_if_empty(kept)
     bad = np.flatnonzero(~outcome.ok)
-    click.echo(f"{len(ours):,} runs made again: {len(ours) - len(bad):,} went well, {len(bad):,} failed")
+    say(f"{counted(len(ours), 'run')} made again: {len(ours) - len(bad):,} went well, {len(bad):,} failed")
     if bad.size:
-        raise RunsFailedError(f"{len(bad):,} of {len(ours):,} runs failed again; the first: {outcome.messages[bad[0]]}")
+        raise RunsFailedError(
+            f"{len(bad):,} of {counted(len(ours), 'run')} failed again; the first: {outcome.messages[bad[0]]}"
+        )
+    give({"runs": len(ours), "failed": 0})
 
 
-@command.command(epilog="Examples: invgp runs export posterior.ledger.sqlite -o runs.csv; or -o runs.nc")
+@command.command(
+    epilog="Examples: invgp runs export posterior.ledger.sqlite -o runs.csv; "
+    "invgp runs export posterior.ledger.sqlite -o runs.nc"
+)
 @ledger_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="A .csv or .nc file.")
 @click.option("--model", default="", help="Start of the model's digest, where there are several.")
+@json_option
 def export(ledger: Path, output: Path, model: str) -> None:
     """Write the runs of LEDGER, with their inputs and outputs, as CSV or netCDF."""
+    from invgp.ledger.export import write  # noqa: PLC0415 - it waits for xarray
+
     if output.suffix not in (".csv", ".nc"):
         raise ConfigError(f"--output: must end in .csv or .nc, was {str(output)!r}")
     check_writable(output, "--output")
-    with Ledger(ledger, read_only=True) as opened:
-        chosen = choose(opened.models(), model, ledger)
-        count = write(chosen, opened.runs(model=chosen), output)
-    click.echo(f"{output}: {count:,} runs of {chosen.name!r}")
+    with opened(ledger) as book:
+        chosen = choose(book.models(), model, ledger)
+        count = write(chosen, book.runs(model=chosen), output)
+    say(f"{output}: {counted(count, 'run')} of {chosen.name!r}")
+    give({"file": output, "runs": count, "simulator": chosen.name})
 
 
 def say_array(runs: Iterator[Run]) -> None:
@@ -160,6 +199,8 @@ def choose(models: list[Model], start: str, ledger: Path) -> Model:
 
 def as_dictionary(run: Run) -> dict[str, str | int | float]:
     """All about a run but its numbers, with its model."""
+    from invgp.ledger.export import described  # noqa: PLC0415
+
     return {**described(run), "simulator": run.model.name, "model": run.model.digest}
 
 

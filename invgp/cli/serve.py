@@ -14,6 +14,7 @@ import click
 
 from invgp.cli.options import config_argument
 from invgp.cli.outputs import remove_if_empty
+from invgp.cli.voice import note, say, warn
 from invgp.config import load
 from invgp.errors import ConfigError
 
@@ -41,10 +42,10 @@ def command(config: Path, host: str, port: int, workers: int | None) -> None:
     directory = Path(mkdtemp(prefix="invgp-serve-"))
     try:
         with opened(problem.forward, directory, host, port, workers or problem.inference.workers) as server:
-            say(server, host)
+            announce(server, host)
             server.serve_forever()
     except KeyboardInterrupt:
-        click.echo("invgp: stopped", err=True)
+        note("stopped")
     finally:
         remove_if_empty(directory)
     if directory.exists():
@@ -66,16 +67,14 @@ def opened(model: ForwardModel, directory: Path, host: str, port: int, workers: 
         ) from error
 
 
-def say(server: ModelServer, host: str) -> None:
+def announce(server: ModelServer, host: str) -> None:
     """Where it listens, and what goes in and comes out."""
     model = server.model
     if not is_loopback(host):
-        click.echo(
-            "invgp: warning: whoever can reach this address can run the simulator; there is no password", err=True
-        )
-    click.echo(f"Serving {model.name!r} at {server.url}")
-    click.echo(f"  in   {described(model.inputs)}")
-    click.echo(f"  out  {described(model.outputs)}")
+        warn("whoever can reach this address can run the simulator; there is no password")
+    say(f"Serving {model.name!r} at {server.url}")
+    say(f"  in   {described(model.inputs)}")
+    say(f"  out  {described(model.outputs)}")
 
 
 def described(quantities: tuple[Quantity, ...]) -> str:

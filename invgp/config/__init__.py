@@ -1,4 +1,4 @@
-"""TOML -> Problem. Every unknown key, unit and shape is checked here, and nowhere else."""
+"""TOML, or Python -> Problem. Every unknown key, unit and shape is checked here, and nowhere else."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from invgp.config.build import build
-from invgp.config.schema import VERSION, Config
-from invgp.config.sentences import sentences
+from invgp.config.code import define
 from invgp.errors import ConfigError
 
 if TYPE_CHECKING:
     from invgp.problem import Problem
 
-__all__ = ["load"]
+__all__ = ["define", "load"]
 
 
 def load(path: str | Path, *, data: str | Path | None = None) -> Problem:
@@ -32,6 +28,13 @@ def load(path: str | Path, *, data: str | Path | None = None) -> Problem:
     ConfigError
         With one sentence for each thing that is wrong.
     """
+    # Here, not above: the command line gives help without waiting for pydantic, xarray and PROJ.
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from invgp.config.build import build  # noqa: PLC0415
+    from invgp.config.schema import VERSION, Config  # noqa: PLC0415
+    from invgp.config.sentences import sentences  # noqa: PLC0415
+
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")

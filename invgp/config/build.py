@@ -6,15 +6,17 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from invgp.config.forward import build_forward
+from invgp.config.forward import Places, build_model, build_wiring
+from invgp.config.gathering import Mistakes
 from invgp.config.grid import build_grid
+from invgp.config.inference import check_inference
 from invgp.config.latents import build_latents
 from invgp.config.names import check_names
 from invgp.config.schema import Config
-from invgp.config.survey import build_noise, build_survey
+from invgp.config.survey import build_noise, build_survey, check_noise_names
 from invgp.config.tables import Table, read_table
 from invgp.errors import ConfigError
-from invgp.problem import InferenceSettings, OutputSettings, Problem, fewest_samples
+from invgp.problem import InferenceSettings, OutputSettings, Problem
 
 
 def build(config: Config, directory: Path, text: str, data: Path | None) -> Problem:
@@ -26,86 +28,67 @@ def build(config: Config, directory: Path, text: str, data: Path | None) -> Prob
     text : the config as read.
     data : a survey file to use instead of the config's.
     """
-    check_names(config)
     file, key = (data, "--data") if data is not None else (directory / config.survey.file, "survey.file")
-    table = _table(config, file, key)
-    survey = build_survey(config, table)
-    noise = build_noise(config, survey, table)
-    grid = build_grid(config, directory)
-    latents = build_latents(config, [c.unit for c in (survey if grid is None else grid).coordinates])
-    forward, inputs, outputs = build_forward(config, survey, latents, grid, directory)
-    problem = Problem(
-        title=config.title,
-        survey=replace(survey, file=str(file), digest=hashlib.sha256(file.read_bytes()).hexdigest()),
-        latents=latents,
-        noise=noise,
-        forward=forward,
-        inputs=inputs,
-        outputs=outputs,
-        inference=InferenceSettings(**config.inference.model_dump()),
-        output=_output(config, directory),
-        config_text=text,
-        grid=grid,
-    )
-    _check_inference(problem)
-    return problem
+
+    def read() -> tuple[Table, str]:
+        return read_table(file, position_of(config), key), digest_of(file)
+
+    mistakes = Mistakes()
+    table = mistakes.of(read)
+    problem = assembled(config, table[0] if table else None, directory, mistakes)
+    digest = table[1] if table else ""
+    return replace(problem, survey=replace(problem.survey, file=str(file), digest=digest), config_text=text)
 
 
-def _check_inference(problem: Problem) -> None:
-    """What the inference needs of the problem."""
-    settings, processes = problem.inference, problem.latent_count
-    if problem.grid is not None:
-        _check_field(problem)
-    fewest = fewest_samples(problem)
-    if settings.samples is not None and settings.samples < fewest:
-        raise ConfigError(
-            f"inference.samples: must be at least {fewest} for {processes} latent "
-            f"process{'es' if processes > 1 else ''}, was {settings.samples}"
-        )
-    if settings.estimator in ("linearisation", "hermite") and problem.noise.kind != "gaussian":
-        raise ConfigError(
-            f"inference.estimator: must be 'auto' or 'score' for {problem.noise.kind} noise, was {settings.estimator!r}"
-        )
-    of_coupled_only = [f"latents.{latent.name}.learn" for latent in problem.latents if latent.learn]
-    of_coupled_only += ["noise.learn"] if problem.noise.learn else []
-    of_coupled_only += ["inference.inducing"] if settings.inducing is not None else []
-    of_coupled_only += ["inference.batch"] if settings.batch is not None else []
-    if of_coupled_only and settings.posterior == "full gaussian":
-        raise ConfigError(
-            f"{of_coupled_only[0]}: must be left out with inference.posterior = 'full gaussian', was given"
-        )
-    if settings.learn_inducing and settings.inducing is None:
-        raise ConfigError(
-            "inference.learn_inducing: must be false without inference.inducing (every site is then an inducing "
-            "point), was true"
-        )
-    if problem.noise.learn and settings.batch is not None:
-        raise ConfigError("noise.learn: must be left out with inference.batch, was given")
-    if problem.noise.learn and settings.estimator == "score":
-        raise ConfigError("noise.learn: must be left out with inference.estimator = 'score', was given")
+def digest_of(file: Path) -> str:
+    """Of the survey file, for provenance."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _check_field(problem: Problem) -> None:
-    """What the inference of a field model does not do."""
-    settings = problem.inference
-    if settings.posterior != "coupled gaussian":
-        raise ConfigError(
-            f"inference.posterior: must be 'coupled gaussian' with forward.kind = 'field', was {settings.posterior!r}"
-        )
-    if problem.noise.kind == "laplace":
-        raise ConfigError("noise.kind: must be 'gaussian' or 'student-t' with forward.kind = 'field', was 'laplace'")
-    given = [f"latents.{latent.name}.learn" for latent in problem.latents if latent.learn]
-    given += ["noise.learn"] if problem.noise.learn else []
-    given += ["inference.inducing"] if settings.inducing is not None else []
-    given += ["inference.batch"] if settings.batch is not None else []
-    given += ["inference.samples"] if settings.samples is not None else []
-    if given:
-        raise ConfigError(f"{given[0]}: must be left out with forward.kind = 'field', was given")
-
-
-def _table(config: Config, file: Path, key: str) -> Table:
+def position_of(config: Config) -> str:
+    """The column of the first coordinate."""
     name, section = next(iter(config.survey.coordinates.items()))
-    return read_table(file, section.column or name, key)
+    return section.column or name
+
+
+def assembled(config: Config, table: Table | None, directory: Path, mistakes: Mistakes) -> Problem:
+    """The problem that a config and a table describe; raise all `mistakes` if there are any, with those made before."""
+    mistakes.of(lambda: check_names(config))
+    mistakes.of(lambda: check_noise_names(config))
+    survey = None if table is None else mistakes.of(lambda: build_survey(config, table))
+    noise = None if table is None or survey is None else mistakes.of(lambda: build_noise(config, survey, table))
+    positions = (config.survey if config.grid is None else config.grid).coordinates
+    latents = mistakes.of(lambda: build_latents(config, [c.unit for c in positions.values()]))
+    grid = mistakes.of(lambda: build_grid(config, directory))
+    places = None if grid is None or survey is None else Places(grid.size, survey.size)
+    wiring = mistakes.of(lambda: build_wiring(config))
+    forward = None
+    if wiring is not None and (places is not None or config.forward.kind == "site"):
+        forward = mistakes.of(lambda: build_model(config, wiring, places, directory))
+    inference = mistakes.of(lambda: _inference(config, directory))
+    if inference is not None and latents is not None:
+        mistakes.of(lambda: check_inference(config, inference, latents))
+    output = mistakes.of(lambda: _output(config, directory))
+    mistakes.tell()
+    # Nothing is missing here: whatever could not be made has left a sentence. The types cannot know that.
+    if survey is None or noise is None or latents is None or inference is None or output is None:
+        raise ConfigError("the config cannot be used")
+    if wiring is None or forward is None:
+        raise ConfigError("forward: cannot be used")
+    wires = wiring.inward, wiring.outward
+    return Problem(config.title, survey, latents, noise, forward, *wires, inference, output, grid=grid)
+
+
+def _inference(config: Config, directory: Path) -> InferenceSettings:
+    section = config.inference
+    scheduler = section.scheduler
+    if scheduler is not None and section.backend != "dask":
+        raise ConfigError(
+            f"inference.scheduler: must be left out with inference.backend = {section.backend!r}, was {scheduler!r}"
+        )
+    if scheduler is not None and scheduler.endswith(".json"):
+        scheduler = str(directory / scheduler)
+    return InferenceSettings(**section.model_dump(exclude={"scheduler"}), scheduler=scheduler)
 
 
 def _output(config: Config, directory: Path) -> OutputSettings:

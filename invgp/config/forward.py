@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from invgp.adapters import (
     AdapterError,
@@ -14,8 +15,10 @@ from invgp.adapters import (
     Quantity,
     UmbridgeModel,
 )
+from invgp.config.gathering import Mistakes, each
+from invgp.config.names import labels_of
 from invgp.config.programs import build_dakota, build_executable, build_pest, settings_of
-from invgp.config.schema import Config
+from invgp.config.schema import Config, LatentSection, ObservationSection
 from invgp.config.sentences import one_line, path_of, suggestion
 from invgp.config.simulators import (
     AnySimulator,
@@ -28,12 +31,12 @@ from invgp.config.simulators import (
     UmbridgeSection,
 )
 from invgp.errors import ConfigError
-from invgp.problem import Grid, Labels, Latent, Observation, Survey, Wire
+from invgp.problem import Labels, Wire
 from invgp.units import conversion
 
 Wires = tuple[Wire, ...]
 Quantities = tuple[Quantity, ...]
-Sources = dict[str, tuple[str, Labels | None]]
+Ends = dict[str, tuple[str, Labels | None]]  # what a wire may lead from or to: its unit, its labels
 
 # Of these, the keys of the config are the settings of the adapter.
 _MODELS: dict[str, Callable[..., ForwardModel]] = {
@@ -44,36 +47,84 @@ _MODELS: dict[str, Callable[..., ForwardModel]] = {
 }
 
 
-def build_forward(
-    config: Config, survey: Survey, latents: Sequence[Latent], grid: Grid | None, directory: Path
-) -> tuple[ForwardModel, Wires, Wires]:
-    """The simulator, the wires into it and the wires out of it."""
-    section = config.forward
-    known = _sources(survey, latents)
-    inputs = [_input(i, item, known) for i, item in enumerate(section.inputs)]
-    outputs = [_output(i, item, survey.observations) for i, item in enumerate(section.outputs)]
-    inward, outward = tuple(wire for _, wire in inputs), tuple(wire for _, wire in outputs)
-    _check_each_once("latents", "forward.inputs", [v.name for v in latents], inward)
-    _check_each_once("survey.observations", "forward.outputs", [o.name for o in survey.observations], outward)
-    quantities_in, quantities_out = tuple(q for q, _ in inputs), tuple(q for q, _ in outputs)
-    if grid is not None:
-        sizes = {latent.name: grid.size for latent in latents}
-        pairs = zip(quantities_in, inward, strict=True)
-        quantities_in = tuple(_everywhere(q, sizes.get(wire.name, survey.size)) for q, wire in pairs)
-        quantities_out = tuple(_at_all_sites(q, survey.size) for q in quantities_out)
-    model = _model(section, quantities_in, quantities_out, directory)
-    return model, inward, outward
+class Wiring(NamedTuple):
+    """The simulator's inputs and outputs, and what each is wired to."""
+
+    inputs: tuple[tuple[Quantity, Wire], ...]
+    outputs: tuple[tuple[Quantity, Wire], ...]
+
+    @property
+    def inward(self) -> Wires:
+        """The wires into the simulator."""
+        return tuple(wire for _, wire in self.inputs)
+
+    @property
+    def outward(self) -> Wires:
+        """The wires out of it."""
+        return tuple(wire for _, wire in self.outputs)
 
 
-def _sources(survey: Survey, latents: Sequence[Latent]) -> Sources:
-    """What can go into the simulator: name -> (unit, labels)."""
-    sources: Sources = {latent.name: (latent.unit, latent.labels) for latent in latents}
-    for column in (*survey.covariates, *survey.coordinates):
-        sources[column.name] = (column.unit, None)
-    return sources
+class Places(NamedTuple):
+    """How many there are of each, for a simulator that takes whole fields."""
+
+    nodes: int
+    sites: int
 
 
-def _input(index: int, section: InputSection, known: Sources) -> tuple[Quantity, Wire]:
+def build_wiring(config: Config) -> Wiring:
+    """What goes into the simulator and what comes out of it, at one site."""
+    section, mistakes = config.forward, Mistakes()
+    latents = _labelled("latents", config.latents, config)
+    observations = _labelled("survey.observations", config.survey.observations, config)
+    columns: Ends = {name: (c.unit, None) for name, c in (config.survey.covariates | config.survey.coordinates).items()}
+    inputs = mistakes.of(lambda: _inputs(section, latents, columns))
+    outputs = mistakes.of(lambda: _outputs(section, observations))
+    mistakes.tell()
+    if inputs is None or outputs is None:
+        raise ConfigError("forward: cannot be used")
+    return Wiring(inputs, outputs)
+
+
+def build_model(config: Config, wiring: Wiring, places: Places | None, directory: Path) -> ForwardModel:
+    """The simulator.
+
+    Parameters
+    ----------
+    places : of a simulator that takes whole fields; None for one of a site.
+    """
+    inputs, outputs = tuple(q for q, _ in wiring.inputs), tuple(q for q, _ in wiring.outputs)
+    if places is not None:
+        counts = [places.nodes if wire.name in config.latents else places.sites for wire in wiring.inward]
+        inputs = tuple(_everywhere(q, count) for q, count in zip(inputs, counts, strict=True))
+        outputs = tuple(_at_all_sites(q, places.sites) for q in outputs)
+    return _model(config.forward, inputs, outputs, directory)
+
+
+def _labelled(
+    owner: str, sections: Mapping[str, LatentSection] | Mapping[str, ObservationSection], config: Config
+) -> Ends:
+    """Unit and labels of each."""
+
+    def end(name: str) -> tuple[str, Labels | None]:
+        section = sections[name]
+        return section.unit, labels_of(config, section.dimension, f"{owner}.{name}")
+
+    return dict(zip(sections, each(end, sections), strict=True))
+
+
+def _inputs(section: AnySimulator, latents: Ends, columns: Ends) -> tuple[tuple[Quantity, Wire], ...]:
+    found = each(lambda item: _input(*item, latents | columns), enumerate(section.inputs))
+    _check_each_once("latents", "forward.inputs", list(latents), [wire for _, wire in found])
+    return found
+
+
+def _outputs(section: AnySimulator, observations: Ends) -> tuple[tuple[Quantity, Wire], ...]:
+    found = each(lambda item: _output(*item, observations), enumerate(section.outputs))
+    _check_each_once("survey.observations", "forward.outputs", list(observations), [wire for _, wire in found])
+    return found
+
+
+def _input(index: int, section: InputSection, known: Ends) -> tuple[Quantity, Wire]:
     source = section.source or section.name
     key = path_of("forward", "inputs", index)
     if source not in known:
@@ -88,20 +139,19 @@ def _input(index: int, section: InputSection, known: Sources) -> tuple[Quantity,
     return Quantity(section.name, own, labels), Wire(source, change)
 
 
-def _output(index: int, section: OutputSection, observations: Sequence[Observation]) -> tuple[Quantity, Wire]:
+def _output(index: int, section: OutputSection, known: Ends) -> tuple[Quantity, Wire]:
     name = section.observation or section.name
     key = path_of("forward", "outputs", index)
-    known = {o.name: o for o in observations}
     if name not in known:
         raise ConfigError(f"{key}: must be an observation of the survey, was {name!r}{suggestion(name, list(known))}")
-    unit = known[name].unit
+    unit, labels = known[name]
     own = section.unit or unit
     change = conversion(own, unit)
     if change is None:
         raise ConfigError(
             f"{key}.unit: must be a unit that can be converted to that of {name!r} ({unit!r}), was {own!r}"
         )
-    return Quantity(section.name, own, known[name].labels), Wire(name, change)
+    return Quantity(section.name, own, labels), Wire(name, change)
 
 
 def _everywhere(quantity: Quantity, size: int) -> Quantity:
@@ -122,12 +172,15 @@ def _at_all_sites(quantity: Quantity, sites: int) -> Quantity:
     return Quantity(quantity.name, quantity.unit, labels)
 
 
-def _check_each_once(owner: str, key: str, names: Sequence[str], wires: Wires) -> None:
+def _check_each_once(owner: str, key: str, names: Sequence[str], wires: Sequence[Wire]) -> None:
     used = [wire.name for wire in wires]
+    wrong = []
     for name in names:
         if used.count(name) != 1:
             was = f"named {used.count(name)} times" if name in used else "not named"
-            raise ConfigError(f"{key}: must name {name!r} of [{owner}] once, was {was}")
+            wrong.append(f"{key}: must name {name!r} of [{owner}] once, was {was}")
+    if wrong:
+        raise ConfigError(wrong)
 
 
 def _model(section: AnySimulator, inputs: Quantities, outputs: Quantities, directory: Path) -> ForwardModel:

@@ -6,25 +6,52 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from invgp.config.gathering import Mistakes, each
 from invgp.config.names import labels_of, per_label
 from invgp.config.schema import Config, LatentSection
 from invgp.config.sentences import listed, shown
 from invgp.config.values import percentage
 from invgp.errors import ConfigError
 from invgp.links import LINKS
-from invgp.problem import Floats, Latent
+from invgp.problem import Floats, Labels, Latent
 from invgp.units import IDENTITY, conversion
 
 
 def build_latents(config: Config, units: Sequence[str]) -> tuple[Latent, ...]:
     """The latents of a config, over coordinates in those units."""
-    return tuple(_latent(config, name, units) for name in config.latents)
+    return each(lambda name: _latent(config, name, units), config.latents)
 
 
 def _latent(config: Config, name: str, units: Sequence[str]) -> Latent:
     section = config.latents[name]
     key = f"latents.{name}"
     labels = labels_of(config, section.dimension, key)
+    mistakes = Mistakes()
+    prior = mistakes.of(lambda: _prior(section, labels, key))
+    scales = mistakes.of(lambda: _length_scales(section, units, f"{key}.kernel.length_scale"))
+    mistakes.tell()
+    if prior is None or scales is None:
+        raise ConfigError(f"{key}: cannot be used")
+    mean, std = prior
+    return Latent(
+        name=name,
+        unit=section.unit,
+        mean=mean,
+        std=std,
+        kernel=section.kernel.kind,
+        length_scale=scales,
+        link=LINKS[section.link],
+        dimension=section.dimension,
+        labels=labels,
+        long_name=section.long_name,
+        standard_name=section.standard_name,
+        positive=section.positive,
+        learn=factors(section.learn.model_dump(exclude_none=True)),
+    )
+
+
+def _prior(section: LatentSection, labels: Labels | None, key: str) -> tuple[Floats, Floats]:
+    """Mean and standard deviation, (L,) each."""
     mean = per_label(section.mean, labels, f"{key}.mean")
     _check_link(section, mean, key)
     share = percentage(section.std)
@@ -35,21 +62,7 @@ def _latent(config: Config, name: str, units: Sequence[str]) -> Latent:
             f"{key}.std: must be a number in {section.unit!r} where a mean is zero, "
             f"was {section.std} of {shown(section.mean)}"
         )
-    return Latent(
-        name=name,
-        unit=section.unit,
-        mean=mean,
-        std=std,
-        kernel=section.kernel.kind,
-        length_scale=_length_scales(section, units, f"{key}.kernel.length_scale"),
-        link=LINKS[section.link],
-        dimension=section.dimension,
-        labels=labels,
-        long_name=section.long_name,
-        standard_name=section.standard_name,
-        positive=section.positive,
-        learn=factors(section.learn.model_dump(exclude_none=True)),
-    )
+    return mean, std
 
 
 def _check_link(section: LatentSection, mean: Floats, key: str) -> None:

@@ -23,12 +23,34 @@ RESERVED = (
     "emulator_error",
     "direct_evaluation",
     "node",
+    "correlation",
+    "process",
+    "other_process",
+    "process_label",
+    "other_process_label",
+    "inducing",
+    "other_site",
+    "site_precision",
+    "site_shift",
+    "whitened_mean",
+    "whitened_factor",
 )
 
 # What the posterior file calls the variables that it derives from others.
 SUFFIXES = {
     "dimensions": ("_label",),
-    "latents": ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_information", "_few_runs_std"),
+    "survey.coordinates": ("_inducing",),
+    "latents": (
+        "_std",
+        "_quantile",
+        "_sample",
+        "_prior",
+        "_prior_std",
+        "_information",
+        "_exceedance",
+        "_threshold",
+        "_few_runs_std",
+    ),
     "survey.observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual", "_chi_square"),
 }
 
@@ -36,18 +58,19 @@ SUFFIXES = {
 def check_names(config: Config) -> None:
     """Raise `ConfigError` if two things would be the same variable of the posterior file."""
     owners = dict.fromkeys(RESERVED, "that every posterior has")
-    for key, names in _named(config).items():
-        suffixes = SUFFIXES.get(key, ())
-        for name in names:
-            if key == "grid.coordinates" and name in config.survey.coordinates:
-                continue  # the file calls the survey's so, with "site_" before it
-            for variable in (name, *(name + suffix for suffix in suffixes)):
-                if variable in owners:
-                    raise ConfigError(
-                        f"{key}.{name}: must have names of its own in the posterior file, was {variable!r}, "
-                        f"a name {owners[variable]}"
-                    )
-                owners[variable] = f"of {key}.{name}"
+    wrong = []
+    for key, name in ((key, name) for key, names in _named(config).items() for name in names):
+        if key == "grid.coordinates" and name in config.survey.coordinates:
+            continue  # the file calls the survey's so, with "site_" before it
+        variables = [name, *(name + suffix for suffix in SUFFIXES.get(key, ()))]
+        taken = next((variable for variable in variables if variable in owners), None)
+        if taken is not None:
+            wrong.append(
+                f"{key}.{name}: must have names of its own in the posterior file, was {taken!r}, a name {owners[taken]}"
+            )
+        owners |= {variable: f"of {key}.{name}" for variable in variables if variable not in owners}
+    if wrong:
+        raise ConfigError(wrong)
 
 
 def _named(config: Config) -> dict[str, Iterable[str]]:

@@ -95,6 +95,7 @@ def _common(section: FilesSection) -> dict[str, Any]:
             for name, b in section.bounds.items()
         },
         "keep": section.keep,
+        "partial": section.partial,
         "timeout": section.timeout,
         "threads": section.threads,
         "environment": section.environment,

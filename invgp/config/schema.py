@@ -250,7 +250,25 @@ class InferenceSection(Section):
         default=0, ge=0, description="how often a run that failed is tried again before it counts as failed"
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="of all random numbers")
-    workers: int = Field(default=1, ge=1, description="runs at once; 1 is a plain loop")
+    workers: int = Field(
+        default=1,
+        ge=1,
+        description="runs at once; 1 is a plain loop; with 'dask' the scheduler's workers decide instead",
+    )
+    backend: Literal["loky", "threading", "dask"] = Field(
+        default="loky",
+        description="where runs are made: in processes of this machine, in threads of this process, by workers of a "
+        "Dask scheduler",
+    )
+    scheduler: str | None = Field(
+        default=None,
+        min_length=1,
+        description="of 'dask': an address such as \"tcp://10.0.0.1:8786\", or a scheduler file that ends in .json, "
+        "relative to the config",
+    )
+    worker_timeout: float = Field(
+        default=600.0, gt=0, description="of 'dask': seconds without any worker before the inversion stops"
+    )
     device: Literal["cpu", "cuda", "auto"] = Field(default="cpu", description="where the arrays live")
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from invgp.config.sentences import WholeSentenceError, nearest, path_of, suggestion
+from invgp.config.sentences import WholeSentenceError, nearest, path_of, sentences, suggestion
 
 
 class Section(BaseModel):
@@ -22,9 +22,11 @@ class Section(BaseModel):
         names = dict.fromkeys(name for kind in cls.__mro__ for name in getattr(kind, "__annotations__", ()))
         return {name: cls.model_fields[name] for name in names if name in cls.model_fields}
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _keys(cls, data: Any) -> Any:
+    def _keys(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, cls):
+            return handler(data)
         if not isinstance(data, dict):
             raise ValueError(f"must be {cls.described}")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
         fields = cls.keys()
@@ -37,6 +39,10 @@ class Section(BaseModel):
             for name, field in fields.items()
             if field.is_required() and name not in data and name not in meant
         ]
-        if wrong:
-            raise WholeSentenceError(wrong)
-        return data
+        if not wrong:
+            return handler(data)
+        try:  # what its other keys hold may be wrong as well
+            handler({key: value for key, value in data.items() if key in fields})
+        except ValidationError as error:
+            wrong += sentences(error, but="missing")
+        raise WholeSentenceError(wrong)

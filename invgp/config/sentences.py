@@ -104,9 +104,9 @@ class WholeSentenceError(ValueError):
         self.sentences = tuple(texts)
 
 
-def sentences(error: ValidationError) -> list[str]:
-    """One sentence for each thing that pydantic found."""
-    return [sentence for item in error.errors() for sentence in _of(item)]
+def sentences(error: ValidationError, but: str = "") -> list[str]:
+    """One sentence for each thing that pydantic found, but for things of one type."""
+    return [sentence for item in error.errors() if item["type"] != but for sentence in _of(item)]
 
 
 def _of(item: ErrorDetails) -> list[str]:
@@ -126,8 +126,9 @@ def _where(location: tuple[int | str, ...]) -> str:
     parts = list(location)
     if parts[:1] == ["forward"]:
         del parts[1:2]  # pydantic's name for the branch it took
-        if parts[1:2] == ["output_files"]:
-            del parts[3:4]  # the same, for the format
+    if "output_files" in parts[:2]:
+        branch = parts.index("output_files") + 2
+        del parts[branch : branch + 1]  # the same, for the format
     if parts[-1:] == ["[key]"]:
         parts.pop()  # the name of a table is at fault, not what the table holds
     return path_of(*parts)

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from invgp.config.output_files import OutputFiles, OutputFileSection
 from invgp.config.section import Section
 from invgp.config.sentences import WholeSentenceError, did_you_mean, listed, shown
-from invgp.config.values import Kind, Name, UnitText
+from invgp.config.values import FunctionName, Kind, Name, UnitText
 
 
 class InputSection(Section):
@@ -99,6 +99,10 @@ class ProgramSection(ForwardSection):
         gt=0,
         description="seconds after which a run is ended; none: it is waited for, however long it takes",
     )
+    partial: bool = Field(
+        default=False,
+        description="whether a run that gave only some of its outputs is used for those; otherwise it has failed",
+    )
     threads: int = Field(default=1, ge=1, description="threads that one run may use")
     environment: dict[str, str] = Field(default={}, description="environment variables for the program")
 
@@ -123,7 +127,9 @@ class CallableSection(ForwardSection):
     """A Python function."""
 
     adapter: Literal["callable"] = ADAPTER
-    function: str = Field(description="'package.module:function', of a module that is installed or beside the config")
+    function: FunctionName = Field(
+        description="'package.module:function', of a module that is installed or beside the config"
+    )
     vectorised: bool = Field(default=True, description="whether it takes many rows at once")
 
 

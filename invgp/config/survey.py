@@ -9,31 +9,39 @@ import numpy as np
 from pyproj import CRS
 from pyproj.exceptions import CRSError
 
+from invgp.config.gathering import Mistakes, each
 from invgp.config.latents import factors
 from invgp.config.names import labels_of, per_label
 from invgp.config.schema import ColumnSection, Config
-from invgp.config.sentences import listed, shown, suggestion
+from invgp.config.sentences import listed, nearest, shown, suggestion
 from invgp.config.tables import Table
 from invgp.config.values import percentage
 from invgp.errors import ConfigError
 from invgp.problem import Column, Floats, Noise, Observation, Survey
 from invgp.units import conversion
 
-SMALLEST_EIGENVALUE = 1e-12  # of a correlation matrix: below it, rounding may have made a singular one regular
-
 
 def build_survey(config: Config, table: Table) -> Survey:
     """The survey that a config and its table hold."""
-    section = config.survey
+    section, mistakes = config.survey, Mistakes()
     if section.crs is not None:
-        _check_crs(section.crs, section.coordinates)
+        crs = section.crs
+        mistakes.of(lambda: _check_crs(crs, section.coordinates))
     coordinates, covariates = (
-        tuple(_column(table, name, column, f"survey.{kind}.{name}") for name, column in columns.items())
+        mistakes.of(lambda kind=kind, columns=columns: _columns_of(table, kind, columns))  # type: ignore[misc]
         for kind, columns in (("coordinates", section.coordinates), ("covariates", section.covariates))
     )
-    _check_no_site_twice(coordinates)
-    observations = tuple(_observation(config, table, name) for name in section.observations)
+    if coordinates is not None:
+        mistakes.of(lambda: _check_no_site_twice(coordinates))
+    observations = mistakes.of(lambda: each(lambda name: _observation(config, table, name), section.observations))
+    mistakes.tell()
+    if coordinates is None or covariates is None or observations is None:
+        raise ConfigError("survey: cannot be used")
     return Survey(coordinates, observations, covariates, section.crs)
+
+
+def _columns_of(table: Table, kind: str, sections: Mapping[str, ColumnSection]) -> tuple[Column, ...]:
+    return each(lambda item: _column(table, item[0], item[1], f"survey.{kind}.{item[0]}"), sections.items())
 
 
 def _check_crs(crs: str, coordinates: Mapping[str, ColumnSection]) -> None:
@@ -102,45 +110,50 @@ def _columns(count: int) -> str:
 
 
 def build_noise(config: Config, survey: Survey, table: Table) -> Noise:
-    """The noise of each observation."""
-    given = config.noise.std
-    names = [o.name for o in survey.observations]
-    for name in given:
-        if name not in names:
-            raise ConfigError(f"noise.std.{name}: must have the name of an observation{suggestion(name, names)}")
-    std = {}
-    for observation in survey.observations:
-        key = f"noise.std.{observation.name}"
-        if observation.name not in given:
-            raise ConfigError(
-                f"{key}: is missing; it must be the standard deviation of the noise in {observation.unit!r}"
-            )
-        std[observation.name] = _noise_std(given[observation.name], observation, table, key)
-    return Noise(
-        config.noise.kind,
-        std,
-        _correlations(config, survey),
-        config.noise.degrees,
-        factors(_of_gaussian_noise(config, survey, "learn")),
-    )
+    """The noise of each observation; `check_noise_names` has found that all of them are there."""
+
+    def std(observation: Observation) -> Floats:
+        name = observation.name
+        return _noise_std(config.noise.std[name], observation, table, f"noise.std.{name}")
+
+    given, mistakes = [o for o in survey.observations if o.name in config.noise.std], Mistakes()
+    spreads = mistakes.of(lambda: each(std, given))
+    correlations = mistakes.of(lambda: _correlations(config, survey))
+    mistakes.tell()
+    by_name = dict(zip((o.name for o in given), spreads or (), strict=True))
+    return Noise(config.noise.kind, by_name, correlations or {}, config.noise.degrees, factors(config.noise.learn))
 
 
-def _of_gaussian_noise(config: Config, survey: Survey, name: str) -> dict[str, Any]:
-    """The table of that name, by observation."""
-    table: dict[str, Any] = getattr(config.noise, name)
-    if table and config.noise.kind != "gaussian":
-        raise ConfigError(f"noise.{name}: must be left out where noise.kind is not 'gaussian', was given")
-    names = [o.name for o in survey.observations]
-    for key in table:
-        if key not in names:
-            raise ConfigError(f"noise.{name}.{key}: must have the name of an observation{suggestion(key, names)}")
-    return table
+def check_noise_names(config: Config) -> None:
+    """Raise `ConfigError` unless every observation has noise, and nothing else has."""
+    section, observations = config.noise, config.survey.observations
+    wrong = []
+    for table in ("std", "correlation", "learn"):
+        given = getattr(section, table)
+        if given and table != "std" and section.kind != "gaussian":
+            wrong.append(f"noise.{table}: must be left out where noise.kind is not 'gaussian', was given")
+            continue
+        wrong += [
+            f"noise.{table}.{name}: must have the name of an observation{suggestion(name, list(observations))}"
+            for name in given
+            if name not in observations
+        ]
+    misspelt = {nearest(name, list(observations)) for name in section.std if name not in observations}
+    wrong += [
+        f"noise.std.{name}: is missing; it must be the standard deviation of the noise in {observation.unit!r}"
+        for name, observation in observations.items()
+        if name not in section.std and name not in misspelt
+    ]
+    if wrong:
+        raise ConfigError(wrong)
 
 
 def _correlations(config: Config, survey: Survey) -> dict[str, Floats]:
     sizes = {o.name: o.values.shape[1] for o in survey.observations}
     found = {}
-    for name, rows in _of_gaussian_noise(config, survey, "correlation").items():
+    for name, rows in config.noise.correlation.items():
+        if name not in sizes:
+            continue  # `check_noise_names` says so
         matrix = np.asarray(rows, dtype=np.float64)
         key = f"noise.correlation.{name}"
         if len(matrix) != (size := sizes[name]):
@@ -148,8 +161,6 @@ def _correlations(config: Config, survey: Survey) -> dict[str, Floats]:
                 f"{key}: must be {size} by {size}, a row for each number observed at a site, "
                 f"was {len(matrix)} by {len(matrix)}"
             )
-        if np.linalg.eigvalsh(matrix)[0] <= SMALLEST_EIGENVALUE:
-            raise ConfigError(f"{key}: must be positive definite, was not: some of its correlations contradict others")
         found[name] = matrix
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,13 @@ SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
 class Table(Protocol):
     """Columns by name."""
+
+    @property
+    def names(self) -> list[str]:
+        """All columns, in the order of the file."""
+
+    def unit_of(self, name: str) -> str:
+        """The unit that the file gives a column; empty if it gives none."""
 
     def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:
         """The named columns side by side, (N, k), in `unit`.
@@ -49,6 +57,15 @@ class CsvTable:
     rows: list[list[str]]
     lines: list[int]
 
+    @property
+    def names(self) -> list[str]:
+        """The header."""
+        return self.header
+
+    def unit_of(self, name: str) -> str:  # noqa: ARG002 - a CSV names no unit
+        """None."""
+        return ""
+
     def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:  # noqa: ARG002 - a CSV names no unit
         """The named columns side by side, (N, k)."""
         return np.stack([self._column(name, key) for name in names], axis=-1)
@@ -63,9 +80,11 @@ class CsvTable:
         for i, row in enumerate(self.rows):
             number = _number(row[place])
             if number is None:
+                text = row[place].strip()
+                hint = "; decimals are written with a point" if _number(text.replace(",", ".")) is not None else ""
                 raise ConfigError(
                     f"{key}: column {name!r} of {self.file.name} must hold numbers, or nothing where there is none, "
-                    f"was {row[place].strip()!r} in line {self.lines[i]}"
+                    f"was {text!r} in line {self.lines[i]}{hint}"
                 )
             values[i] = number
         return values
@@ -93,6 +112,16 @@ class NetcdfTable:
     dataset: xr.Dataset
     position: str
 
+    @property
+    def names(self) -> list[str]:
+        """The variables."""
+        return [str(name) for name in self.dataset.variables]
+
+    def unit_of(self, name: str) -> str:
+        """The attribute of that name."""
+        unit = str(self.dataset[name].attrs.get("units", ""))
+        return unit if is_unit(unit) else ""
+
     def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:
         """The named variables side by side, (N, k), converted to `unit` if they carry another."""
         return np.concatenate([self._variable(name, unit, key, spread=spread) for name in names], axis=-1)
@@ -116,24 +145,27 @@ class NetcdfTable:
 
     def _by_site(self, name: str, key: str) -> Floats:
         """The variable as (N, k)."""
-        variable, sites = self.dataset[name], self.dataset[self.position].dims[:1]
+        variable = self.dataset[name]
+        # Of a position that is not there, its own key tells.
+        sites = (self.dataset[self.position] if self.position in self.dataset.variables else variable).dims[:1]
         numeric = np.issubdtype(variable.dtype, np.number)
         if variable.ndim not in (1, 2) or not numeric or sites[0] not in variable.dims:
             along = listed(variable.dims) if variable.dims else "no dimension"
+            where = sites[0] if sites else self.position
             raise ConfigError(
-                f"{key}: variable {name!r} of {self.file.name} must hold numbers along {sites[0]!r} (the sites) and "
+                f"{key}: variable {name!r} of {self.file.name} must hold numbers along {where!r} (the sites) and "
                 f"one more dimension at the most, was {'numbers' if numeric else 'something else'} along {along}"
             )
         values = variable.transpose(*sites, ...).to_numpy().astype(np.float64)
         return values.reshape(values.shape[0], -1)
 
 
-def read_table(file: Path, position: str, key: str) -> Table:
+def read_table(file: Path, position: str | None, key: str) -> Table:
     """Open a survey file.
 
     Parameters
     ----------
-    position : the column of the first coordinate.
+    position : the column of the first coordinate; None for the first of numbers along one dimension.
     key : what names the file: a config key or an option.
     """
     if not file.is_file():
@@ -144,7 +176,7 @@ def read_table(file: Path, position: str, key: str) -> Table:
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{key}: must be a CSV file in UTF-8 (or netCDF, with a name that ends in .nc), was {str(file)!r}, "
-            f"whose byte {error.start + 1} is not UTF-8"
+            f"{_encoding(error)}"
         ) from error
     except (OSError, _LayoutError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -153,13 +185,20 @@ def read_table(file: Path, position: str, key: str) -> Table:
     return table
 
 
+def _encoding(error: UnicodeDecodeError) -> str:
+    if error.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "which is UTF-16; save it as UTF-8"
+    return f"whose byte {error.start + 1} is not UTF-8"
+
+
 class _LayoutError(Exception):
     """A file that is no table of sites; its text says why."""
 
 
-def _netcdf(file: Path, position: str) -> NetcdfTable:
+def _netcdf(file: Path, position: str | None) -> NetcdfTable:
     # Times stay numbers: a coordinate is a number with a unit here.
     with xr.open_dataset(file, engine="netcdf4", decode_times=False, decode_timedelta=False) as dataset:
+        position = _first_position(dataset) if position is None else position
         table = NetcdfTable(file, dataset.load(), position)
     variable = table.dataset.get(position)
     if variable is None:
@@ -167,6 +206,13 @@ def _netcdf(file: Path, position: str) -> NetcdfTable:
     if variable.ndim == 0 or variable.size == 0:
         raise _LayoutError(f"variable {position!r} holds no sites")
     return table
+
+
+def _first_position(dataset: xr.Dataset) -> str:
+    for name, variable in dataset.variables.items():
+        if variable.ndim == 1 and np.issubdtype(variable.dtype, np.number):
+            return str(name)
+    raise _LayoutError("it has no variable of numbers along one dimension")
 
 
 def _csv(file: Path) -> CsvTable:
@@ -190,7 +236,8 @@ def _csv(file: Path) -> CsvTable:
 def _check_layout(header: list[str], rows: list[list[str]], lines: list[int]) -> None:
     for separator, name in SEPARATORS.items():
         if len(header) == 1 and separator in header[0]:
-            raise _LayoutError(f"its columns are separated by {name}, they must be by commas")
+            points = ", with points in numbers" if any(len(row) > 1 for row in rows) else ""
+            raise _LayoutError(f"its columns are separated by {name}, they must be by commas{points}")
     if not rows:
         raise _LayoutError("it has a header, and no site below it")
     for row, line in zip(rows, lines, strict=True):

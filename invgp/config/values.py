@@ -137,6 +137,12 @@ def _name_or_number(value: object) -> object:
     return value
 
 
+def _function(value: object) -> object:
+    if not isinstance(value, str) and not callable(value):  # a config has the name, `invgp.define` the function
+        raise ValueError("must be text in quotes")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
+    return value
+
+
 class Kind(NamedTuple):
     """What a value may be, in words for the reference of the config."""
 
@@ -158,4 +164,5 @@ Factor = Annotated[Any, BeforeValidator(_factor), Kind("number or `true`")]
 Correlation = Annotated[Any, BeforeValidator(_correlation), Kind("list of lists of numbers")]
 Quantiles = Annotated[Any, BeforeValidator(_quantiles), Kind("list of numbers")]
 RowNumbers = Annotated[Any, BeforeValidator(_row_numbers), Kind("integer or list of integers")]
+FunctionName = Annotated[Any, BeforeValidator(_function), Kind("string")]
 NameOrNumber = Annotated[Any, BeforeValidator(_name_or_number), Kind("string or integer")]

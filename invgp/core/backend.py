@@ -24,11 +24,13 @@ __all__ = [
     "at_least_zero",
     "cholesky",
     "device_of",
+    "exponential",
     "identity",
     "place",
     "place_of",
     "solve_triangular",
     "stacked",
+    "sum_of_products",
     "sum_of_squares",
     "symmetric",
     "to_numpy",
@@ -306,10 +308,15 @@ def tril_with_diagonal(matrices: Array, diagonal: Array) -> Array:
 
 def sum_of_squares(matrices: Array) -> Array:
     """Sum of the squares of each column, (..., M, B) -> (..., B)."""
-    xp = array_namespace(matrices)
+    return sum_of_products(matrices, matrices)
+
+
+def sum_of_products(left: Array, right: Array) -> Array:
+    """Sum over each column of the products of two matrices, (..., M, B) each -> (..., B)."""
+    xp = array_namespace(left, right)
     if is_numpy_namespace(xp):
-        return np.einsum("...mb,...mb->...b", matrices, matrices)
-    return xp.sum(xp.square(matrices), axis=-2)
+        return np.einsum("...mb,...mb->...b", left, right)
+    return xp.sum(left * right, axis=-2)
 
 
 def at_least_zero(array: Array) -> Array:
@@ -318,6 +325,12 @@ def at_least_zero(array: Array) -> Array:
     if is_numpy_namespace(xp):
         return np.maximum(array, 0.0, out=array)
     return xp.maximum(array, xp.zeros_like(array))
+
+
+def exponential(array: Array) -> Array:
+    """Of `array`, which may be used up."""
+    xp = array_namespace(array)
+    return np.exp(array, out=array) if is_numpy_namespace(xp) else xp.exp(array)
 
 
 def _blas(name: str, array: NDArray[Any]) -> Any:

@@ -33,7 +33,7 @@ BLOCKS = ("posterior", "kernels", "inducing", "likelihood")
 MEMORY_BUDGET = 512 * 2**20  # bytes of arrays that are kept or temporary
 # Bytes of temporary arrays of a batch: each small enough that the allocator reuses the memory of the batch before, for
 # memory that is new costs as much as the arithmetic; large enough that matrix products run at full speed.
-BATCH_BUDGET = 96 * 2**20
+BATCH_BUDGET = 144 * 2**20
 BATCH_SITES = 2048  # at the most: products are no faster with more, and what is done to each sample leaves the cache
 
 
@@ -139,23 +139,27 @@ class Bound:
             q = family.moved(held.q, held.ground.factor, ground.factor)
         return Frame(self, family, parameters, ground, q, held is not None)
 
-    def geometry(self, ground: Ground, start: int, stop: int) -> Geometry:
-        """The geometry of a range of sites, kept on the ground if all of them together fit the memory budget."""
+    def geometry(self, ground: Ground, start: int, stop: int, *, and_back: bool = False) -> Geometry:
+        """The geometry of a range of sites, held by the ground if all of them together fit the memory budget.
+
+        One that is made to go back to the kernels from knows their covariances; what is held does not.
+        """
         if (start, stop) in ground.geometries:
             return ground.geometries[start, stop]
         if self.dense:
             found = dense_geometry(ground.factor)
         else:
-            found = sparse_geometry(ground.kernels, ground.inducing, ground.factor, self.X[start:stop, :])
+            X = self.X[start:stop, :]
+            found = sparse_geometry(ground.kernels, ground.inducing, ground.factor, X, keep=and_back)
         if 8 * self.X.shape[0] * self.posterior.inducing * len(self.kernels) <= MEMORY_BUDGET:
-            ground.geometries[start, stop] = found
+            ground.geometries[start, stop] = replace(found, covariances=None)
         return found
 
     def batches(self, samples: int = 0) -> Iterator[tuple[int, int]]:
         """Ranges of sites that fit in the memory budget, with so many samples a site."""
         N, Q = self.X.shape[0], len(self.kernels)
         width = max(
-            self.posterior.inducing * Q * (self.posterior.components + 3),
+            self.posterior.inducing * Q * (self.posterior.components + 5),
             samples * (2 * features_needed(Q, samples) + 6),
         )
         fitting = min(BATCH_BUDGET, MEMORY_BUDGET) // (8 * width)
@@ -211,9 +215,9 @@ class Frame:
         """How the marginals feel the covariances, where the spreads are factors."""
         return Sensitivity.of(self.factor, self.q.mean, self.q.spread)
 
-    def geometry(self, start: int, stop: int) -> Geometry:
+    def geometry(self, start: int, stop: int, *, and_back: bool = False) -> Geometry:
         """The geometry of a range of sites."""
-        return self.bound.geometry(self.ground, start, stop)
+        return self.bound.geometry(self.ground, start, stop, and_back=and_back)
 
     def marginals(self, geometry: Geometry) -> tuple[Array, Array]:
         """Means and variances (K, B, Q) of the latents."""
@@ -231,7 +235,7 @@ class Frame:
         """Expected log likelihood and its gradient, summed over batches of sites."""
         total = Sum.nothing(self)
         for start, stop in self.bound.batches(points.base.shape[0]):
-            geometry, here = self.geometry(start, stop), points.at(start, stop)
+            geometry, here = self.geometry(start, stop, and_back=learns_kernels(learn)), points.at(start, stop)
             mean, variance = self.marginals(geometry)
             scale = array_namespace(variance).sqrt(variance)
             samples = (here.samples(mean[k, ...], scale[k, ...]) for k in range(self.family.components))
@@ -251,15 +255,17 @@ class Frame:
         kl_part = family.negative_kl_gradient(q, self.factor)
         second = symmetric(total.spread) if self.factors else total.spread
         by_spread = spread_gradient(q, second, lower=isinstance(family, Full)) if self.factors else second
+        by_spread += kl_part.spread
         mixture = MixtureGradient(
-            total.weights + kl_part.weights, total.mean + kl_part.mean, by_spread + kl_part.spread, kl_part.geometry
+            total.weights + kl_part.weights, total.mean + kl_part.mean, by_spread, kl_part.geometry
         )
         if "posterior" in learn:
             gradient = replace(gradient, posterior=family.parameter_gradient(q, mixture, self.parameters.posterior))
-        if "kernels" in learn or "inducing" in learn:
-            by_factor, across = total.factor + kl_part.geometry.factor, (total.kernels, total.inducing)
+        if learns_kernels(learn):
+            by_factor, across = total.factor, (total.kernels, total.inducing)
+            by_factor += kl_part.geometry.factor
             if self.factors and not self.bound.dense:
-                by_factor = by_factor + self.sensitivity.factor_gradient(total.mean, second)
+                by_factor += self.sensitivity.factor_gradient(total.mean, second)
             if isinstance(family, Sites):
                 more = self._through_precision(family.projection_gradient(q, self.parameters.posterior, mixture))
                 across, by_factor = (across[0] + more[0], across[1] + more[1]), by_factor + more[2]
@@ -287,7 +293,7 @@ class Frame:
             worked_out = GeometryGradient(zeros_like(self.factor), by_projection, by_residual)
             return pull_back_batch(self.kernels, Z, X, geometry, worked_out)
         by_covariance = self.sensitivity.covariance_gradient(geometry.projection, marginals)
-        return pull_back_covariance(self.kernels, Z, X, by_covariance, by_residual)
+        return pull_back_covariance(self.kernels, Z, X, geometry, by_covariance, by_residual)
 
     def _through_precision(self, projection_gradient: Array) -> tuple[Array, Array, Array]:
         xp = array_namespace(self.factor)
@@ -304,14 +310,19 @@ def all_finite(log_density: Array) -> bool:
 
 def learns_latents(learn: Sequence[str]) -> bool:
     """Whether any of the blocks to learn acts through the latents."""
-    return any(name in learn for name in ("posterior", "kernels", "inducing"))
+    return "posterior" in learn or learns_kernels(learn)
+
+
+def learns_kernels(learn: Sequence[str]) -> bool:
+    """Whether any of the blocks to learn acts through the covariances."""
+    return "kernels" in learn or "inducing" in learn
 
 
 @dataclass(frozen=True)
 class Sum:
     """Sums over batches of sites; where spreads are factors, `spread` is what `spread_gradient` takes, lower triangles.
 
-    Adding to a sum uses it up.
+    Adding to a sum, or finishing it, uses it up.
     """
 
     value: Array
@@ -368,7 +379,7 @@ class Sum:
         gram = isinstance(pulled.spread, Gram)
         spread = pulled.spread.added_to(self.spread) if gram else self.spread + pulled.spread
         whole = replace(whole, mean=self.mean + pulled.mean, spread=spread)
-        if not ("kernels" in learn or "inducing" in learn):
+        if not learns_kernels(learn):
             return whole
         X = frame.bound.X[slice(*sites), :]
         kernels, inducing, *factor = frame.pull_back_batch(geometry, X, pulled.geometry)

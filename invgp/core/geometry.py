@@ -27,7 +27,7 @@ from invgp.core.backend import (
     transposed_times,
     tril_with_diagonal,
 )
-from invgp.core.kernels import Kernel
+from invgp.core.kernels import Covariance, Kernel
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,14 @@ class Geometry:
     projection : W, (Q, M, B), with columns w_n.
     residual : ktilde, (Q, B), prior variance that the inducing variables leave open.
     dense : the inputs are the inducing inputs (Z = X), so that W = L^T and nothing is left open.
+    covariances : between inducing inputs and inputs, by latent, (M, B), where they are kept for the way back.
     """
 
     factor: Array
     projection: Array
     residual: Array
     dense: bool
+    covariances: tuple[Covariance, ...] | None = None
 
     @cached_property
     def weights(self) -> Array:
@@ -123,7 +125,9 @@ class Sensitivity:
     def of(factor: Array, mean: Array, spread: Array) -> Sensitivity:
         """From L (Q, M, M), v (K, Q, M) and the factors R of S = R R^T (K, Q, M, M)."""
         xp = array_namespace(factor)
-        excess = 2.0 * (product(spread, xp.matrix_transpose(spread)) - identity(factor))
+        excess = product(spread, xp.matrix_transpose(spread))
+        excess -= identity(factor)
+        excess *= 2.0
         solved_mean = solve_triangular(factor, mean[..., None], transposed=True)
         return Sensitivity(solved_mean, solve_triangular(factor, excess, transposed=True, overwrite=True))
 
@@ -140,8 +144,13 @@ class Sensitivity:
 
     def factor_gradient(self, mean: Array, gram: Array) -> Array:
         """-C W^T, (Q, M, M), from sums over the sites: W g (K, Q, M) and W diag(h) W^T (K, Q, M, M)."""
-        xp = array_namespace(mean)
-        return -xp.sum(self.mean * mean[..., None, :] + product(self.variance, gram), axis=0)
+        total = 0.0
+        for k in range(mean.shape[0]):
+            part = product(self.variance[k, ...], gram[k, ...])
+            part += self.mean[k, ...] * mean[k, ..., None, :]
+            total = part if k == 0 else total + part
+        total *= -1.0
+        return total
 
 
 def inducing_factor(kernels: Sequence[Kernel], Z: Array, jitter: float = 0.0) -> Array:
@@ -161,14 +170,19 @@ def dense_geometry(factor: Array) -> Geometry:
     return Geometry(factor, xp.matrix_transpose(factor), xp.zeros_like(factor[..., 0]), dense=True)
 
 
-def sparse_geometry(kernels: Sequence[Kernel], Z: Array, factor: Array, X: Array) -> Geometry:
-    """The geometry of inputs X (B, D), given Z (Q, M, D) and its factor (Q, M, M)."""
+def sparse_geometry(kernels: Sequence[Kernel], Z: Array, factor: Array, X: Array, *, keep: bool = False) -> Geometry:
+    """The geometry of inputs X (B, D), given Z (Q, M, D) and its factor (Q, M, M).
+
+    Whoever means to go back to the kernels from a geometry that is used once had better `keep` the covariances.
+    """
     xp = array_namespace(Z, X)
-    covariance = stacked([kernel(Z[j, ...], X) for j, kernel in enumerate(kernels)])
-    projection = solve_triangular(factor, covariance, overwrite=True)
+    kept = tuple(kernel.with_slope(Z[j, ...], X) for j, kernel in enumerate(kernels)) if keep else None
+    covariance = stacked([c.value for c in kept] if kept else [k(Z[j, ...], X) for j, k in enumerate(kernels)])
+    projection = solve_triangular(factor, covariance, overwrite=not keep)
     variance = xp.stack([kernel.variance + xp.zeros_like(X[:, 0]) for kernel in kernels])
     # Rounding can leave a variance of minus a few units in the last place where an input is an inducing input.
-    return Geometry(factor, projection, at_least_zero(variance - sum_of_squares(projection)), dense=False)
+    residual = at_least_zero(variance - sum_of_squares(projection))
+    return Geometry(factor, projection, residual, dense=False, covariances=kept)
 
 
 def pull_back_batch(
@@ -187,26 +201,32 @@ def pull_back_batch(
     through_residual = -2.0 * gradient.residual[:, None, :] * geometry.projection
     covariance_gradient = solve_triangular(geometry.factor, gradient.projection + through_residual, transposed=True)
     factor_gradient = gradient.factor - product(covariance_gradient, xp.matrix_transpose(geometry.projection))
-    parameters, inputs = pull_back_covariance(kernels, Z, X, covariance_gradient, gradient.residual)
+    parameters, inputs = pull_back_covariance(kernels, Z, X, geometry, covariance_gradient, gradient.residual)
     return parameters, inputs, factor_gradient
 
 
 def pull_back_covariance(
-    kernels: Sequence[Kernel], Z: Array, X: Array, covariance_gradient: Array, residual_gradient: Array
+    kernels: Sequence[Kernel],
+    Z: Array,
+    X: Array,
+    geometry: Geometry,
+    covariance_gradient: Array,
+    residual_gradient: Array,
 ) -> tuple[Array, Array]:
     """Gradient with respect to the kernels' free parameters (Q, 1 + D) and Z (Q, M, D).
 
-    From those with respect to the covariances between Z and X (Q, M, B), and to the residual at fixed covariances
-    (Q, B), which sees the prior variance.
+    From those with respect to the covariances between Z and X (Q, M, B), which is used up, and to the residual at fixed
+    covariances (Q, B), which sees the prior variance.
     """
     xp = array_namespace(X, covariance_gradient)
     parameters, inputs = [], []
     for j, kernel in enumerate(kernels):
-        across = kernel.pull_back(Z[j, ...], X, covariance_gradient[j, ...])
+        covariance = geometry.covariances[j] if geometry.covariances else kernel.with_slope(Z[j, ...], X)
+        across = kernel.pull_back(Z[j, ...], X, covariance, covariance_gradient[j, ...])
         log_variance = across.log_variance + kernel.variance * xp.sum(residual_gradient[j, :])
         parameters.append(xp.concat([xp.reshape(log_variance, (1,)), across.log_length_scale]))
         inputs.append(across.X1)
-    return xp.stack(parameters), xp.stack(inputs)
+    return xp.stack(parameters), stacked(inputs)
 
 
 def pull_back_factor(
@@ -217,12 +237,13 @@ def pull_back_factor(
     covariance_gradient = cholesky_pull_back(factor, gradient)
     parameters, inputs = [], []
     for j, kernel in enumerate(kernels):
-        within = kernel.pull_back(Z[j, ...], Z[j, ...], covariance_gradient[j, ...])
         trace = xp.sum(xp.linalg.diagonal(covariance_gradient[j, ...]))
+        covariance = kernel.with_slope(Z[j, ...], Z[j, ...])
+        within = kernel.pull_back(Z[j, ...], Z[j, ...], covariance, covariance_gradient[j, ...])
         log_variance = within.log_variance + jitter * kernel.variance * trace
         parameters.append(xp.concat([xp.reshape(log_variance, (1,)), within.log_length_scale]))
         inputs.append(2.0 * within.X1)  # the covariance is symmetric, so both sides add the same
-    return xp.stack(parameters), xp.stack(inputs)
+    return xp.stack(parameters), stacked(inputs)
 
 
 def cholesky_pull_back(factor: Array, gradient: Array) -> Array:
@@ -233,4 +254,6 @@ def cholesky_pull_back(factor: Array, gradient: Array) -> Array:
     half = solve_triangular(factor, inner, transposed=True, overwrite=True)
     # The other half of a symmetric gradient is the transpose of this one.
     whole = solve_triangular(factor, xp.matrix_transpose(half), transposed=True)
-    return 0.5 * (whole + xp.matrix_transpose(whole))
+    whole = whole + xp.matrix_transpose(whole)
+    whole *= 0.5
+    return whole

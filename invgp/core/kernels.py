@@ -6,16 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from invgp.core.backend import Array, array_namespace, at_least_zero, product, to_numpy
+from invgp.core.backend import Array, array_namespace, at_least_zero, exponential, product, sum_of_products, to_numpy
 
 FEW_DIMENSIONS = 8
 
 
 class Correlation(NamedTuple):
-    """A correlation as a function of the squared scaled distance r2; and with its derivative with respect to r2."""
+    """A correlation as a function of the squared scaled distance r2; and with its derivative with respect to r2.
+
+    Either function may use up the distances.
+    """
 
     value: Callable[[Array], Array]
     value_and_slope: Callable[[Array], tuple[Array, Array]]
+
+
+class Covariance(NamedTuple):
+    """A covariance matrix (N, M), and its derivative with respect to the squared scaled distances."""
+
+    value: Array
+    slope: Array
 
 
 class KernelGradient(NamedTuple):
@@ -75,21 +85,30 @@ class Kernel:
         covariance *= self.variance
         return covariance
 
-    def pull_back(self, X1: Array, X2: Array, cotangent: Array) -> KernelGradient:
-        """Gradient of a scalar whose gradient with respect to the covariance (N, M) is `cotangent`."""
+    def with_slope(self, X1: Array, X2: Array) -> Covariance:
+        """The same, with what `pull_back` needs."""
+        r2 = squared_distances(X1 / self.length_scale, X2 / self.length_scale)
+        value, slope = self.correlation.value_and_slope(r2)
+        value *= self.variance
+        slope *= self.variance
+        return Covariance(value, slope)
+
+    def pull_back(self, X1: Array, X2: Array, covariance: Covariance, cotangent: Array) -> KernelGradient:
+        """Gradient of a scalar from that with respect to the covariance, `cotangent` (N, M), which is used up."""
         xp = array_namespace(X1, X2, cotangent)
+        log_variance = xp.sum(xp.vecdot(cotangent, covariance.value))
+        weight = cotangent
+        weight *= covariance.slope
         # Distances do not change under a shift, and large coordinates would cancel badly below.
         centre = xp.mean(X2, axis=0)
         Y1, Y2 = (X1 - centre) / self.length_scale, (X2 - centre) / self.length_scale
-        r2 = squared_distances(Y1, Y2)
-        value, weight = self.correlation.value_and_slope(r2)
-        log_variance = self.variance * xp.sum(xp.vecdot(cotangent, value))
-        weight *= cotangent
-        weight *= self.variance
-        rows, columns = xp.sum(weight, axis=1)[:, None], xp.sum(weight, axis=0)[:, None]
+        columns = xp.sum(weight, axis=0)[:, None]
         across = product(weight, Y2)
-        spread = xp.sum(rows * Y1 * Y1, axis=0) + xp.sum(columns * Y2 * Y2, axis=0) - 2.0 * xp.sum(Y1 * across, axis=0)
-        return KernelGradient(log_variance, -2.0 * spread, X1=2.0 * (rows * Y1 - across) / self.length_scale)
+        apart = xp.sum(weight, axis=1)[:, None] * Y1
+        apart -= across
+        spread = sum_of_products(Y1, apart) - sum_of_products(Y1, across) + sum_of_products(columns * Y2, Y2)
+        apart *= 2.0 / self.length_scale
+        return KernelGradient(log_variance, -2.0 * spread, X1=apart)
 
 
 def squared_distances(X1: Array, X2: Array) -> Array:
@@ -100,16 +119,17 @@ def squared_distances(X1: Array, X2: Array) -> Array:
             (xp.square(X1[:, None, d] - X2[None, :, d]) for d in range(1, X1.shape[1])),
             start=xp.square(X1[:, None, 0] - X2[None, :, 0]),
         )
-    # |x1|^2 + |x2|^2 - 2 x1 x2 as one product, of (-2 x1, |x1|^2, 1) and (x2, 1, |x2|^2).
-    norms1, norms2 = xp.sum(X1 * X1, axis=1)[:, None], xp.sum(X2 * X2, axis=1)[:, None]
-    left = xp.concat([-2.0 * X1, norms1, xp.ones_like(norms1)], axis=1)
-    right = xp.concat([X2, xp.ones_like(norms2), norms2], axis=1)
+    # |x1|^2 + |x2|^2 - 2 x1 x2 as one product, of (x1, |x1|^2, 1) and (-2 x2, 1, |x2|^2).
+    norms1, norms2 = xp.vecdot(X1, X1)[:, None], xp.vecdot(X2, X2)[:, None]
+    left = xp.concat([X1, norms1, xp.ones_like(norms1)], axis=1)
+    right = xp.concat([-2.0 * X2, xp.ones_like(norms2), norms2], axis=1)
     return at_least_zero(product(left, right.T))
 
 
 def squared_exponential(r2: Array) -> Array:
-    """exp(-r^2 / 2)."""
-    return array_namespace(r2).exp(-0.5 * r2)
+    """exp(-r^2 / 2); the squared distances are used up."""
+    r2 *= -0.5
+    return exponential(r2)
 
 
 def squared_exponential_and_slope(r2: Array) -> tuple[Array, Array]:

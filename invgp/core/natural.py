@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from invgp.core.backend import Array, array_namespace, cholesky, identity, solve_triangular
 from invgp.core.bound import Frame, LogDensity, all_finite
 from invgp.core.estimators import SiteTerms, score
 from invgp.core.geometry import Geometry
 from invgp.core.posteriors import Mixture
 from invgp.core.sampling import Points
+
+MOST_NEGATIVE = -0.5  # precision a site may take away, as a share of what its posterior has
+SMALLEST_STEP = 1.0 / 1024.0  # of what was asked for
 
 
 class NaturalParameters(NamedTuple):
@@ -30,12 +35,30 @@ def prior_parameters(frame: Frame) -> NaturalParameters:
     return NaturalParameters(precision, xp.zeros_like(frame.q.mean[0, ...]))
 
 
-def add_sites(target: NaturalParameters, frame: Frame, geometry: Geometry, terms: SiteTerms) -> NaturalParameters:
-    """Add what sites with these terms want of the posterior."""
+def bounded(precision: Array) -> Array:
+    """What sites add in terms of their own posteriors' precisions, none less than `MOST_NEGATIVE`.
+
+    A log density that curves upwards on average takes precision away. The optimum may need that: with it bounded, steps
+    would lead elsewhere. So it is bounded only where a step would otherwise leave no distribution.
+    """
+    return array_namespace(precision).maximum(
+        precision, MOST_NEGATIVE * array_namespace(precision).ones_like(precision)
+    )
+
+
+def add_sites(
+    target: NaturalParameters, frame: Frame, geometry: Geometry, terms: SiteTerms, limit: Array | None = None
+) -> NaturalParameters:
+    """Add what sites with these terms want of the posterior.
+
+    Parameters
+    ----------
+    limit : variances (B, Q) of the sites, where what they take away has to be bounded.
+    """
     xp = array_namespace(frame.factor)
     weight, W = frame.bound.weight, geometry.projection
-    # A site where the log density curves upwards would take precision away: it keeps its gradient only.
-    precision = weight * xp.maximum(-terms.curvature, xp.zeros_like(terms.curvature)).T
+    said = -terms.curvature if limit is None else bounded(-terms.curvature * limit) / limit
+    precision = weight * said.T
     centred = (xp.matrix_transpose(W) @ frame.q.mean[0, ..., None])[..., 0]
     pull = weight * terms.gradient.T + precision * centred
     return NaturalParameters(
@@ -45,7 +68,13 @@ def add_sites(target: NaturalParameters, frame: Frame, geometry: Geometry, terms
 
 
 def moved(q: Mixture, target: NaturalParameters, step: float) -> Mixture:
-    """The posterior that lies a step, between 0 and 1, on the way from q to the target."""
+    """The posterior that lies a step, between 0 and 1, on the way from q to the target.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        There is none.
+    """
     xp = array_namespace(q.mean)
     inverse = solve_triangular(q.spread[0, ...], xp.broadcast_to(identity(q.spread), q.spread.shape[1:]))
     now = xp.matrix_transpose(inverse) @ inverse
@@ -58,23 +87,38 @@ def moved(q: Mixture, target: NaturalParameters, step: float) -> Mixture:
 
 
 def natural_step(frame: Frame, log_density: LogDensity, points: Points, step: float) -> Mixture:
-    """The posterior after a natural-gradient step on the frame's sites.
+    """The posterior after a natural-gradient step on the frame's sites; a shorter one where it has to be.
 
     Parameters
     ----------
     frame : with a `Full` posterior of one component.
     step : between 0 and 1; 1 is Newton's step for a likelihood whose curvature does not change.
     """
+    try:
+        return moved(frame.q, _target(frame, log_density, points, limited=False), step)
+    except np.linalg.LinAlgError:
+        target, smallest = _target(frame, log_density, points, limited=True), SMALLEST_STEP * step
+    while step >= smallest:
+        try:
+            return moved(frame.q, target, step)
+        except np.linalg.LinAlgError:
+            step *= 0.5
+    return frame.q
+
+
+def _target(frame: Frame, log_density: LogDensity, points: Points, *, limited: bool) -> NaturalParameters:
+    """Where the sites would lead the posterior, with or without a limit to the precision that they take away."""
     xp = array_namespace(frame.factor)
     target = prior_parameters(frame)
     for start, stop in frame.bound.batches(points.base.shape[0]):
         geometry, here = frame.geometry(start, stop), points.at(start, stop)
-        mean, variance = frame.marginals(geometry)
-        scale = xp.sqrt(variance[0, ...])
-        densities, _ = log_density(here.samples(mean[0, ...], scale), start, stop)
+        mean, variance = (moment[0, ...] for moment in frame.marginals(geometry))
+        scale = xp.sqrt(variance)
+        densities, _ = log_density(here.samples(mean, scale), start, stop)
         valid = None if all_finite(densities) else xp.isfinite(densities)
-        target = add_sites(target, frame, geometry, score(here, scale, densities, valid))
-    return moved(frame.q, target, step)
+        terms = score(here, scale, densities, valid)
+        target = add_sites(target, frame, geometry, terms, variance if limited else None)
+    return target
 
 
 def covariance_factor(P: Array) -> Array:

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from invgp.core.backend import Array, array_namespace
 from invgp.core.bound import Bound, Frame, Ground, Parameters, Sum
@@ -167,12 +170,15 @@ class Savigp:
                 return replace(state, finished="the bound is not finite at the start")
             return self._step(state, replace(last, step=0.5 * last.step))
         state = replace(state, posterior=state.trial, elbo=elbo, gradient=gradient)
-        target = self._target(frame, densities, valid)
-        if target is None or gain <= WORTH_ANOTHER_STEP * max(1.0, abs(elbo)):
+        one = isinstance(frame.family, Full) and frame.family.components == 1
+        if not one or gain <= WORTH_ANOTHER_STEP * max(1.0, abs(elbo)):
             return self._start_polish(state, frame.q)
-        if last is None:
-            return self._step(state, Approach(frame.q, target))
-        return self._step(state, Approach(frame.q, target, min(1.0, 2.0 * last.step), last.steps + 1))
+        step, steps = (1.0, 0) if last is None else (min(1.0, 2.0 * last.step), last.steps + 1)
+        for limited in (False, True):  # only if it must be
+            target = self._target(frame, densities, valid, limited=limited)
+            with suppress(np.linalg.LinAlgError):
+                return self._step(state, Approach(frame.q, target, step, steps))
+        return self._start_polish(state, frame.q)
 
     def _step(self, state: State, stage: Approach) -> State:
         """Try the step, or hand over if it is time."""
@@ -181,13 +187,12 @@ class Savigp:
             return self._start_polish(state, stage.q)
         return replace(state, stage=stage, trial=family.pack(moved(stage.q, stage.target, stage.step)))
 
-    def _target(self, frame: Frame, densities: Array, valid: Array | None) -> NaturalParameters | None:
-        """Where a natural-gradient step leads; None for a family that has none."""
-        if not (isinstance(frame.family, Full) and frame.family.components == 1):
-            return None
+    def _target(self, frame: Frame, densities: Array, valid: Array | None, *, limited: bool) -> NaturalParameters:
+        """Where a natural-gradient step leads, with or without a limit to the precision that sites take away."""
         _, scale = self._marginals(frame)
         terms = score(self.points, scale[0, ...], densities, valid)
-        return add_sites(prior_parameters(frame), frame, frame.geometry(0, self.bound.X.shape[0]), terms)
+        limit = array_namespace(scale).square(scale[0, ...]) if limited else None
+        return add_sites(prior_parameters(frame), frame, frame.geometry(0, self.bound.X.shape[0]), terms, limit)
 
     def _start_polish(self, state: State, q: Mixture) -> State:
         """Hand over to L-BFGS at the best posterior, whose bound and gradient are known: no run is paid for twice."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ def attempt(model: ForwardModel, values: Floats, context: RunContext, retries: i
 
 def some_of(context: RunContext, rows: Rows) -> RunContext:
     """The context of some of the runs."""
-    return RunContext([context.labels[i] for i in rows], context.directory)
+    return replace(context, labels=[context.labels[i] for i in rows])
 
 
 def picked(outcome: Evaluations, rows: Rows) -> Evaluations:

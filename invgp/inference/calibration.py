@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import joblib
 import xarray as xr
-from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.inference.evaluate import end_programs
+from invgp.inference.pools import Died
+from invgp.inference.pools.processes import Processes
 from invgp.inference.summary import first_of, summary
-from invgp.inference.trial import Trial, run_trial
+from invgp.inference.trial import Trial, in_a_loop, run_trial
 from invgp.problem import Problem
 
 Task = tuple[Problem, Problem, int, int, Path]
@@ -133,7 +130,7 @@ def identity(problem: Problem, seed: int, drawn_from: Problem | None = None) -> 
             p.noise,
             p.inputs,
             p.outputs,
-            replace(p.inference, workers=1, seed=seed),
+            replace(in_a_loop(p.inference), seed=seed),
         )
         for p in (problem, drawn_from or problem)
     ]
@@ -148,30 +145,18 @@ def _trials(tasks: list[Task], workers: int, directory: Path) -> Iterator[Trial]
     if workers == 1:
         yield from (run_trial(*task) for task in tasks)
         return
-    # Ctrl-C goes to the whole process group; a worker's own traceback would only confuse.
-    deaf = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    with joblib.parallel_config(backend="loky", n_jobs=workers, inner_max_num_threads=1, initializer=deaf):
-        pool = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")
-        results = pool(joblib.delayed(_run)(os.getpid(), *task) for task in tasks)
-    whole = False
-    try:
-        yield from results
-        whole = True
-    except BrokenProcessPool as error:
-        raise RunsFailedError(
-            f"a worker process could not start or died while it inverted a simulated survey "
-            f"({str(error).splitlines()[0]}); workers = 1 runs it in this process, where a debugger can see it"
-        ) from error
-    finally:
-        if not whole:  # interrupted, or failed: what still runs is wanted no more
-            results.close()
-            end_programs(directory)
+    with Processes(workers) as pool, closing(pool.run(_run, tasks, directory)) as results:
+        for number, result in results:
+            if isinstance(result, Died):
+                raise RunsFailedError(
+                    f"a worker process died, {result.times} times, while it inverted simulated survey "
+                    f"{tasks[number][2]}; workers = 1 inverts it in this process, where a debugger can see it"
+                )
+            yield result
 
 
-def _run(parent: int, *task: *Task) -> Trial:
+def _run(task: Task) -> Trial:
     """One task, in a worker process."""
-    if os.getppid() != parent:
-        os._exit(1)  # the calibration was killed: nobody waits for this survey
     # A worker that is killed leaves its temporary files; there, they are removed with the rest.
     tempfile.tempdir = str(task[-1].parent)
     try:

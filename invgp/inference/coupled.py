@@ -8,28 +8,34 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 
 from invgp.core.backend import Place, cholesky, to_numpy
 from invgp.core.coupled import Prior
 from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage, State
 from invgp.core.coupled.estimators import fewest_samples
 from invgp.core.coupled.minibatches import MiniBatches
+from invgp.core.coupled.posterior import SiteFactors
 from invgp.core.sampling import Points
 from invgp.errors import RunsFailedError
-from invgp.inference.diagnostics import Cavity, diagnose
-from invgp.inference.inversion import Inversion, predictions
+from invgp.inference.diagnostics import UNEXPLAINED, Cavity, diagnose, expected_misfit
+from invgp.inference.inversion import BudgetSpent, Inversion, predictions
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.model import gaussian_noise, learning_of, prior_of
 from invgp.inference.noise import noise_log_density
 from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
+from invgp.processes import SaidBySites
+from invgp.wording import counted
 
 SETTLED_ROUGHLY, SETTLED = 0.3, 0.05  # standard deviations that a step still moves any site's posterior
 NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the prior's
+REACH = 1.0  # standard deviations that a step may move any site's posterior while it is far from the optimum
 SPARE = 2.0  # samples for each number that is estimated from runs that cost something
 SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 32, 256  # a site; the fewer the sites, the more
 SHAPE_RUNS, EMULATED_SHAPE_SAMPLES = 4096, 512
+ROUGHLY = 0.1  # of the prior's precision, that each site of a second start says
 NUMBERS_AT_ONCE = 5 * 10**7  # of samples or outputs: 400 MB
 MOST_LEFT_OPEN = 0.1  # of the prior's variance, by inducing points
 DRAWN_TOGETHER = 1500  # sites
@@ -46,6 +52,16 @@ class Found:
     position: Position
     predicted: Floats
     predicted_std: Floats
+
+
+def within_a_length_scale(problem: Problem, sites: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """These sites (N,), and all that lie within a length-scale of them."""
+    X, near = problem.survey.X, sites.copy()
+    if sites.any():
+        for latent in problem.latents:
+            distance, _ = KDTree(X[sites] / latent.length_scale).query(X / latent.length_scale)
+            near |= distance <= 1.0
+    return near
 
 
 class CoupledInversion(Inversion):
@@ -87,12 +103,61 @@ class CoupledInversion(Inversion):
         samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
         self.begin(self.problem.inference.max_evaluations * samples * self.problem.survey.size)
         status, settled = self.settle(algorithm, self.start, self.simulated)
-        self.check_shape(self.simulated, self.problem.survey.size)
+        status, settled = self.search_again_where_unexplained(status, settled=settled)
+        self.check_shape(self.answer, self.problem.survey.size)
         return status, settled
 
-    def algorithm(self, stages: list[Stage]) -> CoupledSavigp:
-        """The algorithm for this problem, with these estimators."""
-        problem, where = self.problem, self.where
+    @property
+    def answer(self) -> Evaluate:
+        """What answers for the simulator."""
+        return self.simulated
+
+    def look_closer(self, sites: NDArray[np.bool_]) -> None:
+        """From now on the simulator itself answers for these sites (N,)."""
+
+    def search_again_where_unexplained(self, status: str, *, settled: bool) -> tuple[str, bool]:
+        """Where the posterior does not explain the data, it may be the wrong one: a second start around there.
+
+        The better posterior is kept.
+        """
+        if self.found is None:
+            return status, settled
+        first, bound = self.found, self.trace[-1][0]
+        problem = with_hyperparameters(self.problem, first.position)
+        misfit = expected_misfit(problem, first.predicted, first.predicted_std)
+        around = within_a_length_scale(problem, np.nan_to_num(misfit) > UNEXPLAINED)
+        if not around.any():
+            return status, settled
+        self.look_closer(around)
+        algorithm = self.algorithm(self.stages())
+        start = algorithm.start_from(self.opened(algorithm, first.position, around), known=False)
+        try:
+            second = self.settle(algorithm, start, self.answer)
+        except BudgetSpent:
+            second = status, settled
+        if self.trace[-1][0] > bound:
+            return second
+        self.found = first
+        self.record(bound, accepted=True)
+        return status, settled
+
+    def opened(self, algorithm: CoupledSavigp, position: Position, sites: NDArray[np.bool_]) -> Position:
+        """A position at which some sites (N,) say little: roughly what they would of a field drawn from the prior."""
+        start = self.start.trial
+        xp, prior, normal = self.where.namespace, start.prior, self.inducing.standard_normal
+        drawn = start.q.site_draws(prior, self.where.asarray(normal((1, prior.latents * prior.inducing))))[0, ...]
+        precision = ROUGHLY * xp.linalg.inv(start.marginals.covariance)
+        shift = (precision @ (drawn - start.marginals.mean)[..., None])[..., 0]
+        chosen = self.where.asmask(sites)
+        said = SiteFactors(
+            xp.where(chosen[:, None, None], precision, position.sites.precision),
+            xp.where(chosen[:, None], shift, position.sites.shift),
+        )
+        return algorithm.position(said, position.hyper)
+
+    def algorithm(self, stages: list[Stage], problem: Problem | None = None) -> CoupledSavigp:
+        """The algorithm for this problem, or for one with other noise, with these estimators."""
+        problem, where = problem or self.problem, self.where
         return CoupledSavigp(
             self.prior,
             stages,
@@ -117,9 +182,10 @@ class CoupledInversion(Inversion):
 
     def stage(self, kind: str, samples: int, tolerance: float) -> Stage:
         """An estimator with points of its own."""
+        reach = math.inf if kind == "hermite" else REACH
         least = fewest_samples(self.problem.latent_count, quadratic=kind != "linear")
         sites, latents = self.problem.survey.size, self.problem.latent_count
-        return Stage(kind, Points.draw(self.points, max(samples, least), sites, latents, self.where), tolerance)
+        return Stage(kind, Points.draw(self.points, max(samples, least), sites, latents, self.where), tolerance, reach)
 
     def settle(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> tuple[str, bool]:
         """Ask, evaluate, tell, until the posterior settles; the best one is kept on the way."""
@@ -190,8 +256,8 @@ class CoupledInversion(Inversion):
         unknown = int(np.isnan(found).sum())
         if unknown:
             self.notes.append(
-                f"At {unknown} of {len(sites)} sites the shape of the posterior could not be told from {samples} "
-                "samples."
+                f"At {unknown} of {counted(len(sites), 'site')} the shape of the posterior could not be told from "
+                f"{samples} samples."
             )
 
     def report(self) -> EmulatorReport | None:
@@ -209,6 +275,7 @@ class CoupledInversion(Inversion):
             mean=to_numpy(position.marginals.mean),
             covariance=to_numpy(position.marginals.covariance),
             draws=self._draws(position),
+            processes=said_by_sites(position),
             predicted=predicted,
             predicted_std=predicted_std,
             elbo=np.asarray([bound for bound, _ in self.trace]),
@@ -218,22 +285,26 @@ class CoupledInversion(Inversion):
             seed=self.seed,
             status=status,
             settled=settled,
-            diagnostics=diagnose(problem, predicted, self.shape_error, self.all_notes(position), settled=settled),
+            diagnostics=diagnose(
+                problem, predicted, predicted_std, self.shape_error, self.all_notes(position), settled=settled
+            ),
             emulator=self.report(),
         )
 
     def all_notes(self, position: Position) -> list[str]:
         """What else the person should know, in words."""
         prior = position.prior
+        marginals = to_numpy(position.marginals.mean), to_numpy(position.marginals.covariance)
+        notes = [*self.notes, *self.simulator.notes(*marginals)]
         if prior.dense:
-            return self.notes
+            return notes
         variance = np.asarray([float(kernel.variance) for kernel in prior.kernels])
         open_share = [to_numpy(prior.geometry(*batch).residual).T / variance for batch in prior.batches()]
         share = float(np.mean(np.concatenate(open_share)))
         if share < MOST_LEFT_OPEN:
-            return self.notes
+            return notes
         return [
-            *self.notes,
+            *notes,
             f"The inducing points leave {share:.0%} of the prior's variance open: there are too few of them for the "
             "length-scales, and neither means nor spreads are to be trusted.",
         ]
@@ -259,3 +330,10 @@ class CoupledInversion(Inversion):
                 factor = to_numpy(cholesky(covariance[j, ...]))
                 draws[:, part, j] = normals[:, part, j] @ factor.T
         return draws
+
+
+def said_by_sites(position: Position) -> SaidBySites:
+    """The posterior as a file holds it."""
+    prior, sites = position.prior, position.sites
+    inducing = None if prior.dense else to_numpy(prior.Z)
+    return SaidBySites(to_numpy(sites.precision), to_numpy(sites.shift), inducing, prior.jitter)

@@ -21,11 +21,13 @@ from invgp.inference.noise import noise_log_density
 from invgp.inference.simulator import Batch
 from invgp.posterior import Diagnostics
 from invgp.problem import Floats, Problem
+from invgp.wording import counted
 
 WIDENED = 1.5  # of the draws from the posterior: wider than what they are to judge
 FEWEST_EFFECTIVE = 4.0  # draws: with fewer, nothing is said
-DOUBTFUL = 0.25  # standard deviations, beyond chance
+DOUBTFUL = 0.2  # standard deviations, beyond chance
 POOR_FIT, CLOSE_FIT = 2.0, 0.2  # reduced chi-square
+UNEXPLAINED = 10.0  # expected misfit of a site
 FARTHEST_NEIGHBOUR = 2.0  # length-scales
 FEWEST_DATA = 20  # of a kind: a few may be fitted well or badly by chance
 NAMED = 5  # sites
@@ -36,6 +38,18 @@ def chi_square(problem: Problem, predicted: Floats) -> Floats:
     residuals = (problem.survey.Y - predicted) / problem.noise_std
     counts = np.sum(np.isfinite(residuals), axis=0)
     return np.where(counts, np.nansum(residuals**2, axis=0) / np.maximum(counts, 1), np.nan)
+
+
+def expected_misfit(problem: Problem, predicted: Floats, predicted_std: Floats) -> Floats:
+    """Mean square (N,) of data less outputs at each site, over its data and over the posterior, in units of the noise.
+
+    Parameters
+    ----------
+    predicted, predicted_std : of the outputs under the posterior, (N, P).
+    """
+    squares = ((problem.survey.Y - predicted) ** 2 + predicted_std**2) / problem.noise_std**2
+    counts = np.sum(np.isfinite(squares), axis=1)
+    return np.where(counts, np.nansum(squares, axis=1) / np.maximum(counts, 1), np.nan)
 
 
 class Cavity:
@@ -62,10 +76,11 @@ class Cavity:
 
     def shape_error(self, problem: Problem, batch: Batch) -> Floats:
         """Distance (B,) between posterior and product of cavity and likelihood, from runs at `latents`."""
-        outputs = np.where(batch.valid[..., None], batch.outputs, 0.0)
+        whole = batch.whole
+        outputs = np.where(whole[..., None], batch.outputs, 0.0)
         log_density = np.asarray(noise_log_density(problem, Place(np, "cpu"))(outputs, self.sites))
         proposal = np.logaddexp(_log_normal(self.latents, *self.others), _log_normal(self.latents, *self.wide))
-        weight = np.where(batch.valid, _log_normal(self.latents, *self.others) + log_density - proposal, -np.inf)
+        weight = np.where(whole, _log_normal(self.latents, *self.others) + log_density - proposal, -np.inf)
         told = np.isfinite(weight.max(axis=0))
         weight = np.exp(np.where(told, weight - np.where(told, weight.max(axis=0), 0.0), 0.0))
         weight /= weight.sum(axis=0)
@@ -80,11 +95,23 @@ class Cavity:
 
 
 def diagnose(
-    problem: Problem, predicted: Floats, shape_error: Floats, notes: Sequence[str] = (), *, settled: bool = True
+    problem: Problem,
+    predicted: Floats,
+    predicted_std: Floats,
+    shape_error: Floats,
+    notes: Sequence[str] = (),
+    *,
+    settled: bool = True,
 ) -> Diagnostics:
     """Numbers and sentences; before the posterior has settled, its misfit says nothing of the noise."""
     misfit = chi_square(problem, predicted)
-    sentences = [*notes, *(_misfit_sentences(problem, misfit) if settled else ()), *_shape_sentences(shape_error)]
+    unexplained = _unexplained_sentences(expected_misfit(problem, predicted, predicted_std))
+    sentences = [
+        *notes,
+        *unexplained,
+        *(_misfit_sentences(problem, misfit) if settled else ()),
+        *_shape_sentences(shape_error),
+    ]
     return Diagnostics(misfit, shape_error, (*sentences, *_length_scale_sentences(problem)))
 
 
@@ -109,16 +136,32 @@ def _misfit_sentences(problem: Problem, misfit: Floats) -> list[str]:
     return sentences
 
 
-def _shape_sentences(shape_error: Floats) -> list[str]:
-    doubtful = np.flatnonzero(np.nan_to_num(shape_error) > DOUBTFUL)
-    if not doubtful.size:
+def _unexplained_sentences(misfit: Floats) -> list[str]:
+    sites, named = _worst(misfit, UNEXPLAINED)
+    if not sites:
         return []
-    worst = doubtful[np.argsort(-shape_error[doubtful])]
-    named = ", ".join(str(n + 1) for n in worst[:NAMED]) + (" and others" if len(worst) > NAMED else "")
     return [
-        f"At {len(doubtful)} of {len(shape_error)} sites the posterior is not Gaussian in shape (several solutions, or "
-        f"a strongly bent one), so that mean and spread there are doubtful: site {named}. `invgp compare` samples it."
+        f"At {sites} of {counted(len(misfit), 'site')} the posterior does not explain the data, which lie far outside "
+        f"the noise: site {named}. Either the data there are wrong or this is not the right solution; try another seed."
     ]
+
+
+def _shape_sentences(shape_error: Floats) -> list[str]:
+    sites, named = _worst(shape_error, DOUBTFUL)
+    if not sites:
+        return []
+    return [
+        f"At {sites} of {counted(len(shape_error), 'site')} the posterior is not Gaussian in shape "
+        f"(several solutions, or a strongly bent one), so that mean and spread there are doubtful: site {named}. "
+        "`invgp compare` samples it."
+    ]
+
+
+def _worst(values: Floats, limit: float) -> tuple[int, str]:
+    """How many sites have a larger value, and the numbers of those with the largest."""
+    beyond = np.flatnonzero(np.nan_to_num(values) > limit)
+    worst = beyond[np.argsort(-values[beyond])]
+    return len(beyond), ", ".join(str(n + 1) for n in worst[:NAMED]) + (" and others" if len(worst) > NAMED else "")
 
 
 def _length_scale_sentences(problem: Problem) -> list[str]:

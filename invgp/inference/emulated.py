@@ -11,13 +11,15 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 from scipy.stats import qmc
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import Position, movement
-from invgp.inference.coupled import CoupledInversion
-from invgp.inference.emulation import Emulator, Runs, fit_emulator
+from invgp.inference.coupled import CoupledInversion, Evaluate
+from invgp.inference.earlier import earlier_runs
+from invgp.inference.emulation import Emulator, fit_emulator
 from invgp.inference.inversion import BudgetSpent
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.simulator import Batch, Simulator
@@ -30,6 +32,9 @@ WIDENED = 1.2  # the runs' spread about the posterior: an emulator must not be a
 RUNS_PER_FEATURE = 1.3  # of a quadratic polynomial in the latents, in the first step, at least
 ENOUGH_PER_FEATURE = 4  # of a cubic one, in any step, at the most
 FEWEST_STEPS = 2
+LOOKED_AT = 1000  # sites
+FARTHEST = 2.0  # standard deviations that a mean may leave the runs behind, which no emulator knows beyond
+LARGEST_ERROR = 1000.0  # noise standard deviations: of a site that nothing is known of
 
 
 def runs_in_a_step(problem: Problem) -> int:
@@ -55,6 +60,17 @@ def worth_emulating(problem: Problem) -> bool:
     return outer_steps(problem) >= FEWEST_STEPS
 
 
+def neighbours_within_reach(problem: Problem, rng: np.random.Generator) -> Floats:
+    """How many sites' worth of data share a length-scale with each site, itself included, (N,)."""
+    X = problem.survey.X
+    some = X if len(X) <= LOOKED_AT else X[rng.choice(len(X), LOOKED_AT, replace=False)]
+    shares = [
+        np.exp(-0.5 * cdist(X / latent.length_scale, some / latent.length_scale, "sqeuclidean")).sum(axis=1)
+        for latent in problem.latents
+    ]
+    return np.asarray(np.maximum(np.mean(shares, axis=0) * len(X) / len(some), 1.0))
+
+
 class EmulatedInversion(CoupledInversion):
     """A Gaussian with a full covariance, found on an emulator."""
 
@@ -62,10 +78,11 @@ class EmulatedInversion(CoupledInversion):
 
     def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
         super().__init__(problem, where, simulator, seed)
-        self.known = Runs.none(problem.latent_count, problem.noise_std.shape[1])
+        self.known = earlier_runs(problem, simulator.recorder, seed)
         self.emulator: Emulator | None = None
         self.direct = np.zeros(problem.survey.size, dtype=bool)
         self.verification = np.full(problem.survey.size, np.nan)
+        self.alike = neighbours_within_reach(problem, self.design)
 
     def search_from_start(self) -> tuple[str, bool]:
         """The posterior on the emulator; then, where that is not good enough, with the simulator; then verification."""
@@ -85,25 +102,31 @@ class EmulatedInversion(CoupledInversion):
         if np.any(failed := np.nan_to_num(self.verification) > 2.0 * self.problem.inference.emulator_error):
             self.direct |= failed
             status, settled = self.search_with_simulator()
-        self.check_shape(self.mixed if self.direct.any() else self.emulated, int(self.direct.sum()))
+        status, settled = self.search_again_where_unexplained(status, settled=settled)
+        self.check_shape(self.answer, int(self.direct.sum()))
         return status, settled
 
     def search_on_emulator(self) -> tuple[str, bool]:
         """Outer steps, until the posterior stays where it is and the emulator's error is small."""
-        algorithm = self.algorithm([self.stage(s.kind, SAMPLES, s.tolerance) for s in self.stages()])
+        stages = [self.stage(s.kind, SAMPLES, s.tolerance) for s in self.stages()]
         position, status, settled = self.start.trial, "", False
         later = runs_in_a_step(self.problem)
+        first = runs_in_first_step(self.problem)
         for step in range(outer_steps(self.problem)):
-            runs = later if step else runs_in_first_step(self.problem)
-            if not self.simulator.affords(runs + later):
-                raise BudgetSpent(runs + later)
-            if not self.learn_from(position, runs, step):
-                self.emulator = None
-                break
-            status, settled = self.settle(algorithm, algorithm.start_from(position, known=step > 0), self.emulated)
+            # What earlier inversions ran does for the first step, if it is enough.
+            if step or len(self.known) < first or not self.fit(position):
+                runs = later if step else first
+                if not self.simulator.affords(runs + later):
+                    raise BudgetSpent(runs + later)
+                if not self.learn_from(position, runs, step):
+                    self.emulator = None
+                    break
+            algorithm = self.algorithm(stages, self.with_emulator_error())
+            status, settled = self.settle(algorithm, algorithm.start_from(position, known=False), self.emulated)
             if self.found is None or self.emulator is None:
                 break
-            moved, position = movement(position, self.found.position), self.found.position
+            moved = movement(position, self.found.position)
+            position = algorithm.on_the_way(position, self.found.position, FARTHEST)
             small = self.emulator.error <= 0.5 * self.problem.inference.emulator_error
             if settled and step + 1 >= FEWEST_STEPS and moved < SETTLED and small:
                 return status, True
@@ -115,7 +138,7 @@ class EmulatedInversion(CoupledInversion):
     def search_with_simulator(self) -> tuple[str, bool]:
         """The simulator itself at the sites where the emulator is not good enough."""
         algorithm = self.algorithm(self.stages())
-        start = self.start if self.found is None else algorithm.start_from(self.found.position, known=True)
+        start = self.start if self.found is None else algorithm.start_from(self.found.position, known=False)
         return self.settle(algorithm, start, self.mixed)
 
     def learn_from(self, position: Position, runs: int, step: int) -> bool:
@@ -123,9 +146,23 @@ class EmulatedInversion(CoupledInversion):
         latents, sites = self.draw(position, runs, WIDENED if step else 1.0)
         batch = self.simulated(latents, f"emulator-step-{step + 1}", sites)
         self.known = self.known.plus(latents, batch.outputs, batch.valid, sites, step)
+        return self.fit(position) and bool(batch.valid.any())
+
+    def fit(self, position: Position) -> bool:
+        """Fit the emulator to all runs so far, if that can be."""
         noise_std = with_hyperparameters(self.problem, position).noise_std
         self.emulator = fit_emulator(self.problem, self.known, noise_std=noise_std, rng=self.design)
-        return self.emulator is not None and bool(batch.valid.any())
+        return self.emulator is not None
+
+    def with_emulator_error(self) -> Problem:
+        """The problem with the emulator's error among its noise: a poor emulator must not speak with certainty.
+
+        Sites within a length-scale of one another see nearly the same error, which does not average out.
+        """
+        if self.emulator is None:
+            return self.problem
+        error = np.minimum(self.emulator.output_error(self.everywhere), LARGEST_ERROR)
+        return self.problem.noisier(np.hypot(1.0, np.sqrt(self.alike)[:, None] * error))
 
     def draw(self, position: Position, runs: int, widened: float) -> tuple[Floats, NDArray[np.intp]]:
         """Latent values (S, B, Q) to run the simulator at, and the sites (B,) they are for."""
@@ -142,6 +179,15 @@ class EmulatedInversion(CoupledInversion):
         if self.emulator is None:
             raise ValueError("there is no emulator yet")
         return Batch(self.emulator.predict(latents, sites), np.ones(latents.shape[:2], dtype=bool))
+
+    @property
+    def answer(self) -> Evaluate:
+        """What answers for the simulator."""
+        return self.mixed if self.direct.any() else self.emulated
+
+    def look_closer(self, sites: NDArray[np.bool_]) -> None:
+        """From now on the simulator itself answers for these sites (N,)."""
+        self.direct |= sites
 
     def mixed(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
         """The emulator where it is good enough, the simulator elsewhere."""
@@ -170,7 +216,7 @@ class EmulatedInversion(CoupledInversion):
         batch = self.simulated(latents, "verification", sites)
         noise_std = with_hyperparameters(self.problem, self.found.position).noise_std[sites]
         errors = (batch.outputs - self.emulator.predict(latents, sites)) / noise_std
-        observed = batch.valid[..., None] & np.isfinite(self.problem.survey.Y[sites])
+        observed = batch.valid[..., None] & np.isfinite(batch.outputs) & np.isfinite(self.problem.survey.Y[sites])
         counts = np.maximum(observed.sum(axis=(0, 2)), 1)
         error = np.sqrt(np.sum(np.where(observed, errors, 0.0) ** 2, axis=(0, 2)) / counts)
         self.verification[sites] = np.where(observed.any(axis=(0, 2)), error, np.nan)

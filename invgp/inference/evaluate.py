@@ -1,40 +1,26 @@
-"""A batch of simulator runs, in parallel."""
+"""A batch of simulator runs: what is known is looked up, the rest is run, in parallel, each input once."""
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from pathlib import Path
-from tempfile import TemporaryFile
+from dataclasses import replace
 from typing import NamedTuple
 
-import joblib
 import numpy as np
-import psutil
-from joblib.externals.loky.process_executor import BrokenProcessPool
-from threadpoolctl import threadpool_limits
+from numpy.typing import NDArray
 
-from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE, Evaluations, ForwardModel, RunContext, Status
-from invgp.errors import LedgerError, RunsFailedError
-from invgp.inference.attempts import attempt, picked, replaced, some_of
+from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
+from invgp.errors import RunsFailedError
+from invgp.inference.attempts import picked, replaced, some_of
+from invgp.inference.concurrency import Concurrency
 from invgp.inference.monitor import Monitor, Silent
-from invgp.ledger import Finished, Recorder
+from invgp.inference.pools import Died, Loop, Pool
+from invgp.inference.tasks import Task, Work, check_room, killed
+from invgp.ledger import Finished, Reach, Recorder
 from invgp.problem import Floats
 
-THREADS_PER_WORKER = 1
-SECONDS_TO_DIE = 0.05
-ROOM = 2**20  # bytes: a disk with less is as good as full
-SPOILT_BY_A_FULL_DISK = {Status.NOT_STARTED, Status.EXIT_CODE, Status.KILLED, Status.UNREADABLE}
-
-
-class Task(NamedTuple):
-    """Rows of inputs (B, I) that one worker runs in one go."""
-
-    rows: Floats
-    context: RunContext
+HOPELESS = 5  # rows of a task: if the first all kill their workers, so will the rest
 
 
 def evaluate(
@@ -42,43 +28,39 @@ def evaluate(
     values: Floats,
     context: RunContext,
     *,
-    workers: int = 1,
+    pool: Pool | None = None,
     retries: int = 0,
     recorder: Recorder | None = None,
     monitor: Monitor | None = None,
     watch: Callable[[Evaluations], None] | None = None,
+    concurrency: Concurrency | None = None,
 ) -> Evaluations:
-    """Run the model at each row of `values`, (B, I).
+    """Run the model at each row of `values`, (B, I); a row that is there twice is run once.
 
-    The batch is cut into tasks of `model.rows_per_task` rows whatever the number of workers, so that the outputs
-    are the same to the bit. With ``workers=1`` it is a plain loop in this process, easy to debug. Otherwise the
-    tasks run in that many processes, in each of which BLAS and OpenMP are held to one thread.
+    The batch is cut into tasks of `model.rows_per_task` rows whatever the pool, so that the outputs are the same to the
+    bit. In each of its workers BLAS and OpenMP are held to one thread. A run that kills every worker that takes it
+    has failed, with the status "killed".
 
     Parameters
     ----------
+    pool : where runs are made; by default a plain loop in this process.
     retries : how often a run that failed is tried again before it counts as failed.
     recorder : answers the runs that it knows, and gets the others as soon as they finish. The rows of a task are
         recorded together, so that a batch that is taken up again has the tasks that it had.
     watch : called with each part, in order; it may raise, which stops the rest.
+    concurrency : is told how long runs took, and how long we waited for them.
     """
     if not len(values):
         return model.evaluate(values, context)
-    monitor = monitor or Silent()
-    known = None if recorder is None else recorder.known(values)
-    step = model.rows_per_task
-    everything = [np.arange(a, min(a + step, len(values))) for a in range(0, len(values), step)]
-    missing = everything if known is None else [rows[~known.found[rows]] for rows in everything]
-    tasks = [Task(values[rows], some_of(context, rows)) for rows in missing if rows.size]
+    monitor, concurrency = monitor or Silent(), concurrency or Concurrency()
+    context = replace(context, directory=context.directory.absolute())  # a worker may be in another directory
+    once = _once(values)
+    run = _Run(model, pool or Loop(), retries, recorder, concurrency)
     parts = []
-    with closing(_outcomes(model, tasks, workers, retries, recorder)) as fresh:
-        for rows, unknown in zip(everything, missing, strict=True):
-            part = next(fresh) if known is None or unknown.size == rows.size else picked(known.outcome, rows)
-            if 0 < unknown.size < rows.size:
-                part = replaced(part, unknown - rows[0], next(fresh))
-            if recorder is not None:
-                recorder.answered += rows.size - unknown.size
+    with closing(run.parts(values[once.first], some_of(context, once.first))) as several:
+        for part, made in once.repeat(several):
             succeeded = int(part.ok.sum())
-            monitor.ran(succeeded, len(rows) - succeeded)
+            monitor.ran(succeeded, len(part.status) - succeeded, answered=len(part.status) - made)
             if watch is not None:
                 watch(part)
             parts.append(part)
@@ -87,93 +69,126 @@ def evaluate(
     return Evaluations.concatenate(parts)
 
 
-def _outcomes(
-    model: ForwardModel, tasks: list[Task], workers: int, retries: int, recorder: Recorder | None
-) -> Generator[Evaluations]:
-    """The outcome of each task, in order; it is recorded as soon as it is there, whatever the order."""
-    early: dict[int, Evaluations] = {}
-    following = 0
-    run = _loop(model, tasks, retries) if workers == 1 else _processes(model, tasks, workers, retries)
-    with closing(run) as results:
-        for number, finished in results:
-            if recorder is not None:
-                _check_room(finished.outcome, tasks[number].context.directory, recorder)
-                recorder.record(*tasks[number], finished)
-            early[number] = finished.outcome
-            while following in early:
-                yield early.pop(following)
-                following += 1
+class _Once(NamedTuple):
+    """The different ones among B rows: `first` (U,) is where each comes first, `which` (B,) names one for each row."""
+
+    first: NDArray[np.intp]
+    which: NDArray[np.intp]
+
+    def repeat(self, parts: Iterable[tuple[Evaluations, int]]) -> Iterator[tuple[Evaluations, int]]:
+        """The outcome of all rows, in order, from that of the different ones, in order."""
+        outputs: list[Floats] = []
+        status: list[Status] = []
+        messages: list[str] = []
+        start = 0
+        for part, made in parts:
+            if len(self.first) == len(self.which):
+                yield part, made
+                continue
+            outputs += list(part.outputs)
+            status += part.status
+            messages += part.messages
+            # A row is known if it is one of those, and so is each row before the first that is not.
+            end = int(self.first[len(status)]) if len(status) < len(self.first) else len(self.which)
+            rows = self.which[start:end].tolist()
+            yield (
+                Evaluations(
+                    np.stack([outputs[i] for i in rows]),
+                    tuple(status[i] for i in rows),
+                    tuple(messages[i] for i in rows),
+                ),
+                made,
+            )
+            start = end
 
 
-def _loop(model: ForwardModel, tasks: list[Task], retries: int) -> Generator[tuple[int, Finished]]:
-    # As in a worker: the number of threads decides how BLAS rounds, and results must not depend on the workers. Once
-    # for all tasks: it takes longer than to start a program.
-    with threadpool_limits(THREADS_PER_WORKER):
-        for number, task in enumerate(tasks):
-            yield number, attempt(model, *task, retries)
+def _once(values: Floats) -> _Once:
+    numbers: dict[bytes, int] = {}
+    which = np.asarray([numbers.setdefault(row.tobytes(), len(numbers)) for row in values], dtype=np.intp)
+    return _Once(np.unique(which, return_index=True)[1], which)
 
 
-def _processes(model: ForwardModel, tasks: list[Task], workers: int, retries: int) -> Generator[tuple[int, Finished]]:
-    if not tasks:
-        return
-    how = {"inner_max_num_threads": THREADS_PER_WORKER, "initializer": _leave_interrupts_to_the_parent}
-    with joblib.parallel_config(backend="loky", n_jobs=workers, **how):
-        pool = joblib.Parallel(return_as="generator_unordered")
-        results = pool(joblib.delayed(_run)(i, model, task, retries, os.getpid()) for i, task in enumerate(tasks))
-    whole = False
-    try:
-        yield from results
-        whole = True
-    except BrokenProcessPool as error:
-        raise RunsFailedError(
-            f"a worker process could not start or died while it ran {model.name!r} ({str(error).splitlines()[0]}); "
-            "workers = 1 runs it in this process, where a debugger can see it"
-        ) from error
-    finally:
-        if not whole:  # interrupted, or failed: what still runs is wanted no more
-            results.close()
-            end_programs(tasks[0].context.directory)
+class _Run(NamedTuple):
+    """How rows are run that are all different."""
 
+    model: ForwardModel
+    pool: Pool
+    retries: int
+    recorder: Recorder | None
+    concurrency: Concurrency
 
-def _run(number: int, model: ForwardModel, task: Task, retries: int, parent: int) -> tuple[int, Finished]:
-    """One task, in a worker process."""
-    if os.getppid() != parent:
-        os._exit(1)  # the inversion was killed: nobody waits for this run, and nobody else would stop it
-    return number, attempt(model, *task, retries)
+    def parts(self, values: Floats, context: RunContext) -> Generator[tuple[Evaluations, int], None, None]:
+        """The outcome of each task, in order, and how many of its rows were run, and not answered by the ledger."""
+        recorder, step = self.recorder, self.model.rows_per_task
+        known = None if recorder is None else recorder.known(values)
+        everything = [np.arange(a, min(a + step, len(values))) for a in range(0, len(values), step)]
+        missing = everything if known is None else [rows[~known.found[rows]] for rows in everything]
+        tasks = [Task(values[rows], some_of(context, rows)) for rows in missing if rows.size]
+        with closing(self._outcomes(tasks)) as fresh:
+            for rows, unknown in zip(everything, missing, strict=True):
+                part = next(fresh) if known is None or unknown.size == rows.size else picked(known.outcome, rows)
+                if 0 < unknown.size < rows.size:
+                    part = replaced(part, unknown - rows[0], next(fresh))
+                if recorder is not None:
+                    recorder.answered += rows.size - unknown.size
+                yield part, unknown.size
 
+    def _outcomes(self, tasks: list[Task]) -> Generator[Evaluations, None, None]:
+        """The outcome of each task, in order; it is recorded as soon as it is there, whatever the order."""
+        early: dict[int, Evaluations] = {}
+        following = 0
+        with closing(self._finished(tasks)) as results:
+            while following < len(tasks):
+                with self.concurrency.waiting():
+                    number, finished = next(results)
+                task = tasks[number]
+                self.concurrency.busy += finished.seconds * len(task.rows)
+                if self.recorder is not None and not finished.recorded:
+                    check_room(finished.outcome, task.context.directory, self.recorder.ledger.path)
+                    self.recorder.record(*task, finished)
+                early[number] = finished.outcome
+                while following in early:
+                    yield early.pop(following)
+                    following += 1
 
-def _check_room(outcome: Evaluations, directory: Path, recorder: Recorder) -> None:
-    """Raise if runs may have failed because their disk is full: that is not a failure of their inputs."""
-    if not SPOILT_BY_A_FULL_DISK.intersection(outcome.status):
-        return
-    nearest = next(place for place in (directory, *directory.absolute().parents) if place.is_dir())
-    try:
-        with TemporaryFile(dir=nearest) as probe:
-            probe.write(bytes(ROOM))
-    except OSError as error:
-        reason = f"nothing more can be written in {str(nearest)!r} ({error.strerror}), so that runs fail"
-        raise LedgerError(recorder.ledger.path, reason) from error
+    def _finished(self, tasks: list[Task]) -> Generator[tuple[int, Finished], None, None]:
+        """The number of each task and what came of it, as they finish."""
+        if not tasks:
+            return
+        died: dict[int, Died] = {}
+        with closing(self._ran(tasks, record=True)) as results:
+            for number, result in results:
+                if isinstance(result, Died):
+                    died[number] = result
+                else:
+                    yield number, result
+        for number, death in died.items():
+            alone = len(tasks[number].rows) == 1
+            yield number, killed(self.model, tasks[number], death) if alone else self._row_by_row(tasks[number])
 
+    def _row_by_row(self, task: Task) -> Finished:
+        """A task that kills its workers, to find out which row does."""
+        rows: dict[int, Finished] = {}
+        deaths = 0
+        # Recorded together, as any task: taken up again, it must be the task that it was.
+        with closing(self._ran([task.row(i) for i in range(len(task.rows))], record=False)) as results:
+            for i, result in results:
+                deaths += isinstance(result, Died)
+                if deaths == len(rows) + 1 >= HOPELESS:
+                    raise RunsFailedError(
+                        f"a worker process died whenever it ran {self.model.name!r}; workers = 1 runs it in this "
+                        "process, where a debugger can see it"
+                    )
+                rows[i] = killed(self.model, task.row(i), result) if isinstance(result, Died) else result
+        parts = [rows[i] for i in range(len(task.rows))]
+        return Finished(
+            Evaluations.concatenate(part.outcome for part in parts),
+            np.concatenate([part.attempts for part in parts]),
+            sum(part.seconds for part in parts) / len(parts),
+            next((part.worker for part in parts if part.worker), ""),
+        )
 
-def _leave_interrupts_to_the_parent() -> None:
-    """Ctrl-C goes to the whole process group; a worker's own traceback would only confuse."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def end_programs(directory: Path) -> None:
-    """Kill the programs of runs in `directory`: a worker that was killed can no longer end its own."""
-    home = directory.absolute()
-    # One that started while the others were looked through is seen the next time.
-    while sum(_killed(process, home) for process in psutil.process_iter()):
-        time.sleep(SECONDS_TO_DIE)
-
-
-def _killed(process: psutil.Process, home: Path) -> bool:
-    try:
-        ours = Path(process.environ().get(RUN_DIRECTORY_VARIABLE, "")).is_relative_to(home)
-        if not ours or process.status() == psutil.STATUS_ZOMBIE:
-            return False
-        process.kill()
-        return True
-    except psutil.Error:  # it has ended, or it is another person's
-        return False
+    def _ran(self, tasks: list[Task], *, record: bool) -> Generator[tuple[int, Finished | Died], None, None]:
+        itself = record and self.pool.separate and self.recorder is not None
+        reach = Reach.of(self.recorder) if itself and self.recorder is not None else None
+        return self.pool.run(Work(self.model, self.retries, reach), tasks, tasks[0].context.directory)

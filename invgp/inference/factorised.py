@@ -18,6 +18,7 @@ from invgp.inference.noise import noise_log_density
 from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import Solution
 from invgp.problem import Problem
+from invgp.processes import WhitenedGaussians
 
 START_SHARE = 0.1  # of the prior's variance
 SAMPLES = 256
@@ -52,7 +53,7 @@ class FactorisedInversion(Inversion):
             latents = to_numpy(self.algorithm.ask(self.state))
             label = f"evaluation-{self.state.evaluations + 1}"
             batch = self.simulated(latents, label, np.arange(self.problem.survey.size))
-            told = self.where.asarray(batch.outputs), self.where.asmask(batch.valid)
+            told = self.where.asarray(batch.outputs), self.where.asmask(batch.whole)
             self.state, info = self.algorithm.tell(self.state, *told)
             self.best = batch if info.accepted else self.best
             self.record(info.elbo, accepted=info.accepted)
@@ -66,11 +67,15 @@ class FactorisedInversion(Inversion):
         mean, variance = (to_numpy(part) for part in self.algorithm.marginals(self.state))
         shape = (problem.output.realizations, problem.survey.size, problem.latent_count)
         normals = self.where.asarray(self.realizations.standard_normal(shape))
+        q = self.algorithm.frame(self.state.posterior).q
         predicted, predicted_std = predictions(self.best)
+        covariance = variance[..., None] * np.eye(problem.latent_count)
+        notes = self.simulator.notes(mean, covariance)
         return problem, Solution(
             mean=mean,
-            covariance=variance[..., None] * np.eye(problem.latent_count),
+            covariance=covariance,
             draws=to_numpy(self.algorithm.draws(self.state, normals)),
+            processes=WhitenedGaussians(to_numpy(q.mean)[0], to_numpy(q.spread)[0]),
             predicted=predicted,
             predicted_std=predicted_std,
             elbo=np.asarray([bound for bound, _ in self.trace]),
@@ -80,7 +85,7 @@ class FactorisedInversion(Inversion):
             seed=self.seed,
             status=status,
             settled=settled,
-            diagnostics=diagnose(problem, predicted, np.full(problem.survey.size, np.nan)),
+            diagnostics=diagnose(problem, predicted, predicted_std, np.full(problem.survey.size, np.nan), notes),
         )
 
 

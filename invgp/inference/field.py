@@ -207,6 +207,7 @@ class FieldInversion(Inversion):
             mean=field.latents(to_numpy(state.q.mean)[None])[0],
             covariance=covariance,
             draws=self._draws(state),
+            processes=None,
             predicted=predicted,
             predicted_std=predicted_std,
             elbo=np.asarray([bound for bound, _ in self.trace]),
@@ -216,7 +217,7 @@ class FieldInversion(Inversion):
             seed=self.seed,
             status=status,
             settled=settled,
-            diagnostics=diagnose(problem, predicted, np.empty(0), self._notes(info), settled=settled),
+            diagnostics=diagnose(problem, predicted, predicted_std, np.empty(0), self._notes(info), settled=settled),
             few_runs_std=np.sqrt(np.maximum(few, 0.0)),
         )
 

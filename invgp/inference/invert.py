@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,10 +20,12 @@ from invgp.inference.factorised import FactorisedInversion
 from invgp.inference.field import FieldInversion
 from invgp.inference.inversion import Inversion
 from invgp.inference.monitor import Monitor, Silent
+from invgp.inference.pools import open_pool
 from invgp.inference.simulator import Simulator, own_directory
 from invgp.ledger import Ledger, Recorder
 from invgp.posterior import to_dataset
 from invgp.problem import Problem, fewest_samples
+from invgp.progress import progress as displayed
 
 WORTH_THREADS = 500  # sites: products of smaller matrices are slowed down by BLAS threads that wait for each other
 
@@ -45,9 +47,11 @@ def invert(
     problem: Problem,
     *,
     workers: int | None = None,
+    scheduler: str | None = None,
     seed: int | None = None,
     device: str | None = None,
     run_directory: str | Path | None = None,
+    progress: bool = False,
     monitor: Monitor | None = None,
     ledger: str | Path | None = None,
 ) -> xr.Dataset:
@@ -57,9 +61,12 @@ def invert(
     ----------
     workers, seed, device : instead of the problem's own settings. The same seed gives the same posterior, to the
         bit, whatever the number of workers.
+    scheduler : address of a Dask scheduler, or its file, whose workers make the runs, instead of the problem's own
+        back end.
     run_directory : where simulators run and the directories of failed runs are kept; by default a temporary one,
         which keeps nothing.
-    monitor : told of each step.
+    progress : whether to show how far it is: live on a terminal and in a notebook, by lines elsewhere.
+    monitor : told of each step, instead.
     ledger : a file, made if it is not there, that keeps every run and answers those that it knows; None for none. An
         inversion that was stopped goes on where it was if it is started again with the same ledger.
 
@@ -76,24 +83,27 @@ def invert(
         The device is not on this machine.
     InterruptedInversion
         Ctrl-C; it carries the best posterior so far.
+    ConfigError
+        The problem cannot be inverted as its settings say, or there is no such Dask scheduler.
     LedgerError
         The ledger cannot be written: a full disk, or another process that keeps it locked.
     """
     settings = problem.inference
     seed = settings.seed if seed is None else seed
-    workers = settings.workers if workers is None else workers
-    _check(problem, workers, seed)
+    _check(problem, seed)
     try:
         where = place(device or settings.device)
     except DeviceError as error:
         raise DeviceMissingError(str(error)) from error
     with (
+        open_pool(settings, workers=workers, scheduler=scheduler) as pool,
         TemporaryDirectory(prefix="invgp-") as scratch,
         own_directory(run_directory or scratch) as directory,
         _recorded(problem, ledger) as recorder,
+        displayed() if progress and monitor is None else nullcontext(Silent()) as display,
     ):
         try:
-            simulator = Simulator(problem, directory, workers, monitor or Silent(), settings.max_runs, recorder)
+            simulator = Simulator(problem, directory, pool, monitor or display, settings.max_runs, recorder)
             inversion = inversion_of(problem)(problem, where, simulator, seed)
         except np.linalg.LinAlgError as error:
             raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
@@ -127,7 +137,10 @@ def _posterior(inversion: Inversion, status: str, *, settled: bool) -> xr.Datase
     found = inversion.solution(status, settled=settled)
     if found is None:
         return None
-    return to_dataset(*found).assign_attrs(invgp_runs_from_ledger=inversion.simulator.answered)
+    simulator = inversion.simulator
+    return to_dataset(*found).assign_attrs(
+        invgp_runs_from_ledger=simulator.answered, invgp_runs_at_once=round(simulator.concurrency.reached, 2)
+    )
 
 
 @contextmanager
@@ -140,12 +153,11 @@ def _recorded(problem: Problem, path: str | Path | None) -> Iterator[Recorder | 
         yield ledger.of(problem.forward, retries=problem.inference.retries)
 
 
-def _check(problem: Problem, workers: int, seed: int) -> None:
+def _check(problem: Problem, seed: int) -> None:
     """What a config is checked for already, for a problem built in code."""
     samples = problem.inference.samples
-    least = fewest_samples(problem)
+    least = fewest_samples(problem.inference, problem.latent_count)
     if samples is not None and samples < least:
         raise ConfigError(f"inference.samples: must be at least {least}, was {samples}")
-    for name, value, least in (("workers", workers, 1), ("seed", seed, 0)):
-        if value < least:
-            raise ConfigError(f"{name}: must be at least {least}, was {value}")
+    if seed < 0:
+        raise ConfigError(f"seed: must be at least 0, was {seed}")

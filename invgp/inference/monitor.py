@@ -14,8 +14,8 @@ class Monitor(Protocol):
     def batch(self, purpose: str, runs: int) -> None:
         """A batch of runs starts, for a purpose such as ``"evaluation 3"``."""
 
-    def ran(self, succeeded: int, failed: int) -> None:
-        """That many more runs have come back."""
+    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
+        """That many more runs have come back; some of them were not made, but answered by the ledger."""
 
     def evaluated(self, elbo: float, *, accepted: bool) -> None:
         """The bound has been evaluated at a posterior that was kept, or was not."""
@@ -30,7 +30,7 @@ class Silent:
     def batch(self, purpose: str, runs: int) -> None:
         """Nothing."""
 
-    def ran(self, succeeded: int, failed: int) -> None:
+    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
         """Nothing."""
 
     def evaluated(self, elbo: float, *, accepted: bool) -> None:

@@ -15,6 +15,7 @@ from invgp.core.backend import cholesky, place, to_numpy
 from invgp.errors import RunsFailedError
 from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.monitor import Monitor
+from invgp.inference.pools import Pool
 from invgp.inference.simulator import Batch, Simulator, TooManyFailed
 from invgp.inference.slice_sampling import Chains, Proposal, sample, saved_proposal
 from invgp.inference.target import Run, WhitenedPrior, informed_sites
@@ -32,10 +33,10 @@ class Direct:
     calls: int = 0
 
     @staticmethod
-    def of(problem: Problem, directory: Path, workers: int, monitor: Monitor) -> Direct:
+    def of(problem: Problem, directory: Path, pool: Pool, monitor: Monitor) -> Direct:
         """With runs in a directory; any share of them may fail."""
         tolerant = replace(problem, inference=replace(problem.inference, max_failed_share=1.0))
-        return Direct(Simulator(tolerant, directory, workers, monitor))
+        return Direct(Simulator(tolerant, directory, pool, monitor))
 
     def __call__(self, f: Floats, sites: NDArray[np.intp]) -> Batch:
         """Run at latent values f (S, B, Q), at sites (B,)."""
@@ -103,7 +104,7 @@ def _linearised(problem: Problem, run: Run, seed: int) -> Proposal:
     for _ in range(STEPS):
         mean, root = _marginals(prior, now, sites)
         batch = run(mean + np.einsum("nij,snj->sni", root, z), sites)
-        if not batch.valid.any():
+        if not batch.whole.any():
             raise RunsFailedError("the reference could not start: every run failed")
         slopes, residual = _regression(problem, z, batch, sites)
         J = np.asarray(np.linalg.solve(root.mT, slopes.mT).mT, dtype=np.float64)
@@ -135,8 +136,8 @@ def _regression(problem: Problem, z: Floats, batch: Batch, sites: NDArray[np.int
     """Slopes (B, P, Q) of the outputs in z (S, B, Q), and data minus modelled mean (B, P), in units of the noise."""
     Y = problem.survey.Y[sites]
     weight = np.where(np.isnan(Y), 0.0, 1.0 / np.where(np.isnan(Y), 1.0, problem.noise_std[sites]))
-    features = np.concatenate([np.ones_like(z[..., :1]), z], axis=-1) * batch.valid[..., None]
-    outputs = np.where(batch.valid[..., None], batch.outputs, 0.0) * weight
+    features = np.concatenate([np.ones_like(z[..., :1]), z], axis=-1) * batch.whole[..., None]
+    outputs = np.where(batch.whole[..., None], batch.outputs, 0.0) * weight
     # A site where nearly all runs failed stays as it was.
     gram = np.einsum("snf,sng->nfg", features, features) + 1e-6 * np.eye(features.shape[-1])
     fit = np.linalg.solve(gram, np.einsum("snf,snp->nfp", features, outputs))

@@ -17,9 +17,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.adapters.protocol import Evaluations, RunContext
+from invgp.adapters.protocol import SPARE, Evaluations, RunContext, Status
+from invgp.inference.concurrency import Concurrency
 from invgp.inference.evaluate import evaluate
+from invgp.inference.failing import Outcomes
 from invgp.inference.monitor import Monitor, Silent
+from invgp.inference.pools import Loop, Pool
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
 
@@ -33,12 +36,18 @@ class Batch(NamedTuple):
 
     Attributes
     ----------
-    outputs : (S, B, P), in the observations' order and units; whatever a failed run holds is to be ignored.
+    outputs : (S, B, P), in the observations' order and units; NaN for an output that is missing of a run that did not
+        fail; whatever a failed run holds is to be ignored.
     valid : (S, B), False where the run failed.
     """
 
     outputs: Floats
     valid: NDArray[np.bool_]
+
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """(S, B), False where the run failed or lacks an output."""
+        return np.asarray(self.valid & np.isfinite(self.outputs).all(axis=-1))
 
     @staticmethod
     def failed(samples: int, sites: int, outputs: int) -> Batch:
@@ -57,6 +66,7 @@ class Simulator:
     Parameters
     ----------
     directory : where the runs have their directories.
+    pool : where runs are made.
     budget : runs that may be spent in all; None for any number.
     recorder : the ledger of the model's runs; None for none. A run that it answers counts as one that was made: an
         inversion that is taken up again must decide as it would have, had it not been stopped.
@@ -64,15 +74,18 @@ class Simulator:
 
     problem: Problem
     directory: Path
-    workers: int = 1
+    pool: Pool = field(default_factory=Loop)
     monitor: Monitor = field(default_factory=Silent)
     budget: int | None = None
     recorder: Recorder | None = None
+    concurrency: Concurrency = field(default_factory=Concurrency)
     runs: int = 0
     failed: int = 0
+    partial: int = 0
     causes: Counter[str] = field(default_factory=Counter)
     messages: list[str] = field(default_factory=list)
     purposes: Counter[str] = field(default_factory=Counter)
+    outcomes: Outcomes = field(default_factory=Outcomes)
 
     def run(self, f: Floats, label: str, sites: NDArray[np.intp] | None = None) -> Batch:
         """Run the model at latent values f (S, B, Q), on the scale of the Gaussian process.
@@ -92,7 +105,9 @@ class Simulator:
         samples = f.shape[0]
         runs = [f"site{n + 1}-sample{s + 1}" for s in range(samples) for n in numbers]
         batch = self._evaluated(problem.to_simulator(problem.physical(f), numbers), label, runs)
-        return Batch(problem.from_simulator(batch.outputs, samples), batch.ok.reshape(samples, len(numbers)))
+        valid = batch.ok.reshape(samples, len(numbers))
+        self.outcomes.add(f, numbers, valid)
+        return Batch(problem.from_simulator(batch.outputs, samples), valid)
 
     def run_fields(self, f: Floats, label: str) -> tuple[Floats, NDArray[np.bool_]]:
         """Run a field model at latent values f (S, G, Q) on its grid; outputs (S, N, P), and which runs went well (S,).
@@ -122,12 +137,13 @@ class Simulator:
             batch = evaluate(
                 problem.forward,
                 rows,
-                RunContext(labels, self.directory),
-                workers=self.workers,
+                RunContext(labels, self.directory, more=True),
+                pool=self.pool,
                 retries=problem.inference.retries,
                 recorder=self.recorder,
                 monitor=self.monitor,
                 watch=watch.saw,
+                concurrency=self.concurrency,
             )
         except TooManyFailed:
             self._count(Evaluations.concatenate(watch.seen), labels)
@@ -160,12 +176,23 @@ class Simulator:
             ]
         return "\n  ".join([f"{text}: {causes}" if causes else text, *self.messages, *again])
 
+    def notes(self, mean: Floats, covariance: Floats) -> list[str]:
+        """What its runs mean for a posterior with these marginals (N, Q) and (N, Q, Q), in words."""
+        some = []
+        if self.partial:
+            some = [
+                f"{self.partial} of {self.runs} runs gave only some of their outputs; each output was inferred from "
+                "the runs that have it."
+            ]
+        return some + self.outcomes.pattern(self.problem, mean, covariance)
+
     def _count(self, batch: Evaluations, labels: Sequence[str]) -> None:
         bad = np.flatnonzero(~batch.ok)
         for i in bad[max(DIRECTORIES_KEPT - self.failed, 0) :]:
             shutil.rmtree(self.directory / labels[i], ignore_errors=True)
         self.runs += len(batch.status)
         self.failed += len(bad)
+        self.partial += sum(status is Status.PARTIAL for status in batch.status)
         self.causes.update(batch.status[i].value for i in bad)
         room = MESSAGES_SHOWN - len(self.messages)
         self.messages += [batch.messages[i] for i in bad[: max(room, 0)]]
@@ -199,5 +226,8 @@ def own_directory(parent: str | Path) -> Iterator[Path]:
     try:
         yield directory
     finally:
+        for spare in directory.glob(f"{SPARE}*"):
+            with suppress(OSError):
+                spare.rmdir()
         with suppress(OSError):  # it stays if it holds the directory of a failed run
             directory.rmdir()

@@ -55,9 +55,9 @@ class SiteLikelihood:
         """Log likelihood (S,) of f (S, N, Q); minus infinity where a run failed."""
         batch = self.run(f[:, self.sites, :], self.sites)
         outputs = np.zeros((len(f), *self.shape))
-        outputs[:, self.sites] = np.where(batch.valid[..., None], batch.outputs, 0.0)
+        outputs[:, self.sites] = np.where(batch.whole[..., None], batch.outputs, 0.0)
         total = np.sum(to_numpy(self.log_density(outputs)), axis=1)
-        return np.where(batch.valid.all(axis=1) & ~np.isnan(total), total, -np.inf)
+        return np.where(batch.whole.all(axis=1) & ~np.isnan(total), total, -np.inf)
 
     def cost(self, which: NDArray[np.bool_]) -> int:
         """Sites that an evaluation of these chains takes."""

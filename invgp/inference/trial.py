@@ -16,7 +16,7 @@ from invgp.coverage import DRAWS, INTERVALS
 from invgp.errors import RunsFailedError
 from invgp.inference.invert import invert
 from invgp.inference.truths import Drawn, draw_survey
-from invgp.problem import Floats, Problem
+from invgp.problem import Floats, InferenceSettings, Problem
 
 SCORES = np.linspace(-4.0, 4.0, 65)
 # Quantiles asked of each posterior: the ends of the intervals, and enough between them to place any truth.
@@ -60,7 +60,7 @@ def run_trial(problem: Problem, drawn_from: Problem, number: int, seed: int, dir
     with threadpool_limits(1):  # the number of threads decides how BLAS rounds, and no worker may differ
         drawn = draw_survey(drawn_from, truths, noise, directory)
         try:
-            posterior = invert(with_data(problem, drawn.data), workers=1, seed=inversion_seed, run_directory=directory)
+            posterior = invert(with_data(problem, drawn.data), seed=inversion_seed, run_directory=directory)
         except RunsFailedError as error:
             return Trial(number, None, str(error))
     shutil.rmtree(directory, ignore_errors=True)  # of runs that failed here and there
@@ -78,7 +78,20 @@ def with_data(problem: Problem, data: Floats) -> Problem:
     return replace(
         problem,
         survey=replace(problem.survey, observations=observations),
+        inference=in_a_loop(problem.inference),
         output=replace(problem.output, quantiles=LEVELS, realizations=DRAWS),
+    )
+
+
+def in_a_loop(settings: InferenceSettings) -> InferenceSettings:
+    """The settings for runs one after the other: surveys are inverted at once, not their runs."""
+    nowhere = InferenceSettings()
+    return replace(
+        settings,
+        workers=1,
+        backend=nowhere.backend,
+        scheduler=nowhere.scheduler,
+        worker_timeout=nowhere.worker_timeout,
     )
 
 
@@ -109,7 +122,9 @@ def judge(problem: Problem, drawn: Drawn, posterior: xr.Dataset) -> xr.Dataset:
             "long_name": f"simulated {observation.long_name or observation.name}",
             "units": observation.unit,
         }
-    judged = xr.Dataset(variables, attrs=posterior.attrs)
+    judged = xr.Dataset(
+        variables, attrs={name: value for name, value in posterior.attrs.items() if name != "invgp_runs_at_once"}
+    )
     judged["redrawn"] = drawn.redrawn
     judged["runs"] = int(posterior.attrs["invgp_runs"])
     judged["settled"] = np.int8(posterior.attrs["invgp_settled"] == "yes")

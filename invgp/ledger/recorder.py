@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.adapters.protocol import Evaluations, Floats, RunContext, Status
+from invgp.adapters.protocol import GAVE_OUTPUTS, Evaluations, Floats, RunContext, Status
 
 if TYPE_CHECKING:
     from invgp.ledger.store import Ledger
@@ -25,7 +25,7 @@ _RECORD = """INSERT INTO runs (digest, model, label, inputs, outputs, status, at
     ON CONFLICT (digest) DO UPDATE SET label = excluded.label, outputs = excluded.outputs, status = excluded.status,
     attempts = attempts + excluded.attempts, seconds = seconds + excluded.seconds, worker = excluded.worker,
     finished = excluded.finished, message = excluded.message, directory = excluded.directory
-    WHERE status <> 'ok'"""
+    WHERE status NOT IN ('ok', 'some outputs missing')"""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,14 @@ class Finished:
     attempts : (B,), how often each was tried.
     seconds : that each took, on average.
     worker : host and process that ran them.
+    recorded : whether they are in the ledger already.
     """
 
     outcome: Evaluations
     attempts: NDArray[np.int64]
     seconds: float
     worker: str
+    recorded: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,31 @@ class Recorder:
                 outputs[i] = self.ledger.numbers(stored, self.output_size)
         return Known(found, Evaluations(outputs, tuple(status), tuple(messages)))
 
+    def earlier(self, inversion: str, most: int) -> tuple[Floats, Floats]:
+        """Inputs (R, I) and outputs (R, P) of the latest runs that went well before an inversion first began.
+
+        Parameters
+        ----------
+        inversion : names it; the ledger remembers when it began.
+        most : runs.
+        """
+        begin = "INSERT OR IGNORE INTO inversions SELECT ?, COALESCE(MAX(run), 0) FROM runs"
+        with self.ledger.transaction():
+            self.ledger.connection.execute(begin, (inversion,))
+        query = """SELECT inputs, outputs FROM runs WHERE model = ? AND status = 'ok'
+            AND run <= (SELECT last FROM inversions WHERE inversion = ?) ORDER BY run DESC LIMIT ?"""
+        rows = list(self.ledger.select(query, (self.number, inversion, most)))[::-1]
+        outputs = np.asarray([self.ledger.numbers(gave, self.output_size) for _, gave in rows])
+        inputs = np.asarray([np.frombuffer(given, FLOAT).astype(np.float64) for given, _ in rows])
+        return inputs, outputs.reshape(len(rows), self.output_size)
+
     def record(self, values: Floats, context: RunContext, finished: Finished) -> None:
         """Add runs at rows of inputs, (B, I), all of them or none."""
         now, outcome = time.time(), finished.outcome
         inputs, outputs = (np.ascontiguousarray(a, dtype=FLOAT) for a in (values, outcome.outputs))
         rows = [
-            (digest, self.number, label, row.tobytes(), gave.tobytes() if status is Status.OK else None, status.value,
-             attempts, finished.seconds, finished.worker, now, message, directory)
+            (digest, self.number, label, row.tobytes(), gave.tobytes() if status in GAVE_OUTPUTS else None,
+             status.value, attempts, finished.seconds, finished.worker, now, message, directory)
             for digest, label, row, gave, status, attempts, message, directory in zip(
                 self._digests(values), context.labels, inputs, outputs, outcome.status, finished.attempts.tolist(),
                 outcome.messages, _directories(context, outcome), strict=True,
@@ -123,7 +143,7 @@ class Recorder:
         """Whether a run need not be made. One that could not even be started says nothing of its inputs."""
         if status in ("", Status.NOT_STARTED.value):
             return False
-        return status == Status.OK.value or (self.answer_failed and attempts > self.retries)
+        return status in GAVE_OUTPUTS or (self.answer_failed and attempts > self.retries)
 
     def _digests(self, values: Floats) -> list[bytes]:
         """Of model and inputs."""

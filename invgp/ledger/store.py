@@ -39,6 +39,8 @@ _TABLES = (
     "CREATE TABLE synced (at REAL NOT NULL)",
     "INSERT INTO synced VALUES (0)",
 )
+_INVERSIONS = "CREATE TABLE IF NOT EXISTS inversions (inversion TEXT PRIMARY KEY, last INTEGER NOT NULL)"
+
 _COLUMNS = "run, label, inputs, outputs, status, attempts, seconds, worker, finished, message, directory"
 
 
@@ -149,7 +151,7 @@ class Ledger:
         """Runs in the order in which they were recorded; of them those that failed, of one model, of one number."""
         models = {m.number: m for m in self.models()}
         wanted = {
-            "status <> 'ok'": () if failed else None,
+            "status <> 'ok' AND status <> 'some outputs missing'": () if failed else None,
             "model = ?": None if model is None else (model.number,),
             "run = ?": None if run is None else (run,),
         }
@@ -157,6 +159,8 @@ class Ledger:
         where = " AND ".join(chosen) or "1"
         query = f"SELECT model, {_COLUMNS} FROM runs WHERE {where} ORDER BY run"  # noqa: S608 - nothing of others' in it
         for number, *row in self.select(query, [value for values in chosen.values() for value in values]):
+            if number not in models:  # its first run was recorded while we were reading
+                models |= {m.number: m for m in self.models()}
             yield self._run(models[number], *row)
 
     def select(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
@@ -235,6 +239,7 @@ class Ledger:
         self.connection.execute("PRAGMA synchronous = NORMAL")
         with self.transaction():
             [(version,)] = self.connection.execute("PRAGMA user_version")
+            self.connection.execute(_INVERSIONS)  # which earlier files of this version lack
             if version == VERSION:
                 return
             for statement in _TABLES:

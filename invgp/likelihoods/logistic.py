@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Array, array_namespace
+from invgp.core.backend import Array, array_namespace, at_least_zero, exponential
 from invgp.likelihoods._arrays import check_latents, check_parameters, check_shapes, no_gradient, observed
 
 
@@ -44,10 +44,14 @@ class Logistic:
         """Log p(y_n | f_sn), (S, N), for y (N, 1) and f (S, N, 1)."""
         xp = array_namespace(y, f)
         check_shapes(y, f, outputs=1, latents=1)
-        against = xp.where(y > 0.0, -f, f)
-        # log(1 + exp(a)) without overflow, and several times as fast as logaddexp.
-        softplus = xp.log1p(xp.exp(-xp.abs(against))) + xp.maximum(against, xp.zeros_like(against))
-        return observed(y, -softplus)[..., 0]
+        against = xp.where(y > 0.0, -xp.ones_like(y), xp.ones_like(y)) * f
+        # log(1 + exp(a)) = log(1 + exp(-|a|)) + max(a, 0) without overflow, and several times as fast as logaddexp.
+        term = xp.abs(against)
+        term *= -1.0
+        term = xp.log1p(exponential(term))
+        term += at_least_zero(against)
+        term *= -1.0
+        return observed(y, term)[..., 0]
 
     def parameter_gradient(self, y: Array, f: Array) -> Array:  # noqa: ARG002 - the protocol's arguments
         """(S, N, 0)."""

@@ -7,32 +7,29 @@ import math
 import numpy as np
 import xarray as xr
 from matplotlib import rc_context
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from invgp.errors import PlotError
 from invgp.plots.labels import axis_label, quantity_name
 from invgp.plots.lines import finish_panel
+from invgp.plots.lone_site import EDGE, FILL, at_one_site, band_handles, errors, frame_errors
 from invgp.plots.positions import read_positions
 from invgp.plots.reading import Curve, Floats, read_curves, read_interval, read_names, read_values
 from invgp.plots.style import GREY, PAGE, STYLE, add_legend, letter_panels
 
-_FILL = 0.22
-_EDGE = 0.8  # points
 _POINT = 2.2
 
 
 def comparison(posterior: xr.Dataset, reference: xr.Dataset) -> Figure:
     """Draw a posterior over a reference.
 
-    Along a line, one panel a latent: mean and 95% band of the reference filled, those of the posterior as lines. For
-    sites with more coordinates, one row a latent: means against means, and spreads against spreads. Below, or beside,
-    stand errors of the mean and ratios of spreads.
+    Along a line, one panel a latent: mean and 95% band of the reference filled, those of the posterior as lines. At a
+    single site, intervals side by side, for each label of a latent. For sites with more coordinates, one row a latent:
+    means against means, and spreads against spreads. Below, or beside, stand errors of the mean and ratios of spreads.
 
     Parameters
     ----------
@@ -56,6 +53,8 @@ def comparison(posterior: xr.Dataset, reference: xr.Dataset) -> Figure:
         raise PlotError(f"The dataset is not an invgp comparison of this posterior: it lacks {missing[0]}_reference.")
     on_a_line = len(read_names(posterior, "coordinates")) == 1
     with rc_context(STYLE):
+        if posterior.sizes["site"] == 1:
+            return at_one_site(posterior, reference, latents)
         return (_along_line if on_a_line else _cross_plots)(posterior, reference, latents)
 
 
@@ -76,7 +75,7 @@ def _along_line(posterior: xr.Dataset, reference: xr.Dataset, latents: list[str]
             ax.remove()
     letter_panels(np.asarray([grid[3 * (i // columns), i % columns] for i in range(len(latents))]))
     figure.align_ylabels()
-    add_legend(figure, _handles())
+    add_legend(figure, band_handles())
     return figure
 
 
@@ -87,10 +86,10 @@ def _draw_fields(ax: Axes, posterior: xr.Dataset, reference: xr.Dataset, name: s
     for curve in curves:
         lower, upper = (edge[order] for edge in read_interval(reference, f"{name}_reference", curve))
         mean = read_values(reference, f"{name}_reference", curve)[order]
-        ax.fill_between(x[order], lower, upper, facecolor=to_rgba(curve.colour, _FILL), linewidth=0.0)
+        ax.fill_between(x[order], lower, upper, facecolor=to_rgba(curve.colour, FILL), linewidth=0.0)
         ax.plot(x[order], mean, color=to_rgba(curve.colour, 0.6), linewidth=2.2)
         for edge in read_interval(posterior, name, curve):
-            ax.plot(x[order], edge[order], color=curve.colour, linewidth=_EDGE, linestyle=(0, (4, 2)))
+            ax.plot(x[order], edge[order], color=curve.colour, linewidth=EDGE, linestyle=(0, (4, 2)))
         ax.plot(x[order], read_values(posterior, name, curve)[order], color="black", linewidth=0.7)
         ends.append(float(mean[-1]))
     finish_panel(ax, x, posterior[name], curves, ends=ends)
@@ -100,28 +99,11 @@ def _draw_errors(middle: Axes, below: Axes, reference: xr.Dataset, name: str, x:
     """Errors of the mean and ratios of spreads, in bands of twice the Monte Carlo error of the reference."""
     order = np.argsort(x, kind="stable")
     for curve in read_curves(reference, f"{name}_error"):
-        std = read_values(reference, f"{name}_reference_std", curve)
-        error, ratio = (read_values(reference, f"{name}_{what}", curve) for what in ("error", "ratio"))
-        doubt = 2.0 * read_values(reference, f"{name}_reference_mcse", curve) / std
-        doubt_of_ratio = 2.0 * ratio * read_values(reference, f"{name}_reference_std_mcse", curve) / std
-        for ax, values, around in ((middle, error, doubt), (below, ratio, doubt_of_ratio)):
+        for ax, values, around in zip((middle, below), *errors(reference, name, curve), strict=True):
             lower, upper = (values - around)[order], (values + around)[order]
-            ax.fill_between(x[order], lower, upper, facecolor=to_rgba(curve.colour, _FILL), linewidth=0.0)
-            ax.plot(x[order], values[order], color=curve.colour, linewidth=_EDGE)
-    _frame_errors(middle, below)
-
-
-def _frame_errors(middle: Axes, below: Axes) -> None:
-    for ax, exact, least, label in (
-        (middle, 0.0, 0.5, "Error of mean /\nreference std"),
-        (below, 1.0, 0.25, "Spread /\nreference's"),
-    ):
-        ax.axhline(exact, color=GREY, linewidth=0.6, zorder=0.5)
-        low, high = ax.get_ylim()
-        ax.set_ylim(min(low, exact - least), max(high, exact + least))
-        ax.set_ylabel(label)
-        ax.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-        ax.spines[["top", "right"]].set_visible(False)
+            ax.fill_between(x[order], lower, upper, facecolor=to_rgba(curve.colour, FILL), linewidth=0.0)
+            ax.plot(x[order], values[order], color=curve.colour, linewidth=EDGE)
+    frame_errors(middle, below)
 
 
 def _cross_plots(posterior: xr.Dataset, reference: xr.Dataset, latents: list[str]) -> Figure:
@@ -172,12 +154,3 @@ def _frame_cross(ax: Axes) -> None:
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     ax.spines[["top", "right"]].set_visible(False)
-
-
-def _handles() -> list[Artist]:
-    return [
-        Line2D([], [], color="black", linewidth=0.7, label="posterior mean"),
-        Line2D([], [], color=GREY, linewidth=_EDGE, linestyle=(0, (4, 2)), label="its 95% interval"),
-        Line2D([], [], color=to_rgba(GREY, 0.6), linewidth=2.2, label="reference mean"),
-        Patch(facecolor=to_rgba(GREY, _FILL), label="its 95% interval"),
-    ]

@@ -27,7 +27,14 @@ def axis_label(array: xr.DataArray, text: str = "", unit: str = "", width: int =
     unit = _typeset(unit) or unit_label(array)
     if unit:
         text += " (" + unit.replace(" ", "\xa0") + ")"  # a unit is never broken over two lines
-    return "\n".join(textwrap.wrap(text[:1].upper() + text[1:], width)).replace("\xa0", " ")
+    return "\n".join(textwrap.wrap(sentence_case(text), width)).replace("\xa0", " ")
+
+
+def sentence_case(text: str) -> str:
+    """Begin with a capital, unless with a symbol, such as y, pH or vs: to capitalise that would be to rename it."""
+    first, _, rest = text.partition(" ")
+    symbol = (len(first) <= 2 and not rest[:1].isalpha()) or any(letter.isupper() for letter in first)
+    return text if symbol else text[:1].upper() + text[1:]
 
 
 def quantity_name(array: xr.DataArray) -> str:

@@ -12,8 +12,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize, to_rgba
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
 from invgp.plots.labels import axis_label
+from invgp.plots.look import HATCH
 from invgp.plots.positions import set_ticks
 from invgp.plots.reading import Curve, Floats, points_down
 from invgp.plots.style import COLOURS, GREY
@@ -34,6 +36,24 @@ def draw_band(ax: Axes, x: Floats, mean: Floats, edges: tuple[Floats, Floats], c
     ax.plot(x, mean, color=colour, linewidth=_MEAN, marker="o" if x.size == 1 else "", markersize=3.0)
 
 
+def hatch_band(ax: Axes, x: Floats, edges: tuple[Floats, Floats], where: NDArray[np.bool_], colour: Any) -> bool:
+    """Hatch an interval at the sites (N,) where it says so, and halfway to their neighbours; tell whether any is."""
+    order = np.argsort(x, kind="stable")
+    x, lower, upper, where = x[order], edges[0][order], edges[1][order], where[order]
+    if not where.any() or x.size == 1:
+        return False
+    # Twice as many points, so that the hatched parts end between two sites rather than at the last one inside.
+    middle = np.arange(2 * x.size - 1) / 2.0
+    at = np.arange(x.size, dtype=np.float64)
+    x, lower, upper = (np.interp(middle, at, values) for values in (x, lower, upper))
+    inside = where[np.floor(middle).astype(int)] | where[np.ceil(middle).astype(int)]
+    edge = to_rgba(colour, 0.55)
+    ax.fill_between(
+        x, lower, upper, where=inside.tolist(), facecolor="none", edgecolor=edge, hatch=HATCH, linewidth=0.0
+    )
+    return True
+
+
 def band_handles(mean: str) -> list[Artist]:
     """Samples of `draw_band` for a legend that calls the mean so."""
     return [
@@ -48,20 +68,32 @@ def band_handles(mean: str) -> list[Artist]:
 
 
 def finish_panel(
-    ax: Axes, x: Floats, array: xr.DataArray, curves: list[Curve], ends: list[float], margin: float = 0.0
+    ax: Axes,
+    x: Floats,
+    array: xr.DataArray,
+    curves: list[Curve],
+    ends: list[float],
+    *,
+    margin: float = 0.0,
+    limits: tuple[float, float] | None = None,
+    mark: bool = True,
 ) -> None:
     """Label a panel of an array, once all is drawn, trim it to the line, mark the sites and name the curves.
 
-    `ends` are the heights of the curves at the right end, `margin` the share of the line to leave free at each end.
+    `ends` are the heights of the curves at the right end, `margin` the share of the line to leave free at each end,
+    `limits` the lowest and the highest value, `mark` whether to mark the sites.
     """
     ax.set_ylabel(axis_label(array))
     around = margin * np.ptp(x) or (0.5 if np.ptp(x) == 0.0 else 0.0)  # a lone site stands in the middle
     ax.set_xlim(float(x.min()) - around, float(x.max()) + around)
     set_ticks(ax.xaxis, x, most=5)
-    _mark_sites(ax, x)
+    if mark:
+        _mark_sites(ax, x)
     ax.spines["right"].set_visible(False)
     if points_down(array):
         _turn_down(ax)
+    if limits is not None:
+        ax.set_ylim(*(limits if not points_down(array) else limits[::-1]))
     if len(curves) > len(COLOURS):
         _add_colour_bar(ax, curves)
     elif curves[0].label:

@@ -1,52 +1,58 @@
-"""Maps: the mean and the standard deviation of the latents over the first two coordinates of a survey."""
+"""Maps: the latents over the first two coordinates of a survey or a grid."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from matplotlib.tri import Triangulation
-from numpy.typing import NDArray
 
-from invgp.plots.labels import MINUS, axis_label, quantity_name, range_of, unit_label
-from invgp.plots.positions import read_positions, set_ticks
-from invgp.plots.reading import (
-    Curve,
-    Floats,
-    points_down,
-    read_curves,
-    read_names,
-    read_two_coordinates,
-    read_values,
+from invgp.errors import PlotError
+from invgp.maps.nodes import as_map
+from invgp.plots.areas import Place, draw_values, hatch
+from invgp.plots.grids import as_sites, read_grid
+from invgp.plots.labels import MINUS, quantity_name, range_of, unit_label
+from invgp.plots.look import (
+    Look,
+    colours_of,
+    hatch_words,
+    is_field,
+    poorly_informed,
+    quantity_label,
+    quantity_of,
+    read_quantity,
+    value_range,
 )
+from invgp.plots.positions import read_positions, set_ticks
+from invgp.plots.reading import Curve, Floats, points_down, read_curves, read_names, read_two_coordinates
 from invgp.plots.style import PAGE, PAGE_HEIGHT, STYLE, letter_panels
 
-_SHADES = 128
 _CHARACTERS = 16.0  # in an inch of 8 point text
 _NORTH = ("degrees_north", "degree_north", "degrees_N", "degree_N")
 _POLAR = 89.0  # degrees, from where no map in degrees keeps its shape
 
 
-def maps(ds: xr.Dataset) -> Figure:
-    """Draw the posterior mean and standard deviation of every latent over the first two coordinates of the survey.
+def maps(ds: xr.Dataset, look: Look | None = None) -> Figure:
+    """Draw every latent over the first two coordinates of the survey.
 
-    One row a latent and label. The colours are interpolated between neighbouring sites, which are dotted;
-    nothing is drawn between sites much further apart than the others. Sites with more coordinates, on a line, or
-    too few for that are coloured dots. What the maps do not show of the coordinates stands above them.
+    One row a latent and label. On a grid every cell has its colour. Between neighbouring sites, which are dotted, the
+    colours are interpolated; nothing is drawn between sites much further apart than the others. Sites with more
+    coordinates, on a line, or too few for that are coloured dots. Where the data say little, the mean is hatched. What
+    the maps do not show of the coordinates stands above them.
 
     Parameters
     ----------
     ds : Dataset
-        A posterior over sites with two coordinates or more.
+        A posterior over sites with two coordinates or more, or on a grid over two.
+    look : Look
+        Quantities to show, mean and standard deviation by default; limits of their colours; from where to hatch.
 
     Returns
     -------
@@ -57,29 +63,41 @@ def maps(ds: xr.Dataset) -> Figure:
     PlotError
         If ``ds`` is not a posterior of invgp, or its sites have only one coordinate.
     """
+    look, ds = look or Look(), as_map(ds)
+    shown = look.show or ("mean", "std")
     (across, up), left_out = read_two_coordinates(ds)
+    grid = read_grid(ds)
+    if grid is not None and left_out:
+        raise PlotError(f"A map needs a grid of 2 coordinates: cut this one with --at {left_out[0]} VALUE.")
+    ds = as_sites(ds)
     if left_out:
         ds = ds.sortby(left_out[0], ascending=False)  # of sites at one place, the least is drawn last, on top
     (x, x_label), (y, y_label) = read_positions(ds, [across, up])
+    place = Place(x, y, None if grid is None else grid.shape, flat=not left_out)
     aspect = _aspect(ds[up])
     rows = [(name, curve) for name in read_names(ds, "latents") for curve in read_curves(ds, name)]
-    sheet = _lay_out(x, y * aspect, len(rows))
+    sheet = _lay_out(x, y * aspect, len(rows), len(shown))
     with rc_context(STYLE):
         figure = Figure((PAGE, sheet.row_height * sheet.rows + 0.5), layout="constrained")
-        grid = figure.subplots(sheet.rows, sheet.columns, squeeze=False)
-        axes, spare = np.split(grid.ravel(), [2 * len(rows)])
-        for pair, (name, curve) in zip(axes.reshape(-1, 2), rows, strict=True):
-            _draw_pair(pair, ds, name, curve, (x, y), sheet, flat=not left_out)
+        axes, spare = np.split(
+            figure.subplots(sheet.rows, sheet.columns, squeeze=False).ravel(), [len(shown) * len(rows)]
+        )
+        hatched = False
+        for row, (name, curve) in zip(axes.reshape(-1, len(shown)), rows, strict=True):
+            for ax, quantity in zip(row, shown, strict=True):
+                hatched |= _draw_quantity(ax, ds, (name, quantity, curve), place, sheet, look)
         for ax in axes:
-            _frame(ax, x, y, aspect, sheet)
+            _frame(ax, place, aspect, sheet)
         for ax in axes[-sheet.columns :]:
             ax.tick_params(labelbottom=True)
         for ax in spare:
             ax.remove()
-        letter_panels(axes, [title for row in rows for title in _titles(*row, sheet)])
+        letter_panels(axes, [_title(*row, quantity, sheet) for row in rows for quantity in shown])
         figure.supxlabel(x_label, fontsize=8.0)
         figure.supylabel(y_label, fontsize=8.0)
-        if notes := [*_notes_left_out(ds, left_out, x, y), *_notes_on_shape(ds[up])]:
+        notes = [*_notes_left_out(ds, left_out, x, y), *_notes_on_shape(ds[up])]
+        notes += [f"Hatched: {hatch_words(look)}."] if hatched else []
+        if notes:
             figure.suptitle("\n".join(textwrap.wrap(" ".join(notes), 110)), fontsize=8.0)
     return figure
 
@@ -94,53 +112,52 @@ class _Sheet(NamedTuple):
     @property
     def map_width(self) -> float:
         """About what the labels leave of a column."""
-        return PAGE / self.columns - (1.0 if self.columns == 2 else 0.75)
+        return PAGE / self.columns - (1.0 if self.columns <= 2 else 0.75)
 
     @property
     def map_height(self) -> float:
         """About what the title, of two lines over a narrow map, leaves of a row."""
-        return self.row_height - (0.35 if self.columns == 2 else 0.5)
+        return self.row_height - (0.35 if self.columns <= 2 else 0.5)
 
 
-def _lay_out(x: Floats, y: Floats, pairs: int) -> _Sheet:
-    """Lay out pairs of maps of these sites: on one page if they can be read, two pairs a row if they are many."""
+def _lay_out(x: Floats, y: Floats, rows: int, shown: int) -> _Sheet:
+    """Lay out rows of so many maps of these sites: on one page if they can be read, and two rows in one if many."""
     lone = np.ptp(x) == np.ptp(y) == 0.0
     ratio = 0.6 if lone else float(np.ptp(y) / max(np.ptp(x), 1e-9 * np.ptp(y)))
-    columns = 4 if pairs > 4 and ratio > 0.7 else 2
-    rows = math.ceil(2 * pairs / columns)
-    page = _Sheet(rows, columns, max(1.1, PAGE_HEIGHT / rows))
+    wide = 4 if rows * shown > 8 and ratio > 0.7 else 2
+    columns = min(shown * max(1, wide // shown), rows * shown)
+    lines = math.ceil(rows * shown / columns)
+    page = _Sheet(lines, columns, max(1.1, PAGE_HEIGHT / lines))
     natural = page.map_width * min(max(ratio, 0.5), 1.6) + page.row_height - page.map_height
     return page._replace(row_height=min(natural, page.row_height))
 
 
-def _draw_pair(
-    pair: NDArray[Any],
-    ds: xr.Dataset,
-    name: str,
-    curve: Curve,
-    at: tuple[Floats, Floats],
-    sheet: _Sheet,
-    flat: bool,
-) -> None:
-    """Draw the mean and the standard deviation of a curve, with their colour bars, on an array (2,) of Axes."""
-    down = points_down(ds[name])
-    mean = _draw_map(pair[0], *at, read_values(ds, name, curve), "viridis_r" if down else "viridis", flat)
-    _add_bar(pair[0], mean, _bar_label(ds[name], sheet), sheet, inverted=down)
-    std = _draw_map(pair[1], *at, read_values(ds, f"{name}_std", curve), "cividis", flat)
-    _add_bar(pair[1], std, _bar_label(ds[name], sheet, "standard deviation"), sheet, inverted=False)
+def _draw_quantity(
+    ax: Axes, ds: xr.Dataset, of: tuple[str, str, Curve], place: Place, sheet: _Sheet, look: Look
+) -> bool:
+    """Draw a quantity of a latent and label with its colour bar; tell whether any of it is hatched."""
+    name, quantity, curve = of
+    values, limits = read_quantity(ds, name, quantity, curve), look.limits_of(name, quantity)
+    alike = [other for other in look.show if is_field(other) and is_field(quantity) and other != quantity]
+    around = np.concatenate([values, *(read_quantity(ds, name, other, curve) for other in alike)])
+    shown = draw_values(ax, place, values, colours_of(ds, name, quantity), value_range(around, quantity, limits))
+    _add_bar(ax, shown, values, _bar_label(ds, name, quantity, sheet), sheet, limits)
+    ax.child_axes[0].yaxis.set_inverted(is_field(quantity) and points_down(ds[name]))
+    lacking = poorly_informed(ds, name, curve, look) if quantity != "std" else None
+    return lacking is not None and hatch(ax, place, lacking)
 
 
-def _bar_label(array: xr.DataArray, sheet: _Sheet, text: str = "") -> str:
+def _bar_label(ds: xr.Dataset, name: str, quantity: str, sheet: _Sheet) -> str:
     """Label of a colour bar: only the unit where the bar is short, for the title says what is drawn."""
     if sheet.columns > 2 or sheet.map_height < 1.2:
-        return unit_label(array)
-    return axis_label(array, text, width=int(_CHARACTERS * sheet.map_height))
+        return "" if quantity == "information" else unit_label(ds[name])
+    return quantity_label(ds, name, quantity, width=int(_CHARACTERS * sheet.map_height))
 
 
-def _titles(name: str, curve: Curve, sheet: _Sheet) -> list[str]:
+def _title(name: str, curve: Curve, quantity: str, sheet: _Sheet) -> str:
     title = ", ".join(filter(None, (name.replace("_", " "), curve.label)))
     width = int(_CHARACTERS * (PAGE / sheet.columns - 0.4))
-    return ["\n".join(textwrap.wrap(f"{title}: {what}", width)) for what in ("mean", "standard deviation")]
+    return "\n".join(textwrap.wrap(f"{title}: {quantity_of(quantity).words}", width))
 
 
 def _notes_left_out(ds: xr.Dataset, names: list[str], x: Floats, y: Floats) -> list[str]:
@@ -167,9 +184,11 @@ def _aspect(up: xr.DataArray) -> float:
     return 1.0
 
 
-def _frame(ax: Axes, x: Floats, y: Floats, aspect: float, sheet: _Sheet) -> None:
+def _frame(ax: Axes, place: Place, aspect: float, sheet: _Sheet) -> None:
     """Frame the sites with a margin; the window widens until it fills its panel at this aspect."""
-    margin = 0.05 * max(np.ptp(x), np.ptp(y) * aspect) or 0.5
+    x, y = place.x, place.y
+    share = 0.05 if place.shape is None else 0.0  # the cells of a grid have room of their own
+    margin = share * max(np.ptp(x), np.ptp(y) * aspect) or (0.5 if np.ptp(x) == np.ptp(y) == 0.0 else 0.0)
     rise = margin / aspect
     ax.update_datalim([(x.min() - margin, y.min() - rise), (x.max() + margin, y.max() + rise)])
     ax.margins(0.0)
@@ -179,43 +198,22 @@ def _frame(ax: Axes, x: Floats, y: Floats, aspect: float, sheet: _Sheet) -> None
     ax.label_outer()
 
 
-def _draw_map(ax: Axes, x: Floats, y: Floats, values: Floats, colours: str, flat: bool) -> ScalarMappable:
-    seen = np.isfinite(values)
-    triangles = _triangulate(x[seen], y[seen]) if flat and np.ptp(values[seen]) > 0 else None
-    if triangles is None:
-        return ax.scatter(x[seen], y[seen], c=values[seen], cmap=colours, s=14.0, linewidths=0.3, edgecolors="0.2")
-    ax.plot(x, y, "o", color="black", markersize=0.9, markeredgewidth=0.0)
-    # Not a shading of triangles: that mixes the colours of their corners into some that the colour bar does not have.
-    lowest, highest = float(values[seen].min()), float(values[seen].max())
-    scale, levels = Normalize(lowest, highest), np.linspace(lowest, highest, _SHADES + 1)
-    filled = ax.tricontourf(triangles, values[seen], levels, cmap=colours, norm=scale)
-    # A vector format would show hairlines between the shades.
-    filled.set_rasterized(True)
-    shown = ScalarMappable(scale, colours)
-    shown.set_array(values[seen])
-    return shown
-
-
-def _triangulate(x: Floats, y: Floats) -> Triangulation | None:
-    """Triangles between neighbouring sites, or None if the sites span no area."""
-    if x.size < 4 or np.linalg.matrix_rank(np.column_stack([x - x.mean(), y - y.mean()]), tol=1e-9) < 2:
-        return None
-    triangulation = Triangulation(x, y)
-    corners = np.stack([x, y], axis=-1)[triangulation.triangles]
-    longest = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=-1).max(axis=1)
-    triangulation.set_mask(longest > 5.0 * np.median(longest))
-    return triangulation
-
-
-def _add_bar(ax: Axes, artist: ScalarMappable, label: str, sheet: _Sheet, inverted: bool) -> None:
-    """Stand a colour bar at the right of a map."""
+def _add_bar(
+    ax: Axes, artist: ScalarMappable, values: Floats, label: str, sheet: _Sheet, limits: tuple[float, float] | None
+) -> None:
+    """Stand a colour bar at the right of a map; its ends point where values lie beyond the limits that were set."""
     width = 0.1 / sheet.map_width
-    bar = ax.figure.colorbar(artist, cax=ax.inset_axes((1.0 + 0.6 * width, 0.0, width, 1.0)))
+    seen = values[np.isfinite(values)]
+    below, above = (seen.min() < limits[0], seen.max() > limits[1]) if limits and seen.size else (False, False)
+    extend = {(True, True): "both", (True, False): "min", (False, True): "max"}.get(
+        (bool(below), bool(above)), "neither"
+    )
+    place = ax.inset_axes((1.0 + 0.6 * width, 0.0, width, 1.0))
+    bar = ax.figure.colorbar(artist, cax=place, extend=extend)
     bar.set_label(label)
-    bar.ax.yaxis.set_inverted(inverted)
     bar.outline.set_linewidth(0.4)
-    values = np.asarray(artist.get_array())
-    if np.ptp(values) > 1e-9 * np.max(np.abs(values)):
+    low, high = artist.get_clim()
+    if high - low > 1e-9 * max(abs(low), abs(high)):
         bar.ax.yaxis.set_major_locator(MaxNLocator(min(int(sheet.map_height / 0.25), 7), steps=[1, 2, 5, 10]))
     else:
-        bar.set_ticks([float(values[0])], labels=[f"{values[0]:.4g}".replace("-", MINUS)])
+        bar.set_ticks([low], labels=[f"{low:.4g}".replace("-", MINUS)])

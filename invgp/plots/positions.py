@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
 from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-from invgp.plots.labels import MINUS, axis_label, quantity_name
+from invgp.plots.labels import MINUS, axis_label, quantity_name, unit_label
 from invgp.plots.reading import Floats
+from invgp.wording import with_unit
 
 _LONG_LINE = 5000.0  # m, from where a survey is drawn in km
 _METRES = ("m", "metre", "meter", "metres", "meters")
@@ -26,9 +28,15 @@ def read_positions(ds: xr.Dataset, coordinates: list[str]) -> list[tuple[Floats,
     """
     arrays = [ds[name].astype(np.float64) for name in coordinates]
     span = max(float(np.ptp(array.values)) for array in arrays)
-    in_km = span > _LONG_LINE and all(array.attrs.get("units") in _METRES for array in arrays)
-    scale, unit = (1e3, "km") if in_km else (1.0, "")
+    scale, unit = length_unit(arrays)
     return [_from_origin(array, array.values / scale, unit, span / scale) for array in arrays]
+
+
+def length_unit(arrays: Sequence[xr.DataArray]) -> tuple[float, str]:
+    """What to divide coordinates by, and the unit they have then: km for a long survey in metres, or 1 and nothing."""
+    span = max(float(np.ptp(array.values)) for array in arrays)
+    in_km = span > _LONG_LINE and all(array.attrs.get("units") in _METRES for array in arrays)
+    return (1e3, "km") if in_km else (1.0, "")
 
 
 def set_ticks(axis: Axis, positions: Floats, most: int) -> None:
@@ -63,3 +71,10 @@ def _origin(positions: Floats, span: float) -> tuple[float, int]:
         return 0.0, 0
     exponent = math.ceil(math.log10(span))
     return round(math.floor(float(positions.min()) / 10.0**exponent) * 10.0**exponent, -exponent), max(0, -exponent)
+
+
+def name_site(ds: xr.Dataset, index: int) -> str:
+    """Name a site by its number and its coordinates: ``Site 57 (position 22.4 km)``."""
+    coordinates = str(ds.attrs["invgp_coordinates"]).split()
+    places = [with_unit(f"{name} {ds[name].values[index]:.10g}", unit_label(ds[name]) or "1") for name in coordinates]
+    return f"{str(ds.attrs.get('invgp_points', 'site')).capitalize()} {ds['site'].values[index]} ({', '.join(places)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +18,9 @@ TWO_SIGMA = 1.96  # standard deviations from the mean to the edge of a central 9
 _NEEDED = {
     "coordinates": ("",),
     "site_coordinates": ("",),
-    "latents": ("", "_std", "_prior"),
+    "latents": ("", "_std"),
     "observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual"),
 }
-
-
-POINTS = ("site", "node")
 
 
 class Curve(NamedTuple):
@@ -36,6 +34,8 @@ class Curve(NamedTuple):
 def read_names(ds: xr.Dataset, kind: str) -> list[str]:
     """Names of the ``coordinates``, ``latents`` or ``observations``, whose variables must all be there."""
     names = str(ds.attrs.get(f"invgp_{kind}", "")).split()
+    if kind == "latents":  # and what `invgp predict` derived from them
+        names += str(ds.attrs.get("invgp_derived", "")).split()
     if not names:
         raise PlotError(
             f"The dataset is not an invgp posterior: its attribute 'invgp_{kind}' is missing or empty. "
@@ -51,6 +51,61 @@ def read_names(ds: xr.Dataset, kind: str) -> list[str]:
 def read_site_coordinates(ds: xr.Dataset) -> list[str]:
     """Names of the coordinates of the data, which are not those of the latents where a run takes a whole grid."""
     return read_names(ds, "site_coordinates" if "invgp_site_coordinates" in ds.attrs else "coordinates")
+
+
+def choose(ds: xr.Dataset, latents: Sequence[str] = (), labels: Sequence[str] = ()) -> xr.Dataset:
+    """The dataset with these latents only, and these labels along their dimensions; none stands for all."""
+    known = read_names(ds, "latents")
+    for name in latents:
+        if name not in known:
+            raise PlotError(f"--latent: must be one of {', '.join(known)}, was {name!r}")
+    chosen = [name for name in known if not latents or name in latents]
+    along = {name: _label_texts(ds, name) for name in chosen}
+    for label in labels:
+        if not any(label in texts for texts in along.values()):
+            listed = ", ".join(dict.fromkeys(text for texts in along.values() for text in texts if text))
+            raise PlotError(f"--layer: must be {f'one of {listed}' if listed else 'left out'}, was {label!r}")
+    wanted = {
+        dimension: [i for i, text in enumerate(along[name]) if text in labels]
+        for name in chosen
+        if (dimension := label_dimension(ds[name])) is not None and set(labels) & set(along[name])
+    }
+    processes = [
+        name in chosen and (label_dimension(ds[name]) not in wanted or text in labels)
+        for name in known
+        for text in _label_texts(ds, name)
+    ]
+    if "process" in ds.dims and ds.sizes["process"] == len(processes):
+        wanted |= dict.fromkeys(("process", "other_process"), np.flatnonzero(processes).tolist())
+    kept = {dimension: indices for dimension, indices in wanted.items() if dimension in ds.dims}
+    return ds.isel(kept).assign_attrs(invgp_latents=" ".join(chosen), invgp_derived="")
+
+
+def _label_texts(ds: xr.Dataset, variable: str) -> list[str]:
+    """Labels of a variable as a user writes them; one without a name for a variable that has none."""
+    dimension = label_dimension(ds[variable])
+    return [""] if dimension is None else [str(label) for label in labels_along(ds, dimension)]
+
+
+def labels_along(ds: xr.Dataset, dimension: str) -> list[Any]:
+    """Labels along a dimension: names or numbers."""
+    found: list[Any] = ds.get(f"{dimension}_label", ds[dimension]).values.tolist()
+    return found
+
+
+def label_dimension(array: xr.DataArray) -> str | None:
+    """The dimension of a variable's labels, beside that of the sites, or nodes."""
+    return next((str(d) for d in array.dims if d not in ("site", "node", "quantile", "realization")), None)
+
+
+def read_site(ds: xr.Dataset, number: int | None, key: str = "--site") -> int:
+    """Index of a site by its number, counted from 1; without one, of the site in the middle of the table."""
+    if number is None:
+        return (ds.sizes["site"] - 1) // 2
+    numbers = ds["site"].values
+    if number not in numbers:
+        raise PlotError(f"{key}: must be the number of a site, {numbers.min()} to {numbers.max()}, was {number}")
+    return int(np.flatnonzero(numbers == number)[0])
 
 
 def read_one_coordinate(ds: xr.Dataset) -> list[str]:
@@ -72,19 +127,17 @@ def read_two_coordinates(ds: xr.Dataset) -> tuple[list[str], list[str]]:
 def read_curves(ds: xr.Dataset, variable: str) -> list[Curve]:
     """One curve for each label along the dimension of a variable, or one without a label."""
     array = ds[variable]
-    dimension = next((str(d) for d in array.dims if d not in POINTS), None)
+    dimension = label_dimension(array)
     if dimension is None:
         return [Curve(0, "", colours_for(1)[0])]
-    labels = ds.get(f"{dimension}_label", array[dimension]).values.tolist()
+    labels = labels_along(ds, dimension)
     texts = [label if isinstance(label, str) else f"{dimension} {label}" for label in labels]
     return [Curve(i, text, colour) for i, (text, colour) in enumerate(zip(texts, colours_for(len(texts)), strict=True))]
 
 
 def read_values(ds: xr.Dataset, variable: str, curve: Curve) -> Floats:
-    """Values (N,) of a curve at the sites, or at the nodes of a grid."""
-    array = ds[variable]
-    along = next(d for d in array.dims if d in POINTS)
-    values = np.asarray(array.transpose(along, ...).values, dtype=np.float64)
+    """Values (N,) of a curve at the sites."""
+    values = np.asarray(ds[variable].transpose("site", ...).values, dtype=np.float64)
     return values if values.ndim == 1 else values[:, curve.column]
 
 

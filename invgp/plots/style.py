@@ -25,6 +25,7 @@ STYLE: dict[Any, Any] = {
     "figure.constrained_layout.w_pad": 0.06,
     "font.family": "sans-serif",
     "font.size": 8.0,
+    "hatch.linewidth": 0.35,  # the colours below stay visible
     "legend.fontsize": 7.5,
     "lines.linewidth": 1.2,
     "pdf.fonttype": 42,  # journals want text that stays text

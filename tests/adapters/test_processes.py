@@ -108,16 +108,18 @@ def marked(directory: Path) -> list[int]:
 
 
 def test_that_children_do_not_outlive_a_simulator_that_ended(tmp_path: Path) -> None:
-    # In the group; in the session, but in a group of its own; in a session of its own.
+    # In the group; in the session, but in a group of its own; in a session of its own; there without a mark.
     code = """
     sleep 60 & echo $! >> pids
     sh -c 'set -m; sleep 60 & echo $! >> pids'
+    env -i setsid sh -c 'echo $$ >> pids; : > unmarked; sleep 60; true' &
+    while [ ! -e unmarked ]; do sleep 0.01; done
     setsid sh -c 'echo $$ >> pids; : > ready; sleep 60; true' &
     while [ ! -e ready ]; do sleep 0.01; done
     """
     assert run(code, tmp_path) == Outcome(Ending.EXITED, 0)
     pids = pids_in(tmp_path / "pids")
-    assert len(pids) == 3
+    assert len(pids) == 4
     assert [pid for pid in pids if is_alive(pid)] == []
 
 

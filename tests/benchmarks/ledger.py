@@ -2,8 +2,9 @@
 
     python tests/benchmarks/ledger.py
 
-A trivial program is spawned once a row and its output read: by hand, through the adapter, and through adapter and
-ledger, in turn, so that a busy machine slows all three. Then rows are recorded and looked up in tasks of 4,096, as
+A trivial program, which copies its input file to its output file, is spawned once a row: by hand in one directory,
+through the adapter with a directory for each run, and through adapter and ledger, in turn, so that a busy machine slows
+all three. Then rows are recorded and looked up in tasks of 4,096, as
 those of a vectorised function are, beside plain SQLite with as many bytes a row.
 """
 
@@ -20,11 +21,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from invgp.adapters import Evaluations, ExecutableModel, Quantity, RunContext, Status
+from invgp.adapters import Evaluations, ExecutableModel, InputFile, OutputFile, Quantity, RunContext, Status
 from invgp.inference.evaluate import evaluate
 from invgp.ledger import Finished, Ledger
 
 TURNS = 10
+INPUT, OUTPUT = "input.txt", "output.txt"
+COMMAND = ("/bin/cp", INPUT, OUTPUT)
 TASK = 4096
 INPUTS = (Quantity("x", "m", tuple(range(1, 9))),)
 OUTPUTS = (Quantity("z", "s"),)
@@ -44,8 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
 
 
 def programs(runs: int, folder: Path) -> dict[str, float]:
-    """Runs of a program that prints its argument."""
-    model = ExecutableModel(("/bin/echo", "{x}"), (Quantity("x", "m"),), OUTPUTS)
+    """Runs of a program that copies a file."""
+    (folder / "x.tpl").write_text("{x}\n")
+    model = ExecutableModel(
+        COMMAND,
+        (Quantity("x", "m"),),
+        OUTPUTS,
+        input_files=(InputFile(folder / "x.tpl", INPUT),),
+        output_files=(OutputFile(OUTPUT),),
+    )
     values = np.arange(float(runs))[:, None]
     with Ledger(folder / "programs.sqlite") as ledger:
         recorder = ledger.of(model)
@@ -56,7 +66,11 @@ def programs(runs: int, folder: Path) -> dict[str, float]:
         def with_ledger(rows: np.ndarray) -> None:
             evaluate(model, rows, context(len(rows), folder), recorder=recorder)
 
-        ways = {"bare loop": by_hand, "adapter": with_adapter, "adapter and ledger": with_ledger}
+        ways = {
+            "bare loop": lambda rows: by_hand(rows, folder),
+            "adapter": with_adapter,
+            "adapter and ledger": with_ledger,
+        }
         seconds = dict.fromkeys(ways, 0.0)
         for rows in np.array_split(values, min(TURNS, runs)):
             for name, way in ways.items():
@@ -70,10 +84,12 @@ def programs(runs: int, folder: Path) -> dict[str, float]:
     }
 
 
-def by_hand(rows: np.ndarray) -> None:
-    """Spawn and read, and no more."""
+def by_hand(rows: np.ndarray, folder: Path) -> None:
+    """Write, spawn and read, and no more."""
     for x in rows[:, 0].tolist():
-        float(subprocess.run(["/bin/echo", str(x)], capture_output=True, check=True).stdout)
+        (folder / INPUT).write_text(f"{x}\n")
+        subprocess.run(COMMAND, check=True, cwd=folder)
+        float((folder / OUTPUT).read_text())
 
 
 def tables(rows: int, folder: Path) -> dict[str, float]:
@@ -134,7 +150,7 @@ def plain(values: np.ndarray, path: Path) -> tuple[float, float]:
 
 def context(count: int, folder: Path) -> RunContext:
     """Labels of a usual length."""
-    return RunContext([f"evaluation-1-site{i}-sample1" for i in range(count)], folder / "runs")
+    return RunContext([f"evaluation-1-site{i}-sample1" for i in range(count)], folder / "runs", more=True)
 
 
 def timed(work: Callable[[], object]) -> float:

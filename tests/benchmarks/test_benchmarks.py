@@ -33,6 +33,15 @@ def test_that_growth_is_measured_in_every_number(benchmark, capsys):
     assert "in the paper" in capsys.readouterr().out
 
 
+def test_that_whole_fits_are_measured_beside_exact_ones(benchmark, capsys):
+    ratios = benchmark("estimator_fits").main(["--share", "0.1", "--repeats", "1"])
+    assert len(ratios) == 4
+    assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
+    dense = capsys.readouterr().out.splitlines()[1].split()
+    # Dense, with Gaussian noise: the bound is the evidence, at kernels that are no worse.
+    assert float(dense[-2]) > float(dense[-1]) - 0.05
+
+
 def test_that_the_comparison_says_why_when_gpflow_cannot_be_installed(benchmark, tmp_path, monkeypatch):
     gpflow = benchmark("against_gpflow")
     monkeypatch.setattr(gpflow, "REQUIREMENTS", (str(tmp_path / "no_such_package"),))
@@ -80,3 +89,21 @@ def test_that_a_run_is_measured_with_and_without_a_ledger(benchmark, capsys):
     ratios = benchmark("ledger").main(["--runs", "5", "--rows", "50"])
     assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
     assert "5 runs, adapter and ledger: " in capsys.readouterr().out
+
+
+def test_that_two_workers_are_measured_against_one(benchmark, capsys):
+    ratios = benchmark("workers").main(["--runs", "4", "--repeats", "1", "--milliseconds", "1"])
+    assert list(ratios) == ["loky", "threading", "dask"]
+    assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
+    assert "4 runs of 1 ms" in capsys.readouterr().out
+
+
+def test_that_the_start_is_measured_beside_numpy(benchmark):
+    found = benchmark("startup").measured(times=1)
+    assert all(0 < seconds < math.inf for seconds in found.values())
+
+
+def test_that_a_map_is_measured_in_time_and_memory(benchmark, capsys):
+    measured = benchmark("large_map").main(["--side", "20", "--sites", "10", "--draws", "2"])
+    assert all(math.isfinite(number) and number > 0 for number in measured.values())
+    assert "velocity, depth at 20 x 20 points; 2 exact draws" in capsys.readouterr().out

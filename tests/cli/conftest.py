@@ -72,12 +72,13 @@ FULL_GAUSSIAN = 'posterior = "full gaussian"'  # every evaluation of its bound t
 SIMULATOR = 'awk "BEGIN { print 2 * $1 / 2000 }"'
 SCRIPT = Path(sysconfig.get_path("scripts")) / "invgp"
 MODULE = [sys.executable, "-m", "invgp"]
+PATIENCE = 300.0  # s, for a very busy machine
 
 
 def invgp(*arguments: str | Path, cwd: Path, program: list[str] | None = None) -> subprocess.CompletedProcess[str]:
     """The command line as a person runs it, in a process of its own."""
     command = [*(program or MODULE), *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

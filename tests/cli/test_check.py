@@ -122,6 +122,15 @@ def test_that_check_warns_of_a_program_without_a_timeout(
     assert (result.returncode, result.stderr) == (0, warning if timeout is None else "")
 
 
+def test_that_check_warns_of_a_batch_without_a_timeout(invgp_here: Command, tmp_path: Path) -> None:
+    body = "awk 'NR > 1 { print 2 * $1 / 2000 }' inputs.csv > outputs.csv"
+    config = with_program(body=body, directory=tmp_path).replace('"executable"', '"batched"').replace(', "{depth}"', "")
+    write_files(tmp_path, config)
+    result = invgp_here("check", "survey.toml", cwd=tmp_path)
+    warning = "invgp: warning: forward.timeout is not set: a batch that hangs is waited for for ever\n"
+    assert (result.returncode, result.stderr) == (0, warning)
+
+
 def test_that_check_says_where_a_forgotten_fill_value_is(invgp_here: Command, tmp_path: Path) -> None:
     write_files(tmp_path)
     (tmp_path / "sites.csv").write_text(SITES.replace("0.47", "-9999"))

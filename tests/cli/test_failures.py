@@ -68,7 +68,7 @@ def test_that_a_worker_that_dies_is_a_sentence(tmp_path: Path) -> None:
     )
     result = invgp("run", "survey.toml", "--workers", "2", cwd=tmp_path)
     assert result.returncode == 3
-    assert re.match(r"invgp: a worker process .*died while it ran 'time'", result.stderr)
+    assert re.match(r"invgp: a worker process died whenever it ran 'time'; workers = 1 runs it in this", result.stderr)
     assert "Traceback" not in result.stderr
 
 
@@ -93,4 +93,5 @@ def test_that_a_few_failures_are_counted_and_kept(
     assert f" runs, {failed} failed" in result.stderr
     assert directories == f"{tmp_path}/posterior.runs: the directories of failed runs"
     [inversion] = (tmp_path / "posterior.runs").iterdir()
-    assert len(list(inversion.iterdir())) == failed
+    kept = len(list(inversion.iterdir()))
+    assert kept == failed if runs == "18" else 0 < kept <= failed  # sites that ask for the same run share it

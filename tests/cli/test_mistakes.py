@@ -112,20 +112,6 @@ def test_that_a_fault_of_ours_is_a_traceback(tmp_path: Path) -> None:
     assert "ValueError: a fault of ours" in result.stderr
 
 
-def test_that_help_does_not_wait_for_the_libraries(tmp_path: Path) -> None:
-    code = (
-        "import sys\nfrom invgp.cli import main\n"
-        "try:\n    main()\nfinally:\n    print([m for m in ('xarray', 'scipy', 'matplotlib') if m in sys.modules])\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0
-    for name in ("check", "run", "plot"):
-        assert f"\n  {name} " in result.stdout
-    assert result.stdout.endswith("[]\n")
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_that_a_directory_without_permission_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

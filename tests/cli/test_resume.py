@@ -7,6 +7,7 @@ import random
 import signal
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,17 @@ from .test_interrupts import running
 
 PATIENCE = 60.0  # s, for a busy machine
 STOPS = 2
+KILLS = 20
+RERUN_BY_A_KILL = 2  # runs a worker: the one under way, and one that was not yet handed over
 RUNS = 18  # of the inversion, undisturbed
 LEDGER = "posterior.ledger.sqlite"
 COUNTED = f'echo "$1" >> "$(dirname "$0")/started"; sleep 0.1; {SIMULATOR}'
-OF_ONE_INVERSION_ONLY = ("history", "invgp_runs_from_ledger", "invgp_survey")
+OF_ONE_INVERSION_ONLY = ("history", "invgp_runs_at_once", "invgp_runs_from_ledger", "invgp_survey")
 
 
-def survey(directory: Path, *lines: str) -> Path:
+def survey(directory: Path, *lines: str, body: str = COUNTED) -> Path:
     directory.mkdir(exist_ok=True)
-    write_files(directory, with_inference(*lines, config=with_program(body=COUNTED, directory=directory)))
+    write_files(directory, with_inference(*lines, config=with_program(body=body, directory=directory)))
     return directory
 
 
@@ -90,9 +93,40 @@ def test_that_a_stopped_inversion_goes_on_where_it_was(
     assert result.returncode == 0, result.stderr
     assert f"{RUNS} runs ({len(known)} from the ledger), 0 failed" in result.stdout
     assert known.isdisjoint(started(directory)[seen:])
-    # Of each worker, only the run under way when it was stopped, and one that was not yet handed over, came twice.
-    assert len(started(directory)) <= RUNS + STOPS * 2 * int(workers)
+    assert len(started(directory)) <= RUNS + STOPS * RERUN_BY_A_KILL * int(workers)
     xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
+
+
+QUICK = f'echo "$1" >> "$(dirname "$0")/started"; sleep 0.02; {SIMULATOR}'
+
+
+def test_that_twenty_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
+    """Each of ten surveys is killed twice, and then resumed: after some runs, and after some time, whatever it does."""
+    moments = random.Random(0)
+    began = time.monotonic()
+    assert invgp("run", "survey.toml", cwd=survey(tmp_path / "undisturbed", body=QUICK)).returncode == 0
+    whole = time.monotonic() - began  # s that an inversion takes on this machine, as busy as it is
+    undisturbed = posterior(tmp_path / "undisturbed" / "posterior.nc")
+    plans = [(moments.randint(2, RUNS // 2), moments.uniform(0.0, whole)) for _ in range(KILLS // 2)]
+
+    def kill_twice_and_resume(number: int) -> int:
+        directory = survey(tmp_path / f"survey{number}", body=QUICK)
+        runs, seconds = plans[number]
+        stop_after(runs, 0.0, "1", signal.SIGKILL, directory)
+        known = finished(directory)
+        stop_after(0, seconds, "1", signal.SIGKILL, directory)
+        assert known <= finished(directory)
+        known, seen = finished(directory), len(started(directory))
+        result = invgp("run", "survey.toml", cwd=directory)
+        assert result.returncode == 0, result.stderr
+        assert known.isdisjoint(started(directory)[seen:])
+        assert len(started(directory)) <= RUNS + 2 * RERUN_BY_A_KILL
+        xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
+        return len(known)
+
+    with ThreadPoolExecutor(2) as pool:
+        known = list(pool.map(kill_twice_and_resume, range(KILLS // 2)))
+    assert any(0 < runs < RUNS for runs in known)
 
 
 def test_that_two_inversions_at_once_may_share_a_ledger(undisturbed: xr.Dataset, tmp_path: Path) -> None:

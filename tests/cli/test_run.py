@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from invgp.cli.progress import Live, duration, rate
+from invgp.cli.progress import Live, rate
 from invgp.config.names import RESERVED, SUFFIXES
+from invgp.wording import duration
 
 from .conftest import (
     CONFIG,
@@ -89,7 +90,10 @@ def test_that_every_variable_of_a_posterior_is_a_name_that_the_config_guards(fin
         written = {str(name) for name in posterior.variables}
     derived = {"depth" + suffix for suffix in SUFFIXES["latents"]}
     derived |= {"time" + suffix for suffix in SUFFIXES["survey.observations"]}
-    assert written == {"position", "depth", *derived, *RESERVED} - {"crs"}
+    guarded = {"position", "position_inducing", "depth", *derived, *RESERVED}
+    elsewhere = {"crs", "position_inducing", "inducing", "process", "other_process", "other_site"}
+    elsewhere |= {"whitened_mean", "whitened_factor", "depth_exceedance", "depth_threshold"}
+    assert written == guarded - elsewhere
 
 
 def test_that_what_is_written_is_in_the_documentation(finished: Finished, root: Path) -> None:
@@ -194,7 +198,10 @@ def test_that_a_display_fits_a_terminal() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(3.4e-7, "0.34 µs"), (0.012, "12 ms"), (5, "5 s"), (150, "2 min"), (9000, "2.5 h"), (864000, "10 days")],
+    [
+        *((3.4e-7, "0.34 µs"), (0.012, "12 ms"), (5, "5 s"), (150, "2 min"), (9000, "2.5 h"), (864000, "10 days")),
+        *((0.9996, "1 s"), (0.99962e-3, "1 ms"), (0.99, "990 ms"), (99.97, "2 min")),  # not 1e+03 ms
+    ],
 )
 def test_that_durations_are_short(seconds: float, text: str) -> None:
     assert duration(seconds) == text

@@ -102,9 +102,8 @@ UNKNOWN_KEYS_OF_A_PROGRAM = [
     Case(
         "executable",
         {"timeout = 10": "time_out = 10"},
-        "forward.time_out: unknown key; valid: 'adapter', 'command', 'input_files', 'output_files', "
-        "'target_file', 'fallback', 'files', 'bounds', 'keep', 'timeout', 'threads' and 4 more; "
-        "did you mean 'timeout'?",
+        "forward.time_out: unknown key; valid: 'adapter', 'command', 'input_files', 'output_files', 'target_file', "
+        "'fallback', 'files', 'bounds', 'keep', 'timeout', 'partial' and 5 more; did you mean 'timeout'?",
     ),
     Case(
         "input file",
@@ -339,6 +338,14 @@ WRONG_UNITS = [
         "forward.outputs[0].unit: must be a unit that can be converted to that of 'time' ('s'), was 'm'",
     ),
 ]
+
+
+def named_otherwise(name: str) -> dict[str, str]:
+    """Edits that give the latent `velocity` another name, and nothing else."""
+    wire = f'{{ name = "velocity", source = "{name}" }}'
+    return {"[latents.velocity]": f"[latents.{name}]", '"velocity", "elevation"]': f'{wire}, "elevation"]'}
+
+
 WRONG_VALUES = [
     Case(
         "mean too long",
@@ -448,7 +455,7 @@ WRONG_VALUES = [
     ),
     Case(
         "projected CRS for degrees",
-        {'northing]\nunit = "m"': 'northing]\nunit = "degrees_north"'},
+        {'northing]\nunit = "m"': 'northing]\nunit = "degrees_north"', "scale = 1000": "scale = [1000, 1]"},
         "survey.crs: must be one of coordinates in 'degrees_north', the unit of 'northing', was 'EPSG:28354' (GDA94 / "
         "MGA zone 54), which is projected: its coordinates are in metres, or a unit that converts to them",
     ),
@@ -460,13 +467,13 @@ WRONG_VALUES = [
     ),
     Case(
         "name twice",
-        {"[latents.velocity]": "[latents.easting]"},
+        named_otherwise("easting"),
         "latents.easting: must have names of its own in the posterior file, was 'easting', a name of "
         "survey.coordinates.easting",
     ),
     Case(
         "reserved name",
-        {"[latents.velocity]": "[latents.site]"},
+        named_otherwise("site"),
         "latents.site: must have names of its own in the posterior file, was 'site', a name that every posterior has",
     ),
     Case(
@@ -476,7 +483,7 @@ WRONG_VALUES = [
     ),
     Case(
         "name of a derived variable",
-        {"[latents.velocity]": "[latents.depth_std]"},
+        named_otherwise("depth_std"),
         "latents.depth_std: must have names of its own in the posterior file, was 'depth_std', a name of latents.depth",
     ),
     Case(
@@ -506,6 +513,7 @@ THREE_LAYERS = {
     "layer = [1, 2]": "layer = [1, 2, 3]",
     '["t1", "t2"]': '["t1", "t2", "t2"]',
     "mean = [200, 500]": "mean = [200, 500, 600]",
+    "samples = 16": "samples = 32",
 }
 FACTOR = "must be true, a number above 1 (a factor: one standard deviation of its prior) or left out"
 NO_MATRIX = "must be a square matrix: a list of rows, each a list of numbers"
@@ -714,6 +722,35 @@ WRONG_INFERENCE = [
         "inference.batch: must be left out with inference.posterior = 'full gaussian', was given",
     ),
     Case(
+        "keys of the coupled posterior, for the other",
+        inference(
+            'posterior = "full gaussian"',
+            'estimator = "hermite"',
+            "emulator = true",
+            "runs_per_site = 5",
+            "emulator_error = 0.1",
+        ),
+        "\n".join(
+            f"inference.{key}: must be left out with inference.posterior = 'full gaussian', was given"
+            for key in ("estimator", "emulator", "runs_per_site", "emulator_error")
+        ),
+    ),
+    Case(
+        "a key of the full Gaussian, for the coupled one",
+        inference("tolerance = 1e-5"),
+        "inference.tolerance: must be left out with inference.posterior = 'coupled gaussian', was given",
+    ),
+    Case(
+        "a key of the emulator, without one",
+        inference("emulator = false", "runs_per_site = 5"),
+        "inference.runs_per_site: must be left out with inference.emulator = false, was given",
+    ),
+    Case(
+        "degrees of freedom of Gaussian noise",
+        noise("degrees = 3"),
+        "noise.degrees: must be left out with noise.kind = 'gaussian', was given",
+    ),
+    Case(
         "inducing points that are sites",
         inference("learn_inducing = true"),
         "inference.learn_inducing: must be false without inference.inducing (every site is then an inducing point), "
@@ -873,8 +910,8 @@ BATCHED = PERSISTENT.replace('"persistent"', '"batched"')
         (
             PERSISTENT,
             "rows = 5",
-            "forward.rows: unknown key; valid: 'adapter', 'command', 'timeout', 'threads', 'environment', 'kind', "
-            "'inputs' and 'outputs'",
+            "forward.rows: unknown key; valid: 'adapter', 'command', 'timeout', 'partial', 'threads', 'environment', "
+            "'kind', 'inputs' and 'outputs'",
         ),
         (PERSISTENT, "timeout = 0", "forward.timeout: must be greater than 0, was 0"),
         (PERSISTENT, 'threads = "two"', "forward.threads: must be a whole number, was 'two'"),
@@ -905,12 +942,42 @@ def test_that_each_of_several_mistakes_gives_a_sentence(write_survey: WriteSurve
     with pytest.raises(ConfigError) as caught:
         load(path)
     keys = [sentence.partition(":")[0] for sentence in caught.value.sentences]
-    assert keys == ["titel"]
-    path = write_survey({"samples = 16": "samples = 0", "mean = 2000": 'mean = "fast"'})
+    assert keys == ["titel", "latents.velocity.mean", "inference.samples"]
+
+
+def test_that_each_of_several_mistakes_across_tables_gives_a_sentence(write_survey: WriteSurvey) -> None:
+    path = write_survey(
+        {
+            'crs = "EPSG:28354"': 'crs = "EPSG:1"',
+            "mean = [200, 500]": "mean = [200, 500, 600]",
+            "length_scale = [1000, 2000]": "length_scale = [1000]",
+            "simulator:times": "simulator:tims",
+            "std.time = 0.05": "std.time = 0.05\nstd.tim = 1",
+            'file = "results/posterior.nc"': 'file = "posterior.txt"',
+        },
+        {"elev": "height", "0.20": "fast", "0,100,14": "0,0,14"},
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert [sentence.partition(":")[0] for sentence in caught.value.sentences] == [
+        "noise.std.tim",
+        "survey.crs",
+        "survey.covariates.elevation.column",
+        "survey.coordinates",
+        "survey.observations.time.columns",
+        "latents.depth.mean",
+        "latents.velocity.kernel.length_scale",
+        "forward.function",
+        "output.file",
+    ]
+
+
+def test_that_mistakes_of_one_key_do_not_hide_those_of_its_neighbours(write_survey: WriteSurvey) -> None:
+    path = write_survey({"timeout = 10": "time_out = 10\nthreads = 0"}, executable=True)
     with pytest.raises(ConfigError) as caught:
         load(path)
     keys = [sentence.partition(":")[0] for sentence in caught.value.sentences]
-    assert keys == ["latents.velocity.mean", "inference.samples"]
+    assert keys == ["forward.time_out", "forward.threads"]
 
 
 def test_that_a_template_with_an_unknown_field_names_its_line(write_survey: WriteSurvey) -> None:

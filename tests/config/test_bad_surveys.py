@@ -62,6 +62,13 @@ CELLS = [
         "none, was 'n/a' in line 3",
     ),
     Case(
+        "decimal comma in quotes",
+        {"0.21": '"0,21"'},
+        {},
+        "survey.observations.time.columns: column 't1' of sites.csv must hold numbers, or nothing where there is "
+        "none, was '0,21' in line 3; decimals are written with a point",
+    ),
+    Case(
         "coordinate missing",
         {"100,0,12": ",0,12"},
         {},
@@ -151,6 +158,42 @@ CELLS = [
         "semicolons, they must be by commas",
     ),
     Case(
+        "tabs",
+        {SITES: SITES.replace(",", "\t")},
+        {},
+        "survey.file: must be a CSV file of sites, was '<here>/sites.csv': its columns are separated by tabs, they "
+        "must be by commas",
+    ),
+    Case(
+        "semicolons and decimal commas, as Excel writes them in half of Europe",
+        {SITES: SITES.replace(",", ";").replace(".", ",")},
+        {},
+        "survey.file: must be a CSV file of sites, was '<here>/sites.csv': its columns are separated by semicolons, "
+        "they must be by commas, with points in numbers",
+    ),
+    Case(
+        "NaN everywhere",
+        {"0.20,0.50": "nan,NaN", "0.21": "nan", "0.22,0.52": "NaN,nan"},
+        {},
+        "survey.observations.time.columns: must hold a number at one site at least, was empty at every site",
+    ),
+    Case(
+        "non-ASCII name of a column, misspelt",
+        {"elev": "Höhe"},
+        {'column = "elev"': 'column = "Hohe"'},
+        "survey.covariates.elevation.column: must be a column of sites.csv, which has no column 'Hohe'; valid: "
+        "'easting', 'northing', 'Höhe', 't1', 't2', 's1' and 's2'; did you mean 'Höhe'?",
+    ),
+    Case(
+        "several columns at once",
+        {"elev": "elve", "t2": "tt"},
+        {},
+        "survey.covariates.elevation.column: must be a column of sites.csv, which has no column 'elev'; valid: "
+        "'easting', 'northing', 'elve', 't1', 'tt', 's1' and 's2'; did you mean 'elve'?\n"
+        "survey.observations.time.columns: must be a column of sites.csv, which has no column 't2'; valid: "
+        "'easting', 'northing', 'elve', 't1', 'tt', 's1' and 's2'",
+    ),
+    Case(
         "noise missing where observed",
         {"0.01,0.02": "0.01,"},
         COLUMN_NOISE,
@@ -221,6 +264,34 @@ def test_that_a_csv_that_is_not_utf8_names_the_byte(write_survey: WriteSurvey) -
         "survey.file: must be a CSV file in UTF-8 (or netCDF, with a name that ends in .nc), was '<here>/sites.csv', "
         "whose byte 18 is not UTF-8"
     )
+
+
+def test_that_a_csv_in_utf16_is_told(write_survey: WriteSurvey) -> None:
+    path = write_survey()
+    (path.parent / "sites.csv").write_bytes(SITES.encode("utf-16"))
+    assert sentence_of(path) == (
+        "survey.file: must be a CSV file in UTF-8 (or netCDF, with a name that ends in .nc), was '<here>/sites.csv', "
+        "which is UTF-16; save it as UTF-8"
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        SITES.encode("utf-8-sig"),
+        SITES.replace("\n", "\r\n").encode(),
+        SITES.replace(",", ", ").encode(),
+        (SITES + "\n\n").encode(),
+        SITES.replace("elev", '"elev"').encode(),
+        "".join(f'"{line}"\n'.replace(",", '","') for line in SITES.splitlines()).encode(),
+    ],
+    ids=["byte-order mark", "CRLF", "spaces after commas", "blank lines at the end", "quotes", "quotes everywhere"],
+)
+def test_that_what_spreadsheets_add_is_no_fault(content: bytes, write_survey: WriteSurvey) -> None:
+    path = write_survey()
+    plain = load(path).survey.Y
+    (path.parent / "sites.csv").write_bytes(content)
+    np.testing.assert_array_equal(load(path).survey.Y, plain)
 
 
 def test_that_a_fault_of_another_data_file_names_the_option(write_survey: WriteSurvey) -> None:

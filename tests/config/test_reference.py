@@ -66,7 +66,7 @@ def test_that_the_fewest_samples_are_those_of_the_estimators(Q: int) -> None:
 )
 def test_that_a_config_may_ask_for_the_fewest_samples(line: str, fewest: int, write_survey: WriteSurvey) -> None:
     problem = load(write_survey({"samples = 16": f"samples = {fewest}\n{line}"}))
-    assert problem.inference.samples == fewest == fewest_samples(problem)
+    assert problem.inference.samples == fewest == fewest_samples(problem.inference, problem.latent_count)
 
 
 def test_that_what_is_learnt_has_a_table_of_its_own() -> None:

@@ -9,9 +9,9 @@ from scipy.special import ndtri
 
 from invgp.core.backend import to_numpy
 from invgp.core.bound import Bound, Parameters
-from invgp.core.coupled import GaussianNoise, Prior, estimate
+from invgp.core.coupled import GaussianNoise, Prior
 from invgp.core.coupled.algorithm import CoupledSavigp, Stage
-from invgp.core.coupled.estimators import estimate_log_density, hermite_fit
+from invgp.core.coupled.estimators import all_outputs, estimate_by_output, estimate_log_density, hermite_fit
 from invgp.core.coupled.hyperparameters import Hyperparameters
 from invgp.core.coupled.minibatches import MiniBatches
 from invgp.core.data import Data
@@ -403,7 +403,7 @@ def test_that_untied_latents_have_the_factorised_posterior(numpy_place):
     found = state.best.marginals
     assert state.finished == SETTLED
     np.testing.assert_allclose(found.mean, mean, atol=2e-3)
-    np.testing.assert_allclose(np.diagonal(found.covariance, axis1=1, axis2=2), variance, rtol=5e-3)
+    np.testing.assert_allclose(np.diagonal(found.covariance, axis1=1, axis2=2), variance, rtol=1e-2)
     np.testing.assert_allclose(found.covariance[:, 0, 1], 0.0, atol=0.01 * variance.min())
     elbo = float(frame.evaluate(Data(Counts(), y).log_density(np.zeros(0), derivatives=False), points, ()).elbo)
     assert told[-1][1].elbo == pytest.approx(elbo, abs=1e-3)
@@ -622,8 +622,12 @@ def exact_terms(kind):
     if kind != "log density":
         a, b, H = exact_expectations(coupled_residuals)
         H = H if kind == "hermite" else np.zeros_like(H)
-        gradient = -np.sum(a[..., None] * b + np.einsum("npij,npj->npi", H, b), axis=1)
-        curvature = -np.sum(b[..., :, None] * b[..., None, :] + a[..., None, None] * H + H @ H, axis=1)
+        # What a line leaves counts as noise.
+        rest = exact_expectations(lambda z: coupled_residuals(z) ** 2)[0] - a**2 - np.sum(b**2, axis=-1)
+        noise = (np.ones_like(a) if kind == "hermite" else 1.0 + rest)[..., None]
+        gradient = -np.sum((a[..., None] * b + np.einsum("npij,npj->npi", H, b)) / noise, axis=1)
+        curvature = b[..., :, None] * b[..., None, :] + a[..., None, None] * H + H @ H
+        curvature = -np.sum(curvature / noise[..., None], axis=1)
     return value, gradient, curvature
 
 
@@ -640,7 +644,8 @@ def test_that_the_coupled_estimators_have_no_bias_beyond_their_standard_error(ki
         if kind == "log density":
             found.append(estimate_log_density(z, -0.5 * np.sum(residuals**2, axis=-1), valid))
         else:
-            found.append(estimate(z, residuals, np.zeros(2), valid, quadratic=kind == "hermite"))
+            by_output = estimate_by_output(z, residuals, valid, quadratic=kind == "hermite")
+            found.append(all_outputs(by_output, np.zeros(2)))
     for name, expected in zip(("value", "gradient", "curvature"), exact_terms(kind), strict=True):
         estimates = np.asarray([getattr(terms, name) for terms in found])
         error = np.abs(estimates.mean(axis=0) - expected)

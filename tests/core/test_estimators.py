@@ -6,10 +6,10 @@ from invgp.core.estimators import (
     expectation,
     features_needed,
     fewest_samples,
-    hermite_features,
     quadratic_fit,
     score,
 )
+from invgp.core.hermite import hermite_features
 from invgp.core.sampling import Points
 
 N, Q = 3, 2
@@ -89,12 +89,12 @@ def test_that_the_estimates_agree_with_quadrature_within_their_standard_error(nu
     exact = exact_terms(log_density, mean, scale)
     estimates = []
     for seed in range(60):
-        z = np.random.default_rng(seed).standard_normal(1024)
+        z = np.random.default_rng(seed).standard_normal(16_384)
         densities = log_density(mean + scale * z)
         terms = score(points_of_one_latent(z), np.full((1, 1), scale), densities[:, None])
         estimates.append([terms.value[0], terms.gradient[0, 0], terms.curvature[0, 0]])
     estimates = np.asarray(estimates)
-    # In-sample regression has a bias of order 1/S, which 1,024 samples make small beside the spread.
+    # In-sample regression has a bias of order 1/S, which many samples make small beside the spread.
     error = np.abs(estimates.mean(axis=0) - exact)
     assert np.all(error < 4 * estimates.std(axis=0) / np.sqrt(60)), error
 
@@ -116,13 +116,38 @@ def test_that_the_control_variates_reduce_the_variance():
     assert np.all(ratio < 0.3), ratio
 
 
+@pytest.mark.parametrize("latents", [1, 2])
+def test_that_log_densities_of_the_fourth_degree_are_estimated_exactly(latents, where, tolerance, rng):
+    """E[f^4], with its derivatives by mean and variance."""
+    mean, scale = 0.5 * rng.standard_normal((N, latents)), 0.2 + 0.3 * rng.random((N, latents))
+    points = Points.draw(rng, 96, N, latents, where)
+    f = mean + scale * to_numpy(points.normals())
+    terms = score(points, where.asarray(scale), where.asarray(np.sum(f**4, axis=-1)))
+    value = np.sum(mean**4 + 6 * mean**2 * scale**2 + 3 * scale**4, axis=-1)
+    close = {"rtol": tolerance(where, 1e-9, 1e-3), "atol": tolerance(where, 1e-10, 1e-3)}
+    np.testing.assert_allclose(to_numpy(terms.value), value, **close)
+    np.testing.assert_allclose(to_numpy(terms.gradient), 4 * mean**3 + 12 * mean * scale**2, **close)
+    np.testing.assert_allclose(to_numpy(terms.curvature), 12 * (mean**2 + scale**2), **close)
+
+
+def test_that_the_features_are_orthogonal_under_the_normal_distribution():
+    nodes, weights = np.polynomial.hermite_e.hermegauss(6)
+    grid = np.stack([axis.ravel() for axis in np.meshgrid(nodes, nodes)], axis=-1)
+    weight = np.outer(weights, weights).ravel() / weights.sum() ** 2
+    features = hermite_features(grid, cross_terms=True, degree=4)
+    gram = features.T @ (weight[:, None] * features)
+    assert features.shape[1] == features_needed(2, 90) == 15
+    np.testing.assert_allclose(gram, np.diag(np.diag(gram)), atol=1e-10)
+
+
 def test_that_cross_terms_are_used_when_there_are_samples_enough(where, rng):
     z = where.asarray(rng.standard_normal((5, 3)))
     assert hermite_features(z, cross_terms=False).shape == (5, 7)
     every = to_numpy(hermite_features(z, cross_terms=True))
     assert every.shape == (5, 10)
     np.testing.assert_allclose(every[:, 9], to_numpy(z)[:, 1] * to_numpy(z)[:, 2], rtol=1e-6)
-    assert features_needed(3, 20) == 10
+    assert features_needed(3, 120) == 20
+    assert features_needed(3, 119) == features_needed(3, 20) == 10
     assert features_needed(3, 19) == 7
     assert fewest_samples(3) == 14
 

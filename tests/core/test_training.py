@@ -15,6 +15,7 @@ from invgp.core.bound import Bound, Parameters
 from invgp.core.data import Data
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.natural import natural_step
 from invgp.core.optimisers import LBFGS
 from invgp.core.posteriors import Diagonal, Full, Sites
 from invgp.core.sampling import Points
@@ -237,6 +238,41 @@ def test_that_natural_gradients_of_gaussian_noise_arrive_in_one_step(numpy_place
     learnt = method.fit(bound, parameters, data, np.random.default_rng(0))
     free = np.concatenate([parameters.kernels[0], parameters.likelihood])
     assert float(evaluate(bound, learnt, data, points, ()).elbo) == pytest.approx(-negative_evidence(free), abs=1e-6)
+
+
+def heavy_tailed(where):
+    """Nearly independent sites far from zero, where the log density curves upwards and the optimum is wider for it."""
+    bound, parameters, data, _ = regression(where)
+    points = Points.draw(np.random.default_rng(1), 512, N, 1, where)
+    heavy = replace(data, likelihood=StudentT(0.2, 3.0), y=where.asarray(np.full((N, 1), 6.0)))
+    rough = parameters.kernels + where.asarray([[0.0, np.log(0.02)]])
+    return bound, replace(parameters, kernels=rough, likelihood=heavy.likelihood.parameters), heavy, points
+
+
+def test_that_natural_gradients_lead_to_the_optimum_where_sites_take_precision_away(numpy_place):
+    bound, parameters, heavy, points = heavy_tailed(numpy_place)
+    exact = {"tolerance": 1e-10, "optimiser": LBFGS(tolerance=1e-12), "evaluations": 2000}
+    best = Blocks(learn=("posterior",), anew=False, **exact).fit(bound, parameters, heavy, points)
+    density = heavy.log_density(parameters.likelihood, derivatives=False)
+    for _ in range(50):
+        q = natural_step(bound.frame(parameters), density, points, 0.5)
+        parameters = replace(parameters, posterior=bound.posterior.pack(q))
+    values = [float(evaluate(bound, p, heavy, points, ()).elbo) for p in (parameters, best)]
+    assert values[0] == pytest.approx(values[1], abs=0.01)
+
+
+def test_that_a_natural_step_is_shorter_where_a_whole_one_leaves_no_distribution(numpy_place):
+    bound, parameters, _, points = regression(numpy_place)
+
+    def curving_upwards(f, start, stop):
+        return 40.0 * f[..., 0] ** 2, None
+
+    q = natural_step(bound.frame(parameters), curving_upwards, points, 1.0)
+    frame = bound.frame(replace(parameters, posterior=bound.posterior.pack(q)))
+    _, variance = frame.marginals(frame.geometry(0, N))
+    _, before = bound.frame(parameters).marginals(frame.geometry(0, N))
+    assert np.all(np.isfinite(variance))
+    assert np.all(variance > before)
 
 
 def test_that_natural_gradients_refuse_a_mixture(numpy_place):

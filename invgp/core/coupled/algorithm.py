@@ -17,6 +17,7 @@ from invgp.core.backend import Array, array_namespace, cholesky
 from invgp.core.coupled.estimators import (
     GaussianNoise,
     SiteTerms,
+    all_outputs,
     bounded_precision,
     estimate_by_output,
     estimate_log_density,
@@ -29,7 +30,13 @@ from invgp.core.coupled.prior import Prior
 from invgp.core.sampling import Points
 
 SMALLEST_STEP = 1.0 / 64.0
+SHORTEST_REACH = (
+    2.0**-30
+)  # of a step that is shortened for its reach alone: data may be that much sharper than the prior
+GROWTH = 8.0  # of a step that was shortened for its reach, from one to the next
 SLACK = 1e-4  # nats a latent and site that the bound may fall: below what its estimate can tell
+ROUGH_SLACK = 0.1
+NO_IMPROVEMENT = "no further step improves the bound"
 SETTLED = "the posterior has settled"
 LEARN_FROM = 1.0  # standard deviations: hyperparameters are learnt once a step moves the posterior by less
 
@@ -45,11 +52,18 @@ class Stage:
     ----------
     kind : ``"linear"`` (statistical linearisation) or ``"hermite"``, both for Gaussian noise, or ``"log density"``.
     tolerance : settled when a step moves no site's posterior by more, in standard deviations.
+    reach : no step moves a site's posterior by more, in standard deviations.
     """
 
     kind: str
     points: Points
     tolerance: float
+    reach: float = math.inf
+
+    @property
+    def slack(self) -> float:
+        """Nats a latent and site that the bound may fall: linearisation leads beside its optimum, not to it."""
+        return ROUGH_SLACK if self.kind == "linear" else SLACK
 
     @property
     def quadratic(self) -> bool:
@@ -215,51 +229,74 @@ class CoupledSavigp:
         return xp.permute_dims(offsets, (1, 0, 2)) + position.marginals.mean
 
     def tell(self, state: State, outputs: Array, valid: Array) -> tuple[State, Info]:
-        """Take in the forward model's outputs (S, N, P) at the values last asked for; valid (S, N)."""
+        """Take in the forward model's outputs (S, N, P) at the values last asked for; valid (S, N).
+
+        An output of a valid run may be missing, which is NaN.
+        """
         xp = array_namespace(outputs)
         trial, stage = state.trial, self.stages[state.stage]
         told = self.told(stage, trial.hyper.noise, outputs, valid)
         expected, kl = float(xp.sum(told.terms.value)), float(trial.q.kl())
         elbo = expected - kl + self.log_prior(trial)
         state = replace(state, evaluations=state.evaluations + 1)
-        slack = SLACK * self.prior.sites * self.prior.latents
+        slack = stage.slack * self.prior.sites * self.prior.latents
         if not told.trustworthy or not math.isfinite(elbo) or elbo < state.elbo - slack:
             bound = elbo if told.trustworthy else -math.inf
             return self._step_back(state), Info(bound, expected, kl, accepted=False, movement=math.nan)
-        state = replace(state, best=trial, elbo=max(elbo, state.elbo), step=min(1.0, 2.0 * state.step))
+        if elbo < state.elbo and state.step < SMALLEST_STEP:
+            state = self._leave_stage(replace(state, best=trial), NO_IMPROVEMENT)
+            return state, Info(elbo, expected, kl, accepted=True, movement=math.nan)
+        growth = 2.0 if stage.reach == math.inf else GROWTH
+        step = min(1.0, growth * state.step) if elbo >= state.elbo - self._least_slack else 0.5 * state.step
+        state = replace(state, best=trial, elbo=max(elbo, state.elbo), step=step)
         new, moved = self._step_on(state, trial, told)
         return new, Info(elbo, expected, kl, accepted=True, movement=moved)
+
+    @property
+    def _least_slack(self) -> float:
+        return SLACK * self.prior.sites * self.prior.latents
 
     def told(self, stage: Stage, noise: Array, outputs: Array, valid: Array, rows: Array | None = None) -> Told:
         """What outputs (S, B, P) tell of all sites, or of some (B,), with noise of these log scales (G,)."""
         xp = array_namespace(outputs)
-        outputs = xp.where(valid[..., None], outputs, xp.zeros_like(outputs))
-        z, likelihood, by_group = stage.points.base, self.likelihood, None
+        present = xp.isfinite(outputs)
+        partial = bool(xp.any(valid[..., None] & ~present))
+        outputs = xp.where(valid[..., None] & present, outputs, xp.zeros_like(outputs))
+        z, likelihood, by_group, counted = stage.points.base, self.likelihood, None, valid
         if not isinstance(likelihood, GaussianNoise):
             densities = likelihood(outputs, rows)
-            valid = valid & xp.isfinite(densities)
+            counted = valid = valid & xp.isfinite(densities) & xp.all(present | ~valid[..., None], axis=-1)
             terms = estimate_log_density(z, densities, valid)
         else:
             given = likelihood if rows is None else likelihood.at(rows)
             if self.learning is not None and noise.shape[0]:
                 given = given.scaled((self.learning.noise_groups @ noise[:, None])[:, 0])
             densities = given.log_density(outputs)
+            if partial:
+                counted = valid[..., None] & given.known(present)
+                valid = xp.all(counted, axis=-1)
             if stage.kind == "log density":
-                terms = estimate_log_density(z, densities, valid)
+                terms, counted = estimate_log_density(z, densities, valid), valid
             else:
-                by_output = estimate_by_output(z, given.residuals(outputs), valid, quadratic=stage.quadratic)
-                value, gradient, curvature = (xp.sum(part, axis=0) for part in by_output)
-                terms = SiteTerms(given.log_normaliser + value, gradient, curvature)
+                by_output = estimate_by_output(z, given.residuals(outputs), counted, quadratic=stage.quadratic)
+                terms = all_outputs(by_output, given.log_normaliser)
                 if self.learning is not None and noise.shape[0]:
                     by_group = _grouped(by_output, self.learning.noise_groups)
-        return self._judged(stage, Told(terms, by_group), densities, valid)
+        return self._judged(stage, Told(terms, by_group), densities, valid, counted)
 
-    def _judged(self, stage: Stage, told: Told, densities: Array, valid: Array) -> Told:
-        """The same where there are runs enough; elsewhere only a value, if at least half of them are valid."""
+    def _judged(self, stage: Stage, told: Told, densities: Array, valid: Array, counted: Array) -> Told:
+        """The same where there are runs enough; elsewhere only a value, if at least half of them are valid.
+
+        Parameters
+        ----------
+        valid : (S, B), the runs that have a density.
+        counted : (S, B), or by output (S, B, P), the runs that were used.
+        """
         xp = array_namespace(valid)
         if bool(xp.all(valid)):
             return told
-        count = xp.sum(xp.astype(valid, densities.dtype), axis=0)
+        count = xp.sum(xp.astype(counted, densities.dtype), axis=0)
+        count = count if count.ndim == 1 else xp.min(count, axis=-1)
         needed = float(fewest_samples(self.prior.latents, quadratic=stage.quadratic))
         usable = count >= needed
         value = xp.where(usable, told.terms.value, plain_values(densities, valid))
@@ -281,7 +318,7 @@ class CoupledSavigp:
         factor, offset = here.factor @ stage.points.rotations, here.marginals.mean - self.prior.mean
         for bounded in (False, True):  # bounded only if it must be: the optimum may take precision away
             target = Target(told.sites(factor, offset, here.sites, bounded=bounded), here.hyper)
-            trial, step = self._towards(here, target, state.step, shorten=bounded)
+            trial, step = self._towards(here, target, state.step, shorten=bounded, reach=stage.reach)
             if trial is not None:
                 break
         else:
@@ -291,7 +328,7 @@ class CoupledSavigp:
             said = scaled_sites(target.sites, factor, offset, told.by_group, self._counts())
             hyper = self.learning.fit(here.prior, said, here.hyper)
             learnt = Target(said.at(hyper.noise - here.hyper.noise), hyper)
-            following, step = self._towards(here, learnt, step, shorten=True)
+            following, step = self._towards(here, learnt, step, shorten=True, reach=stage.reach)
             if following is not None:
                 target, trial, moved = learnt, following, max(moved, movement(here, following))
         state = replace(state, trial=trial, target=target, step=step)
@@ -310,7 +347,7 @@ class CoupledSavigp:
         if state.best is None or state.target is None:
             return replace(state, finished="the bound is not finite at the start")
         if state.step * 0.5 < SMALLEST_STEP:
-            return self._leave_stage(replace(state, trial=state.best), "no further step improves the bound")
+            return self._leave_stage(replace(state, trial=state.best), NO_IMPROVEMENT)
         trial, step = self._towards(state.best, state.target, 0.5 * state.step, shorten=True)
         if trial is None:
             return self._leave_stage(replace(state, trial=state.best), "no step keeps the posterior a distribution")
@@ -322,17 +359,35 @@ class CoupledSavigp:
             return replace(state, stage=state.stage + 1, elbo=-math.inf, step=1.0)
         return replace(state, best=state.trial, finished=why)
 
-    def _towards(self, here: Position, target: Target, step: float, *, shorten: bool) -> tuple[Position | None, float]:
-        """The position a step away; None if that is no distribution, with a step that may be shortened or not."""
-        while step >= SMALLEST_STEP:
+    def _towards(
+        self, here: Position, target: Target, step: float, *, shorten: bool, reach: float = math.inf
+    ) -> tuple[Position | None, float]:
+        """The position a step away; None if that is no distribution, with a step that may be shortened or not.
+
+        A step that would go farther than its reach is shortened in any case.
+        """
+        while step >= SHORTEST_REACH:
             try:
                 sites, hyper = here.sites.towards(target.sites, step), here.hyper.towards(target.hyper, step)
-                return self.position(sites, hyper), step
+                trial = self.position(sites, hyper)
             except np.linalg.LinAlgError:
-                if not shorten:
+                if not shorten or step < SMALLEST_STEP:
                     break
-                step *= 0.5
+            else:
+                if reach == math.inf or movement(here, trial) <= reach:
+                    return trial, step
+            step *= 0.5
         return None, step
+
+    def on_the_way(self, here: Position, there: Position, farthest: float) -> Position:
+        """The position towards another whose mean is at no site farther away, in standard deviations."""
+        target = Target(there.sites, there.hyper)
+        step = 1.0
+        while mean_movement(here.factor, here.marginals, there.marginals) > farthest and step > SHORTEST_REACH:
+            step *= 0.5
+            trial, _ = self._towards(here, target, step, shorten=False)
+            there = trial or there
+        return there
 
     def position(self, sites: SiteFactors, hyper: Hyperparameters) -> Position:
         """The posterior that these make.
@@ -408,9 +463,18 @@ def movement(old: Position, new: Position) -> float:
 
     Root mean square over its latents.
     """
-    xp = array_namespace(old.factor)
-    change = xp.linalg.solve(old.factor, (new.marginals.mean - old.marginals.mean)[..., None])
-    variances = [xp.linalg.diagonal(p.marginals.covariance) for p in (old, new)]
-    spread = 0.5 * xp.log(variances[1] / variances[0])
-    by_site = [xp.mean(xp.square(part), axis=1) for part in (change[..., 0], spread)]
-    return math.sqrt(max(float(xp.max(part)) for part in by_site))
+    return max(mean_movement(old.factor, old.marginals, new.marginals), spread_movement(old.marginals, new.marginals))
+
+
+def mean_movement(factor: Array, old: Marginals, new: Marginals) -> float:
+    """How far the mean of the site that moves most does, in units of a factor (B, Q, Q) of its covariance."""
+    xp = array_namespace(factor)
+    change = xp.linalg.solve(factor, (new.mean - old.mean)[..., None])[..., 0]
+    return math.sqrt(float(xp.max(xp.mean(xp.square(change), axis=1))))
+
+
+def spread_movement(old: Marginals, new: Marginals) -> float:
+    """How much the spread of the site that changes most does, as a share."""
+    xp = array_namespace(old.mean)
+    ratio = xp.linalg.diagonal(new.covariance) / xp.linalg.diagonal(old.covariance)
+    return math.sqrt(float(xp.max(xp.mean(xp.square(0.5 * xp.log(ratio)), axis=1))))

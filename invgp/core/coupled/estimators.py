@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from invgp.core.backend import Array, array_namespace, device_of, to_numpy
-from invgp.core.estimators import hermite_features
-
-MOST_NEGATIVE = -0.5  # precision a site may take away, as a share of what its posterior has
+from invgp.core.backend import Array, array_namespace, device_of, product
+from invgp.core.hermite import coefficients, hermite_features
+from invgp.core.hermite import quadratic as quadratic_of
+from invgp.core.natural import bounded
 
 
 class GaussianNoise(NamedTuple):
@@ -56,6 +54,12 @@ class GaussianNoise(NamedTuple):
         xp = array_namespace(outputs)
         difference = xp.permute_dims(self.y - outputs, (1, 2, 0))
         return xp.permute_dims(self.whitening @ difference, (2, 0, 1))
+
+    def known(self, present: Array) -> Array:
+        """Which residuals (S, N, P) can be told where only some outputs (S, N, P) are present."""
+        xp = array_namespace(self.y)
+        missing = xp.permute_dims(xp.astype(~present, self.y.dtype), (1, 2, 0))
+        return xp.permute_dims(xp.abs(self.whitening) @ missing, (2, 0, 1)) == 0.0
 
     def log_density(self, outputs: Array) -> Array:
         """Log p(y_n | outputs), (S, N)."""
@@ -106,72 +110,36 @@ class Fit(NamedTuple):
 def hermite_fit(z: Array, values: Array, valid: Array, *, quadratic: bool) -> Fit:
     """Fit values (S, N, T) at points z (S, Q), site by site, leaving out what is not valid (S, N)."""
     xp = array_namespace(z, values)
-    S, Q = z.shape
     features = hermite_features(z, cross_terms=True) if quadratic else xp.concat([xp.ones_like(z[:, :1]), z], axis=1)
     F = features.shape[1]
-    whole = xp.all(valid, axis=0)
     values = xp.where(valid[..., None], values, xp.zeros_like(values))
-    flat = xp.reshape(values, (S, -1))
-    coefficients = xp.linalg.pinv(features) @ flat
-    left = xp.reshape(xp.sum(xp.square(flat - features @ coefficients), axis=0), values.shape[1:])
-    coefficients = xp.permute_dims(xp.reshape(coefficients, (F, *values.shape[1:])), (1, 2, 0))
-    count = xp.sum(xp.astype(valid, z.dtype), axis=0)
-    holed = ~to_numpy(whole)
-    if holed.any():
-        place = {"dtype": xp.int32, "device": device_of(z)}
-        rows = xp.asarray(np.flatnonzero(holed), **place)
-        some = xp.take(values, rows, axis=1), xp.take(valid, rows, axis=1)
-        number = xp.asarray(np.where(holed, np.cumsum(holed) - 1, 0), **place)
-        own = [xp.take(part, number, axis=0) for part in _masked_fit(features, *some)]
-        coefficients = xp.where(whole[:, None, None], coefficients, own[0])
-        left = xp.where(whole[:, None], left, own[1])
-    if quadratic:
-        bend = _matrices(coefficients[..., Q + 1 :], Q)
-    else:
-        bend = xp.zeros((*values.shape[1:], Q, Q), dtype=z.dtype, device=device_of(z))
+    fitted = coefficients(features, values, None if bool(xp.all(valid)) else valid)
+    by_feature = xp.reshape(xp.permute_dims(fitted, (2, 0, 1)), (F, -1))
+    there = xp.reshape(product(features, by_feature), values.shape)
+    weight = xp.astype(valid, z.dtype)
+    left = xp.sum(weight[..., None] * xp.square(values - there), axis=0)
+    count = xp.sum(weight, axis=0)
     ones = xp.ones_like(count)
     rest = left / xp.maximum(count, ones)[:, None]
     doubt = rest / xp.maximum(count - float(F), ones)[:, None]
-    return Fit(coefficients[..., 0], coefficients[..., 1 : Q + 1], bend, rest, doubt)
-
-
-def _masked_fit(features: Array, values: Array, valid: Array) -> tuple[Array, Array]:
-    """Coefficients (N, T, F) and sums of squares (N, T) of what is left, where some runs are not valid.
-
-    The values there are zero.
-    """
-    xp = array_namespace(features, values)
-    S, F = features.shape
-    weight = xp.astype(valid, features.dtype).T
-    pairs = xp.reshape(features[:, :, None] * features[:, None, :], (S, F * F))
-    # The ridge only keeps a site whose runs have nearly all failed from being singular.
-    ridge = S * float(xp.finfo(features.dtype).eps) * xp.eye(F, dtype=features.dtype, device=device_of(features))
-    gram = xp.reshape(weight @ pairs, (-1, F, F)) + ridge
-    by_site = xp.permute_dims(values, (1, 0, 2))
-    coefficients = xp.linalg.solve(gram, features.T @ by_site)
-    left = weight[..., None] * (by_site - features @ coefficients)
-    return xp.matrix_transpose(coefficients), xp.sum(xp.square(left), axis=1)
-
-
-def _matrices(second: Array, Q: int) -> Array:
-    """Coefficients (..., F2) of z_j^2 - 1 and z_i z_j, i < j, as symmetric matrices (..., Q, Q)."""
-    xp = array_namespace(second)
-    rows, k = [[None] * Q for _ in range(Q)], Q
-    for i in range(Q):
-        rows[i][i] = 2.0 * second[..., i]
-        for j in range(i + 1, Q):
-            rows[i][j] = rows[j][i] = second[..., k]
-            k += 1
-    return xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
+    return Fit(*quadratic_of(fitted, z.shape[1]), rest, doubt)
 
 
 def estimate_by_output(z: Array, residuals: Array, valid: Array, *, quadratic: bool) -> SiteTerms:
     """What each output tells, (P, N, ...), from whitened residuals (S, N, P) of Gaussian noise, without normaliser.
 
-    Statistical linearisation, or the Hermite terms as well.
+    Statistical linearisation, or the Hermite terms as well. The regression of each output leaves out the runs where its
+    residual is not valid: of all outputs (S, N), or by output (S, N, P).
     """
     xp = array_namespace(z, residuals)
-    fit = hermite_fit(z, residuals, valid, quadratic=quadratic)
+    if valid.ndim == 2:
+        fit = hermite_fit(z, residuals, valid, quadratic=quadratic)
+    else:
+        each = [
+            hermite_fit(z, residuals[..., k : k + 1], valid[..., k], quadratic=quadratic)
+            for k in range(residuals.shape[-1])
+        ]
+        fit = Fit(*(xp.concat(parts, axis=1) for parts in zip(*each, strict=True)))
     a, b, H = fit.constant, fit.slope, fit.bend
     square = xp.square(a) + xp.sum(xp.square(b), axis=-1) + 0.5 * xp.sum(xp.square(H), axis=(-2, -1)) + fit.rest
     gradient = -(a[..., None] * b + (H @ b[..., None])[..., 0])
@@ -179,15 +147,18 @@ def estimate_by_output(z: Array, residuals: Array, valid: Array, *, quadratic: b
     variances = fit.doubt * (z.shape[1] + 2.0 if quadratic else 1.0)
     excess = variances[..., None, None] * xp.eye(z.shape[1], dtype=z.dtype, device=device_of(z))
     curvature = -(b[..., :, None] * b[..., None, :] + a[..., None, None] * H + H @ H - excess)
+    if not quadratic:
+        # What a line leaves is noise to it: otherwise a site seen through a bend or a jump would say far too much.
+        noise = 1.0 + fit.rest
+        gradient, curvature = gradient / noise[..., None], curvature / noise[..., None, None]
     parts = (-0.5 * square, gradient, curvature)
     return SiteTerms(*(xp.permute_dims(part, (1, 0, *range(2, part.ndim))) for part in parts))
 
 
-def estimate(z: Array, residuals: Array, log_normaliser: Array, valid: Array, *, quadratic: bool) -> SiteTerms:
-    """What the sites tell, all outputs together."""
-    xp = array_namespace(z, residuals)
-    parts = estimate_by_output(z, residuals, valid, quadratic=quadratic)
-    value, gradient, curvature = (xp.sum(part, axis=0) for part in parts)
+def all_outputs(by_output: SiteTerms, log_normaliser: Array) -> SiteTerms:
+    """What the sites tell, all outputs together, with the normaliser (N,)."""
+    xp = array_namespace(log_normaliser)
+    value, gradient, curvature = (xp.sum(part, axis=0) for part in by_output)
     return SiteTerms(log_normaliser + value, gradient, curvature)
 
 
@@ -209,5 +180,4 @@ def bounded_precision(curvature: Array) -> Array:
     """-curvature (N, Q, Q) in terms of z, without eigenvalues that would take too much precision away."""
     xp = array_namespace(curvature)
     values, vectors = xp.linalg.eigh(-0.5 * (curvature + xp.matrix_transpose(curvature)))
-    values = xp.maximum(values, MOST_NEGATIVE * xp.ones_like(values))
-    return (vectors * values[:, None, :]) @ xp.matrix_transpose(vectors)
+    return (vectors * bounded(values)[:, None, :]) @ xp.matrix_transpose(vectors)

@@ -18,15 +18,19 @@ from invgp.core.backend import Array, array_namespace, cholesky, identity, to_nu
 from invgp.core.coupled.algorithm import (
     LEARN_FROM,
     SETTLED,
+    SHORTEST_REACH,
     SMALLEST_STEP,
     CoupledSavigp,
     Position,
     Told,
+    mean_movement,
     movement,
     scaled_sites,
+    spread_movement,
 )
 from invgp.core.coupled.posterior import (
     Coupled,
+    Marginals,
     NaturalParameters,
     SiteFactors,
     add_sites,
@@ -134,25 +138,34 @@ class MiniBatches:
         """What the sites of a batch say, renewed; with shorter steps if the posterior would be no distribution."""
         xp = array_namespace(state.sites.shift)
         mean, factor, geometry = self._batch(state, rows)
+        reach, prior_mean = self.algorithm.stages[state.stage].reach, self.algorithm.prior.mean
+        now = Marginals(mean, factor @ xp.matrix_transpose(factor))
         old = SiteFactors(*(xp.take(part, index, axis=0) for part in state.sites))
-        offset = mean - self.algorithm.prior.mean
+        offset = mean - prior_mean
         bounded, step = False, state.step
-        while step >= SMALLEST_STEP:
+        while step >= SHORTEST_REACH:
             new = old.towards(told.sites(factor, offset, old, bounded=bounded), step)
             change = SiteFactors(new.precision - old.precision, new.shift - old.shift)
             natural = add_sites(state.natural, geometry, change)
             try:
                 q = posterior_of(natural)
             except np.linalg.LinAlgError:
+                if bounded and step < SMALLEST_STEP:
+                    break
                 step, bounded = (0.5 * step, True) if bounded else (step, True)
                 continue
+            if reach < math.inf:
+                following = q.marginals(geometry, prior_mean)
+                if max(mean_movement(factor, now, following), spread_movement(now, following)) > reach:
+                    step *= 0.5
+                    continue
             return replace(state, sites=_replaced(state.sites, rows, new), natural=natural, q=q)
         return state
 
     def _end_pass(self, state: BatchState) -> tuple[BatchState, PassInfo]:
         """Judge the position at the start of the pass by what the pass has seen of it; go on from it, or back."""
         algorithm, here = self.algorithm, state.position
-        slack = SLACK * algorithm.prior.sites * algorithm.prior.latents
+        slack = max(SLACK, algorithm.stages[state.stage].slack) * algorithm.prior.sites * algorithm.prior.latents
         elbo = float(np.sum(state.values)) - float(here.q.kl()) + algorithm.log_prior(here)
         fresh = np.full_like(state.values, np.nan)
         following = replace(state, values=fresh, order=self._shuffled(), start=0, passes=state.passes + 1)

@@ -85,9 +85,12 @@ class Emulator:
         Root mean square over the site's own newest runs and those nearest to them; a site without runs is taken to
         be like the nearest site on the map that has some.
         """
+        return np.asarray(self.output_error(sites).max(axis=-1))
+
+    def output_error(self, sites: Integers) -> Floats:
+        """The same of each output, (B, P); 0 where nothing was observed."""
         squares = weighted_mean(self._weights[sites], self.errors**2)
-        relative = np.where(np.isinf(self.noise[sites]), 0.0, squares / self.noise[sites] ** 2)
-        return np.asarray(np.sqrt(relative.max(axis=-1)))
+        return np.sqrt(np.where(np.isinf(self.noise[sites]), 0.0, squares / self.noise[sites] ** 2))
 
     def among_runs(self, latents: Floats, sites: Integers) -> NDArray[np.bool_]:
         """Whether the values (S, B, Q) of each site lie where there were runs, (B,); elsewhere the error is unknown."""

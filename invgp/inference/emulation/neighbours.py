@@ -40,6 +40,8 @@ class Neighbours:
     def of(runs: Runs, x: Floats, latest: NDArray[np.bool_], X: Floats) -> Neighbours:
         """Of runs with inputs x (R, I), some of them the latest (R,), and sites with coordinates X (N, D)."""
         answered = runs.answered
+        if np.any(answered & runs.since(0)):  # runs of earlier inversions were for other posteriors
+            answered &= runs.since(0)
         last = np.full(len(X), -1)
         np.maximum.at(last, runs.sites[answered], runs.stage[answered])
         newest = answered & (runs.stage == last[runs.sites])

@@ -1,0 +1,35 @@
+"""`invgp export`: a posterior or a map in the formats of other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from invgp import netcdf
+from invgp.cli.outputs import check_other, check_writable
+from invgp.export import FORMATS, export
+
+
+@click.command(
+    epilog="Examples: invgp export posterior.nc --format csv; invgp export map.nc --format geotiff -o depth.tif "
+    "--variable depth --variable depth_std; invgp export posterior.nc --format pest -o ensemble.csv"
+)
+@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--format", "kind", type=click.Choice([*FORMATS]), required=True, help="What to write.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write.  [default: beside FILE]")
+@click.option(
+    "--variable",
+    "variables",
+    multiple=True,
+    help="Only these, by their names in FILE (for arviz and pest, latents); may be repeated.  [default: by format]",
+)
+def command(source: Path, kind: str, output: Path | None, variables: tuple[str, ...]) -> None:
+    """Write FILE, a posterior of `invgp run` or a map of `invgp predict`, in another format."""
+    output = output or source.with_suffix(FORMATS[kind].suffix)
+    check_other(output, source)
+    check_writable(output, "--output")
+    with netcdf.opened(source) as dataset:
+        written = export(dataset, kind, output, variables)
+    for path in written:
+        click.echo(path)

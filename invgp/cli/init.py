@@ -1,0 +1,91 @@
+"""`invgp init`: a project to start from."""
+
+from __future__ import annotations
+
+import os
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from invgp.cli.voice import give, json_option, say, warn
+from invgp.errors import ConfigError
+from invgp.scaffolds import KINDS, files_of, write
+
+STARTED_FIRST = {"umbridge": "python3 server.py          # in a terminal of its own"}
+
+
+def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+    """Those that the shell offers."""
+    return [CompletionItem(kind, help=words) for kind, words in KINDS.items() if kind.startswith(incomplete)]
+
+
+@click.command(
+    epilog="Examples: invgp init; invgp init executable soundings; invgp init --from-data sites.csv; "
+    "invgp init --from-data lines/north.csv north"
+)
+@click.argument("kind", metavar="[KIND]", required=False, shell_complete=kinds)
+@click.argument("directory", type=click.Path(path_type=Path), required=False)
+@click.option("--from-data", "data", type=click.Path(path_type=Path), help="A survey file: its columns are filled in.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, kind: str | None, directory: Path | None, data: Path | None) -> None:
+    """Write a project that runs as it stands into DIRECTORY, by default this one; nothing is overwritten.
+
+    KIND says what the simulator is: a Python function (python, the default), a program (executable), a PEST case (pest)
+    or a model on a server (umbridge). With --from-data, a config for your survey is written, for a Python function that
+    you write.
+    """
+    if data is not None and kind is not None and kind not in KINDS and directory is None:
+        directory, kind = Path(kind), None
+    kind, directory = kind or "python", directory or Path()
+    if kind not in KINDS:
+        near = get_close_matches(kind, KINDS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; for a directory of that name: invgp init python {kind}"
+        ctx.fail(f"KIND: must be {', '.join(KINDS)}, was {kind!r}{hint}")
+    if data is not None and kind != "python":
+        ctx.fail(f"--from-data: must go with the kind 'python', was {kind!r}")
+    contents = files_of(kind) if data is None else from_data(data, directory)
+    files = write(contents, directory)
+    for path in files:
+        say(path)
+    if data is not None:
+        warn_of_faults(directory / "survey.toml")
+    say_next(kind, directory, edit=data is not None)
+    give({"kind": kind, "directory": directory, "files": files})
+
+
+def from_data(data: Path, directory: Path) -> dict[str, bytes]:
+    """A config and the start of a simulator for a survey file."""
+    # Here, not above: help is given without waiting for xarray.
+    from invgp.config.tables import read_table  # noqa: PLC0415
+    from invgp.scaffolds.guessing import guess  # noqa: PLC0415
+    from invgp.scaffolds.survey import SIMULATOR, config  # noqa: PLC0415
+
+    found = guess(read_table(data, None, "--from-data"), "--from-data")
+    text = config(found, os.path.relpath(data, directory), data.stem)
+    return {"survey.toml": text.encode(), "simulator.py": SIMULATOR.encode()}
+
+
+def warn_of_faults(config: Path) -> None:
+    """Say what the data still lack: a coordinate at some site, say."""
+    from invgp.config import load  # noqa: PLC0415
+
+    try:
+        load(config)
+    except ConfigError as error:
+        for sentence in error.sentences:
+            warn(sentence)
+
+
+def say_next(kind: str, directory: Path, *, edit: bool) -> None:
+    """What to do now."""
+    say("\nNext:")
+    if directory != Path():
+        say(f"  cd {directory}")
+    if edit:
+        say("  (edit survey.toml where it says EDIT, and simulator.py)")
+    elif kind in STARTED_FIRST:
+        say(f"  {STARTED_FIRST[kind]}")
+    say("  invgp check survey.toml\n  invgp run survey.toml\n  invgp plot posterior.nc")

@@ -1,0 +1,89 @@
+"""`invgp predict`: from a posterior file to a map."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from invgp import netcdf
+from invgp.cli.outputs import check_map_path
+from invgp.errors import ConfigError
+
+GIBIBYTE = 2**30
+
+
+@click.command(
+    epilog="Examples: invgp predict posterior.nc; invgp predict posterior.nc --grid 25 -o map.nc; "
+    "invgp predict posterior.nc --grid easting=0:1000:10,northing=::20 --exceed 'velocity > 2500 m/s'; "
+    "invgp predict posterior.nc --grid wells.csv --derive 'thickness = depth[2] - depth[1]' --draws 100"
+)
+@click.argument("posterior", type=click.Path(path_type=Path))
+@click.option(
+    "--grid",
+    help="A step; or NAME=START:STOP:STEP or NAME=VALUE for each coordinate, with commas between, what is left out "
+    "being the sites' extent; or a CSV or netCDF file of points or axes.  [default: about 100 points a side]",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The map.  [default: POSTERIOR.map.nc]")
+@click.option("--latent", "latents", multiple=True, help="Only these; may be repeated.  [default: all]")
+@click.option("--derive", multiple=True, help="A quantity 'NAME = EXPRESSION' of latents; may be repeated.")
+@click.option("--exceed", multiple=True, help="A threshold 'NAME > NUMBER UNIT'; may be repeated.")
+@click.option("--quantiles", help="Probabilities, with commas between, or 'none'.  [default: those of POSTERIOR]")
+@click.option(
+    "--draws", type=click.IntRange(min=0), default=0, help="Joint over the map and the latents.  [default: 0]"
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Of the draws.  [default: that of POSTERIOR]")
+@click.option(
+    "--memory",
+    type=click.FloatRange(min=0.01),
+    default=0.5,
+    help="GiB of temporary arrays, about; more is hardly faster.  [default: 0.5]",
+)
+def command(
+    posterior: Path,
+    grid: str | None,
+    output: Path | None,
+    latents: tuple[str, ...],
+    derive: tuple[str, ...],
+    exceed: tuple[str, ...],
+    quantiles: str | None,
+    draws: int,
+    seed: int | None,
+    memory: float,
+) -> None:
+    """The posterior of POSTERIOR, a file that `invgp run` wrote, on a grid or at points; no simulator is needed."""
+    dataset = netcdf.read(posterior)
+    output = output or posterior.with_suffix(".map.nc")
+    check_map_path(output, posterior)
+    from invgp.maps.predict import plan, points_in_words, write  # noqa: PLC0415 - mistakes are told without SciPy
+
+    wish = plan(
+        dataset,
+        grid=grid,
+        latents=latents,
+        derive=derive,
+        exceed=exceed,
+        quantiles=_levels(quantiles),
+        draws=draws,
+        seed=seed,
+        memory=int(memory * GIBIBYTE),
+    )
+
+    with click.progressbar(
+        length=wish.grid.size, label="points", file=sys.stderr, hidden=not sys.stderr.isatty()
+    ) as bar:
+        write(wish, output, bar.update)
+    names = ", ".join(quantity.name for quantity in wish.quantities)
+    drawn = f"; {draws} {'exact' if wish.exact else 'approximate'} draw{'s' if draws > 1 else ''}" if draws else ""
+    click.echo(f"{output}: {names} at {points_in_words(wish.grid)}{drawn}")
+
+
+def _levels(text: str | None) -> list[float] | None:
+    if text is None or text.strip() == "none":
+        return None if text is None else []
+    try:
+        return [float(part) for part in re.split(r"[,\s]+", text.strip())]
+    except ValueError:
+        raise ConfigError(f"--quantiles: must be numbers with commas between, was {text!r}") from None

@@ -1,0 +1,58 @@
+"""`invgp report`: one HTML page about a posterior file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from invgp.cli.outputs import check_writable
+from invgp.cli.voice import give, json_option, say, warn
+from invgp.errors import ConfigError, LedgerError
+
+if TYPE_CHECKING:
+    from invgp.report.ledger import RunsKept
+
+
+@click.command(epilog="Examples: invgp report posterior.nc; invgp report posterior.nc -o line.html")
+@click.argument("posterior", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The page, .html.  [default: beside POSTERIOR]")
+@click.option(
+    "--ledger", type=click.Path(path_type=Path), help="Of its runs.  [default: that beside POSTERIOR, if any]"
+)
+@json_option
+def command(posterior: Path, output: Path | None, ledger: Path | None) -> None:
+    """Tell about POSTERIOR, a file that `invgp run` wrote, on one HTML page that needs no network.
+
+    The page says what was inverted, shows the fields, the data fit and the diagnostics, what the runs cost, and how to
+    make it all again. Open it in any browser; print it from there.
+    """
+    output = output or posterior.with_suffix(".html")
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"--output: must end in .html, was {str(output)!r}")
+    check_writable(output, "--output")
+    # Here, not above: a mistake is told, and help given, without waiting for xarray and matplotlib.
+    from invgp import netcdf, report  # noqa: PLC0415
+
+    dataset = netcdf.read(posterior)
+    if "site" not in dataset.dims or "invgp_config" not in dataset.attrs:
+        raise ConfigError(f"POSTERIOR: must be a file that `invgp run` wrote, was {str(posterior)!r}")
+    runs = read_runs(posterior, ledger, str(dataset.attrs.get("invgp_simulator_digest", "")))
+    page = report.write(dataset, output, posterior.name, runs)
+    say(page)
+    give({"report": page})
+
+
+def read_runs(posterior: Path, ledger: Path | None, simulator_digest: str) -> RunsKept | None:
+    """What the ledger says: that which is named must be one, that beside the posterior may be."""
+    from invgp.report.ledger import runs_kept  # noqa: PLC0415
+
+    beside = posterior.with_suffix(".ledger.sqlite")
+    if ledger is not None:
+        return runs_kept(ledger, simulator_digest)
+    try:
+        return runs_kept(beside, simulator_digest) if beside.is_file() else None
+    except (ConfigError, LedgerError) as error:
+        warn(f"the ledger beside the posterior is left out: {error}")
+        return None

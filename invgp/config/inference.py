@@ -1,0 +1,112 @@
+"""What the inference needs of a problem, and which of its keys go together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from invgp.config.schema import Config
+from invgp.errors import ConfigError
+from invgp.problem import InferenceSettings, Latent, fewest_samples
+
+# Keys of [inference] that only the coupled posterior looks at, with the value that says as much as leaving them out.
+OF_COUPLED = {
+    "estimator": "auto",
+    "emulator": False,
+    "runs_per_site": None,
+    "emulator_error": None,
+    "inducing": None,
+    "learn_inducing": False,
+    "batch": None,
+}
+OF_EMULATOR = ("runs_per_site", "emulator_error")
+# Keys of [inference] that only models of a site look at, in the same way.
+OF_SITE_MODELS = OF_COUPLED | {"samples": None, "max_evaluations": None}
+
+
+def check_inference(config: Config, settings: InferenceSettings, latents: Sequence[Latent]) -> None:
+    """Raise `ConfigError` with a sentence for each key that does not fit the others."""
+    wrong = [*_samples(settings, latents), *_estimator(config), *_ignored(config), *_together(config)]
+    wrong += _of_field(config) if config.forward.kind == "field" else _of_site(config)
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def _samples(settings: InferenceSettings, latents: Sequence[Latent]) -> list[str]:
+    processes = sum(latent.size for latent in latents)
+    fewest = fewest_samples(settings, processes)
+    if settings.samples is None or settings.samples >= fewest:
+        return []
+    many = f"{processes} latent process{'es' if processes > 1 else ''}"
+    return [f"inference.samples: must be at least {fewest} for {many}, was {settings.samples}"]
+
+
+def _estimator(config: Config) -> list[str]:
+    kind, estimator = config.noise.kind, config.inference.estimator
+    if estimator not in ("linearisation", "hermite") or kind == "gaussian":
+        return []
+    return [f"inference.estimator: must be 'auto' or 'score' for {kind} noise, was {estimator!r}"]
+
+
+def _ignored(config: Config) -> list[str]:
+    """Keys that would change nothing: who writes one expects it to."""
+    section, given = config.inference, config.inference.model_fields_set
+    if section.posterior == "full gaussian":
+        keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
+        keys += ["noise.learn"] if config.noise.learn else []
+        keys += [
+            f"inference.{key}" for key, none in OF_COUPLED.items() if key in given and getattr(section, key) != none
+        ]
+        return [f"{key}: must be left out with inference.posterior = 'full gaussian', was given" for key in keys]
+    ignored = []
+    if "tolerance" in given:
+        ignored.append("inference.tolerance: must be left out with inference.posterior = 'coupled gaussian', was given")
+    if not section.emulator:
+        ignored += [
+            f"inference.{key}: must be left out with inference.emulator = false, was given"
+            for key in OF_EMULATOR
+            if key in given
+        ]
+    return ignored
+
+
+def _together(config: Config) -> list[str]:
+    section, noise = config.inference, config.noise
+    wrong = []
+    if section.learn_inducing and section.inducing is None:
+        wrong.append(
+            "inference.learn_inducing: must be false without inference.inducing (every site is then an inducing "
+            "point), was true"
+        )
+    if noise.learn and section.batch is not None:
+        wrong.append("noise.learn: must be left out with inference.batch, was given")
+    if noise.learn and section.estimator == "score":
+        wrong.append("noise.learn: must be left out with inference.estimator = 'score', was given")
+    if "degrees" in noise.model_fields_set and noise.kind != "student-t":
+        wrong.append(f"noise.degrees: must be left out with noise.kind = {noise.kind!r}, was given")
+    return wrong
+
+
+def _of_site(config: Config) -> list[str]:
+    """What only a field model looks at."""
+    if "kept_variance" not in config.inference.model_fields_set:
+        return []
+    return ["inference.kept_variance: must be left out unless forward.kind = 'field', was given"]
+
+
+def _of_field(config: Config) -> list[str]:
+    """What the inference of a field model does not do."""
+    section, given = config.inference, config.inference.model_fields_set
+    wrong = []
+    if section.posterior != "coupled gaussian":
+        wrong.append(
+            f"inference.posterior: must be 'coupled gaussian' with forward.kind = 'field', was {section.posterior!r}"
+        )
+    if config.noise.kind == "laplace":
+        wrong.append("noise.kind: must be 'gaussian' or 'student-t' with forward.kind = 'field', was 'laplace'")
+    keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
+    keys += ["noise.learn"] if config.noise.learn else []
+    keys += ["forward.partial"] if getattr(config.forward, "partial", False) else []
+    keys += [
+        f"inference.{key}" for key, none in OF_SITE_MODELS.items() if key in given and getattr(section, key) != none
+    ]
+    return wrong + [f"{key}: must be left out with forward.kind = 'field', was given" for key in keys]

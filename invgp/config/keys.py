@@ -1,0 +1,102 @@
+"""The tables of a config as Python dictionaries, with types that an editor completes and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Required, TypedDict
+
+Unit = str  # as UDUNITS knows it: "m", "m s-1", "ohm m", "1"
+
+
+class ColumnKeys(TypedDict, total=False):
+    """A coordinate or a covariate, as [survey.coordinates.NAME]."""
+
+    unit: Required[Unit]
+    column: str
+    long_name: str
+    standard_name: str
+    positive: Literal["", "up", "down"]
+
+
+class ObservationKeys(TypedDict, total=False):
+    """What was measured, as [survey.observations.NAME]."""
+
+    unit: Required[Unit]
+    columns: Sequence[str]
+    dimension: str
+    long_name: str
+    standard_name: str
+
+
+class KernelKeys(TypedDict, total=False):
+    """How a latent varies from site to site; the length-scale is in the coordinates' unit, or one for each."""
+
+    length_scale: Required[float | Sequence[float]]
+    kind: Literal["squared exponential", "matern 3/2", "matern 5/2"]
+
+
+class LearnKeys(TypedDict, total=False):
+    """What of a prior is learnt: True, or a factor above 1 that is one standard deviation of its own prior."""
+
+    length_scale: float | bool
+    std: float | bool
+
+
+class LatentKeys(TypedDict, total=False):
+    """An unknown field, as [latents.NAME]; mean and std are in its unit, a number or one for each label."""
+
+    unit: Required[Unit]
+    mean: Required[float | Sequence[float]]
+    std: Required[float | Sequence[float] | str]
+    kernel: Required[KernelKeys]
+    dimension: str
+    link: Literal["identity", "log", "increasing"]
+    learn: LearnKeys
+    positive: Literal["", "up", "down"]
+    long_name: str
+    standard_name: str
+
+
+class NoiseKeys(TypedDict, total=False):
+    """What separates data from the simulator's outputs, as [noise]."""
+
+    std: Required[Mapping[str, float | Sequence[float] | str | Sequence[str]]]
+    kind: Literal["gaussian", "student-t", "laplace"]
+    correlation: Mapping[str, Sequence[Sequence[float]]]
+    degrees: float
+    learn: Mapping[str, float | bool]
+
+
+class InferenceKeys(TypedDict, total=False):
+    """How the posterior is found, as [inference]."""
+
+    posterior: Literal["coupled gaussian", "full gaussian"]
+    estimator: Literal["auto", "linearisation", "hermite", "score"]
+    emulator: bool
+    runs_per_site: int
+    emulator_error: float
+    max_runs: int
+    kept_variance: float
+    inducing: int
+    learn_inducing: bool
+    batch: int
+    samples: int
+    max_evaluations: int
+    tolerance: float
+    max_failed_share: float
+    retries: int
+    seed: int
+    workers: int
+    backend: Literal["loky", "threading", "dask"]
+    scheduler: str
+    worker_timeout: float
+    device: Literal["cpu", "cuda", "auto"]
+
+
+class OutputKeys(TypedDict, total=False):
+    """What the posterior holds, as [output]."""
+
+    file: str
+    quantiles: Sequence[float]
+    realizations: int
+    ledger: bool

@@ -1,0 +1,113 @@
+"""Least-squares fits to Hermite polynomials of standard normals, which are orthogonal under the normal distribution.
+
+The coefficients of 1, z_j, z_j^2 - 1 and z_i z_j are an expectation, a mean gradient and a mean Hessian. Those of
+higher degrees are not used: what they explain is noise no more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import combinations, combinations_with_replacement
+from operator import mul
+from typing import NamedTuple
+
+from invgp.core.backend import Array, array_namespace, identity, product
+
+
+class Quadratic(NamedTuple):
+    """Quadratic functions c + g^T z + (z^T H z - trace H) / 2 of standard normals z.
+
+    Attributes
+    ----------
+    value : c, the expectation, (...).
+    gradient : g, (..., Q).
+    curvature : H, (..., Q, Q), symmetric; zero in what was not fitted.
+    """
+
+    value: Array
+    gradient: Array
+    curvature: Array
+
+
+def hermite_features(z: Array, *, cross_terms: bool, degree: int = 2, axis: int = -1) -> Array:
+    """1, z_j, z_j^2 - 1 and optionally z_i z_j with i < j, along the axis of z that counts the Q latents.
+
+    With the cross terms, all polynomials of the higher degrees up to `degree` as well.
+    """
+    xp = array_namespace(z)
+    each = xp.unstack(z, axis=axis)
+    features = [xp.ones_like(each[0]), *each, *(xp.square(one) - 1.0 for one in each)]
+    if cross_terms:
+        features += [one * other for one, other in combinations(each, 2)]
+        features += [_product(each, chosen) for d in range(3, degree + 1) for chosen in _choices(len(each), d)]
+    return xp.stack(features, axis=axis)
+
+
+def _choices(latents: int, degree: int) -> list[Counter[int]]:
+    """How often each latent enters a polynomial of a degree, for all of these."""
+    return [Counter(chosen) for chosen in combinations_with_replacement(range(latents), degree)]
+
+
+def _product(each: Sequence[Array], powers: Mapping[int, int]) -> Array:
+    """The product over latents j of the Hermite polynomials of degree powers[j]."""
+    return reduce(mul, (_polynomial(each[j], power) for j, power in powers.items()))
+
+
+def _polynomial(z: Array, degree: int) -> Array:
+    """He_d(z) by its recurrence, He_d = z He_d-1 - (d - 1) He_d-2."""
+    before, here = 1.0, z
+    for d in range(1, degree):
+        before, here = here, z * here - float(d) * before
+    return here
+
+
+def coefficients(features: Array, values: Array, valid: Array | None = None) -> Array:
+    """Fit (N, T, F) of values (S, N, T) to features (S, F) that all sites share.
+
+    Parameters
+    ----------
+    valid : (S, N), False for what is left out; None if nothing is, when one regression serves all sites.
+    """
+    xp = array_namespace(features, values)
+    S, F = features.shape
+    if valid is None:
+        fitted = product(xp.linalg.pinv(features), xp.reshape(values, (S, -1)))
+        return xp.permute_dims(xp.reshape(fitted, (F, *values.shape[1:])), (1, 2, 0))
+    weight = xp.astype(valid, features.dtype).T
+    pairs = xp.reshape(features[:, :, None] * features[:, None, :], (S, F * F))
+    gram = xp.reshape(product(weight, pairs), (-1, F, F))
+    known = xp.where(valid[..., None], values, xp.zeros_like(values))
+    return _solved(gram, features.T @ xp.permute_dims(known, (1, 0, 2)), S)
+
+
+def coefficients_by_site(features: Array, values: Array, valid: Array | None = None) -> Array:
+    """Fit (N, T, F) of values (S, N, T) to features (N, F, S) of each site; `valid` as in `coefficients`."""
+    xp = array_namespace(features, values)
+    if valid is not None:
+        features = features * xp.astype(valid, features.dtype).T[:, None, :]
+        values = xp.where(valid[..., None], values, xp.zeros_like(values))
+    targets = xp.permute_dims(values, (1, 0, 2))
+    return _solved(features @ xp.matrix_transpose(features), features @ targets, values.shape[0])
+
+
+def _solved(gram: Array, right: Array, samples: int) -> Array:
+    """Coefficients (N, T, F) from normal equations (N, F, F) and (N, F, T)."""
+    xp = array_namespace(gram)
+    # The ridge only keeps a site whose runs have nearly all failed from being singular.
+    ridge = samples * float(xp.finfo(gram.dtype).eps)
+    return xp.matrix_transpose(xp.linalg.solve(gram + ridge * identity(gram), right))
+
+
+def quadratic(fitted: Array, latents: int) -> Quadratic:
+    """Quadratic functions from coefficients (..., F); those missing at the end are zero, higher ones are left out."""
+    xp = array_namespace(fitted)
+    value, *each = xp.unstack(fitted, axis=-1)
+    gradient, squares, products = each[:latents], each[latents : 2 * latents], each[2 * latents :]
+    entries = {(j, j): 2.0 * square for j, square in enumerate(squares)}
+    entries |= dict(zip(combinations(range(latents), 2), products, strict=False))
+    nothing = xp.zeros_like(value)
+    rows = [[entries.get((min(i, j), max(i, j)), nothing) for j in range(latents)] for i in range(latents)]
+    curvature = xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-1)
+    return Quadratic(value, xp.stack(gradient, axis=-1), curvature)

@@ -1,0 +1,49 @@
+"""A posterior or a map in the formats of other programs: one module a format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import xarray as xr
+
+from invgp.maps.nodes import as_map
+
+Writer = Callable[[xr.Dataset, Path, Sequence[str]], list[Path]]
+
+
+class Format(NamedTuple):
+    """Where a format is written, and how its files end."""
+
+    module: str
+    suffix: str
+
+
+FORMATS = {
+    "csv": Format("csv", ".csv"),
+    "geotiff": Format("geotiff", ".tif"),
+    "aseg-gdf2": Format("aseg_gdf2", ".dfn"),
+    "vtk": Format("vtk", ".vtr"),
+    "arviz": Format("arviz", ".arviz.nc"),
+    "pest": Format("pest", ".ensemble.csv"),
+}
+
+
+def export(dataset: xr.Dataset, kind: str, path: str | Path, variables: Sequence[str] = ()) -> list[Path]:
+    """Write a posterior or a map as one of `FORMATS`.
+
+    Parameters
+    ----------
+    variables : that are written; by default those that the format is for.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write: Writer = import_module(f"invgp.export.{FORMATS[kind].module}").write
+    return write(as_map(dataset), path, variables)

@@ -1,0 +1,144 @@
+"""Processes of this machine, by loky.
+
+Each worker is a pool of one. If it dies, it dies alone: the others go on, and which item it had is known. A
+`joblib.Parallel` would lose the whole batch, and not know why.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky.process_executor import BrokenProcessPool
+
+from invgp.inference.pools.base import CHANCES, THREADS_PER_WORKER, Died, R, T
+from invgp.inference.stray_programs import end_programs
+
+CAPS = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
+    str(THREADS_PER_WORKER),
+)
+
+
+INTERRUPTS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+SECONDS_TO_TAKE = 2e-4  # of loky, for a piece of work
+SECONDS_BETWEEN_LOOKS = 0.5  # of a worker, at whether its parent is there
+
+
+class Processes:
+    """Worker processes, started when they are first needed, and kept from batch to batch."""
+
+    separate = True
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._idle: list[ProcessPoolExecutor] = []
+
+    def run(
+        self, work: Callable[[T], R], items: Sequence[T], directory: Path
+    ) -> Generator[tuple[int, R | Died], None, None]:
+        """Give each item's number and what became of it, as they finish."""
+        waiting, deaths = deque(range(len(items))), Counter[int]()
+        running: dict[Future[R], tuple[int, ProcessPoolExecutor]] = {}
+        engaged: set[ProcessPoolExecutor] = set()
+        finished: deque[tuple[int, R | Died]] = deque()
+        try:
+            while waiting or running or finished:
+                while waiting and len(running) < self.workers:
+                    worker = self._idle.pop() if self._idle else _new_worker()
+                    engaged.add(worker)  # before it gets its work: Ctrl-C may come in between
+                    with suppress(BrokenProcessPool):  # it died while it had nothing to do
+                        future = _submitted(worker, work, items[waiting[0]])
+                        running[future] = waiting.popleft(), worker
+                if finished:  # only now that every worker has something to do
+                    yield finished.popleft()
+                    continue
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    number, worker = running.pop(future)
+                    engaged.discard(worker)
+                    try:
+                        finished.append((number, future.result()))
+                        self._idle.append(worker)
+                    except BrokenProcessPool:
+                        deaths[number] += 1
+                        if deaths[number] < CHANCES:
+                            waiting.append(number)
+                        else:
+                            finished.append((number, Died(deaths[number])))
+        finally:
+            if running or waiting:  # interrupted, or failed: what still runs is wanted no more
+                for worker in engaged:
+                    worker.shutdown(kill_workers=True)  # and wait: it must not start another program
+                end_programs(directory)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self._idle:
+            worker.shutdown(kill_workers=kind is not None)
+        self._idle.clear()
+
+
+def _new_worker() -> ProcessPoolExecutor:
+    resource_tracker.ensure_running()  # loky would do so later, when it must not: it lets go of signals held back
+    return ProcessPoolExecutor(1, env=CAPS, initializer=_begin, initargs=(os.getpid(),))
+
+
+def _submitted(worker: ProcessPoolExecutor, work: Callable[[T], R], item: T) -> Future[R]:
+    # The first item starts the process, and so may any, since loky replaces one that has grown too large.
+    with _undisturbed():
+        future: Future[R] = worker.submit(_in_worker, work, item)
+        while not (future.running() or future.done()):  # loky trips over work that is not yet taken when it must end
+            time.sleep(SECONDS_TO_TAKE)
+    return future
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold Ctrl-C and its like back. A process that starts within never hears it; here it comes when the block ends.
+
+    Ctrl-C goes to the whole process group. Between its start and its first line of ours, a worker would answer it with
+    a traceback.
+    """
+    before: Any = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_at_work = threading.Lock()  # of a worker process
+
+
+def _begin(parent: int) -> None:
+    """Start of a worker process; what Ctrl-C means is the parent's to say."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
+    threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
+
+
+def _in_worker(work: Callable[[T], R], item: T) -> R:
+    with _at_work:
+        return work(item)
+
+
+def _end_without(parent: int) -> None:
+    """End if the parent was killed: nobody would give us work, or stop us. What is under way is brought to its end."""
+    while os.getppid() == parent:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    with _at_work:
+        os._exit(1)

@@ -1,0 +1,44 @@
+"""Programs whose worker is gone, or whose runs are wanted no more."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+
+from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE
+
+SECONDS_TO_DIE = 0.05
+
+_stopped: set[Path] = set()
+
+
+def end_programs(directory: Path) -> None:
+    """Kill the programs of runs in `directory`: a worker that was killed can no longer end its own."""
+    home = directory.absolute()
+    # One that started while the others were looked through is seen the next time.
+    while sum(_killed(process, home) for process in psutil.process_iter()):
+        time.sleep(SECONDS_TO_DIE)
+
+
+def stop_runs(directory: Path) -> None:
+    """Kill the programs of runs in `directory`, in a worker that lives on: what becomes of those runs is no outcome."""
+    _stopped.add(directory.absolute())
+    end_programs(directory)
+
+
+def were_stopped(directory: Path) -> bool:
+    """Whether runs in `directory` were stopped in this process."""
+    return directory.absolute() in _stopped
+
+
+def _killed(process: psutil.Process, home: Path) -> bool:
+    try:
+        ours = Path(process.environ().get(RUN_DIRECTORY_VARIABLE, "")).is_relative_to(home)
+        if not ours or process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        process.kill()
+        return True
+    except psutil.Error:  # it has ended, or it is another person's
+        return False

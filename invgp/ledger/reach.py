@@ -1,0 +1,60 @@
+"""A ledger as its workers reach it: they write their rows themselves, if the file is theirs to write."""
+
+from __future__ import annotations
+
+import platform
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from invgp.ledger.recorder import Recorder
+from invgp.ledger.store import Ledger
+
+_mine = threading.local()  # a connection of SQLite stays in its thread
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a worker needs to know of the runs of one model in a ledger; it travels to where the worker is.
+
+    SQLite's shared memory works among the processes of one machine only. On another one, or in a container that has
+    another file under this name, the rows are left to whoever gave out the work.
+    """
+
+    path: Path
+    host: str
+    device: int
+    inode: int
+    number: int
+    digest: str
+    output_size: int
+
+    @staticmethod
+    def of(recorder: Recorder) -> Reach:
+        """The file as it is seen here."""
+        path = recorder.ledger.path.absolute()
+        about = path.stat()
+        return Reach(
+            path, platform.node(), about.st_dev, about.st_ino, recorder.number, recorder.digest, recorder.output_size
+        )
+
+    def recorder(self) -> Recorder | None:
+        """To record in this thread of this process; None if the ledger is out of reach."""
+        if getattr(_mine, "reach", None) != self:
+            if hasattr(_mine, "recorder") and _mine.recorder is not None:
+                _mine.recorder.ledger.connection.close()
+            _mine.recorder = self._opened()
+            _mine.reach = self
+        mine: Recorder | None = _mine.recorder
+        return mine
+
+    def _opened(self) -> Recorder | None:
+        if platform.node() != self.host:
+            return None
+        try:
+            about = self.path.stat()
+        except OSError:
+            return None
+        if (about.st_dev, about.st_ino) != (self.device, self.inode):
+            return None
+        return Recorder(Ledger(self.path), self.number, self.digest, self.output_size, retries=0, answer_failed=False)

@@ -1,0 +1,187 @@
+"""Where a map is wanted: a regular grid, or any points.
+
+`easting=0:1000:10,northing=::20` is a grid from start to stop in steps; what is left out is the extent of the sites, to
+whole steps. `10` is that step along every coordinate. `depth=100` is a slice. A file gives its own points.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from invgp.config.sentences import suggestion
+from invgp.config.tables import NETCDF_SUFFIXES, NetcdfTable, read_table
+from invgp.errors import ConfigError
+from invgp.problem import Floats
+
+POINTS_ALONG = 100  # of a grid that nobody described, along its longest side
+MOST_POINTS = 10**9
+ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
+FILES = (".csv", *NETCDF_SUFFIXES)
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+AXES = {
+    "projection_x_coordinate": "X",
+    "longitude": "X",
+    "grid_longitude": "X",
+    "projection_y_coordinate": "Y",
+    "latitude": "Y",
+    "grid_latitude": "Y",
+}
+
+Slices = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Points at which the posterior is wanted.
+
+    Attributes
+    ----------
+    coordinates : names, in the order of the posterior.
+    axes : for a grid, the values along each coordinate.
+    points : (N, D), where there are no axes.
+    dims : of a map's variables: a grid's coordinates, slowest first (Z, Y, X), or ``site``.
+    """
+
+    coordinates: tuple[str, ...]
+    axes: tuple[Floats, ...] | None
+    points: Floats | None
+    dims: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points along each of `dims`."""
+        if self.axes is None:
+            return (0 if self.points is None else len(self.points),)
+        return tuple(len(self.axes[self.coordinates.index(name)]) for name in self.dims)
+
+    @property
+    def size(self) -> int:
+        """Number of points, N."""
+        return math.prod(self.shape)
+
+    def blocks(self, most: int) -> tuple[tuple[int, ...], Iterator[Slices]]:
+        """The shape of blocks of at most so many points, and where each is."""
+        chunk, room = [], most
+        for size in reversed(self.shape):
+            chunk.append(max(1, min(size, room)))
+            room //= chunk[-1]
+        steps = tuple(reversed(chunk))
+        ranges = [
+            [slice(start, min(start + step, size)) for start in range(0, size, step)]
+            for size, step in zip(self.shape, steps, strict=True)
+        ]
+        return steps, itertools.product(*ranges)
+
+    def at(self, where: Slices) -> Floats:
+        """The points (B, D) of a block, the last of `dims` fastest."""
+        if self.axes is None:
+            return np.zeros((0, len(self.coordinates))) if self.points is None else self.points[where[0]]
+        along = {
+            name: self.axes[self.coordinates.index(name)][part] for name, part in zip(self.dims, where, strict=True)
+        }
+        mesh = dict(zip(self.dims, np.meshgrid(*along.values(), indexing="ij"), strict=True))
+        return np.stack([mesh[name].ravel() for name in self.coordinates], axis=-1)
+
+
+def grid_of(text: str | None, posterior: xr.Dataset) -> Grid:
+    """The grid that a person describes in words, or in a file; by default one over the sites."""
+    names = tuple(posterior.attrs["invgp_coordinates"].split())
+    if text is not None and Path(text).suffix in FILES:
+        return _from_file(Path(text), posterior, names)
+    extents = [(float(posterior[n].min()), float(posterior[n].max())) for n in names]
+    axes = _from_words(text, names, extents)
+    total = math.prod(len(axis) for axis in axes)
+    if total > MOST_POINTS:
+        raise ConfigError(f"--grid: must have at most {MOST_POINTS:,} points, had {total:,}")
+    return _rectilinear(posterior, names, axes)
+
+
+def axis_letters(posterior: xr.Dataset, names: Sequence[str]) -> dict[str, str]:
+    """X, Y or Z for each coordinate: as its standard name says or `positive`, else in order."""
+    found: dict[str, str] = {}
+    for name in names:
+        about = posterior[name].attrs
+        letter = AXES.get(about.get("standard_name", ""), "Z" if "positive" in about else "")
+        if letter and letter not in found.values():
+            found[name] = letter
+    left = [letter for letter in "XYZ" if letter not in found.values()]
+    for name in names:
+        if name not in found:
+            found[name] = left.pop(0)
+    return found
+
+
+def _rectilinear(posterior: xr.Dataset, names: tuple[str, ...], axes: Sequence[Floats]) -> Grid:
+    letters = axis_letters(posterior, names)
+    dims = tuple(sorted(names, key=lambda name: letters[name], reverse=True))
+    return Grid(names, tuple(axes), None, dims)
+
+
+def _from_words(text: str | None, names: tuple[str, ...], extents: Sequence[tuple[float, float]]) -> list[Floats]:
+    if text is None:
+        longest = max(stop - start for start, stop in extents)
+        text = repr(_round_step(longest / POINTS_ALONG)) if longest > 0.0 else "1"
+    if re.fullmatch(NUMBER, text.strip()):
+        return [_axis(f"::{text.strip()}", name, extent) for name, extent in zip(names, extents, strict=True)]
+    parts = dict.fromkeys(names, "")
+    for part in filter(None, re.split(r"[,\s]+", text.strip())):
+        name, equals, what = part.partition("=")
+        if not equals or name not in parts:
+            raise ConfigError(
+                f"--grid: must be a file ({', '.join(FILES)}), a step, or coordinates as in "
+                f"{names[0]}=0:100:5, was {text!r}{suggestion(name, names)}"
+            )
+        parts[name] = what
+    missing = [name for name, what in parts.items() if not what]
+    if missing:
+        raise ConfigError(f"--grid: must tell of every coordinate, had nothing of {', '.join(missing)}, was {text!r}")
+    return [_axis(parts[name], name, extent) for name, extent in zip(names, extents, strict=True)]
+
+
+def _axis(text: str, name: str, extent: tuple[float, float]) -> Floats:
+    """The values of `start:stop:step`, or of one number."""
+    if re.fullmatch(NUMBER, text):
+        return np.asarray([float(text)])
+    match = re.fullmatch(rf"({NUMBER})?:({NUMBER})?:({NUMBER})", text)
+    step = abs(float(match[3])) if match else 0.0
+    if match is None or step == 0.0:
+        raise ConfigError(f"--grid: must be {name}=start:stop:step with a step that is not 0, was {text!r}")
+    start = float(match[1]) if match[1] else math.floor(extent[0] / step + 1e-9) * step
+    stop = float(match[2]) if match[2] else math.ceil(extent[1] / step - 1e-9) * step
+    if stop < start:
+        raise ConfigError(f"--grid: {name} must stop after it starts, was {start:g} to {stop:g}")
+    count = (stop - start) / step + 1e-9
+    if count > MOST_POINTS:
+        raise ConfigError(f"--grid: must have at most {MOST_POINTS:,} points, had {count:,.0f} along {name}")
+    return np.asarray(start + step * np.arange(math.floor(count) + 1))
+
+
+def _round_step(step: float) -> float:
+    """The next round number."""
+    scale = 10.0 ** math.floor(math.log10(step))
+    return next(factor * scale for factor in ROUND if factor * scale >= step * (1.0 - 1e-9))
+
+
+def _from_file(path: Path, posterior: xr.Dataset, names: tuple[str, ...]) -> Grid:
+    """Columns of a CSV file, or variables of a netCDF file, by the names of the coordinates."""
+    columns, gridded = [], True
+    for name in names:
+        table = read_table(path, name, "--grid")
+        values = table.columns([name], posterior[name].attrs["units"], "--grid")[:, 0]
+        if not np.all(np.isfinite(values)):
+            raise ConfigError(f"--grid: {name!r} of {str(path)!r} must be a number at every point")
+        columns.append(values)
+        gridded &= isinstance(table, NetcdfTable) and table.dataset[name].dims == (name,)
+    if gridded:
+        return _rectilinear(posterior, names, columns)
+    if len({len(values) for values in columns}) > 1:
+        raise ConfigError(f"--grid: {', '.join(names)} of {str(path)!r} must be axes of a grid, or a list of points")
+    return Grid(names, None, np.stack(columns, axis=-1), ("site",))

@@ -1,0 +1,114 @@
+"""Areas of a map: colours between sites or in the cells of a grid, and hatches over them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.contour import ContourSet
+from matplotlib.tri import LinearTriInterpolator, Triangulation
+from numpy.typing import NDArray
+
+from invgp.plots.look import HATCH
+from invgp.plots.reading import Floats
+
+_SHADES = 128
+_MANY = 1500  # sites
+_CELLS = 300  # a side, where sites are many
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where values (N,) stand on a map.
+
+    Attributes
+    ----------
+    x, y : (N,), positions.
+    shape : of the grid that they are the nodes of; None for sites in any place.
+    flat : whether there may be colours between sites: not if they lie at several levels.
+    """
+
+    x: Floats
+    y: Floats
+    shape: tuple[int, ...] | None
+    flat: bool
+
+    def triangles(self, seen: NDArray[np.bool_]) -> Triangulation | None:
+        """Triangles between neighbouring sites of those (N,) that are seen; None if they span no area."""
+        if not self.flat:
+            return None
+        return self._all_triangles if seen.all() else _triangulate(self.x[seen], self.y[seen])
+
+    @cached_property
+    def _all_triangles(self) -> Triangulation | None:
+        return _triangulate(self.x, self.y)
+
+
+def draw_values(ax: Axes, place: Place, values: Floats, colours: str, ends: tuple[float, float]) -> ScalarMappable:
+    """Colour a map by values (N,), from the lowest to the highest of `ends`."""
+    x, y, seen = place.x, place.y, np.isfinite(values)
+    scale = Normalize(*ends)
+    if place.shape is not None and min(place.shape) > 1:
+        cells = (grid.reshape(place.shape) for grid in (x, y, np.ma.masked_invalid(values)))
+        return ax.pcolormesh(*cells, cmap=colours, norm=scale, shading="nearest", rasterized=True)
+    varied = seen.any() and np.ptp(values[seen]) > 0
+    triangles = place.triangles(seen) if varied else None
+    if triangles is None:
+        style: dict[str, Any] = {"s": 14.0, "linewidths": 0.3, "edgecolors": "0.2"}
+        return ax.scatter(x[seen], y[seen], c=values[seen], cmap=colours, norm=scale, **style)
+    dot = 0.9 * min(1.0, math.sqrt(_MANY / x.size))  # or many would cover the map
+    ax.plot(x, y, "o", color="black", markersize=dot, markeredgewidth=0.0, rasterized=x.size > _MANY)
+    if x.size > _MANY:
+        return _draw_cells(ax, triangles, values[seen], colours, scale)
+    # Not a shading of triangles: that mixes the colours of their corners into some that the colour bar does not have.
+    levels = np.linspace(*ends, _SHADES + 1)
+    filled = ax.tricontourf(triangles, values[seen], levels, cmap=colours, norm=scale, extend="both")
+    # A vector format would show hairlines between the shades.
+    filled.set_rasterized(True)
+    shown = ScalarMappable(scale, colours)
+    shown.set_array(values[seen])
+    return shown
+
+
+def _draw_cells(ax: Axes, triangles: Triangulation, values: Floats, colours: str, scale: Normalize) -> ScalarMappable:
+    """Colour small cells by linear interpolation: for many sites, far quicker than contours."""
+    across, up = (np.linspace(at.min(), at.max(), _CELLS) for at in (triangles.x, triangles.y))
+    between = LinearTriInterpolator(triangles, values)(*np.meshgrid(across, up))
+    return ax.pcolormesh(across, up, between, cmap=colours, norm=scale, shading="nearest", rasterized=True)
+
+
+def hatch(ax: Axes, place: Place, lacking: Floats) -> bool:
+    """Hatch a map where values (N,) are positive; tell whether there is such an area. Lone dots are not hatched."""
+    seen = np.isfinite(lacking)
+    if not (lacking[seen] > 0.0).any():
+        return False
+    highest = max(float(lacking[seen].max()), 1.0)
+    style: dict[str, Any] = {"levels": [0.0, highest], "colors": "none", "hatches": [HATCH]}
+    if place.shape is not None and min(place.shape) > 1:
+        cells = (grid.reshape(place.shape) for grid in (place.x, place.y, np.ma.masked_invalid(lacking)))
+        areas: ContourSet = ax.contourf(*cells, **style)
+    else:
+        triangles = place.triangles(seen)
+        if triangles is None:
+            return False
+        areas = ax.tricontourf(triangles, lacking[seen], **style)
+    areas.set_edgecolor((0.0, 0.0, 0.0, 0.55))
+    areas.set_linewidth(0.0)
+    return True
+
+
+def _triangulate(x: Floats, y: Floats) -> Triangulation | None:
+    """Triangles between neighbouring sites, or None if the sites span no area."""
+    if x.size < 4 or np.linalg.matrix_rank(np.column_stack([x - x.mean(), y - y.mean()]), tol=1e-9) < 2:
+        return None
+    triangulation = Triangulation(x, y)
+    corners = np.stack([x, y], axis=-1)[triangulation.triangles]
+    longest = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=-1).max(axis=1)
+    triangulation.set_mask(longest > 5.0 * np.median(longest))
+    return triangulation

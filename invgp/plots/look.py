@@ -1,0 +1,122 @@
+"""What a user may choose of a figure: the quantities it shows, their limits, and from where an area is hatched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from invgp.errors import PlotError
+from invgp.plots.labels import axis_label
+from invgp.plots.reading import Curve, Floats, points_down, read_values
+
+HATCH = "////"
+POORLY_INFORMED = 0.2  # the share of the prior's variance that the data must take away
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a figure of a posterior looks.
+
+    Attributes
+    ----------
+    show : names of `QUANTITIES`; none for those that suit the figure.
+    limits : lowest and highest value of the colours, or of the axis, by variable: ``depth``, ``depth_std``,
+        ``depth_difference`` or ``depth_information``; in the unit of the latent.
+    hatch_below : information below which an area is hatched as poorly informed; 0 hatches nothing.
+    """
+
+    show: tuple[str, ...] = ()
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    hatch_below: float = POORLY_INFORMED
+
+    def limits_of(self, latent: str, quantity: str) -> tuple[float, float] | None:
+        """The limits that were set for a quantity of a latent."""
+        return self.limits.get(latent + quantity_of(quantity).suffix)
+
+
+class Quantity(NamedTuple):
+    """Something to show of a latent."""
+
+    suffix: str  # of its name
+    words: str
+    colours: str
+
+
+QUANTITIES = {
+    "mean": Quantity("", "mean", "viridis"),
+    "std": Quantity("_std", "standard deviation", "cividis"),
+    "difference": Quantity("_difference", "prior minus posterior mean", "RdBu_r"),
+    "information": Quantity("_information", "information", "viridis"),
+}
+
+
+def quantity_of(name: str) -> Quantity:
+    """What to show under this name: one of `QUANTITIES`, or a draw, which looks like the mean: ``draw 3``."""
+    return QUANTITIES.get(name) or Quantity("", name, QUANTITIES["mean"].colours)
+
+
+def is_field(quantity: str) -> bool:
+    """Whether a quantity is a value of the latent itself, its mean or a draw."""
+    return quantity_of(quantity).suffix == ""
+
+
+def read_quantity(ds: xr.Dataset, latent: str, quantity: str, curve: Curve) -> Floats:
+    """Values (N,) of a quantity of a latent at the sites."""
+    if quantity == "difference":
+        _need(ds, f"{latent}_prior")
+        return read_values(ds, f"{latent}_prior", curve) - read_values(ds, latent, curve)
+    if quantity.startswith("draw "):
+        return read_values(ds.isel(realization=int(quantity.removeprefix("draw ")) - 1), f"{latent}_sample", curve)
+    variable = latent + quantity_of(quantity).suffix
+    _need(ds, variable)
+    return read_values(ds, variable, curve)
+
+
+def quantity_label(ds: xr.Dataset, latent: str, quantity: str, width: int = 44) -> str:
+    """Label of an axis or a colour bar."""
+    if quantity == "information":
+        return "Information"
+    return axis_label(ds[latent], "" if is_field(quantity) else quantity_of(quantity).words, width=width)
+
+
+def colours_of(ds: xr.Dataset, latent: str, quantity: str) -> str:
+    """Name of the colours of a quantity: what lies deep is dark."""
+    name = quantity_of(quantity).colours
+    return f"{name}_r" if is_field(quantity) and points_down(ds[latent]) else name
+
+
+def value_range(values: Floats, quantity: str, limits: tuple[float, float] | None) -> tuple[float, float]:
+    """Lowest and highest value of the colours: as set, or those of the values; information runs from 0 to 1."""
+    if limits is not None:
+        return limits
+    seen = values[np.isfinite(values)]
+    if quantity == "information" or not seen.size:
+        return 0.0, 1.0
+    if quantity == "difference":
+        largest = float(np.abs(seen).max())
+        return -largest, largest
+    return float(seen.min()), float(seen.max())
+
+
+def poorly_informed(ds: xr.Dataset, latent: str, curve: Curve, look: Look) -> Floats | None:
+    """What is missing (N,) to the information that an area needs not to be hatched; None where that is not known.
+
+    Positive where the area is hatched.
+    """
+    if f"{latent}_information" not in ds or look.hatch_below <= 0.0:
+        return None
+    return look.hatch_below - read_values(ds, f"{latent}_information", curve)
+
+
+def hatch_words(look: Look) -> str:
+    """What a hatched area is."""
+    return f"information below {look.hatch_below:g}"
+
+
+def _need(ds: xr.Dataset, variable: str) -> None:
+    if variable not in ds:
+        raise PlotError(f"The dataset is not a whole invgp posterior: it lacks {variable}.")

@@ -1,0 +1,93 @@
+"""The posterior of the latent processes as a file holds it: all that it takes to predict anywhere.
+
+The prior of each process is in the attributes of its latent. What the data said is held in one of two ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from invgp.problem import Floats
+
+INDUCING = "_inducing"  # after the name of a coordinate
+
+
+@dataclass(frozen=True)
+class SaidBySites:
+    """The coupled posterior: what each site says about its own latents, N (Q + 1) Q numbers.
+
+    Attributes
+    ----------
+    precision, shift : (N, Q, Q) and (N, Q), as in `invgp.core.coupled.posterior`.
+    inducing : inducing inputs, (Q, M, D); None where they are the sites.
+    jitter : share of the variance added to the inducing inputs' covariance.
+    """
+
+    precision: Floats
+    shift: Floats
+    inducing: Floats | None = None
+    jitter: float = 0.0
+
+    def variables(self, coordinates: Sequence[str]) -> dict[str, xr.DataArray]:
+        """What of it is in a file."""
+        about = "of a site about its latent processes: it says exp(shift f - f precision f / 2), f from the prior mean"
+        found = {
+            "site_precision": _process_array(
+                ("site", "process", "other_process"), self.precision, f"precision {about}"
+            ),
+            "site_shift": _process_array(("site", "process"), self.shift, f"shift {about}"),
+        }
+        if self.inducing is not None:
+            for d, name in enumerate(coordinates):
+                array = _process_array(("process", "inducing"), self.inducing[..., d], f"{name} of the inducing points")
+                found[f"{name}{INDUCING}"] = array
+            found["site_shift"].attrs["inducing_jitter"] = self.jitter
+        return found
+
+
+@dataclass(frozen=True)
+class WhitenedGaussians:
+    """The full Gaussian of the paper at the sites: independent processes, N (N + 1) Q numbers.
+
+    Attributes
+    ----------
+    mean : v, (Q, N), whitened by the factor of the prior's covariance.
+    factor : R, (Q, N, N), lower triangular, with covariance R R^T of v.
+    """
+
+    mean: Floats
+    factor: Floats
+
+    def variables(self, coordinates: Sequence[str]) -> dict[str, xr.DataArray]:  # noqa: ARG002 - as the other
+        """What of it is in a file."""
+        about = "of the processes at the sites, whitened by the Cholesky factor of their prior covariance"
+        return {
+            "whitened_mean": _process_array(("process", "site"), self.mean, f"mean {about}"),
+            "whitened_factor": _process_array(
+                ("process", "site", "other_site"), self.factor, f"Cholesky factor of the covariance {about}"
+            ),
+        }
+
+
+Processes = SaidBySites | WhitenedGaussians
+
+
+def held_by(dataset: xr.Dataset, coordinates: Sequence[str]) -> Processes | None:
+    """What a file holds of the processes; None for a file of an older invgp, or one that is no posterior."""
+    if "whitened_mean" in dataset:
+        return WhitenedGaussians(dataset["whitened_mean"].values, dataset["whitened_factor"].values)
+    if "site_shift" not in dataset:
+        return None
+    inducing, shift = None, dataset["site_shift"]
+    if f"{coordinates[0]}{INDUCING}" in dataset:
+        inducing = np.stack([dataset[f"{name}{INDUCING}"].values for name in coordinates], axis=-1)
+    jitter = float(shift.attrs.get("inducing_jitter", 0.0))
+    return SaidBySites(dataset["site_precision"].values, shift.values, inducing, jitter)
+
+
+def _process_array(dims: tuple[str, ...], values: Floats, long_name: str) -> xr.DataArray:
+    return xr.DataArray(values, dims=dims, attrs={"long_name": long_name, "units": "1"})

@@ -1,0 +1,198 @@
+// Fields: a latent along a line, or on a map.
+const QUANTITIES = {
+  mean: 'Mean and 95% interval',
+  std: 'Standard deviation',
+  difference: 'Prior minus posterior mean',
+  information: 'Information',
+};
+
+function quantityOf(layer, quantity) {
+  return quantity === 'difference' ? (i) => layer.prior(i) - layer.mean(i) : layer[quantity];
+}
+
+function labelOf(latent, quantity) {
+  if (quantity === 'information') return 'Information';
+  const words = quantity === 'mean' ? latent.words : QUANTITIES[quantity];
+  return latent.unit ? `${words} (${latent.unit})` : words;
+}
+
+function capital(text) {
+  return text.length > 2 ? text[0].toUpperCase() + text.slice(1) : text;
+}
+
+function coordinateLabel(coordinate) {
+  return capital(coordinate.unit ? `${coordinate.name} (${coordinate.unit})` : coordinate.name);
+}
+
+// Along a line: every layer that is shown, with its band where the mean is.
+function drawSection(host, survey, latent, layers, quantity) {
+  const { order, count } = survey;
+  const x = survey.coordinates[0].at;
+  const shown = layers.map((layer) => quantityOf(layer, quantity));
+  const banded = quantity === 'mean' ? layers.flatMap((layer) => [layer.low, layer.high]) : [];
+  let range = padded(extent(count, ...shown, ...banded));
+  if (quantity === 'information') range = [0, 1];
+  if (quantity === 'std') range = [0, range[1]];
+  const axes = new Axes(host, {
+    x: padded(extent(count, x), count > 1 ? 0.01 : 0),
+    y: range,
+    xLabel: coordinateLabel(survey.coordinates[0]),
+    yLabel: capital(labelOf(latent, quantity)),
+    down: latent.down && quantity === 'mean',
+    right: layers.some((layer) => layer.label) ? 74 : 14,
+  });
+  layers.forEach((layer, k) => {
+    if (quantity === 'mean') {
+      axes.band(order, x, layer.low, layer.high, { fill: layer.colour, 'fill-opacity': 0.25 });
+      hatchBand(axes, survey, layer);
+      axes.line(order, x, layer.prior, { stroke: layer.colour, 'stroke-dasharray': '6 4', 'stroke-width': 1 });
+    }
+    axes.line(order, x, shown[k], { stroke: layer.colour, 'stroke-width': 1.8 });
+    if (count === 1) axes.dots(order, x, shown[k], layer.colour, 8);
+  });
+  nameLayers(axes, layers, shown, order);
+  return axes;
+}
+
+function hatchBand(axes, survey, layer) {
+  const poor = (i) => layer.information(i) < survey.hatchBelow;
+  const only = (edge) => (i) => (poor(i) ? edge(i) : NaN);
+  if (survey.count < 2 || !survey.order.some(poor)) return;
+  const id = `hatch-${layer.colour.slice(1)}`;
+  const pattern = element(axes.svg.querySelector('defs'), 'pattern', { id, width: 7, height: 7, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' });
+  element(pattern, 'line', { x1: 0, y1: 0, x2: 0, y2: 7, stroke: layer.colour, 'stroke-width': 1.2, 'stroke-opacity': 0.6 });
+  // One band for each stretch of neighbours that know little.
+  let stretch = [];
+  for (const i of [...survey.order, -1]) {
+    if (i >= 0 && poor(i)) stretch.push(i);
+    else if (stretch.length) {
+      if (stretch.length > 1) axes.band(stretch, survey.coordinates[0].at, only(layer.low), only(layer.high), { fill: `url(#${id})` });
+      stretch = [];
+    }
+  }
+}
+
+// The names of the layers at the right, moved apart.
+function nameLayers(axes, layers, shown, order) {
+  const named = layers.map((layer, k) => ({ layer, y: axes.y(shown[k](order[order.length - 1])) }));
+  let last = -Infinity;
+  for (const { layer, y } of named.filter((one) => Number.isFinite(one.y)).sort((a, b) => a.y - b.y)) {
+    last = Math.max(y, last + 14);
+    const text = layer.label.length > 10 ? `${layer.label.slice(0, 9)}…` : layer.label;
+    element(axes.svg, 'text', { x: axes.box.right + 5, y: last + 4, style: `fill: ${layer.colour}; font-weight: 600` }, text);
+  }
+}
+
+// On a map: each point has the colour of the site that is nearest to it.
+function drawMap(host, survey, latent, layer, quantity) {
+  const [across, up] = survey.coordinates;
+  const values = quantityOf(layer, quantity);
+  const [x, y] = fitted(survey, host);
+  const axes = new Axes(host, {
+    x, y, xLabel: coordinateLabel(across), yLabel: coordinateLabel(up), right: 106, height: survey.mapHeight,
+  });
+  const range = colourRange(survey.count, values, quantity);
+  const colour = palette(latent.down && quantity === 'mean' ? [...survey.palettes.mean].reverse() : survey.palettes[quantity]);
+  const share = (value) => (value - range[0]) / (range[1] - range[0]);
+  survey.nearest = nearestSite(survey, axes);
+  paint(host, survey, axes, layer, (i) => (Number.isFinite(values(i)) ? colour(share(values(i))) : null));
+  if (survey.count <= 3000) {
+    for (const [size, ink] of [[3.4, '#fff'], [2, '#000']]) axes.dots(survey.order, across.at, up.at, ink, size);
+  }
+  colourBar(axes, range, colour, latent.down && quantity === 'mean', capital(labelOf(latent, quantity)));
+  return axes;
+}
+
+function colourRange(count, values, quantity) {
+  if (quantity === 'information') return [0, 1];
+  const [low, high] = extent(count, values);
+  if (quantity === 'difference') {
+    const largest = Math.max(Math.abs(low), Math.abs(high)) || 1;
+    return [-largest, largest];
+  }
+  return low < high ? [low, high] : padded([low, high]);
+}
+
+// The window of the map: equal scales, as wide as the page.
+function fitted(survey, host) {
+  const [across, up] = survey.coordinates;
+  const width = Math.max(260, host.clientWidth - 13) - 182;
+  const [x, y] = [across.at, up.at].map((at) => padded(extent(survey.count, at), 0.05));
+  const degrees = /°N/.test(up.unit) ? Math.cos((((y[0] + y[1]) / 2) * Math.PI) / 180) || 1 : 1;
+  const perPixel = Math.max(((x[1] - x[0]) * degrees) / width, (y[1] - y[0]) / 480);
+  const height = Math.max(180, Math.min(480, (y[1] - y[0]) / perPixel));
+  survey.mapHeight = Math.round(height) + 60;
+  const widened = ([low, high], span) => [(low + high - span) / 2, (low + high + span) / 2];
+  return [widened(x, Math.max(x[1] - x[0], (perPixel * width) / degrees)), widened(y, Math.max(y[1] - y[0], perPixel * height))];
+}
+
+// A function from pixels to the nearest site, which looks in buckets rather than everywhere.
+function nearestSite(survey, axes) {
+  const [across, up] = survey.coordinates;
+  const size = Math.max(8, Math.sqrt(((axes.box.right - axes.box.left) * (axes.box.bottom - axes.box.top)) / survey.count));
+  const buckets = new Map();
+  const places = survey.order.map((i) => [axes.x(across.at(i)), axes.y(up.at(i)), i]).filter(([px, py]) => Number.isFinite(px + py));
+  for (const place of places) {
+    const key = `${Math.floor(place[0] / size)},${Math.floor(place[1] / size)}`;
+    if (!buckets.has(key)) buckets.set(key, []);
+    buckets.get(key).push(place);
+  }
+  return (px, py, reach) => {
+    let best = -1;
+    let least = reach * reach;
+    const [column, row, rings] = [Math.floor(px / size), Math.floor(py / size), Math.ceil(reach / size)];
+    for (let ring = 0; ring <= rings && (ring - 1) * size < Math.sqrt(least); ring += 1) {
+      for (let c = column - ring; c <= column + ring; c += 1) {
+        for (let r = row - ring; r <= row + ring; r += r === row - ring || r === row + ring || Math.abs(c - column) === ring ? 1 : 2 * ring - 1) {
+          for (const place of buckets.get(`${c},${r}`) || []) {
+            const distance = (place[0] - px) ** 2 + (place[1] - py) ** 2;
+            if (distance < least) [least, best] = [distance, place[2]];
+          }
+        }
+      }
+    }
+    return best;
+  };
+}
+
+function paint(host, survey, axes, layer, colourOf) {
+  const { left, right, top, bottom } = axes.box;
+  const [columns, rows] = [Math.floor((right - left) / 2), Math.floor((bottom - top) / 2)];
+  const canvas = document.createElement('canvas');
+  Object.assign(canvas, { width: columns, height: rows });
+  Object.assign(canvas.style, { left: `${left + 6.4}px`, top: `${top + 6.4}px`, width: `${columns * 2}px`, height: `${rows * 2}px` });
+  canvas.setAttribute('aria-hidden', 'true');
+  const context = canvas.getContext('2d');
+  const image = context.createImageData(columns, rows);
+  const [x, y] = survey.coordinates.map((one, k) => extent(survey.count, (i) => [axes.x, axes.y][Math.min(k, 1)](one.at(i))));
+  const reach = Math.min(90, 1.1 * Math.sqrt(((x[1] - x[0]) * (y[1] - y[0])) / survey.count) + 8);
+  for (let r = 0; r < rows; r += 1) {
+    for (let c = 0; c < columns; c += 1) {
+      const site = survey.nearest(left + 2 * c + 1, top + 2 * r + 1, reach);
+      const colour = site >= 0 ? colourOf(site) : null;
+      if (colour) {
+        const dark = layer.information(site) < survey.hatchBelow && (c + r) % 7 === 0 ? 0.35 : 1;
+        image.data.set([colour[0] * dark, colour[1] * dark, colour[2] * dark, 255], 4 * (r * columns + c));
+      }
+    }
+  }
+  context.putImageData(image, 0, 0);
+  host.insertBefore(canvas, axes.svg);
+  axes.svg.style.position = 'relative';
+}
+
+function colourBar(axes, range, colour, down, label) {
+  const { right, top, bottom } = axes.box;
+  const steps = 60;
+  const step = (bottom - top) / steps;
+  for (let k = 0; k < steps; k += 1) {
+    const share = down ? k / (steps - 1) : 1 - k / (steps - 1);
+    element(axes.svg, 'rect', { x: right + 12, y: top + k * step, width: 12, height: step + 0.6, fill: `rgb(${colour(share).join(',')})` });
+  }
+  const scale = down ? axes.scale(range, top, bottom) : axes.scale(range, bottom, top);
+  for (const tick of ticks(...range, (bottom - top) / 45)) {
+    element(axes.svg, 'text', { x: right + 29, y: scale(tick.value) + 4 }, tick.text);
+  }
+  const [x, middle] = [right + 96, (top + bottom) / 2];
+  axes.label({ x, y: middle, transform: `rotate(-90 ${x} ${middle})` }, label, bottom - top);
+}

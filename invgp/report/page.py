@@ -1,0 +1,137 @@
+"""From a posterior to its page."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Sequence
+from importlib import resources
+from io import BytesIO
+from pathlib import Path
+
+import xarray as xr
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+from matplotlib import rc_context
+from PIL import Image
+
+from invgp import __version__
+from invgp.errors import WriteError
+from invgp.plots import KINDS, Look, suitable
+from invgp.plots.style import STYLE
+from invgp.report import findings, origin
+from invgp.report.arrays import explorer
+from invgp.report.ledger import RunsKept
+
+SCRIPTS = ("numbers.js", "axes.js", "fields.js", "fit.js", "site.js", "main.js")
+DOTS = 140  # an inch: sharp on a screen and in print, and small
+WORDS = {
+    "section": "The latents along the line: posterior mean, 95% credible interval and prior mean.",
+    "map": "Maps of the posterior mean and standard deviation of each latent.",
+    "more": "What the data changed: prior minus posterior mean, and information from 0 (none) to 1 (fixed).",
+    "fit": "The data against what the posterior predicts, and residuals in standard deviations of the noise.",
+    "draws": "Joint draws from the posterior: fields that the data allow, each as likely as the others.",
+    "correlation": "Posterior correlation between the latents at one site: what the data there cannot tell apart.",
+    "convergence": "The evidence lower bound and the simulator runs, iteration by iteration.",
+}
+
+
+def write(
+    ds: xr.Dataset,
+    path: str | Path,
+    source: str = "posterior.nc",
+    runs: RunsKept | None = None,
+    kinds: Sequence[str] | None = None,
+) -> Path:
+    """Write the report of a posterior.
+
+    Parameters
+    ----------
+    ds : Dataset
+        A posterior, as `invgp run` writes it.
+    path : str or Path
+        The HTML file to write.
+    source : str
+        Name of the posterior's file, as the page tells it.
+    runs : RunsKept
+        What the ledger says of its runs.
+    kinds : sequence of str
+        Of the figures in the page, names of `invgp.plots.KINDS`; by default all that suit.
+
+    Returns
+    -------
+    Path
+        The file written.
+    """
+    path = Path(path)
+    page = render(ds, source, runs, kinds)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise WriteError(f"the report could not be written to {str(path)!r}: {error.strerror or error}") from error
+    return path
+
+
+def render(
+    ds: xr.Dataset,
+    source: str = "posterior.nc",
+    runs: RunsKept | None = None,
+    kinds: Sequence[str] | None = None,
+) -> str:
+    """The page as text; the same posterior gives the same page. Parameters are those of `write`."""
+    script = "\n".join(["'use strict';", *(_text(name) for name in SCRIPTS)])
+    environment = Environment(
+        loader=PackageLoader("invgp.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("page.html.j2").render(
+        title=str(ds.attrs.get("title", "Posterior")),
+        version=__version__,
+        source=source,
+        style=Markup(_text("page.css")),  # noqa: S704 - our own file
+        script=Markup(script),  # noqa: S704 - our own files
+        script_hash=b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode("ascii"),
+        explorer=explorer(ds),
+        verdict=findings.verdict(ds),
+        summary=findings.summary(ds),
+        latents=findings.latents(ds),
+        observations=findings.observations(ds),
+        remarks=findings.remarks(ds),
+        cost=origin.cost(ds, runs),
+        runs=runs,
+        provenance=origin.provenance(ds, source),
+        commands=origin.commands(ds, source),
+        config=str(ds.attrs.get("invgp_config", "")),
+        versions=origin.versions(ds),
+        figures=_figures(ds, suitable(ds) if kinds is None else kinds),
+    )
+
+
+def _text(name: str) -> str:
+    return resources.files("invgp.report").joinpath(name).read_text(encoding="utf-8").strip()
+
+
+def _figures(ds: xr.Dataset, kinds: Sequence[str]) -> list[dict[str, str]]:
+    """Figures as PNG, with their captions."""
+    found = []
+    for kind in kinds:
+        found.append({"kind": kind, "source": _png(ds, kind, Look()), "words": WORDS[kind]})
+        if kind in ("section", "map") and _has_prior(ds):
+            more = _png(ds, kind, Look(("difference", "information")))
+            found.append({"kind": f"{kind}-more", "source": more, "words": WORDS["more"]})
+    return found
+
+
+def _has_prior(ds: xr.Dataset) -> bool:
+    names = str(ds.attrs["invgp_latents"]).split()
+    return all(f"{name}{suffix}" in ds for name in names for suffix in ("_prior", "_information"))
+
+
+def _png(ds: xr.Dataset, kind: str, look: Look) -> str:
+    """A figure as the address of its own data, in 256 colours."""
+    drawn, packed = BytesIO(), BytesIO()
+    with rc_context(STYLE):
+        KINDS[kind](ds, look, None).savefig(drawn, format="png", dpi=DOTS)
+    with Image.open(drawn) as image:
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(packed, format="png", optimize=True)
+    return "data:image/png;base64," + b64encode(packed.getvalue()).decode("ascii")

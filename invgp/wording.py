@@ -1,0 +1,28 @@
+"""How numbers are written for people: counts, durations, units."""
+
+from __future__ import annotations
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """``1 site``, ``2 sites``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def with_unit(text: str, unit: str) -> str:
+    """``5 m``; a number without a unit, which is written '1' in a config, stands alone."""
+    return text if unit == "1" else f"{text} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """``20 µs``, ``3 ms``, ``5 s``, ``3 min``, ``2.5 h`` or ``4 days``."""
+    if seconds < 0.9995e-3:  # which three digits round to the next unit
+        return f"{seconds * 1e6:.3g} µs"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 99.95:
+        return f"{seconds:.3g} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:,.0f} days"

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from .conftest import Command
+
+Finished = tuple[Path, subprocess.CompletedProcess[str]]
+
+
+def test_that_predict_writes_a_map_and_says_so(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+    posterior, output = finished[0] / "posterior.nc", tmp_path / "line.nc"
+    result = invgp_here("predict", posterior, "--grid", "100", "--draws", "3", "-o", output, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"{output}: depth at 21 points; 3 exact draws\n"
+    with xr.open_dataset(output) as line, xr.open_dataset(posterior) as sites:
+        at_sites = line.sel(position=sites["position"].values)
+        np.testing.assert_allclose(at_sites["depth"], sites["depth"], rtol=1e-6)
+        np.testing.assert_allclose(at_sites["depth_std"], sites["depth_std"], rtol=1e-6)
+        assert line["depth"].attrs["positive"] == "down"
+        assert line["depth_sample"].dims == ("realization", "position")
+        # Between sites less is known.
+        assert line["depth_std"].sel(position=200) > line["depth_std"].sel(position=400)
+
+
+def test_that_a_map_may_do_without_quantiles(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+    arguments = ("--grid", "500", "--quantiles", "none", "-o", tmp_path / "line.nc")
+    assert invgp_here("predict", finished[0] / "posterior.nc", *arguments, cwd=tmp_path).returncode == 0
+    with xr.open_dataset(tmp_path / "line.nc") as line:
+        assert "depth_std" in line
+        assert "quantile" not in line.variables
+        assert "depth_quantile" not in line
+
+
+def test_that_the_same_seed_gives_the_same_draws(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+    draws = []
+    for number, seed in enumerate(("5", "5", "6")):
+        arguments = ("--grid", "500", "--draws", "2", "--seed", seed, "-o", tmp_path / f"{number}.nc")
+        assert invgp_here("predict", finished[0] / "posterior.nc", *arguments, cwd=tmp_path).returncode == 0
+        with xr.open_dataset(tmp_path / f"{number}.nc") as line:
+            draws.append(line["depth_sample"].values)
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert not np.allclose(draws[0], draws[2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--grid", "position=0:10"], "--grid: must be position=start:stop:step with a step that is not 0, was '0:10'"),
+        (["--latent", "dept"], "--latent: must be a latent of the posterior, was 'dept'; valid: 'depth'"),
+        (["--quantiles", "0.5,high"], "--quantiles: must be numbers with commas between, was '0.5,high'"),
+        (["--quantiles", "0,0.5"], "--quantiles: must be between 0 and 1, were 0, 0.5"),
+        (["--derive", "elbo = depth"], "--derive: must give a new name, was 'elbo', which the posterior has already"),
+        (["--exceed", "depth < 500"], "--exceed: must be 'name > number unit', was 'depth < 500'"),
+        (["-o", "map.tif"], "--output: must end in .nc, was 'map.tif'"),
+    ],
+)
+def test_that_a_mistake_is_one_sentence(
+    arguments: list[str], sentence: str, finished: Finished, invgp_here: Command, tmp_path: Path
+) -> None:
+    result = invgp_here("predict", finished[0] / "posterior.nc", *arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"invgp: {sentence}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_that_a_posterior_is_not_overwritten_by_its_own_map(
+    finished: Finished, invgp_here: Command, tmp_path: Path
+) -> None:
+    posterior = finished[0] / "posterior.nc"
+    for command in (["predict"], ["export", "--format", "arviz"]):
+        result = invgp_here(*command, posterior, "-o", posterior, cwd=tmp_path)
+        assert result.returncode == 2
+        assert "must be a file of its own" in result.stderr
+
+
+def test_that_export_names_the_files_that_it_wrote(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+    result = invgp_here(
+        "export", finished[0] / "posterior.nc", "--format", "aseg-gdf2", "-o", tmp_path / "line.dfn", cwd=tmp_path
+    )
+    assert result.returncode == 0
+    assert result.stdout.split() == [str(tmp_path / "line.dfn"), str(tmp_path / "line.dat")]
+    assert len((tmp_path / "line.dat").read_text().splitlines()) == 6

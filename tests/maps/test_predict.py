@@ -1,0 +1,274 @@
+"""Maps against the posterior at the sites, and against Gaussian process regression by the book."""
+
+import functools
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.stats import norm
+
+import invgp
+from exact import joint_posterior
+from invgp import netcdf
+from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.errors import ConfigError
+from invgp.links import LINKS
+from invgp.maps import paths
+from invgp.maps.belief import Belief
+from invgp.maps.paths import Paths
+from invgp.maps.predict import plan, predict, write
+from problems import linear_problem, map_problem
+
+FAMILIES = {
+    "coupled": {},
+    "full gaussian": {"posterior": "full gaussian"},
+    "inducing": {"inducing": 6},
+    "learnt inducing": {"inducing": 6, "learn_inducing": True},
+}
+
+
+def increasing(problem):
+    """The log-linked latent of the map made to grow from layer to layer."""
+    grows = replace(problem.latents[0], link=LINKS["increasing"], mean=np.asarray([40.0, 80.0]))
+    return replace(problem, latents=(grows, *problem.latents[1:]))
+
+
+def learning(problem):
+    """Kernels of the first latent learnt."""
+    learnt = replace(problem.latents[0], learn={"std": 2.0, "length_scale": 2.0})
+    return replace(problem, latents=(learnt, *problem.latents[1:]))
+
+
+CHANGES = {"log": lambda problem: problem, "increasing": increasing, "learnt": learning}
+
+
+@pytest.fixture(scope="module")
+def linear():
+    return invgp.invert(linear_problem())
+
+
+@pytest.fixture(scope="module")
+def layered():
+    return inverted("coupled")
+
+
+def through_a_file(dataset, folder):
+    return netcdf.read(netcdf.write(dataset, folder / "posterior.nc"))
+
+
+CASES = [
+    *((family, "log") for family in FAMILIES),
+    ("coupled", "increasing"),
+    ("coupled", "learnt"),
+    ("learnt inducing", "learnt"),
+]
+
+
+@functools.cache
+def inverted(family, change="log"):
+    return invgp.invert(CHANGES[change](map_problem(**FAMILIES[family])))
+
+
+@pytest.mark.parametrize(("family", "change"), CASES)
+def test_that_a_map_at_the_sites_is_the_posterior_itself(family, change, tmp_path):
+    posterior = through_a_file(inverted(family, change), tmp_path)
+    at_sites = predict(posterior, grid=str(tmp_path / "posterior.nc"))
+    for latent in ("resistivity", "thickness"):
+        for suffix in ("", "_std", "_quantile", "_prior", "_prior_std", "_information"):
+            name = latent + suffix
+            assert at_sites[name].dims == posterior[name].dims
+            np.testing.assert_allclose(at_sites[name], posterior[name], rtol=1e-6, atol=1e-9)
+            assert at_sites[name].attrs["units"] == posterior[name].attrs["units"]
+
+
+def test_that_a_map_is_the_exact_posterior_of_a_linear_problem(linear):
+    found = predict(linear, grid="easting=0:100:20,northing=-20:120:35")
+    assert found["depth"].dims == ("northing", "easting")
+    northing, easting = np.meshgrid(found["northing"], found["easting"], indexing="ij")
+    X = np.stack([easting.ravel(), northing.ravel()], axis=-1)
+    mean, covariance = joint_posterior(linear_problem(), X)
+    std = np.sqrt(np.diag(covariance))
+    for j, name in enumerate(("velocity", "depth")):
+        part = slice(j * len(X), (j + 1) * len(X))
+        np.testing.assert_allclose(found[name].values.ravel(), mean[part], rtol=1e-6)
+        np.testing.assert_allclose(found[f"{name}_std"].values.ravel(), std[part], rtol=1e-6)
+        upper = found[f"{name}_quantile"].sel(quantile=0.95).values.ravel()
+        np.testing.assert_allclose(upper, mean[part] + norm.ppf(0.95) * std[part], rtol=1e-6)
+
+
+def test_that_thresholds_are_converted_and_exceeded_as_often_as_the_normal_says(linear):
+    found = predict(linear, grid="50", exceed=["velocity > 0.0072 km s-1", "velocity>9", "depth > 600 cm"])
+    np.testing.assert_allclose(found["velocity_threshold"], [7.2, 9.0])
+    expected = norm.sf((6.0 - found["depth"]) / found["depth_std"])
+    np.testing.assert_allclose(found["depth_exceedance"].sel(depth_threshold=6.0), expected, rtol=1e-9)
+
+
+def test_that_what_a_linked_latent_exceeds_agrees_with_its_quantiles():
+    for change in ("log", "increasing"):
+        posterior, point = inverted("coupled", change), "easting=500050,northing=6000040"
+        for layer, limit in enumerate(
+            predict(posterior, grid=point, quantiles=[0.3])["resistivity_quantile"].values.flat
+        ):
+            found = predict(posterior, grid=point, exceed=[f"resistivity > {limit}"])["resistivity_exceedance"]
+            assert found.values[0, layer, 0, 0] == pytest.approx(0.7, abs=2e-3)
+
+
+def test_that_a_linear_expression_has_its_closed_form(linear):
+    found = predict(linear, grid="25", derive=["sum [km] = 2 * depth - velocity * quantity(3, 's') + quantity(1, 'm')"])
+    northing, easting = np.meshgrid(found["northing"], found["easting"], indexing="ij")
+    X = np.stack([easting.ravel(), northing.ravel()], axis=-1)
+    mean, covariance = joint_posterior(linear_problem(), X)
+    weights = np.kron([-3.0, 2.0], np.eye(len(X)))
+    np.testing.assert_allclose(found["sum"].values.ravel(), 1e-3 * (weights @ mean + 1.0), rtol=1e-6)
+    std = 1e-3 * np.sqrt(np.diag(weights @ covariance @ weights.T))
+    np.testing.assert_allclose(found["sum_std"].values.ravel(), std, rtol=1e-6)
+    assert found["sum"].attrs["units"] == "km"
+
+
+def test_that_a_derived_quantity_from_draws_agrees_with_the_closed_form_of_the_log_normal(layered):
+    found = predict(
+        layered, grid="20", derive=["scaled = 3 * resistivity", "product = resistivity[1] * resistivity[2]"]
+    )
+    np.testing.assert_allclose(found["scaled"], 3 * found["resistivity"], rtol=2e-3)
+    np.testing.assert_allclose(found["scaled_std"], 3 * found["resistivity_std"], rtol=2e-2)
+    np.testing.assert_allclose(found["scaled_quantile"], 3 * found["resistivity_quantile"], rtol=5e-3)
+    assert found["scaled"].dims == ("layer", "northing", "easting")
+    assert found["product"].dims == ("northing", "easting")
+
+
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "waves"])
+def test_that_draws_have_the_joint_covariance_of_the_exact_posterior(linear, exact, monkeypatch):
+    if not exact:
+        monkeypatch.setattr(paths, "EXACT_POINTS", 0)
+    found = predict(linear, grid="easting=10:90:20,northing=0:100:25", draws=4000, derive=["both = depth * velocity"])
+    assert found.attrs["invgp_draws"] == ("exact" if exact else "sums of waves")
+    northing, easting = np.meshgrid(found["northing"], found["easting"], indexing="ij")
+    X = np.stack([easting.ravel(), northing.ravel()], axis=-1)
+    mean, covariance = joint_posterior(linear_problem(), X)
+    draws = np.concatenate([found[f"{n}_sample"].values.reshape(4000, -1) for n in ("velocity", "depth")], axis=1)
+    std = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose((draws.mean(axis=0) - mean) / std, 0.0, atol=0.08)
+    prior = np.repeat([2.0, 1.5], len(X))
+    error = (np.cov(draws.T) - covariance) / (prior[:, None] * prior)
+    assert np.max(np.abs(error)) < (0.07 if exact else 0.07 + paths.WAVE_ERROR)
+    np.testing.assert_allclose(found["both_sample"], found["velocity_sample"] * found["depth_sample"])
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+@pytest.mark.parametrize("name", CORRELATIONS)
+def test_that_waves_have_the_correlations_of_the_kernel(name, dimensions, rng):
+    kernel = Kernel(CORRELATIONS[name], 1.0, np.ones(dimensions))
+    lags = rng.standard_normal((2000, dimensions))
+    lags *= (10.0 * rng.random(2000) / np.linalg.norm(lags, axis=1))[:, None]
+    found = np.mean(np.cos(lags @ paths.frequencies(kernel, paths.WAVES).T), axis=1)
+    error = np.abs(found - kernel(lags, np.zeros((1, dimensions)))[:, 0])
+    assert error.max() < paths.WAVE_ERROR
+    assert np.sqrt(np.mean(error**2)) < 0.01
+
+
+def test_that_draws_do_not_change_with_the_size_of_the_blocks(layered):
+    for most in (2000, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(paths, "EXACT_POINTS", most)
+            whole = predict(layered, grid="10", draws=3, exceed=["thickness > 9"])
+            pieces = predict(layered, grid="10", draws=3, exceed=["thickness > 9"], memory=10_000)
+        assert plan(layered, grid="10", draws=3, memory=10_000).block_points < whole.sizes["easting"]
+        xr.testing.assert_allclose(whole.drop_attrs(), pieces.drop_attrs(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_that_draws_at_a_point_spread_as_the_map_says(family):
+    found = predict(inverted(family), grid="easting=500020:500080:30,northing=6000040", draws=8000)
+    for name in ("resistivity", "thickness"):
+        draws = found[f"{name}_sample"]
+        np.testing.assert_allclose(draws.mean("realization"), found[name], rtol=0.03)
+        np.testing.assert_allclose(draws.std("realization"), found[f"{name}_std"], rtol=0.06)
+
+
+def test_that_waves_keep_the_covariance_between_inducing_points_and_the_map(linear):
+    # At the sites of a dense posterior nothing is left open: a draw there is what the inducing variables say.
+    belief = Belief.of(linear)
+    X = np.stack([linear["easting"], linear["northing"]], axis=-1)
+    drawn = Paths.of(belief, None, 50, np.random.default_rng(1))
+    f = drawn.at(X, 0, belief.projections(X, [0, 1]))
+    again = belief.draw_inducing(np.random.default_rng(1).spawn(3)[0], 50)
+    for j in (0, 1):
+        shape = belief.shapes[belief.shape_of[j]]
+        np.testing.assert_allclose(f[..., j], belief.mean[j] + belief.std[j] * again[:, j] @ shape.factor.T, atol=1e-6)
+
+
+def test_that_lines_and_volumes_are_predicted_too(tmp_path):
+    problem = map_problem(max_evaluations=1)
+    height = replace(
+        problem.survey.coordinates[0],
+        name="height",
+        values=np.linspace(0, 30, 12),
+        standard_name="height",
+        positive="up",
+    )
+    deeper = tuple(replace(v, length_scale=np.append(v.length_scale, 20.0)) for v in problem.latents)
+    survey = replace(problem.survey, coordinates=(*problem.survey.coordinates, height))
+    volume = invgp.invert(replace(problem, survey=survey, latents=deeper))
+    found = predict(volume, grid="easting=500000:500100:50,northing=::40,height=0:30:10")
+    assert found["thickness"].dims == ("height", "northing", "easting")
+    assert [found[name].attrs["axis"] for name in ("easting", "northing", "height")] == ["X", "Y", "Z"]
+    one = predict(volume, grid="easting=500050,northing=6000040,height=20")
+    there = found["thickness"].sel(easting=500050, northing=6000040, height=20)
+    np.testing.assert_allclose(one["thickness"].values.ravel(), there)
+    survey = replace(problem.survey, coordinates=problem.survey.coordinates[:1], crs=None)
+    shallower = tuple(replace(v, length_scale=v.length_scale[:1]) for v in problem.latents)
+    line = predict(invgp.invert(replace(problem, survey=survey, latents=shallower)))
+    assert line["resistivity"].dims == ("layer", "easting")
+    assert 50 < line.sizes["easting"] <= 102
+
+
+def checked(path):
+    checker = Path(sys.executable).with_name("compliance-checker")
+    command = [checker, "--test=cf:1.11", "--criteria=strict", "--verbose", path]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 0, outcome.stdout
+    return outcome.stdout
+
+
+@pytest.mark.parametrize("grid", ["10", "points.csv"])
+def test_that_a_map_file_is_the_map_and_passes_the_compliance_checker(layered, grid, tmp_path):
+    (tmp_path / "points.csv").write_text("easting,northing\n500010,6000010\n500020,6000010\n500030,6000012\n")
+    grid = str(tmp_path / grid) if grid.endswith("csv") else grid
+    wish = {
+        "grid": grid,
+        "draws": 2,
+        "derive": ["depth = thickness * 2"],
+        "exceed": ["resistivity > 50"],
+        "memory": 10**5,
+    }
+    path = write(plan(layered, **wish), tmp_path / "map.nc")
+    with xr.open_dataset(path) as opened:
+        xr.testing.assert_identical(
+            opened.load().drop_attrs(deep=False), predict(layered, **wish).drop_attrs(deep=False)
+        )
+    assert "All tests passed!" in checked(path)
+    assert [p.name for p in tmp_path.glob(".*")] == []
+
+
+def test_that_gdal_sees_the_map_where_it_is(layered, tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    path = write(plan(layered, grid="10"), tmp_path / "map.nc")
+    with rasterio.open(f"netcdf:{path}:resistivity") as seen:
+        assert seen.crs == rasterio.crs.CRS.from_epsg(28354)
+        assert seen.res == (10.0, 10.0)
+        assert seen.bounds.left == 499995.0
+        assert seen.bounds.top == 6000085.0
+        top_row = seen.read(2)[0]
+    with xr.open_dataset(path) as opened:
+        np.testing.assert_array_equal(top_row, opened["resistivity"].isel(layer=1, northing=-1))
+
+
+def test_that_a_file_of_an_older_invgp_is_refused_in_one_sentence(linear):
+    with pytest.raises(ConfigError, match="older invgp; run the inversion again"):
+        predict(linear.drop_vars(["site_shift", "site_precision"]))
+    with pytest.raises(ConfigError, match="it is a map, or"):
+        predict(predict(linear, grid="50"))
