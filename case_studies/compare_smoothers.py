@@ -20,7 +20,8 @@ import invgp
 from invgp.core.backend import place
 from invgp.core.field.gaussian import Gaussian
 from invgp.core.field.slices import slice_chains
-from invgp.inference.field import FieldInversion, Whitening, field_of
+from invgp.inference.field import FieldInversion, Whitening
+from invgp.inference.grid_modes import field_of
 from invgp.inference.simulator import Simulator
 from invgp.problem import Problem
 

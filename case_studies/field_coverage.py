@@ -14,7 +14,7 @@ import numpy as np
 import invgp
 from invgp.adapters.protocol import RunContext
 from invgp.core.backend import place
-from invgp.inference.field import field_of
+from invgp.inference.grid_modes import field_of
 from invgp.inference.noise import noise_draw
 from invgp.problem import Problem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -65,7 +65,7 @@ class Solution:
     ----------
     mean, covariance : (N, Q) and (N, Q, Q), of the latent processes at each site, on the scale of the Gaussian process.
     draws : (R, N, Q), joint over sites and latents.
-    processes : the posterior in the form that predicts anywhere; None for a field model, whose grid is all there is.
+    processes : the posterior in the form that predicts anywhere; None where that would be too much to hold.
     predicted, predicted_std : (N, P), of the simulator's outputs under the posterior, in the observations' units.
     elbo, runs : (I,), the bound and the runs spent so far, at each iteration.
     status, settled : why the inference ended, and whether that is where it should.
@@ -102,7 +102,8 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     survey = problem.survey
     variables: dict[str, xr.DataArray] = {}
     for latent in problem.latents:
-        variables |= _latent_variables(latent, solution, problem.latent_slices[latent.name], problem.output.quantiles)
+        ordered = replace(latent, length_scale=latent.length_scale[order_of(problem)])
+        variables |= _latent_variables(ordered, solution, problem.latent_slices[latent.name], problem.output.quantiles)
     for observation in survey.observations:
         columns = problem.observation_slices[observation.name]
         variables |= _data_variables(observation, solution, columns, problem.noise.std[observation.name])
@@ -115,7 +116,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     )
     variables |= _diagnostic_variables(problem, solution)
     if solution.processes is not None:
-        variables |= solution.processes.variables([c.name for c in survey.coordinates])
+        variables |= solution.processes.variables([c.name for c in positions(problem)])
     dataset = xr.Dataset(variables, coords=_coordinates(problem, solution), attrs=_attributes(problem, solution))
     if survey.crs is not None:
         mapping = {
@@ -387,15 +388,24 @@ def _attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
     }
 
 
+def positions(problem: Problem) -> tuple[Column, ...]:
+    """The coordinates of the latents, in the order of their kernels."""
+    return problem.survey.coordinates if problem.grid is None else problem.grid.coordinates
+
+
+def order_of(problem: Problem) -> list[int]:
+    """Of these coordinates in the file: a grid's order is the simulator's; figures have the survey's first across."""
+    names, wanted = [c.name for c in positions(problem)], [c.name for c in problem.survey.coordinates]
+    return [names.index(name) for name in wanted] if set(names) == set(wanted) else list(range(len(names)))
+
+
 def _position_attributes(problem: Problem) -> dict[str, Any]:
     """What the coordinates of the latents are called; of a field model, those of the sites too."""
     sites = " ".join(site_coordinate(problem, c) for c in problem.survey.coordinates)
     if problem.grid is None:
         return {"invgp_coordinates": sites}
-    # The grid's order is the simulator's; figures have the first across, as the survey says.
-    order = [c.name for c in problem.survey.coordinates]
     names = [c.name for c in problem.grid.coordinates]
-    nodes = " ".join(order if set(order) == set(names) else names)
+    nodes = " ".join(names[i] for i in order_of(problem))
     regular = {"invgp_grid_shape": list(problem.grid.shape), "invgp_grid_coordinates": " ".join(names)}
     return {"invgp_coordinates": nodes, "invgp_site_coordinates": sites, **(regular if problem.grid.shape else {})}
 

@@ -114,7 +114,7 @@ def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations,
 
     model = problem.forward
     started = time.perf_counter()
-    outcome = model.evaluate(rows[:1], RunContext(["site-1"], directory))
+    outcome = model.evaluate(rows[:1], RunContext(["prior-mean" if problem.grid is not None else "site-1"], directory))
     seconds = time.perf_counter() - started
     if outcome.ok[0] and seconds < QUICK:
         many = np.repeat(rows[:1], min(MANY, model.rows_per_task), axis=0)

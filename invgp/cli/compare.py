@@ -16,7 +16,7 @@ import numpy as np
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
-from invgp.cli.options import LARGEST_SEED, data_option, scheduler_option, workers_option
+from invgp.cli.options import LARGEST_SEED, data_option, refuse_field, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, check_writable, remove_if_empty
 from invgp.cli.progress import SECONDS_BETWEEN_LINES, rate
 from invgp.cli.voice import give, json_option, note, say, speaks, voice, warn
@@ -74,6 +74,7 @@ def command(
     dataset = netcdf.read(posterior)
     config = config or found_config(posterior, dataset)
     problem = same_problem(dataset, config, data)
+    refuse_field(problem, "compare")
     plot = plot or posterior.with_name(f"{posterior.stem}_comparison.png")
     check_outputs(output, plot, posterior, problem, config)
     if emulator:

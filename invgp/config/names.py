@@ -34,12 +34,16 @@ RESERVED = (
     "site_shift",
     "whitened_mean",
     "whitened_factor",
+    "whitened_root",
+    "whitened",
+    "other_whitened",
 )
 
 # What the posterior file calls the variables that it derives from others.
 SUFFIXES = {
     "dimensions": ("_label",),
     "survey.coordinates": ("_inducing",),
+    "grid.coordinates": ("_inducing",),
     "latents": (
         "_std",
         "_quantile",

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.field.algorithm import FieldInference, FieldInfo, FieldState
-from invgp.core.field.basis import Basis, leading_modes
 from invgp.core.field.gaussian import Gaussian, mirrored_normals
 from invgp.core.field.regression import Modes, Regression
-from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import diagnose
+from invgp.inference.grid_modes import field_of
 from invgp.inference.inversion import BudgetSpent, Inversion
 from invgp.inference.model import gaussian_noise
 from invgp.inference.noise import noise_scale
@@ -28,7 +25,7 @@ FEWEST_FIRST, MOST_FIRST = 24, 100  # runs of the first batch
 FEWEST_LATER = 16
 FIRST_SHARE = 0.4  # of the budget
 GROWTH = 0.3  # of the runs so far, that the next batch adds
-MOST_MODES = 1000  # of a process
+MOST_HELD = 4000  # numbers of a process that predict anywhere, over all processes: their square is in the file
 MOST_RUNS = 1000  # where the config sets no limit
 FEWEST_RUNS = 8  # for a regression at all
 SETTLED = 0.05  # standard deviations that a batch of runs still moves the posterior
@@ -38,67 +35,6 @@ REFINING_STEPS = 200  # of slice sampling, at the end
 PAIRS = 64  # of points for averages
 PREDICTED = 256  # samples
 MOST_OPEN = 0.1  # of the variance that comes from few runs, before the person is told
-
-
-@dataclass(frozen=True)
-class Field:
-    """The latents on the grid in terms of independent variables w.
-
-    Attributes
-    ----------
-    bases : of each process, for a process of variance 1.
-    mean, std : (Q,), of the processes.
-    """
-
-    bases: tuple[Basis, ...]
-    mean: Floats
-    std: Floats
-
-    @property
-    def slices(self) -> list[slice]:
-        """Where the variables of each process stand."""
-        ends = np.cumsum([0, *(basis.size for basis in self.bases)]).tolist()
-        return [slice(a, b) for a, b in pairwise(ends)]
-
-    def latents(self, w: Floats) -> Floats:
-        """Processes (S, G, Q) on the grid, from w (S, R)."""
-        parts = [
-            m + s * (w[:, part] @ to_numpy(basis.modes).T)
-            for m, s, part, basis in zip(self.mean, self.std, self.slices, self.bases, strict=True)
-        ]
-        return np.stack(parts, axis=-1)
-
-    def covariance(self, covariance: Floats) -> Floats:
-        """Covariance (G, Q, Q) of the processes at each node, for a covariance (R, R) of w."""
-        modes = [s * to_numpy(basis.modes) for s, basis in zip(self.std, self.bases, strict=True)]
-        nodes, processes = modes[0].shape[0], len(modes)
-        found = np.empty((nodes, processes, processes))
-        for i, a in enumerate(self.slices):
-            for j, b in enumerate(self.slices):
-                found[:, i, j] = np.einsum("gr,gr->g", modes[i] @ covariance[a, b], modes[j])
-        return found
-
-    def drawn_rest(self, rng: np.random.Generator, count: int) -> Floats:
-        """Draws (count, G, Q) of what the modes leave to the prior."""
-        weaker = [s * to_numpy(basis.rest) for s, basis in zip(self.std, self.bases, strict=True)]
-        return np.stack([rng.standard_normal((count, part.shape[1])) @ part.T for part in weaker], axis=-1)
-
-    def left_open(self) -> Floats:
-        """Variance (G, Q) that the modes leave to the prior."""
-        return np.stack([s**2 * to_numpy(b.open_variance) for s, b in zip(self.std, self.bases, strict=True)], axis=-1)
-
-
-def field_of(problem: Problem, where: Place) -> Field:
-    """The leading modes of each latent on the grid."""
-    if problem.grid is None:
-        raise ValueError("the problem has no grid")
-    mean, std = problem.prior()
-    nodes = where.asarray(problem.grid.X)
-    bases: list[Basis] = []
-    for latent in problem.latents:
-        kernel = Kernel(CORRELATIONS[latent.kernel], where.asarray(1.0), where.asarray(latent.length_scale))
-        bases += [leading_modes(kernel, nodes, problem.inference.kept_variance, MOST_MODES)] * latent.size
-    return Field(tuple(bases), mean, std)
 
 
 class Whitening:
@@ -207,7 +143,7 @@ class FieldInversion(Inversion):
             mean=field.latents(to_numpy(state.q.mean)[None])[0],
             covariance=covariance,
             draws=self._draws(state),
-            processes=None,
+            processes=self.field.processes(problem, state.q) if self.field.pivots <= MOST_HELD else None,
             predicted=predicted,
             predicted_std=predicted_std,
             elbo=np.asarray([bound for bound, _ in self.trace]),

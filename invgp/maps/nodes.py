@@ -7,6 +7,8 @@ import xarray as xr
 
 from invgp.maps.grids import axis_letters
 
+OF_NODES = ("invgp_site_coordinates", "invgp_grid_shape", "invgp_grid_coordinates")
+
 
 def as_points(dataset: xr.Dataset) -> xr.Dataset:
     """The latents at the nodes, as if these were sites, without the data; any other dataset as it is."""
@@ -14,7 +16,7 @@ def as_points(dataset: xr.Dataset) -> xr.Dataset:
         return dataset
     here = [name for name, array in dataset.data_vars.items() if "site" not in array.dims]
     alone = dataset[here].drop_dims(["site", "iteration"], errors="ignore").rename(node="site")
-    left = {key: value for key, value in dataset.attrs.items() if key != "invgp_site_coordinates"}
+    left = {key: value for key, value in dataset.attrs.items() if key not in OF_NODES}
     return alone.assign_attrs(left, invgp_observations="", invgp_points="node")
 
 

@@ -16,7 +16,8 @@ from invgp.core.field.basis import leading_modes
 from invgp.core.field.gaussian import mirrored_normals
 from invgp.core.field.regression import Modes
 from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.inference.field import MOST_MODES, PAIRS, REFINING_STEPS, first_batch, next_batch
+from invgp.inference.field import PAIRS, REFINING_STEPS, first_batch, next_batch
+from invgp.inference.grid_modes import MOST_MODES
 
 
 def main() -> None:

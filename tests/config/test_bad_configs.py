@@ -89,7 +89,7 @@ UNKNOWN_KEYS = [
         {"samples =": "sample ="},
         "inference.sample: unknown key; valid: 'posterior', 'estimator', 'emulator', 'runs_per_site', "
         "'emulator_error', 'max_runs', 'kept_variance', 'inducing', 'learn_inducing', 'batch', 'samples' and "
-        "7 more; did you mean 'samples'?",
+        "10 more; did you mean 'samples'?",
     ),
     Case(
         "output",

@@ -28,7 +28,8 @@ def kernel_on(where: Place, length_scale: float, kind: str = "matern 5/2", varia
 def test_that_a_whole_pivoted_cholesky_gives_the_covariance_back(where: Place, tolerance: Tolerance) -> None:
     X = where.asarray(line(12))
     kernel = kernel_on(where, 0.2, variance=2.5)
-    factor, left = pivoted_cholesky(kernel, X, 1.0)
+    factor, left, pivots = pivoted_cholesky(kernel, X, 1.0)
+    assert sorted(pivots) == list(range(12))
     np.testing.assert_allclose(to_numpy(factor @ factor.T), to_numpy(kernel(X, X)), atol=tolerance(where, 1e-9))
     np.testing.assert_allclose(to_numpy(left), 0.0, atol=tolerance(where, 1e-9))
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from invgp.core.backend import Array, array_namespace, device_of, to_numpy
 from invgp.core.kernels import Kernel
 
@@ -24,12 +27,17 @@ class Basis:
     variances : (R,), of the modes, summed over the grid.
     open_variance : (G,), what the modes leave open of the prior's variance at each node.
     rest : (G, R'), weaker modes, which make up nearly all of what is left open.
+    pivots : numbers (R + R',) of the nodes that were taken: what they say about the field is all that the modes say.
+    rotation : (R + R', R + R'), orthogonal: times w, those of the weaker modes behind, it gives the pivots' values
+        whitened by the Cholesky factor of their covariance.
     """
 
     modes: Array
     variances: Array
     open_variance: Array
     rest: Array
+    pivots: NDArray[np.intp]
+    rotation: Array
 
     @property
     def size(self) -> int:
@@ -50,7 +58,7 @@ def leading_modes(kernel: Kernel, nodes: Array, share: float, most: int | None =
     most : of the modes, whatever the share; None for any number.
     """
     xp = array_namespace(nodes)
-    factor, _ = pivoted_cholesky(kernel, nodes, 1.0 - SHARPER * (1.0 - share))
+    factor, _, pivots = pivoted_cholesky(kernel, nodes, 1.0 - SHARPER * (1.0 - share))
     # The modes of F F^T are F times the eigenvectors of F^T F, a small matrix.
     values, vectors = xp.linalg.eigh(xp.matrix_transpose(factor) @ factor)
     values, vectors = xp.flip(values), xp.flip(vectors, axis=1)
@@ -61,20 +69,27 @@ def leading_modes(kernel: Kernel, nodes: Array, share: float, most: int | None =
     modes = factor @ vectors[:, :count]
     left = kernel.variance - xp.sum(xp.square(modes), axis=1)
     rest = factor @ vectors[:, count:]
-    return Basis(modes, values[:count], xp.where(left > 0.0, left, xp.zeros_like(left)), rest)
+    return Basis(modes, values[:count], xp.where(left > 0.0, left, xp.zeros_like(left)), rest, pivots, vectors)
 
 
-def pivoted_cholesky(kernel: Kernel, nodes: Array, share: float) -> tuple[Array, Array]:
-    """F (G, R) such that F F^T keeps a share of the variance of the kernel's matrix; and what is left at each node."""
+def pivoted_cholesky(kernel: Kernel, nodes: Array, share: float) -> tuple[Array, Array, NDArray[np.intp]]:
+    """F (G, R) such that F F^T keeps a share of the variance of the kernel's matrix.
+
+    Returns
+    -------
+    F; the variance (G,) that is left at each node; and the numbers (R,) of the nodes that were taken, in order.
+    """
     xp = array_namespace(nodes)
     size = nodes.shape[0]
     left = xp.zeros(size, dtype=nodes.dtype, device=device_of(nodes)) + kernel.variance
     allowed = (1.0 - share) * float(kernel.variance) * size
     columns = xp.zeros((min(size, 64), size), dtype=nodes.dtype, device=device_of(nodes))  # each in one piece of memory
+    pivots: list[int] = []
     for k in range(size):
         if k == columns.shape[0]:
             columns = xp.concat([columns, xp.zeros_like(columns)])[:size, :]
         pivot = int(to_numpy(left).argmax())
+        pivots.append(pivot)
         column = kernel(nodes, nodes[pivot : pivot + 1, :])[:, 0] - columns[:k, pivot] @ columns[:k, :]
         column = column / xp.sqrt(left[pivot])
         columns[k, :] = column
@@ -82,5 +97,5 @@ def pivoted_cholesky(kernel: Kernel, nodes: Array, share: float) -> tuple[Array,
         left = xp.where(left > 0.0, left, xp.zeros_like(left))
         left[pivot] = 0.0
         if float(xp.sum(left)) <= allowed:
-            return xp.matrix_transpose(columns[: k + 1, :]), left
-    return xp.matrix_transpose(columns), left
+            return xp.matrix_transpose(columns[: k + 1, :]), left, np.asarray(pivots)
+    return xp.matrix_transpose(columns), left, np.asarray(pivots)
