@@ -74,7 +74,6 @@ def command(
     dataset = netcdf.read(posterior)
     config = config or found_config(posterior, dataset)
     problem = same_problem(dataset, config, data)
-    refuse_field(problem, "compare")
     plot = plot or posterior.with_name(f"{posterior.stem}_comparison.png")
     check_outputs(output, plot, posterior, problem, config)
     if emulator:
@@ -115,6 +114,7 @@ def _text(path: Path) -> str | None:
 def same_problem(posterior: xr.Dataset, config: Path, data: Path | None) -> Problem:
     """The problem that the posterior solves, with the noise that it found."""
     problem, wanted = load(config, data=data), posterior.attrs["invgp_survey_digest"]
+    refuse_field(problem, "compare")
     made_from = Path(posterior.attrs["invgp_survey"])
     if data is None and problem.survey.digest != wanted and made_from.is_file():  # as of `invgp run --data`
         problem = load(config, data=made_from)
