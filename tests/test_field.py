@@ -282,3 +282,25 @@ def test_that_a_program_takes_a_whole_layer_and_gives_a_whole_table(
     assert outputs.shape == (1, 14, 1)
     np.testing.assert_allclose(outputs[0, 2, 0], 0.01 * f[0, 8:18, 0].sum(), rtol=1e-10)
     assert invgp.invert(problem)["depth"].shape == (50,)
+
+
+def test_that_a_field_is_described_in_python() -> None:
+    nodes = np.arange(0.0, 99.0, 2.0)
+    data = {"position": POSITIONS, "average": windows(nodes) @ (20.0 + np.sin(nodes / 10.0))}
+
+    def averages(depth: np.ndarray) -> np.ndarray:
+        return np.asarray(depth @ windows(nodes).T)
+
+    problem = invgp.define(
+        data,
+        coordinates={"position": "m"},
+        observations={"average": "m"},
+        latents={"depth": {"unit": "m", "mean": 20.0, "std": 4.0, "kernel": {"length_scale": 12.0}}},
+        grid={"position": {"unit": "m", "start": 0, "stop": 98, "step": 2}},
+        forward=averages,
+        noise={"average": 0.5},
+        inference={"kept_variance": 0.999, "max_runs": 30},
+    )
+    posterior = invgp.invert(problem)
+    assert posterior["depth"].dims == ("node",)
+    assert float(posterior["average_chi_square"]) < 1.5
