@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import netCDF4
 import numpy as np
 
 from invgp.errors import ConfigError, WriteError
 
 if TYPE_CHECKING:
+    import netCDF4
     import xarray as xr
 
     from invgp.maps.describe import MapVariable
@@ -38,6 +38,8 @@ def write_blocks(
     path: str | Path,
 ) -> Path:
     """Write a map block by block, in chunks that are the blocks, so that no chunk is compressed twice."""
+    import netCDF4  # noqa: PLC0415 - help is given without waiting for it
+
     with _whole(Path(path)) as part:
         skeleton.to_netcdf(part, engine="netcdf4", format="NETCDF4", encoding=_encoding(skeleton))
         with netCDF4.Dataset(part, "a") as file:

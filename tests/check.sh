@@ -14,4 +14,5 @@ rm -rf build
   "$bin/mypy" --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache --package invgp
   "$bin/lint-imports" --config ../../pyproject.toml --cache-dir ../../.import_linter_cache
 )
-"$bin/pytest" "$@"
+# A file at a time to each core: tests of one file share what they make.
+"$bin/pytest" --numprocesses auto --dist loadfile "$@"

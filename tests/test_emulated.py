@@ -260,6 +260,14 @@ def test_that_a_misfit_is_said_in_words():
     assert invgp.invert(problem).attrs["invgp_diagnostics"] == ""
 
 
+def test_that_noise_that_runs_away_is_told():
+    problem, truth = line_problem(smooth, sites=12)
+    exact = replace(problem.survey.observations[0], values=smooth(*truth.T)["t"])
+    noise = replace(problem.noise, learn={"t": np.inf})
+    posterior = invgp.invert(replace(problem, survey=replace(problem.survey, observations=(exact,)), noise=noise))
+    assert "The noise of t was learnt to be" in posterior.attrs["invgp_diagnostics"]
+
+
 def test_that_ordered_depths_stay_ordered_and_fit():
     """Depths of three layers from their cumulated times: the increasing link, with and without the emulator."""
 

@@ -14,6 +14,7 @@ from invgp.errors import ConfigError, RunsFailedError
 from invgp.inference import slice_sampling
 from invgp.inference.comparison import compare, converged, rows, spread_mcse, verdict
 from invgp.inference.monitor import Silent
+from invgp.inference.pools import Loop
 from invgp.inference.reference import Direct, linearised, reference
 from invgp.inference.simulator import Batch
 from invgp.inference.slice_sampling import Chains, Proposal, sample
@@ -256,7 +257,7 @@ def test_that_a_simulator_which_does_not_repeat_itself_cannot_hang_a_chain() -> 
 def test_that_a_chain_whose_runs_all_fail_does_not_harm_the_others(tmp_path: Path) -> None:
     problem = line_problem(np.ones((30, 1)), latents=1)
     f = np.stack([np.full((30, 1), -1.0), np.full((30, 1), 4.0)])
-    run = Direct.of(problem, tmp_path, 1, Silent())
+    run = Direct.of(problem, tmp_path, Loop(), Silent())
     batch = run(f, np.arange(30))
     assert not batch.valid[0].any()
     assert batch.valid[1].all()
@@ -318,7 +319,7 @@ def test_that_chains_in_different_modes_are_no_reference() -> None:
 
 def test_that_a_map_with_links_units_and_labels_compares(tmp_path: Path) -> None:
     problem = map_problem()
-    run = Direct.of(problem, tmp_path, 1, Silent())
+    run = Direct.of(problem, tmp_path, Loop(), Silent())
     chains = reference(problem, run, draws=60, burn_in=20)
     assert run.simulator.runs == chains.runs
     physical = problem.physical(chains.draws.reshape(-1, 12, 3))

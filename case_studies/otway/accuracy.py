@@ -13,6 +13,7 @@ import numpy as np
 import invgp
 from invgp.inference.comparison import compare, converged, rows, verdict
 from invgp.inference.monitor import Silent
+from invgp.inference.pools import Loop
 from invgp.inference.reference import Direct, reference
 
 HERE = Path(__file__).resolve().parent
@@ -42,7 +43,7 @@ def compare_with_chains(draws: int) -> None:
     checkpoint = HERE / "results" / "accuracy.chains.npz"
     checkpoint.parent.mkdir(exist_ok=True)
     with TemporaryDirectory() as directory:
-        run = Direct.of(problem, Path(directory), 1, Silent())
+        run = Direct.of(problem, Path(directory), Loop(), Silent())
         chains = reference(problem, run, checkpoint=checkpoint, draws=draws)
     print(f"{'':24}{'runs a site':>12}{'error of mean':>15}{'ratio of spreads':>18}{'ELBO':>9}")
     for name, settings in WAYS.items():

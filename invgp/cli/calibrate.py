@@ -69,9 +69,13 @@ def command(
     output, plot = _paths(problem, config, output, plot)
     seed = problem.inference.seed if seed is None else seed
     result, whole = calibrated(problem, surveys, output.with_suffix(".surveys"), seed=seed, workers=workers)
+    partial = output.with_suffix(".interrupted.nc"), plot.with_suffix(f".interrupted{plot.suffix}")
     if not whole:
-        output, plot = output.with_suffix(".interrupted.nc"), plot.with_suffix(f".interrupted{plot.suffix}")
+        output, plot = partial
     write(result, output, plot)
+    if whole:
+        for path in partial:
+            path.unlink(missing_ok=True)
     outside = tell(result)
     for path in (output, plot):
         say(path)
@@ -107,6 +111,8 @@ def calibrated(
         if signal.getsignal(asked_to_end) is not signal.SIG_IGN:  # as under nohup
             signal.signal(asked_to_end, signal.default_int_handler)
     already = sum(number <= surveys for number in finished)
+    if already < len(finished):
+        note(f"note: {len(finished):,} surveys are kept in {folder}; the first {surveys:,} are told of")
     try:
         with progress(surveys, already) as advance:
 

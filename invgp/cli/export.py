@@ -8,6 +8,7 @@ import click
 
 from invgp import netcdf
 from invgp.cli.outputs import check_other, check_writable
+from invgp.cli.voice import give, json_option, say
 from invgp.export import FORMATS, export
 
 
@@ -24,6 +25,7 @@ from invgp.export import FORMATS, export
     multiple=True,
     help="Only these, by their names in FILE (for arviz and pest, latents); may be repeated.  [default: by format]",
 )
+@json_option
 def command(source: Path, kind: str, output: Path | None, variables: tuple[str, ...]) -> None:
     """Write FILE, a posterior of `invgp run` or a map of `invgp predict`, in another format."""
     output = output or source.with_suffix(FORMATS[kind].suffix)
@@ -32,4 +34,5 @@ def command(source: Path, kind: str, output: Path | None, variables: tuple[str, 
     with netcdf.opened(source) as dataset:
         written = export(dataset, kind, output, variables)
     for path in written:
-        click.echo(path)
+        say(path)
+    give({"files": written})

@@ -10,6 +10,7 @@ import click
 
 from invgp import netcdf
 from invgp.cli.outputs import check_map_path
+from invgp.cli.voice import give, json_option, say, voice
 from invgp.errors import ConfigError
 
 GIBIBYTE = 2**30
@@ -41,6 +42,7 @@ GIBIBYTE = 2**30
     default=0.5,
     help="GiB of temporary arrays, about; more is hardly faster.  [default: 0.5]",
 )
+@json_option
 def command(
     posterior: Path,
     grid: str | None,
@@ -72,12 +74,13 @@ def command(
     )
 
     with click.progressbar(
-        length=wish.grid.size, label="points", file=sys.stderr, hidden=not sys.stderr.isatty()
+        length=wish.grid.size, label="points", file=sys.stderr, hidden=voice().quiet or not sys.stderr.isatty()
     ) as bar:
         write(wish, output, bar.update)
     names = ", ".join(quantity.name for quantity in wish.quantities)
     drawn = f"; {draws} {'exact' if wish.exact else 'approximate'} draw{'s' if draws > 1 else ''}" if draws else ""
-    click.echo(f"{output}: {names} at {points_in_words(wish.grid)}{drawn}")
+    say(f"{output}: {names} at {points_in_words(wish.grid)}{drawn}")
+    give({"map": output, "quantities": [quantity.name for quantity in wish.quantities], "points": wish.grid.size})
 
 
 def _levels(text: str | None) -> list[float] | None:

@@ -63,6 +63,7 @@ def command(
     ledger = ledger or ledger_of(problem, output)
     posterior = inverted(problem, output, ledger, workers=workers, scheduler=scheduler, seed=seed, device=device)
     netcdf.write(posterior, output)
+    output.with_suffix(".interrupted.nc").unlink(missing_ok=True)  # of an earlier call: this is the whole of it
     seconds = time.perf_counter() - started
     tell(posterior, output, seconds)
     give(facts(posterior, output, ledger) | {"seconds": seconds})

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import xarray as xr
-
-from invgp.maps.nodes import as_map
-
-Writer = Callable[[xr.Dataset, Path, Sequence[str]], list[Path]]
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 class Format(NamedTuple):
@@ -43,7 +40,11 @@ def export(dataset: xr.Dataset, kind: str, path: str | Path, variables: Sequence
     list of Path
         The files that were written.
     """
+    from invgp.maps.nodes import as_map  # noqa: PLC0415 - help is given without waiting for xarray
+
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write: Writer = import_module(f"invgp.export.{FORMATS[kind].module}").write
+    write: Callable[[xr.Dataset, Path, Sequence[str]], list[Path]] = import_module(
+        f"invgp.export.{FORMATS[kind].module}"
+    ).write
     return write(as_map(dataset), path, variables)

@@ -23,6 +23,7 @@ from invgp.inference.inversion import BudgetSpent, Inversion, predictions
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.model import gaussian_noise, learning_of, prior_of
 from invgp.inference.noise import noise_log_density
+from invgp.inference.notes import inducing_notes, noise_notes
 from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
@@ -37,7 +38,6 @@ SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 32, 256  # a site; the fewer the sites, the 
 SHAPE_RUNS, EMULATED_SHAPE_SAMPLES = 4096, 512
 ROUGHLY = 0.1  # of the prior's precision, that each site of a second start says
 NUMBERS_AT_ONCE = 5 * 10**7  # of samples or outputs: 400 MB
-MOST_LEFT_OPEN = 0.1  # of the prior's variance, by inducing points
 DRAWN_TOGETHER = 1500  # sites
 MOST_SHAPE_SITES = 2000  # of an emulator: more take time and memory
 
@@ -293,21 +293,9 @@ class CoupledInversion(Inversion):
 
     def all_notes(self, position: Position) -> list[str]:
         """What else the person should know, in words."""
-        prior = position.prior
         marginals = to_numpy(position.marginals.mean), to_numpy(position.marginals.covariance)
-        notes = [*self.notes, *self.simulator.notes(*marginals)]
-        if prior.dense:
-            return notes
-        variance = np.asarray([float(kernel.variance) for kernel in prior.kernels])
-        open_share = [to_numpy(prior.geometry(*batch).residual).T / variance for batch in prior.batches()]
-        share = float(np.mean(np.concatenate(open_share)))
-        if share < MOST_LEFT_OPEN:
-            return notes
-        return [
-            *notes,
-            f"The inducing points leave {share:.0%} of the prior's variance open: there are too few of them for the "
-            "length-scales, and neither means nor spreads are to be trusted.",
-        ]
+        learnt = noise_notes(self.problem, to_numpy(position.hyper.noise))
+        return [*self.notes, *self.simulator.notes(*marginals), *learnt, *inducing_notes(position.prior)]
 
     def _draws(self, position: Position) -> Floats:
         """Joint draws (R, N, Q) of the latents at the sites."""

@@ -28,6 +28,8 @@ from invgp.adapters.outcomes import RunError
 from invgp.adapters.testing import check_forward_model
 from invgp.config import load
 from invgp.inference.evaluate import evaluate
+from invgp.inference.pools import open_pool
+from invgp.problem import InferenceSettings
 
 from .conftest import MakeProgram
 
@@ -293,14 +295,14 @@ def test_that_the_programs_of_another_model_or_another_inversion_are_ended(
 
 def test_that_a_batch_that_is_stopped_ends_the_programs_of_its_workers(program: MakeProgram, tmp_path: Path) -> None:
     served = model(program, tmp_path, "time.sleep(60)", timeout=60.0)
-    values = np.repeat([1.0, 2.0, 1.0], 64)[:, None]
+    values = np.concatenate([np.linspace(3.0, 4.0, 64), np.linspace(1.0, 3.0, 129)[1:]])[:, None]  # one of them is 2
 
     def stop(part: Evaluations) -> None:
         raise InterruptedError
 
     start = time.monotonic()
-    with pytest.raises(InterruptedError):
-        evaluate(served, values, RunContext([f"r{i}" for i in range(192)], tmp_path / "runs"), workers=2, watch=stop)
+    with pytest.raises(InterruptedError), open_pool(InferenceSettings(workers=2)) as pool:
+        evaluate(served, values, RunContext([f"r{i}" for i in range(192)], tmp_path / "runs"), pool=pool, watch=stop)
     assert gone(tmp_path)
     assert time.monotonic() - start < 30.0
 
