@@ -104,8 +104,8 @@ Processes = SaidBySites | WhitenedGaussians | WhitenedInducing
 def held_by(dataset: xr.Dataset, coordinates: Sequence[str]) -> Processes | None:
     """What a file holds of the processes; None for a file of an older invgp, or one that is no posterior."""
     if "whitened_root" in dataset:
-        inducing = np.stack([dataset[f"{name}{INDUCING}"].values for name in coordinates], axis=-1)
-        return WhitenedInducing(inducing, dataset["whitened_mean"].values, dataset["whitened_root"].values)
+        at = np.stack([dataset[f"{name}{INDUCING}"].values for name in coordinates], axis=-1)
+        return WhitenedInducing(at, dataset["whitened_mean"].values, dataset["whitened_root"].values)
     if "whitened_mean" in dataset:
         return WhitenedGaussians(dataset["whitened_mean"].values, dataset["whitened_factor"].values)
     if "site_shift" not in dataset:
