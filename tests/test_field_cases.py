@@ -49,7 +49,7 @@ def test_that_an_unknown_contrast_leaves_the_depth_less_certain(root: Path, tmp_
     spread = {}
     for name in ("profile", "contrast"):
         problem = invgp.load(case / f"{name}.toml")
-        spread[name] = invgp.invert(replace(problem, inference=replace(problem.inference, max_runs=90)))["depth_std"]
+        spread[name] = invgp.invert(replace(problem, inference=replace(problem.inference, max_runs=60)))["depth_std"]
     assert float((spread["contrast"] / spread["profile"]).median()) > 1.5
 
 

@@ -36,7 +36,8 @@ def test_that_run_writes_a_posterior_and_says_so(finished: Finished) -> None:
     directory, result = finished
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(
-        rf"{directory}/posterior\.nc: the posterior has settled; ELBO [\d.]+ nats, [\d,]+ runs, 0 failed, [\d.]+ m?s\n",
+        rf"{directory}/posterior\.nc: the posterior has settled; ELBO [\d.]+ nats, [\d,]+ runs, 0 failed, [\d.]+ m?s"
+        r"(, [\d.]+ runs at once)?\n",
         result.stdout,
     )
     with xr.open_dataset(directory / "posterior.nc") as posterior:

@@ -10,6 +10,7 @@ runs from earlier steps inform the present one as far as the forward model is sm
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +81,11 @@ class Regression:
     factor: Array
     variances: Array
 
+    @cached_property
+    def weights(self) -> Array:
+        """(R,), of the variables in the kernel."""
+        return self.modes.weights(self.hyper)
+
     def mean(self, w: Array) -> Array:
         """Outputs (m, D) expected at w (m, R)."""
         return self.centre + self.predictions(w)[0] @ self.directions
@@ -87,9 +93,9 @@ class Regression:
     def predictions(self, w: Array) -> tuple[Array, Array]:
         """Expected z (m, k) at w (m, R), and what the runs leave open there in units of the kernel, (m,)."""
         xp = array_namespace(w)
-        across = kernel(self.modes, self.hyper, w, self.w)
+        across = kernel(self.weights, self.hyper, w, self.w)
         known = solve_triangular(self.factor, xp.matrix_transpose(across))
-        whole = 1.0 + xp.square(w) @ self.modes.weights(self.hyper) + float(np.exp(self.hyper[1]))
+        whole = 1.0 + xp.square(w) @ self.weights + float(np.exp(self.hyper[1]))
         left = whole - xp.sum(xp.square(known), axis=0)
         left = xp.where(left > 0.0, left, xp.zeros_like(left)) + float(np.exp(self.hyper[3]))
         return across @ self.coefficients, left
@@ -97,13 +103,13 @@ class Regression:
     def run_weights(self, w: Array) -> Array:
         """How much each run counts, (m, n), in what is expected at w (m, R) of outputs less their average."""
         xp = array_namespace(w)
-        half = solve_triangular(self.factor, xp.matrix_transpose(kernel(self.modes, self.hyper, w, self.w)))
+        half = solve_triangular(self.factor, xp.matrix_transpose(kernel(self.weights, self.hyper, w, self.w)))
         return xp.matrix_transpose(solve_triangular(self.factor, half, transposed=True))
 
     def averaged(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
         """Value (k,) and slope (k, R) of z, averaged over w ~ N(mean, covariance), in closed form."""
         xp = array_namespace(mean)
-        weights = self.modes.weights(self.hyper)
+        weights = self.weights
         scaled = xp.sqrt(weights) / float(np.exp(self.hyper[2]))
         L = cholesky(identity(covariance) + scaled[:, None] * covariance * scaled)
         towards = solve_triangular(L, xp.matrix_transpose((self.w - mean) * scaled))
@@ -117,10 +123,9 @@ class Regression:
         return value, xp.matrix_transpose(self.coefficients) @ (straight + slope)
 
 
-def kernel(modes: Modes, hyper: Hyperparameters, w1: Array, w2: Array) -> Array:
-    """A constant, a linear and a smooth part, (n, m)."""
+def kernel(weights: Array, hyper: Hyperparameters, w1: Array, w2: Array) -> Array:
+    """A constant, a linear and a smooth part, (n, m), with these weights (R,) of the variables."""
     xp = array_namespace(w1, w2)
-    weights = modes.weights(hyper)
     scaled = xp.sqrt(weights) * float(np.exp(-hyper[2]))
     smooth = xp.exp(float(hyper[1]) - 0.5 * squared_distances(w1 * scaled, w2 * scaled))
     return 1.0 + (w1 * weights) @ xp.matrix_transpose(w2) + smooth
@@ -150,7 +155,7 @@ def fit(modes: Modes, w: Array, outputs: Array, hyper: Hyperparameters | None = 
 
 
 def _covariance_factor(modes: Modes, hyper: Hyperparameters, w: Array) -> Array:
-    covariance = kernel(modes, hyper, w, w)
+    covariance = kernel(modes.weights(hyper), hyper, w, w)
     return cholesky(covariance + float(np.exp(hyper[3])) * identity(covariance))
 
 
@@ -167,7 +172,7 @@ def _likeliest(modes: Modes, w: Array, z: Array, start: Hyperparameters | None) 
         far = float(np.sum(np.square((hyper - about[:, 0]) / about[:, 1])))
         if hyper[3] < least or np.abs(hyper).max() > 50.0:
             return 1e10 + far
-        covariance = kernel(modes, hyper, w, w) + float(np.exp(hyper[3])) * eye
+        covariance = kernel(modes.weights(hyper), hyper, w, w) + float(np.exp(hyper[3])) * eye
         try:
             factor = cholesky(covariance, jitter=False)
         except np.linalg.LinAlgError:
