@@ -163,7 +163,7 @@ def test_that_surveys_that_cannot_be_inverted_are_counted_or_if_all_told():
     limit = 0.0
     with pytest.raises(RunsFailedError, match="none of 2 simulated surveys could be inverted; survey 1: "):
         calibrate(line_problem(function=fails), 2, drawn_from=line_problem())
-    limit = 11.0  # only surveys that move up from the prior's mean get there
+    limit = 10.2  # only surveys that move up from the prior's mean get there
     result = calibrate(line_problem(function=fails), 6, drawn_from=line_problem())
     failed = result.attrs["invgp_surveys_failed"]
     assert failed == 6 - result.sizes["survey"] > 0

@@ -181,8 +181,8 @@ def notes(posterior: xr.Dataset) -> list[str]:
 
 
 def at_once(runs: float) -> str:
-    """How many runs there really were at once, as part of a sentence; nothing if none was made."""
-    return f", {runs:.1f} runs at once" if runs else ""
+    """How many runs there really were at once, as part of a sentence; nothing if they took no time."""
+    return f", {runs:.1f} runs at once" if runs >= 0.5 else ""
 
 
 def learnt(posterior: xr.Dataset) -> list[str]:

@@ -8,22 +8,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 
 from invgp.core.backend import Place, cholesky, to_numpy
 from invgp.core.coupled import Prior
 from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage, State
 from invgp.core.coupled.estimators import fewest_samples
 from invgp.core.coupled.minibatches import MiniBatches
-from invgp.core.coupled.posterior import SiteFactors
 from invgp.core.sampling import Points
 from invgp.errors import RunsFailedError
-from invgp.inference.diagnostics import UNEXPLAINED, Cavity, diagnose, expected_misfit
-from invgp.inference.inversion import BudgetSpent, Inversion, predictions
+from invgp.inference.diagnostics import Cavity, diagnose
+from invgp.inference.inversion import Inversion, predictions
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.model import gaussian_noise, learning_of, prior_of
 from invgp.inference.noise import noise_log_density
 from invgp.inference.notes import inducing_notes, noise_notes
+from invgp.inference.second_start import search_again_where_unexplained
 from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
@@ -36,7 +35,6 @@ REACH = 1.0  # standard deviations that a step may move any site's posterior whi
 SPARE = 2.0  # samples for each number that is estimated from runs that cost something
 SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 32, 256  # a site; the fewer the sites, the more
 SHAPE_RUNS, EMULATED_SHAPE_SAMPLES = 4096, 512
-ROUGHLY = 0.1  # of the prior's precision, that each site of a second start says
 NUMBERS_AT_ONCE = 5 * 10**7  # of samples or outputs: 400 MB
 DRAWN_TOGETHER = 1500  # sites
 MOST_SHAPE_SITES = 2000  # of an emulator: more take time and memory
@@ -52,16 +50,6 @@ class Found:
     position: Position
     predicted: Floats
     predicted_std: Floats
-
-
-def within_a_length_scale(problem: Problem, sites: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """These sites (N,), and all that lie within a length-scale of them."""
-    X, near = problem.survey.X, sites.copy()
-    if sites.any():
-        for latent in problem.latents:
-            distance, _ = KDTree(X[sites] / latent.length_scale).query(X / latent.length_scale)
-            near |= distance <= 1.0
-    return near
 
 
 class CoupledInversion(Inversion):
@@ -83,6 +71,8 @@ class CoupledInversion(Inversion):
                 "survey: the simulator itself was run throughout, which takes far more runs."
             )
         self.shape_error = np.full(problem.survey.size, np.nan)
+        self.direct = np.ones(problem.survey.size, dtype=bool)
+        self.observed = np.isfinite(problem.survey.Y)
         self.prior = prior_of(problem, where, self.inducing)
         self.start = self.algorithm(self.stages()).init()
 
@@ -103,7 +93,7 @@ class CoupledInversion(Inversion):
         samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
         self.begin(self.problem.inference.max_evaluations * samples * self.problem.survey.size)
         status, settled = self.settle(algorithm, self.start, self.simulated)
-        status, settled = self.search_again_where_unexplained(status, settled=settled)
+        status, settled = search_again_where_unexplained(self, status, settled=settled)
         self.check_shape(self.answer, self.problem.survey.size)
         return status, settled
 
@@ -112,48 +102,13 @@ class CoupledInversion(Inversion):
         """What answers for the simulator."""
         return self.simulated
 
-    def look_closer(self, sites: NDArray[np.bool_]) -> None:
-        """From now on the simulator itself answers for these sites (N,)."""
+    def look_closer(self, sites: NDArray[np.bool_], start: Position) -> None:  # noqa: ARG002 - of others
+        """From now on the simulator itself answers for these sites (N,) too, if it must."""
+        self.direct = self.direct | sites
 
-    def search_again_where_unexplained(self, status: str, *, settled: bool) -> tuple[str, bool]:
-        """Where the posterior does not explain the data, it may be the wrong one: a second start around there.
-
-        The better posterior is kept.
-        """
-        if self.found is None:
-            return status, settled
-        first, bound = self.found, self.trace[-1][0]
-        problem = with_hyperparameters(self.problem, first.position)
-        misfit = expected_misfit(problem, first.predicted, first.predicted_std)
-        around = within_a_length_scale(problem, np.nan_to_num(misfit) > UNEXPLAINED)
-        if not around.any():
-            return status, settled
-        self.look_closer(around)
-        algorithm = self.algorithm(self.stages())
-        start = algorithm.start_from(self.opened(algorithm, first.position, around), known=False)
-        try:
-            second = self.settle(algorithm, start, self.answer)
-        except BudgetSpent:
-            second = status, settled
-        if self.trace[-1][0] > bound:
-            return second
-        self.found = first
-        self.record(bound, accepted=True)
-        return status, settled
-
-    def opened(self, algorithm: CoupledSavigp, position: Position, sites: NDArray[np.bool_]) -> Position:
-        """A position at which some sites (N,) say little: roughly what they would of a field drawn from the prior."""
-        start = self.start.trial
-        xp, prior, normal = self.where.namespace, start.prior, self.inducing.standard_normal
-        drawn = start.q.site_draws(prior, self.where.asarray(normal((1, prior.latents * prior.inducing))))[0, ...]
-        precision = ROUGHLY * xp.linalg.inv(start.marginals.covariance)
-        shift = (precision @ (drawn - start.marginals.mean)[..., None])[..., 0]
-        chosen = self.where.asmask(sites)
-        said = SiteFactors(
-            xp.where(chosen[:, None, None], precision, position.sites.precision),
-            xp.where(chosen[:, None], shift, position.sites.shift),
-        )
-        return algorithm.position(said, position.hyper)
+    def bound_of(self, algorithm: CoupledSavigp, position: Position) -> float:  # noqa: ARG002 - of others
+        """The bound at the position that was found last, as the algorithm sees it."""
+        return self.trace[-1][0]
 
     def algorithm(self, stages: list[Stage], problem: Problem | None = None) -> CoupledSavigp:
         """The algorithm for this problem, or for one with other noise, with these estimators."""
@@ -198,7 +153,7 @@ class CoupledInversion(Inversion):
                 return f"stopped at inference.max_evaluations = {most} before the posterior settled", False
             label = f"evaluation-{state.evaluations + 1}"
             batch = evaluate(to_numpy(algorithm.ask(state)), label, self.everywhere)
-            told = self.where.asarray(batch.outputs), self.where.asmask(batch.valid)
+            told = self.where.asarray(batch.needed(self.observed)), self.where.asmask(batch.valid)
             state, info = algorithm.tell(state, *told)
             if info.accepted and state.best is not None:
                 self.found = Found(state.best, *predictions(batch))
@@ -227,7 +182,7 @@ class CoupledInversion(Inversion):
             rows, latents = batches.ask(state)
             batch = evaluate(to_numpy(latents), f"pass-{state.passes + 1}", rows)
             predicted[rows], predicted_std[rows] = predictions(batch)
-            told = self.where.asarray(batch.outputs), self.where.asmask(batch.valid)
+            told = self.where.asarray(batch.needed(self.observed[rows])), self.where.asmask(batch.valid)
             state, info = batches.tell(state, *told)
             if info is not None:
                 if info.accepted:

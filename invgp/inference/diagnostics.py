@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
+from scipy.stats import chi2, t
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import Position
@@ -27,7 +28,8 @@ WIDENED = 1.5  # of the draws from the posterior: wider than what they are to ju
 FEWEST_EFFECTIVE = 4.0  # draws: with fewer, nothing is said
 DOUBTFUL = 0.2  # standard deviations, beyond chance
 POOR_FIT, CLOSE_FIT = 2.0, 0.2  # reduced chi-square
-UNEXPLAINED = 10.0  # expected misfit of a site
+UNEXPLAINED = 10.0  # expected misfit of a site, at least; more where chance alone may do that
+CHANCE = 1e-4  # that any site of a survey is called unexplained though all is right
 FARTHEST_NEIGHBOUR = 2.0  # length-scales
 FEWEST_DATA = 20  # of a kind: a few may be fitted well or badly by chance
 NAMED = 5  # sites
@@ -50,6 +52,22 @@ def expected_misfit(problem: Problem, predicted: Floats, predicted_std: Floats) 
     squares = ((problem.survey.Y - predicted) ** 2 + predicted_std**2) / problem.noise_std**2
     counts = np.sum(np.isfinite(squares), axis=1)
     return np.where(counts, np.nansum(squares, axis=1) / np.maximum(counts, 1), np.nan)
+
+
+def unexplained(problem: Problem, predicted: Floats, predicted_std: Floats) -> NDArray[np.bool_]:
+    """The sites (N,) whose data lie farther outside the noise than chance can put them anywhere in the survey."""
+    misfit = expected_misfit(problem, predicted, predicted_std)
+    counts = np.maximum(np.isfinite(problem.survey.Y).sum(axis=1), 1)
+    chance = CHANCE / problem.survey.size
+    if problem.noise.kind == "gaussian":
+        limit = chi2.isf(chance, counts) / counts
+    else:  # the largest of the data may be all of the misfit
+        degrees = problem.noise.degrees
+        heavy = problem.noise.kind == "student-t"
+        tail = t.isf(0.5 * chance / counts, degrees) if heavy else -np.log(chance / counts)
+        limit = tail**2 * ((degrees - 2.0) / degrees if heavy else 0.5)
+    # The posterior's own spread adds at most about 1.
+    return np.asarray(np.nan_to_num(misfit) > np.maximum(limit + 1.0, UNEXPLAINED))
 
 
 class Cavity:
@@ -76,8 +94,8 @@ class Cavity:
 
     def shape_error(self, problem: Problem, batch: Batch) -> Floats:
         """Distance (B,) between posterior and product of cavity and likelihood, from runs at `latents`."""
-        whole = batch.whole
-        outputs = np.where(whole[..., None], batch.outputs, 0.0)
+        whole = batch.whole(np.isfinite(problem.survey.Y[self.sites]))
+        outputs = np.where(whole[..., None], np.nan_to_num(batch.outputs), 0.0)
         log_density = np.asarray(noise_log_density(problem, Place(np, "cpu"))(outputs, self.sites))
         proposal = np.logaddexp(_log_normal(self.latents, *self.others), _log_normal(self.latents, *self.wide))
         weight = np.where(whole, _log_normal(self.latents, *self.others) + log_density - proposal, -np.inf)
@@ -105,10 +123,11 @@ def diagnose(
 ) -> Diagnostics:
     """Numbers and sentences; before the posterior has settled, its misfit says nothing of the noise."""
     misfit = chi_square(problem, predicted)
-    unexplained = _unexplained_sentences(expected_misfit(problem, predicted, predicted_std))
+    misfits = expected_misfit(problem, predicted, predicted_std)
+    far = _unexplained_sentences(np.where(unexplained(problem, predicted, predicted_std), misfits, 0.0))
     sentences = [
         *notes,
-        *unexplained,
+        *far,
         *(_misfit_sentences(problem, misfit) if settled else ()),
         *_shape_sentences(shape_error),
     ]
@@ -137,12 +156,13 @@ def _misfit_sentences(problem: Problem, misfit: Floats) -> list[str]:
 
 
 def _unexplained_sentences(misfit: Floats) -> list[str]:
-    sites, named = _worst(misfit, UNEXPLAINED)
+    sites, named = _worst(misfit, 0.0)
     if not sites:
         return []
     return [
         f"At {sites} of {counted(len(misfit), 'site')} the posterior does not explain the data, which lie far outside "
-        f"the noise: site {named}. Either the data there are wrong or this is not the right solution; try another seed."
+        f"the noise: site {named}. Either the data there are wrong, which Student-t noise would "
+        "bear, or this is the wrong solution."
     ]
 
 

@@ -16,15 +16,17 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from invgp.core.backend import Place, to_numpy
-from invgp.core.coupled.algorithm import Position, movement
+from invgp.core.coupled.algorithm import CoupledSavigp, Position, movement
 from invgp.inference.coupled import CoupledInversion, Evaluate
 from invgp.inference.earlier import earlier_runs
 from invgp.inference.emulation import Emulator, fit_emulator
 from invgp.inference.inversion import BudgetSpent
 from invgp.inference.learnt import with_hyperparameters
+from invgp.inference.second_start import search_again_where_unexplained
 from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import EmulatorReport
 from invgp.problem import Floats, Problem
+from invgp.wording import counted
 
 SAMPLES = 256  # of the emulator, a site: they cost next to nothing
 SETTLED = 0.15  # standard deviations that any site's posterior moves from one outer step to the next
@@ -33,6 +35,7 @@ RUNS_PER_FEATURE = 1.3  # of a quadratic polynomial in the latents, in the first
 ENOUGH_PER_FEATURE = 4  # of a cubic one, in any step, at the most
 FEWEST_STEPS = 2
 LOOKED_AT = 1000  # sites
+GOOD_ENOUGH = 1.0  # noise standard deviations that an emulator may be off far from its posterior
 FARTHEST = 2.0  # standard deviations that a mean may leave the runs behind, which no emulator knows beyond
 LARGEST_ERROR = 1000.0  # noise standard deviations: of a site that nothing is known of
 
@@ -102,7 +105,7 @@ class EmulatedInversion(CoupledInversion):
         if np.any(failed := np.nan_to_num(self.verification) > 2.0 * self.problem.inference.emulator_error):
             self.direct |= failed
             status, settled = self.search_with_simulator()
-        status, settled = self.search_again_where_unexplained(status, settled=settled)
+        status, settled = search_again_where_unexplained(self, status, settled=settled)
         self.check_shape(self.answer, int(self.direct.sum()))
         return status, settled
 
@@ -157,11 +160,14 @@ class EmulatedInversion(CoupledInversion):
     def with_emulator_error(self) -> Problem:
         """The problem with the emulator's error among its noise: a poor emulator must not speak with certainty.
 
-        Sites within a length-scale of one another see nearly the same error, which does not average out.
+        Sites within a length-scale of one another see nearly the same error, which does not average out. Noise that is
+        learnt takes the error in by itself.
         """
         if self.emulator is None:
             return self.problem
         error = np.minimum(self.emulator.output_error(self.everywhere), LARGEST_ERROR)
+        for name in self.problem.noise.learn:
+            error[:, self.problem.observation_slices[name]] = 0.0
         return self.problem.noisier(np.hypot(1.0, np.sqrt(self.alike)[:, None] * error))
 
     def draw(self, position: Position, runs: int, widened: float) -> tuple[Floats, NDArray[np.intp]]:
@@ -183,11 +189,29 @@ class EmulatedInversion(CoupledInversion):
     @property
     def answer(self) -> Evaluate:
         """What answers for the simulator."""
+        if self.emulator is None:
+            return self.simulated
         return self.mixed if self.direct.any() else self.emulated
 
-    def look_closer(self, sites: NDArray[np.bool_]) -> None:
-        """From now on the simulator itself answers for these sites (N,)."""
-        self.direct |= sites
+    def look_closer(self, sites: NDArray[np.bool_], start: Position) -> None:
+        """The simulator itself answers for these sites (N,), unless one run each shows that the emulator can."""
+        if self.emulator is None:
+            return
+        latents, _ = self.draw(start, self.problem.survey.size, 1.0)
+        chosen = np.flatnonzero(sites)
+        batch = self.simulated(latents[:, chosen], "second-start", chosen)
+        errors = self.emulator_errors(batch, latents[:, chosen], chosen)
+        if not np.all(errors <= GOOD_ENOUGH):  # nor where runs failed
+            super().look_closer(sites, start)
+
+    def bound_of(self, algorithm: CoupledSavigp, position: Position) -> float:
+        """The bound at a position, with the simulator where it answers now, and the noise as it is."""
+        if self.batch_size(algorithm) < self.problem.survey.size:
+            return super().bound_of(algorithm, position)
+        state = algorithm.start_from(position, known=True)
+        batch = self.answer(to_numpy(algorithm.ask(state)), "bound", self.everywhere)
+        told = self.where.asarray(batch.needed(self.observed)), self.where.asmask(batch.valid)
+        return algorithm.tell(state, *told)[1].elbo
 
     def mixed(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
         """The emulator where it is good enough, the simulator elsewhere."""
@@ -213,13 +237,24 @@ class EmulatedInversion(CoupledInversion):
         latents, sites = latents[:, kept], sites[kept]
         if not sites.size or not self.simulator.affords(latents.shape[0] * len(sites)):
             return
-        batch = self.simulated(latents, "verification", sites)
+        self.verification[sites] = self.emulator_errors(self.simulated(latents, "verification", sites), latents, sites)
+        unverified = np.isnan(self.verification[sites]) & np.isfinite(self.problem.survey.Y[sites]).any(axis=1)
+        if unverified.any():
+            self.notes.append(
+                f"At {unverified.sum()} of {counted(len(sites), 'site')} every run that was to verify the posterior failed: "
+                "what it says there rests on runs elsewhere."
+            )
+
+    def emulator_errors(self, batch: Batch, latents: Floats, sites: NDArray[np.intp]) -> Floats:
+        """Root mean square (B,) of the emulator's errors at runs, in noise standard deviations; NaN if all failed."""
+        if self.emulator is None or self.found is None:
+            return np.full(len(sites), np.nan)
         noise_std = with_hyperparameters(self.problem, self.found.position).noise_std[sites]
         errors = (batch.outputs - self.emulator.predict(latents, sites)) / noise_std
-        observed = batch.valid[..., None] & np.isfinite(batch.outputs) & np.isfinite(self.problem.survey.Y[sites])
-        counts = np.maximum(observed.sum(axis=(0, 2)), 1)
-        error = np.sqrt(np.sum(np.where(observed, errors, 0.0) ** 2, axis=(0, 2)) / counts)
-        self.verification[sites] = np.where(observed.any(axis=(0, 2)), error, np.nan)
+        observed = batch.valid[..., None] & np.isfinite(self.problem.survey.Y[sites]) & np.isfinite(errors)
+        counts = observed.sum(axis=(0, 2))
+        error = np.sqrt(np.sum(np.where(observed, errors, 0.0) ** 2, axis=(0, 2)) / np.maximum(counts, 1))
+        return np.where(counts > 0, error, np.nan)
 
     def report(self) -> EmulatorReport | None:
         """How far the emulator was trusted."""

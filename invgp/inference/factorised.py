@@ -53,7 +53,8 @@ class FactorisedInversion(Inversion):
             latents = to_numpy(self.algorithm.ask(self.state))
             label = f"evaluation-{self.state.evaluations + 1}"
             batch = self.simulated(latents, label, np.arange(self.problem.survey.size))
-            told = self.where.asarray(batch.outputs), self.where.asmask(batch.whole)
+            whole = batch.whole(np.isfinite(self.problem.survey.Y))
+            told = self.where.asarray(batch.outputs), self.where.asmask(whole)
             self.state, info = self.algorithm.tell(self.state, *told)
             self.best = batch if info.accepted else self.best
             self.record(info.elbo, accepted=info.accepted)

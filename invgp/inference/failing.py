@@ -61,7 +61,7 @@ class Outcomes:
             return []
         scaled = away[near] / np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))[sites[near]]
         # High or low values of a latent, or values that are far from its mean or near to it.
-        tests = [mannwhitneyu(side[bad], side[~bad]) for side in (scaled, np.abs(scaled))]
+        tests = [mannwhitneyu(side[bad], side[~bad], method="asymptotic") for side in (scaled, np.abs(scaled))]
         chances = np.stack([test.pvalue for test in tests])
         kind, latent = np.unravel_index(np.argmin(chances), chances.shape)
         if chances.min() * chances.size >= CHANCE:

@@ -57,7 +57,12 @@ class Inversion(ABC):
                     f"inference.max_runs: must be at least {needed:,} for a first posterior, "
                     f"was {self.simulator.budget:,}"
                 ) from None
-            return f"stopped at inference.max_runs = {self.simulator.budget} before the posterior settled", False
+            return self.out_of_runs, False
+
+    @property
+    def out_of_runs(self) -> str:
+        """Why the search ended, if the budget is spent."""
+        return f"stopped at inference.max_runs = {self.simulator.budget} before the posterior settled"
 
     def begin(self, most_runs: int) -> None:
         """Tell the monitor what to expect at the most."""

@@ -104,7 +104,7 @@ def _linearised(problem: Problem, run: Run, seed: int) -> Proposal:
     for _ in range(STEPS):
         mean, root = _marginals(prior, now, sites)
         batch = run(mean + np.einsum("nij,snj->sni", root, z), sites)
-        if not batch.whole.any():
+        if not batch.whole(np.isfinite(problem.survey.Y[sites])).any():
             raise RunsFailedError("the reference could not start: every run failed")
         slopes, residual = _regression(problem, z, batch, sites)
         J = np.asarray(np.linalg.solve(root.mT, slopes.mT).mT, dtype=np.float64)
@@ -136,8 +136,10 @@ def _regression(problem: Problem, z: Floats, batch: Batch, sites: NDArray[np.int
     """Slopes (B, P, Q) of the outputs in z (S, B, Q), and data minus modelled mean (B, P), in units of the noise."""
     Y = problem.survey.Y[sites]
     weight = np.where(np.isnan(Y), 0.0, 1.0 / np.where(np.isnan(Y), 1.0, problem.noise_std[sites]))
-    features = np.concatenate([np.ones_like(z[..., :1]), z], axis=-1) * batch.whole[..., None]
-    outputs = np.where(batch.whole[..., None], batch.outputs, 0.0) * weight
+    observed = ~np.isnan(Y)
+    whole = batch.whole(observed)[..., None]
+    features = np.concatenate([np.ones_like(z[..., :1]), z], axis=-1) * whole
+    outputs = np.where(whole, batch.needed(observed), 0.0) * weight
     # A site where nearly all runs failed stays as it was.
     gram = np.einsum("snf,sng->nfg", features, features) + 1e-6 * np.eye(features.shape[-1])
     fit = np.linalg.solve(gram, np.einsum("snf,snp->nfp", features, outputs))

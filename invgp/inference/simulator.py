@@ -44,10 +44,13 @@ class Batch(NamedTuple):
     outputs: Floats
     valid: NDArray[np.bool_]
 
-    @property
-    def whole(self) -> NDArray[np.bool_]:
-        """(S, B), False where the run failed or lacks an output."""
-        return np.asarray(self.valid & np.isfinite(self.outputs).all(axis=-1))
+    def whole(self, observed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(S, B), False where the run failed or lacks an output that was observed (B, P) at its site."""
+        return np.asarray(self.valid & (np.isfinite(self.outputs) | ~observed).all(axis=-1))
+
+    def needed(self, observed: NDArray[np.bool_]) -> Floats:
+        """The outputs (S, B, P), anything for those that were not observed (B, P): nobody misses them."""
+        return np.where(observed, self.outputs, np.nan_to_num(self.outputs))
 
     @staticmethod
     def failed(samples: int, sites: int, outputs: int) -> Batch:
@@ -178,11 +181,16 @@ class Simulator:
 
     def notes(self, mean: Floats, covariance: Floats) -> list[str]:
         """What its runs mean for a posterior with these marginals (N, Q) and (N, Q, Q), in words."""
-        some = []
+        some, problem = [], self.problem
+        each = problem.noise.kind == "gaussian" and problem.inference.posterior == "coupled gaussian"
         if self.partial:
             some = [
-                f"{self.partial} of {self.runs} runs gave only some of their outputs; each output was inferred from "
-                "the runs that have it."
+                f"{self.partial} of {self.runs} runs gave only some of their outputs; "
+                + (
+                    "each output was inferred from the runs that have it."
+                    if each
+                    else "where one that was observed is missing, the run was left out."
+                )
             ]
         return some + self.outcomes.pattern(self.problem, mean, covariance)
 

@@ -49,15 +49,17 @@ class SiteLikelihood:
     def __init__(self, problem: Problem, run: Run) -> None:
         self.run, self.shape = run, problem.survey.Y.shape
         self.sites = informed_sites(problem)
+        self.observed = np.isfinite(problem.survey.Y[self.sites])
         self.log_density = noise_log_density(problem, place("cpu"))
 
     def __call__(self, f: Floats) -> Floats:
         """Log likelihood (S,) of f (S, N, Q); minus infinity where a run failed."""
         batch = self.run(f[:, self.sites, :], self.sites)
         outputs = np.zeros((len(f), *self.shape))
-        outputs[:, self.sites] = np.where(batch.whole[..., None], batch.outputs, 0.0)
+        whole = batch.whole(self.observed)
+        outputs[:, self.sites] = np.where(whole[..., None], batch.needed(self.observed), 0.0)
         total = np.sum(to_numpy(self.log_density(outputs)), axis=1)
-        return np.where(batch.whole.all(axis=1) & ~np.isnan(total), total, -np.inf)
+        return np.where(whole.all(axis=1) & ~np.isnan(total), total, -np.inf)
 
     def cost(self, which: NDArray[np.bool_]) -> int:
         """Sites that an evaluation of these chains takes."""

@@ -43,7 +43,7 @@ def draw_survey(problem: Problem, truths: np.random.Generator, noise: np.random.
             batch = simulator.run(f[None], f"truth{redrawn + 1}")
         except TooManyFailed:
             continue
-        if batch.whole.all():
+        if batch.whole(np.isfinite(problem.survey.Y)).all():
             return Drawn(problem.physical(f), batch.outputs[0] + noise_draw(drawn, noise), redrawn)
     raise RunsFailedError(simulator.failures(f"none of {MOST_TRUTHS} truths drawn from the prior could be simulated"))
 

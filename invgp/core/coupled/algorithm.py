@@ -35,7 +35,7 @@ SHORTEST_REACH = (
 )  # of a step that is shortened for its reach alone: data may be that much sharper than the prior
 GROWTH = 8.0  # of a step that was shortened for its reach, from one to the next
 SLACK = 1e-4  # nats a latent and site that the bound may fall: below what its estimate can tell
-ROUGH_SLACK = 0.1
+ROUGH_SLACK, MOST_IDLE = 0.1, 10  # of a stage that leads beside its optimum
 NO_IMPROVEMENT = "no further step improves the bound"
 SETTLED = "the posterior has settled"
 LEARN_FROM = 1.0  # standard deviations: hyperparameters are learnt once a step moves the posterior by less
@@ -98,8 +98,9 @@ class State:
     Attributes
     ----------
     trial : the position whose bound is wanted next.
-    best : the best position so far; None before the first evaluation has succeeded.
-    target : where the step leads, and how far it goes.
+    best : the position that was kept last; None before the first evaluation has succeeded.
+    target, step, first : where the step leads, how far it goes, and how far it went at first.
+    idle : steps of the stage that were kept without improving the bound.
     stage : number of the estimator in use.
     finished : why the inference is over; empty while it goes on.
     """
@@ -109,6 +110,8 @@ class State:
     elbo: float = -math.inf
     target: Target | None = None
     step: float = 1.0
+    first: float = 1.0
+    idle: int = 0
     stage: int = 0
     evaluations: int = 0
     finished: str = ""
@@ -243,18 +246,16 @@ class CoupledSavigp:
         if not told.trustworthy or not math.isfinite(elbo) or elbo < state.elbo - slack:
             bound = elbo if told.trustworthy else -math.inf
             return self._step_back(state), Info(bound, expected, kl, accepted=False, movement=math.nan)
-        if elbo < state.elbo and state.step < SMALLEST_STEP:
+        improved = elbo >= state.elbo - SLACK * self.prior.sites * self.prior.latents
+        idle = state.idle + (not improved)
+        if idle > MOST_IDLE:
             state = self._leave_stage(replace(state, best=trial), NO_IMPROVEMENT)
             return state, Info(elbo, expected, kl, accepted=True, movement=math.nan)
         growth = 2.0 if stage.reach == math.inf else GROWTH
-        step = min(1.0, growth * state.step) if elbo >= state.elbo - self._least_slack else 0.5 * state.step
-        state = replace(state, best=trial, elbo=max(elbo, state.elbo), step=step)
+        step = min(1.0, growth * state.step) if improved else 0.5 * state.step
+        state = replace(state, best=trial, elbo=max(elbo, state.elbo), step=step, idle=idle)
         new, moved = self._step_on(state, trial, told)
         return new, Info(elbo, expected, kl, accepted=True, movement=moved)
-
-    @property
-    def _least_slack(self) -> float:
-        return SLACK * self.prior.sites * self.prior.latents
 
     def told(self, stage: Stage, noise: Array, outputs: Array, valid: Array, rows: Array | None = None) -> Told:
         """What outputs (S, B, P) tell of all sites, or of some (B,), with noise of these log scales (G,)."""
@@ -331,7 +332,7 @@ class CoupledSavigp:
             following, step = self._towards(here, learnt, step, shorten=True, reach=stage.reach)
             if following is not None:
                 target, trial, moved = learnt, following, max(moved, movement(here, following))
-        state = replace(state, trial=trial, target=target, step=step)
+        state = replace(state, trial=trial, target=target, step=step, first=step)
         if moved > step * stage.tolerance:
             return state, moved
         return self._leave_stage(state, SETTLED), moved
@@ -346,7 +347,7 @@ class CoupledSavigp:
     def _step_back(self, state: State) -> State:
         if state.best is None or state.target is None:
             return replace(state, finished="the bound is not finite at the start")
-        if state.step * 0.5 < SMALLEST_STEP:
+        if state.step * 0.5 < SMALLEST_STEP * state.first:
             return self._leave_stage(replace(state, trial=state.best), NO_IMPROVEMENT)
         trial, step = self._towards(state.best, state.target, 0.5 * state.step, shorten=True)
         if trial is None:
@@ -356,7 +357,7 @@ class CoupledSavigp:
     def _leave_stage(self, state: State, why: str) -> State:
         """To the next stage, where the bound is estimated anew, or to the end, with a last step too small to harm."""
         if state.stage + 1 < len(self.stages):
-            return replace(state, stage=state.stage + 1, elbo=-math.inf, step=1.0)
+            return replace(state, stage=state.stage + 1, elbo=-math.inf, step=1.0, idle=0)
         return replace(state, best=state.trial, finished=why)
 
     def _towards(

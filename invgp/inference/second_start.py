@@ -1,0 +1,88 @@
+"""A second search where the first posterior leaves data unexplained: it may be the wrong one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from invgp.core.coupled.algorithm import CoupledSavigp, Position
+from invgp.core.coupled.posterior import SiteFactors
+from invgp.errors import RunsFailedError
+from invgp.inference.diagnostics import unexplained
+from invgp.inference.inversion import BudgetSpent
+from invgp.inference.learnt import with_hyperparameters
+from invgp.problem import Problem
+
+if TYPE_CHECKING:
+    from invgp.inference.coupled import CoupledInversion
+
+ROUGHLY = 0.1  # of the prior's precision, that each site of a second start says
+
+
+def search_again_where_unexplained(inversion: CoupledInversion, status: str, *, settled: bool) -> tuple[str, bool]:
+    """Start again around the sites that are not explained, with the simulator itself; keep the better posterior.
+
+    Parameters
+    ----------
+    status, settled : of the first search.
+    """
+    first = inversion.found
+    if first is None:
+        return status, settled
+    problem = with_hyperparameters(inversion.problem, first.position)
+    around = within_a_length_scale(problem, unexplained(problem, first.predicted, first.predicted_std))
+    if not around.any():
+        return status, settled
+    kept, algorithm = inversion.direct, inversion.algorithm(inversion.stages())
+    bound, verdict = inversion.trace[-1][0], (status, settled)
+    try:
+        start = opened(inversion, algorithm, first.position, around)
+        inversion.look_closer(around, start)
+        bound = inversion.bound_of(algorithm, first.position)
+        verdict = inversion.settle(algorithm, algorithm.start_from(start, known=False), inversion.answer)
+    except BudgetSpent:
+        verdict = inversion.out_of_runs, False
+    except (RunsFailedError, np.linalg.LinAlgError):  # what was found first is as good as it was
+        inversion.found = first
+    if inversion.found is not first and inversion.trace[-1][0] > bound:
+        return verdict
+    inversion.found, inversion.direct = first, kept
+    inversion.record(bound, accepted=True)
+    return status, settled
+
+
+def within_a_length_scale(problem: Problem, sites: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """These sites (N,), and all that lie within a length-scale of them."""
+    X, near = problem.survey.X, sites.copy()
+    if sites.any():
+        for latent in problem.latents:
+            distance, _ = KDTree(X[sites] / latent.length_scale).query(X / latent.length_scale)
+            near |= distance <= 1.0
+    return near
+
+
+def opened(
+    inversion: CoupledInversion, algorithm: CoupledSavigp, position: Position, sites: NDArray[np.bool_]
+) -> Position:
+    """A position at which some sites (N,) say little: roughly what they would of a field drawn from the prior.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        Other sites take more precision away than is left.
+    """
+    start, where = inversion.start.trial, inversion.where
+    xp, prior = where.namespace, start.prior
+    normals = where.asarray(inversion.inducing.standard_normal((1, prior.latents * prior.inducing)))
+    drawn = start.q.site_draws(prior, normals)[0, ...]
+    precision = ROUGHLY * xp.linalg.inv(start.marginals.covariance)
+    shift = (precision @ (drawn - start.marginals.mean)[..., None])[..., 0]
+    chosen = where.asmask(sites)
+    said = SiteFactors(
+        xp.where(chosen[:, None, None], precision, position.sites.precision),
+        xp.where(chosen[:, None], shift, position.sites.shift),
+    )
+    return algorithm.position(said, position.hyper)
