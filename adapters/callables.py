@@ -38,6 +38,7 @@ class CallableModel:
         worker process; a function itself must be one that pickles.
     inputs, outputs : what goes in and what comes out.
     vectorised : whether the function takes a batch.
+    rows : how many rows one parallel task holds; None for many of a vectorised function, fewer of another.
     search_path : directory put at the front of ``sys.path`` to import `function` by name.
     name : for messages and provenance; the function's name if empty.
 
@@ -56,6 +57,7 @@ class CallableModel:
     inputs: tuple[Quantity, ...]
     outputs: tuple[Quantity, ...]
     vectorised: bool = True
+    rows: int | None = None
     search_path: Path | None = None
     name: str = ""
     digest: str = field(init=False, repr=False)
@@ -89,7 +91,7 @@ class CallableModel:
     @property
     def rows_per_task(self) -> int:
         """Many rows for one call of a vectorised function, fewer for a loop over rows."""
-        return 4096 if self.vectorised else 64
+        return self.rows or (4096 if self.vectorised else 64)
 
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
         """Call the function at `values`, (B, I), in the units of the inputs."""

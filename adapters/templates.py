@@ -1,4 +1,4 @@
-"""Text with gaps for the numbers of a run: ``depth = {depth[1]:.3f}``."""
+"""Text with gaps for the numbers of a run: ``depth = {depth[1]:.3f}``, ``{depth[*]:.3f}``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ Values = Mapping[str, float | Mapping[str | int, float]]
 
 _FIELD = re.compile(r"(?P<name>[^\[\].]+)(?:\[(?P<label>[^\[\]]+)\])?")
 _LONG_NUMBER = re.compile(r"\d{4,}")
+MOST_NAMED = 20  # labels in a message
 _ADVICE = "a brace that is meant literally is doubled, {{ or }}"
 
 
@@ -52,6 +53,17 @@ class Field:
     spec: str
     line: int
 
+    @property
+    def every(self) -> bool:
+        """Whether it stands for all numbers whose labels begin alike."""
+        return self.label is not None and self.label.endswith("*")
+
+    def matches(self, label: Label) -> bool:
+        """Whether it stands for the number with this label."""
+        if self.every and self.label is not None and label is not None:
+            return str(label).startswith(self.label[:-1])
+        return self.label == (None if label is None else str(label))
+
     def __str__(self) -> str:
         return f"line {self.line}: {{{written(self.name, self.label)}}}"
 
@@ -70,6 +82,8 @@ _FORMATTER = _Formatter()
 @dataclass(frozen=True)
 class Template:
     """Text with fields ``{name}``, ``{name[label]}`` and format specifications, ``{name[label]:.6f}``.
+
+    ``{name[*]}`` stands for all numbers of an input, a line each; ``{name[2,*]}`` for those whose labels begin so.
 
     Nothing but the named number can be reached from a field: no attribute, no conversion, no nesting. A field
     stands on one line.
@@ -90,6 +104,15 @@ class Template:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_parts", tuple(_parse(self.text)))
 
+    def _numbers(self, gap: Field, values: Values) -> list[float]:
+        """All numbers that a gap stands for."""
+        if not gap.every:
+            return [_look_up(gap, values)]
+        found = values.get(gap.name, {})
+        if not isinstance(found, Mapping):
+            raise TemplateError(f"{gap} has no value")
+        return [number for label, number in found.items() if gap.matches(label)]
+
     @property
     def fields(self) -> tuple[Field, ...]:
         """The gaps, in the order of the text."""
@@ -106,16 +129,23 @@ class Template:
                 raise TemplateError(f"{gap} has a label, but {gap.name!r} is a single number: write {{{gap.name}}}")
             if labels is None:
                 continue
-            valid = ", ".join(str(label) for label in labels)
+            some = [*labels[:MOST_NAMED], *(["..."] if len(labels) > MOST_NAMED else [])]
+            valid = ", ".join(str(label) for label in some)
             if gap.label is None:
                 raise TemplateError(f"{gap} needs a label, {{{gap.name}[{labels[0]}]}}; valid labels are {valid}")
-            if gap.label not in {str(label) for label in labels}:
+            if not any(gap.matches(label) for label in labels):
                 raise TemplateError(f"{gap} has an unknown label; valid labels are {valid}")
 
     def columns(self, inputs: Sequence[Quantity]) -> set[tuple[str, Label]]:
         """Which columns of `inputs` the template writes."""
-        used = {(gap.name, gap.label) for gap in self.fields}
-        return {(n, lab) for n, lab in columns_of(inputs) if (n, None if lab is None else str(lab)) in used}
+        single = {(gap.name, gap.label) for gap in self.fields if not gap.every}
+        every = [gap for gap in self.fields if gap.every]
+        return {
+            (name, label)
+            for name, label in columns_of(inputs)
+            if (name, None if label is None else str(label)) in single
+            or any(gap.name == name and gap.matches(label) for gap in every)
+        }
 
     def render(self, values: Values) -> str:
         """Fill the gaps.
@@ -125,7 +155,9 @@ class Template:
         values : for each name, a number, or a mapping from label to number; in the units of the inputs.
         """
         return "".join(
-            part if isinstance(part, str) else _FORMATTER.format_field(_look_up(part, values), part.spec)
+            part
+            if isinstance(part, str)
+            else "\n".join(_FORMATTER.format_field(number, part.spec) for number in self._numbers(part, values))
             for part in self._parts
         )
 

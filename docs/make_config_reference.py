@@ -33,6 +33,8 @@ def tables() -> list[tuple[str, str, type[Section]]]:
         ("[survey]", "", schema.SurveySection),
         ("[survey.coordinates.NAME], [survey.covariates.NAME]", "", schema.ColumnSection),
         ("[survey.observations.NAME]", "", schema.ObservationSection),
+        ("[grid]", "For field models; [field.md](field.md) says what they are.", schema.GridSection),
+        ("[grid.coordinates.NAME]", "", schema.AxisSection),
         ("[latents.NAME]", "", schema.LatentSection),
         ("[latents.NAME.kernel]", "", schema.KernelSection),
         ("[latents.NAME.learn]", LEARN, schema.LearnSection),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -65,17 +65,19 @@ class Solution:
     ----------
     mean, covariance : (N, Q) and (N, Q, Q), of the latent processes at each site, on the scale of the Gaussian process.
     draws : (R, N, Q), joint over sites and latents.
-    processes : the posterior in the form that predicts anywhere.
+    processes : the posterior in the form that predicts anywhere; None where that would be too much to hold.
     predicted, predicted_std : (N, P), of the simulator's outputs under the posterior, in the observations' units.
     elbo, runs : (I,), the bound and the runs spent so far, at each iteration.
     status, settled : why the inference ended, and whether that is where it should.
     emulator : how far the emulator was trusted; None if there was none.
+    few_runs_std : (N, Q), of a field model: the part of the spread of the processes that comes from having few runs.
+        Its latents live on the nodes of a grid, which then stand for the sites in `mean`, `covariance` and `draws`.
     """
 
     mean: Floats
     covariance: Floats
     draws: Floats
-    processes: Processes
+    processes: Processes | None
     predicted: Floats
     predicted_std: Floats
     elbo: Floats
@@ -87,6 +89,12 @@ class Solution:
     settled: bool
     diagnostics: Diagnostics
     emulator: EmulatorReport | None = None
+    few_runs_std: Floats | None = None
+
+    @property
+    def points(self) -> str:
+        """The dimension that the latents live on."""
+        return "site" if self.few_runs_std is None else "node"
 
 
 def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
@@ -94,7 +102,8 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     survey = problem.survey
     variables: dict[str, xr.DataArray] = {}
     for latent in problem.latents:
-        variables |= _latent_variables(latent, solution, problem.latent_slices[latent.name], problem.output.quantiles)
+        ordered = replace(latent, length_scale=latent.length_scale[order_of(problem)])
+        variables |= _latent_variables(ordered, solution, problem.latent_slices[latent.name], problem.output.quantiles)
     for observation in survey.observations:
         columns = problem.observation_slices[observation.name]
         variables |= _data_variables(observation, solution, columns, problem.noise.std[observation.name])
@@ -106,7 +115,8 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
         ("iteration",), solution.runs, {"long_name": "simulator runs spent so far", "units": "1"}
     )
     variables |= _diagnostic_variables(problem, solution)
-    variables |= solution.processes.variables([c.name for c in survey.coordinates])
+    if solution.processes is not None:
+        variables |= solution.processes.variables([c.name for c in positions(problem)])
     dataset = xr.Dataset(variables, coords=_coordinates(problem, solution), attrs=_attributes(problem, solution))
     if survey.crs is not None:
         mapping = {
@@ -115,7 +125,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
         }
         dataset["crs"] = xr.DataArray(np.int32(0), attrs=mapping)
         for variable in dataset.data_vars.values():
-            if "site" in variable.dims:
+            if "site" in variable.dims or "node" in variable.dims:
                 variable.attrs["grid_mapping"] = "crs"
     return dataset
 
@@ -131,7 +141,7 @@ def _latent_variables(
         variance_ratio, measured = np.diagonal(covariance, axis1=1, axis2=2) / process_std**2, "the Gaussian process"
     else:
         variance_ratio, measured = (physical_std / prior_std) ** 2, "the quantity itself"
-    sites = mean.shape[0]
+    points = mean.shape[0]
     name, what = latent.name, latent.long_name or latent.name
     unit = {"units": latent.unit}
     error = {"standard_name": f"{latent.standard_name} standard_error"} if latent.standard_name else {}
@@ -139,9 +149,20 @@ def _latent_variables(
     positive = {"positive": latent.positive} if latent.positive else {}
 
     def field(values: Floats, attributes: Mapping[str, Any], leading: tuple[str, ...] = ()) -> xr.DataArray:
-        return _labelled(values, latent.dimension, attributes, leading)
+        return _labelled(values, latent.dimension, attributes, leading, solution.points)
 
-    return {
+    few_runs = {}
+    if solution.few_runs_std is not None:
+        few_runs[f"{name}_few_runs_std"] = field(
+            solution.few_runs_std[:, columns],
+            {
+                "long_name": f"spread of {what} that comes from few runs",
+                "units": "1",
+                "comment": "in prior standard deviations of the Gaussian process; it is part of the standard "
+                "deviation, in squares, and further runs would take it away",
+            },
+        )
+    return few_runs | {
         name: field(
             physical_mean,
             {
@@ -162,14 +183,14 @@ def _latent_variables(
         ),
         f"{name}_sample": field(
             link(solution.draws[..., columns]),
-            {"long_name": f"posterior draw of {what}", **unit, "comment": "joint over sites and latents"},
+            {"long_name": f"posterior draw of {what}", **unit, "comment": f"joint over {solution.points}s and latents"},
             ("realization",),
         ),
         f"{name}_prior": field(
-            np.broadcast_to(prior_mean, (sites, latent.size)).copy(), {"long_name": f"prior mean of {what}", **unit}
+            np.broadcast_to(prior_mean, (points, latent.size)).copy(), {"long_name": f"prior mean of {what}", **unit}
         ),
         f"{name}_prior_std": field(
-            np.broadcast_to(prior_std, (sites, latent.size)).copy(),
+            np.broadcast_to(prior_std, (points, latent.size)).copy(),
             {"long_name": f"prior standard deviation of {what}", **unit},
         ),
         f"{name}_information": field(
@@ -193,19 +214,19 @@ def _prior_attributes(latent: Latent, process_mean: Floats, process_std: Floats)
 
 
 def _correlation(problem: Problem, solution: Solution) -> xr.DataArray:
-    """Correlations (N, Q, Q) between the latent processes at each site."""
+    """Correlations (N, Q, Q) between the latent processes at each site, or node."""
     std = np.sqrt(np.diagonal(solution.covariance, axis1=1, axis2=2))
     values = (solution.covariance / (std[:, :, None] * std[:, None, :])).astype(np.float32)
     names = [latent.name for latent in problem.latents for _ in range(latent.size)]
     labels = [_text(latent, label) for latent in problem.latents for label in latent.labels or ("",)]
     texts = np.asarray([f"{name} {label}".strip() for name, label in zip(names, labels, strict=True)])
     about = {
-        "long_name": "posterior correlation between latents at a site",
+        "long_name": f"posterior correlation between latents at a {solution.points}",
         "units": "1",
         "comment": "on the scale of the Gaussian processes",
     }
     coordinates = {f"{d}_label": _array((d,), texts, {"long_name": "latent, and its label"}) for d in _PROCESSES}
-    return xr.DataArray(values, coordinates, ("site", *_PROCESSES), attrs=about)
+    return xr.DataArray(values, coordinates, (solution.points, *_PROCESSES), attrs=about)
 
 
 def _text(latent: Latent, label: str | int | float) -> str:
@@ -243,8 +264,9 @@ def _data_variables(
 
 def _diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:
     found = solution.diagnostics
-    variables = {
-        "shape_error": _array(
+    variables = {}
+    if problem.grid is None:
+        variables["shape_error"] = _array(
             ("site",),
             found.shape_error,
             {
@@ -253,7 +275,6 @@ def _diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.
                 "comment": "in standard deviations: of the mean, or the logarithm of the ratio of spreads",
             },
         )
-    }
     for observation in problem.survey.observations:
         values = found.chi_square[problem.observation_slices[observation.name]]
         about = {"long_name": f"reduced chi-square of {observation.long_name or observation.name}", "units": "1"}
@@ -273,12 +294,16 @@ def _array(dims: tuple[str, ...], values: NDArray[np.generic], attributes: Mappi
 
 
 def _labelled(
-    values: Floats, dimension: str | None, attributes: Mapping[str, Any], leading: tuple[str, ...] = ()
+    values: Floats,
+    dimension: str | None,
+    attributes: Mapping[str, Any],
+    leading: tuple[str, ...] = (),
+    points: str = "site",
 ) -> xr.DataArray:
-    """(..., N, L) along site and the dimension; without a dimension, L = 1 is dropped."""
+    """(..., N, L) along the points and the dimension; without a dimension, L = 1 is dropped."""
     if dimension is None:
-        return _array((*leading, "site"), values[..., 0], attributes)
-    return _array((*leading, "site", dimension), values, attributes)
+        return _array((*leading, points), values[..., 0], attributes)
+    return _array((*leading, points, dimension), values, attributes)
 
 
 def _coordinates(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:
@@ -287,8 +312,15 @@ def _coordinates(problem: Problem, solution: Solution) -> dict[str, xr.DataArray
         owner.dimension: owner.labels for owner in owners if owner.dimension is not None and owner.labels is not None
     }
     coordinates = dict(_label_coordinate(name, values) for name, values in labels.items())
-    for column in (*problem.survey.coordinates, *problem.survey.covariates):
+    for column in problem.survey.covariates:
         coordinates[column.name] = _array(("site",), column.values, _column_attributes(column))
+    for column in problem.survey.coordinates:
+        coordinates[site_coordinate(problem, column)] = _array(("site",), column.values, _column_attributes(column))
+    if problem.grid is not None:
+        for column in problem.grid.coordinates:
+            coordinates[column.name] = _array(("node",), column.values, _column_attributes(column))
+        about_nodes = {"long_name": "node of the model grid, the last coordinate fastest where it is regular"}
+        coordinates["node"] = _array(("node",), np.arange(1, problem.grid.size + 1), about_nodes)
     coordinates["site"] = _array(
         ("site",), np.arange(1, problem.survey.size + 1), {"long_name": "site, in the order of the survey file"}
     )
@@ -306,6 +338,12 @@ def _coordinates(problem: Problem, solution: Solution) -> dict[str, xr.DataArray
     return coordinates
 
 
+def site_coordinate(problem: Problem, column: Column) -> str:
+    """What the file calls a coordinate of the sites: a grid's coordinate of that name comes first."""
+    taken = () if problem.grid is None else [c.name for c in problem.grid.coordinates]
+    return f"site_{column.name}" if column.name in taken else column.name
+
+
 def _label_coordinate(dimension: str, labels: Labels) -> tuple[str, xr.DataArray]:
     """CF wants numbers in a coordinate of its dimension's name; names are an auxiliary coordinate beside it."""
     numeric = not isinstance(labels[0], str)
@@ -319,7 +357,7 @@ def _column_attributes(column: Column) -> dict[str, str]:
     return {"long_name": column.long_name or column.name, "units": column.unit, **named}
 
 
-def _attributes(problem: Problem, solution: Solution) -> dict[str, str | int | float]:
+def _attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     software = [f"invgp {version('invgp')}", f"Python {platform.python_version()}"]
     software += [f"{name} {version(name)}" for name in DEPENDENCIES]
@@ -343,11 +381,33 @@ def _attributes(problem: Problem, solution: Solution) -> dict[str, str | int | f
         "invgp_simulator": problem.forward.name,
         "invgp_simulator_digest": problem.forward.digest,
         "invgp_software": ", ".join(software),
-        "invgp_coordinates": " ".join(c.name for c in problem.survey.coordinates),
+        **_position_attributes(problem),
         "invgp_latents": " ".join(v.name for v in problem.latents),
         "invgp_observations": " ".join(o.name for o in problem.survey.observations),
         "invgp_config": problem.config_text,
     }
+
+
+def positions(problem: Problem) -> tuple[Column, ...]:
+    """The coordinates of the latents, in the order of their kernels."""
+    return problem.survey.coordinates if problem.grid is None else problem.grid.coordinates
+
+
+def order_of(problem: Problem) -> list[int]:
+    """Of these coordinates in the file: a grid's order is the simulator's; figures have the survey's first across."""
+    names, wanted = [c.name for c in positions(problem)], [c.name for c in problem.survey.coordinates]
+    return [names.index(name) for name in wanted] if set(names) == set(wanted) else list(range(len(names)))
+
+
+def _position_attributes(problem: Problem) -> dict[str, Any]:
+    """What the coordinates of the latents are called; of a field model, those of the sites too."""
+    sites = " ".join(site_coordinate(problem, c) for c in problem.survey.coordinates)
+    if problem.grid is None:
+        return {"invgp_coordinates": sites}
+    names = [c.name for c in problem.grid.coordinates]
+    nodes = " ".join(names[i] for i in order_of(problem))
+    regular = {"invgp_grid_shape": list(problem.grid.shape), "invgp_grid_coordinates": " ".join(names)}
+    return {"invgp_coordinates": nodes, "invgp_site_coordinates": sites, **(regular if problem.grid.shape else {})}
 
 
 def _emulator_attributes(report: EmulatorReport | None) -> dict[str, str | float]:

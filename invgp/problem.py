@@ -132,6 +132,30 @@ class Latent:
 
 
 @dataclass(frozen=True)
+class Grid:
+    """Nodes of a model that takes whole fields; the latents live there.
+
+    Parameters
+    ----------
+    coordinates : one to three, with a value a node.
+    shape : nodes along each coordinate of a regular grid, whose last coordinate runs fastest; empty for any points.
+    """
+
+    coordinates: tuple[Column, ...]
+    shape: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of nodes, G."""
+        return len(self.coordinates[0].values)
+
+    @property
+    def X(self) -> Floats:  # noqa: N802 - the paper's name
+        """Node coordinates, (G, D)."""
+        return np.stack([c.values for c in self.coordinates], axis=-1)
+
+
+@dataclass(frozen=True)
 class Noise:
     """What separates an observation from the simulator's output.
 
@@ -183,6 +207,7 @@ class InferenceSettings:
     runs_per_site: int = 10
     max_runs: int | None = None
     emulator_error: float = 0.2
+    kept_variance: float = 0.9999
     inducing: int | None = None
     learn_inducing: bool = False
     batch: int | None = None
@@ -221,6 +246,8 @@ class Problem:
     forward : the simulator, in units of its own.
     inputs : one wire for each input of `forward`, from a latent, a covariate or a coordinate.
     outputs : one wire for each output of `forward`, to an observation.
+    grid : where the latents live, if one run of `forward` takes them everywhere and returns all data (a field model);
+        None for a model of one site, whose latents live at the sites.
     config_text : the config as read, kept for provenance; empty for a problem built in code.
     """
 
@@ -234,6 +261,7 @@ class Problem:
     inference: InferenceSettings = field(default_factory=InferenceSettings)
     output: OutputSettings = field(default_factory=OutputSettings)
     config_text: str = ""
+    grid: Grid | None = None
 
     @property
     def latent_count(self) -> int:
@@ -295,6 +323,33 @@ class Problem:
                 part = np.broadcast_to(site_columns[wire.name][:, None], (samples, len(sites), 1))
             parts.append(part * wire.conversion.factor + wire.conversion.offset)
         return np.concatenate(parts, axis=-1).reshape(samples * len(sites), -1)
+
+    def field_to_simulator(self, values: Floats) -> Floats:
+        """Physical values (S, G, Q) of the latents on the grid -> rows (S, I) for a field model, in its units.
+
+        A latent with labels goes in label by label, each with all its nodes.
+        """
+        site_columns = {c.name: c.values for c in (*self.survey.coordinates, *self.survey.covariates)}
+        parts = []
+        for wire in self.inputs:
+            if wire.name in self.latent_slices:
+                part = values[..., self.latent_slices[wire.name]].swapaxes(1, 2).reshape(len(values), -1)
+            else:
+                part = np.broadcast_to(site_columns[wire.name], (len(values), self.survey.size))
+            parts.append(part * wire.conversion.factor + wire.conversion.offset)
+        return np.concatenate(parts, axis=-1)
+
+    def field_from_simulator(self, rows: Floats) -> Floats:
+        """A field model's outputs, rows (S, N P) -> (S, N, P), in the observations' order and units.
+
+        An observation with labels comes out site by site, each with all its labels.
+        """
+        ends = np.cumsum([q.size for q in self.forward.outputs])[:-1]
+        by_name = {
+            wire.name: (part * wire.conversion.factor + wire.conversion.offset).reshape(len(rows), self.survey.size, -1)
+            for wire, part in zip(self.outputs, np.split(rows, ends, axis=-1), strict=True)
+        }
+        return np.concatenate([by_name[o.name] for o in self.survey.observations], axis=-1)
 
     def from_inputs(self, rows: Floats) -> tuple[Floats, dict[str, Floats]]:
         """The inverse of `to_simulator`: rows (R, I) -> latent processes (R, Q), and columns (R,) of the sites.

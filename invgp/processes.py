@@ -1,6 +1,6 @@
 """The posterior of the latent processes as a file holds it: all that it takes to predict anywhere.
 
-The prior of each process is in the attributes of its latent. What the data said is held in one of two ways.
+The prior of each process is in the attributes of its latent. What the data said is held in one of three ways.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ class SaidBySites:
             "site_shift": _process_array(("site", "process"), self.shift, f"shift {about}"),
         }
         if self.inducing is not None:
-            for d, name in enumerate(coordinates):
-                array = _process_array(("process", "inducing"), self.inducing[..., d], f"{name} of the inducing points")
-                found[f"{name}{INDUCING}"] = array
+            found |= _inducing_variables(self.inducing, coordinates)
             found["site_shift"].attrs["inducing_jitter"] = self.jitter
         return found
 
@@ -73,11 +71,41 @@ class WhitenedGaussians:
         }
 
 
-Processes = SaidBySites | WhitenedGaussians
+@dataclass(frozen=True)
+class WhitenedInducing:
+    """The posterior of a field model: a Gaussian at some nodes of its grid, which say all that its modes do.
+
+    Attributes
+    ----------
+    inducing : (Q, M, D), the nodes of each process.
+    mean : v, (Q, M), whitened by the factor of the prior's covariance.
+    root : T, (Q M, Q M), with covariance T^T T of v.
+    """
+
+    inducing: Floats
+    mean: Floats
+    root: Floats
+
+    def variables(self, coordinates: Sequence[str]) -> dict[str, xr.DataArray]:
+        """What of it is in a file."""
+        about = "of the processes at the inducing points, whitened by the Cholesky factor of their prior covariance"
+        found = {
+            "whitened_mean": _process_array(("process", "inducing"), self.mean, f"mean {about}"),
+            "whitened_root": _process_array(
+                ("whitened", "other_whitened"), self.root, f"T, with covariance T^T T, {about}"
+            ),
+        }
+        return found | _inducing_variables(self.inducing, coordinates)
+
+
+Processes = SaidBySites | WhitenedGaussians | WhitenedInducing
 
 
 def held_by(dataset: xr.Dataset, coordinates: Sequence[str]) -> Processes | None:
     """What a file holds of the processes; None for a file of an older invgp, or one that is no posterior."""
+    if "whitened_root" in dataset:
+        at = np.stack([dataset[f"{name}{INDUCING}"].values for name in coordinates], axis=-1)
+        return WhitenedInducing(at, dataset["whitened_mean"].values, dataset["whitened_root"].values)
     if "whitened_mean" in dataset:
         return WhitenedGaussians(dataset["whitened_mean"].values, dataset["whitened_factor"].values)
     if "site_shift" not in dataset:
@@ -91,3 +119,11 @@ def held_by(dataset: xr.Dataset, coordinates: Sequence[str]) -> Processes | None
 
 def _process_array(dims: tuple[str, ...], values: Floats, long_name: str) -> xr.DataArray:
     return xr.DataArray(values, dims=dims, attrs={"long_name": long_name, "units": "1"})
+
+
+def _inducing_variables(inducing: Floats, coordinates: Sequence[str]) -> dict[str, xr.DataArray]:
+    """The coordinates of inducing inputs (Q, M, D)."""
+    return {
+        f"{name}{INDUCING}": _process_array(("process", "inducing"), inducing[..., d], f"{name} of the inducing points")
+        for d, name in enumerate(coordinates)
+    }

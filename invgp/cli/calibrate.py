@@ -14,7 +14,7 @@ import click
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
-from invgp.cli.options import LARGEST_SEED, config_argument, data_option
+from invgp.cli.options import LARGEST_SEED, config_argument, data_option, refuse_field
 from invgp.cli.outputs import check_posterior_path, check_writable
 from invgp.cli.progress import SECONDS_BETWEEN_LINES
 from invgp.cli.voice import give, json_option, note, say, speaks, voice
@@ -65,6 +65,7 @@ def command(
     there.
     """
     problem = load(config, data=data)
+    refuse_field(problem, "calibrate")
     output, plot = _paths(problem, config, output, plot)
     seed = problem.inference.seed if seed is None else seed
     result, whole = calibrated(problem, surveys, output.with_suffix(".surveys"), seed=seed, workers=workers)

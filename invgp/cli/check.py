@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 QUICK = 0.01  # s: below this, one run says little about the rate of many
 MANY = 200
+MOST_NUMBERS = 12  # of a quantity, that a person wants to read
 PATIENCE = 5.0  # s that a person waits gladly for the misfit at every site
 
 
@@ -42,15 +43,16 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
     problem = load(config, data=data)
     check_posterior_path(problem.output.file, "output.file", problem, config)
     check_device(problem.inference.device)
-    rows = problem.to_simulator(prior_means(problem))
+    where = "site 1" if problem.grid is None else "the whole grid"
+    rows = prior_rows(problem)
     with scratch() as directory:
         outcome, seconds = timed(problem, rows, directory)
         if not outcome.ok[0]:
-            raise RunsFailedError(f"the simulator failed at the prior mean, site 1: {outcome.messages[0]}")
+            raise RunsFailedError(f"the simulator failed at the prior mean, {where}: {outcome.messages[0]}")
         modelled = at_sites(problem, rows, outcome.outputs, seconds, directory)
     warn_of_hanging(problem)
     say_survey(problem)
-    say(f"\nOne run of {problem.forward.name!r} at the prior mean, site 1:")
+    say(f"\nOne run of {problem.forward.name!r} at the prior mean, {where}:")
     say_quantities("in", problem.forward.inputs, rows[0])
     say_quantities("out", problem.forward.outputs, outcome.outputs[0])
     say_data(problem, modelled)
@@ -98,10 +100,12 @@ def scratch() -> Iterator[Path]:
         remove_if_empty(directory)
 
 
-def prior_means(problem: Problem) -> Floats:
-    """Physical prior means at every site, (1, N, Q)."""
+def prior_rows(problem: Problem) -> Floats:
+    """What the simulator gets at the prior mean: a row a site, or one for a field model."""
     means = np.concatenate([latent.mean for latent in problem.latents])
-    return np.broadcast_to(means, (1, problem.survey.size, len(means)))
+    if problem.grid is not None:
+        return problem.field_to_simulator(np.broadcast_to(means, (1, problem.grid.size, len(means))))
+    return problem.to_simulator(np.broadcast_to(means, (1, problem.survey.size, len(means))))
 
 
 def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations, float]:
@@ -110,7 +114,7 @@ def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations,
 
     model = problem.forward
     started = time.perf_counter()
-    outcome = model.evaluate(rows[:1], RunContext(["site-1"], directory))
+    outcome = model.evaluate(rows[:1], RunContext(["prior-mean" if problem.grid is not None else "site-1"], directory))
     seconds = time.perf_counter() - started
     if outcome.ok[0] and seconds < QUICK:
         many = np.repeat(rows[:1], min(MANY, model.rows_per_task), axis=0)
@@ -123,6 +127,9 @@ def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations,
 
 def at_sites(problem: Problem, rows: Floats, first: Floats, seconds: float, directory: Path) -> Floats:
     """What the simulator gives at the prior mean, (N, P), in data units; NaN at sites where that is not known."""
+    if problem.grid is not None:
+        everywhere: Floats = problem.field_from_simulator(first)[0]
+        return everywhere
     from invgp.adapters.protocol import RunContext  # noqa: PLC0415
 
     outputs = np.repeat(first, len(rows), axis=0)
@@ -176,7 +183,9 @@ def say_survey(problem: Problem) -> None:
 def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats) -> None:
     """Numbers with their names and units."""
     for name, quantity in as_dictionary(quantities, row).items():
-        numbers = ", ".join(f"{v:.6g}" for v in quantity["values"])
+        some = [f"{v:.6g}" for v in quantity["values"][:MOST_NUMBERS]]
+        left_out = len(quantity["values"]) - len(some)
+        numbers = ", ".join([*some, f"... and {left_out:,} more"] if left_out else some)
         say(with_unit(f"  {direction:>3}  {name} = {numbers}", quantity["unit"]))
 
 

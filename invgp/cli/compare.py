@@ -16,7 +16,7 @@ import numpy as np
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
-from invgp.cli.options import LARGEST_SEED, data_option, scheduler_option, workers_option
+from invgp.cli.options import LARGEST_SEED, data_option, refuse_field, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, check_writable, remove_if_empty
 from invgp.cli.progress import SECONDS_BETWEEN_LINES, rate
 from invgp.cli.voice import give, json_option, note, say, speaks, voice, warn
@@ -114,6 +114,7 @@ def _text(path: Path) -> str | None:
 def same_problem(posterior: xr.Dataset, config: Path, data: Path | None) -> Problem:
     """The problem that the posterior solves, with the noise that it found."""
     problem, wanted = load(config, data=data), posterior.attrs["invgp_survey_digest"]
+    refuse_field(problem, "compare")
     made_from = Path(posterior.attrs["invgp_survey"])
     if data is None and problem.survey.digest != wanted and made_from.is_file():  # as of `invgp run --data`
         problem = load(config, data=made_from)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from invgp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from invgp.problem import Problem
 
 LARGEST_SEED = 2**63 - 1  # it is an attribute of the posterior file
 
@@ -18,3 +24,9 @@ scheduler_option = click.option(
 workers_option = click.option(
     "--workers", type=click.IntRange(min=1), help="Simulator runs at once; 1 is a plain loop.  [default: config]"
 )
+
+
+def refuse_field(problem: Problem, command: str) -> None:
+    """Raise `ConfigError` for a field model, which a command cannot do yet."""
+    if problem.grid is not None:
+        raise ConfigError(f"forward.kind: must be 'site' for `invgp {command}`, was 'field'; see docs/field.md")

@@ -6,8 +6,9 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from invgp.config.forward import build_forward
+from invgp.config.forward import Places, build_model, build_wiring
 from invgp.config.gathering import Mistakes
+from invgp.config.grid import build_grid
 from invgp.config.inference import check_inference
 from invgp.config.latents import build_latents
 from invgp.config.names import check_names
@@ -56,18 +57,26 @@ def assembled(config: Config, table: Table | None, directory: Path, mistakes: Mi
     mistakes.of(lambda: check_noise_names(config))
     survey = None if table is None else mistakes.of(lambda: build_survey(config, table))
     noise = None if table is None or survey is None else mistakes.of(lambda: build_noise(config, survey, table))
-    latents = mistakes.of(lambda: build_latents(config, [c.unit for c in config.survey.coordinates.values()]))
-    wired = mistakes.of(lambda: build_forward(config, directory))
+    positions = (config.survey if config.grid is None else config.grid).coordinates
+    latents = mistakes.of(lambda: build_latents(config, [c.unit for c in positions.values()]))
+    grid = mistakes.of(lambda: build_grid(config, directory))
+    places = None if grid is None or survey is None else Places(grid.size, survey.size)
+    wiring = mistakes.of(lambda: build_wiring(config))
+    forward = None
+    if wiring is not None and (places is not None or config.forward.kind == "site"):
+        forward = mistakes.of(lambda: build_model(config, wiring, places, directory))
     inference = mistakes.of(lambda: _inference(config, directory))
     if inference is not None and latents is not None:
         mistakes.of(lambda: check_inference(config, inference, latents))
     output = mistakes.of(lambda: _output(config, directory))
     mistakes.tell()
     # Nothing is missing here: whatever could not be made has left a sentence. The types cannot know that.
-    if survey is None or noise is None or latents is None or wired is None or inference is None or output is None:
+    if survey is None or noise is None or latents is None or inference is None or output is None:
         raise ConfigError("the config cannot be used")
-    forward, inputs, outputs = wired
-    return Problem(config.title, survey, latents, noise, forward, inputs, outputs, inference, output)
+    if wiring is None or forward is None:
+        raise ConfigError("forward: cannot be used")
+    wires = wiring.inward, wiring.outward
+    return Problem(config.title, survey, latents, noise, forward, *wires, inference, output, grid=grid)
 
 
 def _inference(config: Config, directory: Path) -> InferenceSettings:

@@ -9,7 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from invgp.config.keys import ColumnKeys, InferenceKeys, LatentKeys, NoiseKeys, ObservationKeys, OutputKeys, Unit
+from invgp.config.keys import (
+    AxisKeys,
+    ColumnKeys,
+    InferenceKeys,
+    LatentKeys,
+    NoiseKeys,
+    ObservationKeys,
+    OutputKeys,
+    Unit,
+)
 from invgp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,6 +37,7 @@ def define(
     forward: Callable[..., Any] | ForwardModel | Mapping[str, Any],
     noise: NoiseKeys | Mapping[str, float | Sequence[float] | str | Sequence[str]],
     covariates: Mapping[str, Unit | ColumnKeys] | None = None,
+    grid: Mapping[str, AxisKeys] | None = None,
     dimensions: Mapping[str, Sequence[int] | Sequence[str]] | None = None,
     crs: str | None = None,
     title: str = "",
@@ -53,6 +63,8 @@ def define(
     noise : for each observation its standard deviation, in its unit: a number, one for each label, a percentage such
         as "5%", or the columns that hold it; or a table with `std`, `kind` and the rest of [noise].
     covariates : columns that the simulator wants besides the latents, as `coordinates`.
+    grid : of a simulator that takes whole fields, the coordinates of its regular grid, by name. A function then
+        gets all nodes of a latent, (B, G), and all sites of a column, (B, N), and returns (B, N).
     dimensions : labels by the name of a dimension, such as ``{"layer": [1, 2]}``.
     crs : of the coordinates, anything that PROJ understands.
     inference, output : the tables of the same names.
@@ -93,8 +105,10 @@ def define(
             "covariates": _with_units(covariates or {}),
             "observations": {name: {"columns": [name]} | keys for name, keys in _with_units(observations).items()},
         },
+        "grid": None if grid is None else {"coordinates": dict(grid)},
         "latents": dict(latents),
-        "forward": _of_model(model) if model else _forward(forward, observations, [*latents, *(covariates or {})]),
+        "forward": {"kind": "site" if grid is None else "field"}
+        | (_of_model(model) if model else _forward(forward, observations, [*latents, *(covariates or {})])),
         "noise": dict(noise) if "std" in noise else {"std": dict(noise)},
         "inference": dict(inference or {}),
         "output": dict(output or {}),

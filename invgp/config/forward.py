@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from invgp.adapters import (
     AdapterError,
@@ -21,6 +22,7 @@ from invgp.config.schema import Config, LatentSection, ObservationSection
 from invgp.config.sentences import one_line, path_of, suggestion
 from invgp.config.simulators import (
     AnySimulator,
+    CallableSection,
     DakotaSection,
     ExecutableSection,
     InputSection,
@@ -45,8 +47,32 @@ _MODELS: dict[str, Callable[..., ForwardModel]] = {
 }
 
 
-def build_forward(config: Config, directory: Path) -> tuple[ForwardModel, Wires, Wires]:
-    """The simulator, the wires into it and the wires out of it."""
+class Wiring(NamedTuple):
+    """The simulator's inputs and outputs, and what each is wired to."""
+
+    inputs: tuple[tuple[Quantity, Wire], ...]
+    outputs: tuple[tuple[Quantity, Wire], ...]
+
+    @property
+    def inward(self) -> Wires:
+        """The wires into the simulator."""
+        return tuple(wire for _, wire in self.inputs)
+
+    @property
+    def outward(self) -> Wires:
+        """The wires out of it."""
+        return tuple(wire for _, wire in self.outputs)
+
+
+class Places(NamedTuple):
+    """How many there are of each, for a simulator that takes whole fields."""
+
+    nodes: int
+    sites: int
+
+
+def build_wiring(config: Config) -> Wiring:
+    """What goes into the simulator and what comes out of it, at one site."""
     section, mistakes = config.forward, Mistakes()
     latents = _labelled("latents", config.latents, config)
     observations = _labelled("survey.observations", config.survey.observations, config)
@@ -56,8 +82,22 @@ def build_forward(config: Config, directory: Path) -> tuple[ForwardModel, Wires,
     mistakes.tell()
     if inputs is None or outputs is None:
         raise ConfigError("forward: cannot be used")
-    model = _model(section, tuple(q for q, _ in inputs), tuple(q for q, _ in outputs), directory)
-    return model, tuple(wire for _, wire in inputs), tuple(wire for _, wire in outputs)
+    return Wiring(inputs, outputs)
+
+
+def build_model(config: Config, wiring: Wiring, places: Places | None, directory: Path) -> ForwardModel:
+    """The simulator.
+
+    Parameters
+    ----------
+    places : of a simulator that takes whole fields; None for one of a site.
+    """
+    inputs, outputs = tuple(q for q, _ in wiring.inputs), tuple(q for q, _ in wiring.outputs)
+    if places is not None:
+        counts = [places.nodes if wire.name in config.latents else places.sites for wire in wiring.inward]
+        inputs = tuple(_everywhere(q, count) for q, count in zip(inputs, counts, strict=True))
+        outputs = tuple(_at_all_sites(q, places.sites) for q in outputs)
+    return _model(config.forward, inputs, outputs, directory)
 
 
 def _labelled(
@@ -114,6 +154,24 @@ def _output(index: int, section: OutputSection, known: Ends) -> tuple[Quantity, 
     return Quantity(section.name, own, labels), Wire(name, change)
 
 
+def _everywhere(quantity: Quantity, size: int) -> Quantity:
+    """The quantity at so many places, numbered from 1: all places of the first label, then of the next."""
+    numbers = range(1, size + 1)
+    if quantity.labels is None:
+        return Quantity(quantity.name, quantity.unit, tuple(numbers))
+    labels = tuple(f"{label},{n}" for label in quantity.labels for n in numbers)
+    return Quantity(quantity.name, quantity.unit, labels)
+
+
+def _at_all_sites(quantity: Quantity, sites: int) -> Quantity:
+    """The quantity at all sites, numbered from 1: all labels of the first site, then of the next."""
+    numbers = range(1, sites + 1)
+    if quantity.labels is None:
+        return Quantity(quantity.name, quantity.unit, tuple(numbers))
+    labels = tuple(f"{label},{n}" for n in numbers for label in quantity.labels)
+    return Quantity(quantity.name, quantity.unit, labels)
+
+
 def _check_each_once(owner: str, key: str, names: Sequence[str], wires: Sequence[Wire]) -> None:
     used = [wire.name for wire in wires]
     wrong = []
@@ -133,7 +191,9 @@ def _model(section: AnySimulator, inputs: Quantities, outputs: Quantities, direc
             return build_dakota(section, inputs, outputs, directory)
         if isinstance(section, ExecutableSection):
             return build_executable(section, inputs, outputs, directory)
-        settings = settings_of(section, "adapter", "inputs", "outputs")
+        settings = settings_of(section, "adapter", "kind", "inputs", "outputs")
+        if isinstance(section, CallableSection) and section.kind == "field" and not section.vectorised:
+            settings["rows"] = 1  # a run is long: each may have a worker of its own
         if not isinstance(section, UmbridgeSection):
             settings["search_path"] = directory
         return _MODELS[section.adapter](inputs=inputs, outputs=outputs, **settings)

@@ -19,11 +19,14 @@ OF_COUPLED = {
     "batch": None,
 }
 OF_EMULATOR = ("runs_per_site", "emulator_error")
+# Keys of [inference] that only models of a site look at, in the same way.
+OF_SITE_MODELS = OF_COUPLED | {"samples": None, "max_evaluations": None}
 
 
 def check_inference(config: Config, settings: InferenceSettings, latents: Sequence[Latent]) -> None:
     """Raise `ConfigError` with a sentence for each key that does not fit the others."""
     wrong = [*_samples(settings, latents), *_estimator(config), *_ignored(config), *_together(config)]
+    wrong += _of_field(config) if config.forward.kind == "field" else _of_site(config)
     if wrong:
         raise ConfigError(wrong)
 
@@ -81,3 +84,29 @@ def _together(config: Config) -> list[str]:
     if "degrees" in noise.model_fields_set and noise.kind != "student-t":
         wrong.append(f"noise.degrees: must be left out with noise.kind = {noise.kind!r}, was given")
     return wrong
+
+
+def _of_site(config: Config) -> list[str]:
+    """What only a field model looks at."""
+    if "kept_variance" not in config.inference.model_fields_set:
+        return []
+    return ["inference.kept_variance: must be left out unless forward.kind = 'field', was given"]
+
+
+def _of_field(config: Config) -> list[str]:
+    """What the inference of a field model does not do."""
+    section, given = config.inference, config.inference.model_fields_set
+    wrong = []
+    if section.posterior != "coupled gaussian":
+        wrong.append(
+            f"inference.posterior: must be 'coupled gaussian' with forward.kind = 'field', was {section.posterior!r}"
+        )
+    if config.noise.kind == "laplace":
+        wrong.append("noise.kind: must be 'gaussian' or 'student-t' with forward.kind = 'field', was 'laplace'")
+    keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
+    keys += ["noise.learn"] if config.noise.learn else []
+    keys += ["forward.partial"] if getattr(config.forward, "partial", False) else []
+    keys += [
+        f"inference.{key}" for key, none in OF_SITE_MODELS.items() if key in given and getattr(section, key) != none
+    ]
+    return wrong + [f"{key}: must be left out with forward.kind = 'field', was given" for key in keys]

@@ -18,6 +18,19 @@ class ColumnKeys(TypedDict, total=False):
     positive: Literal["", "up", "down"]
 
 
+class AxisKeys(TypedDict, total=False):
+    """A coordinate of the grid of a field model, as [grid.coordinates.NAME]; the last one runs fastest."""
+
+    unit: Required[Unit]
+    start: float
+    stop: float
+    step: float
+    column: str
+    long_name: str
+    standard_name: str
+    positive: Literal["", "up", "down"]
+
+
 class ObservationKeys(TypedDict, total=False):
     """What was measured, as [survey.observations.NAME]."""
 
@@ -76,6 +89,7 @@ class InferenceKeys(TypedDict, total=False):
     runs_per_site: int
     emulator_error: float
     max_runs: int
+    kept_variance: float
     inducing: int
     learn_inducing: bool
     batch: int

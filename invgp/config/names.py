@@ -22,6 +22,7 @@ RESERVED = (
     "shape_error",
     "emulator_error",
     "direct_evaluation",
+    "node",
     "correlation",
     "process",
     "other_process",
@@ -33,13 +34,27 @@ RESERVED = (
     "site_shift",
     "whitened_mean",
     "whitened_factor",
+    "whitened_root",
+    "whitened",
+    "other_whitened",
 )
 
 # What the posterior file calls the variables that it derives from others.
 SUFFIXES = {
     "dimensions": ("_label",),
     "survey.coordinates": ("_inducing",),
-    "latents": ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_information", "_exceedance", "_threshold"),
+    "grid.coordinates": ("_inducing",),
+    "latents": (
+        "_std",
+        "_quantile",
+        "_sample",
+        "_prior",
+        "_prior_std",
+        "_information",
+        "_exceedance",
+        "_threshold",
+        "_few_runs_std",
+    ),
     "survey.observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual", "_chi_square"),
 }
 
@@ -49,6 +64,8 @@ def check_names(config: Config) -> None:
     owners = dict.fromkeys(RESERVED, "that every posterior has")
     wrong = []
     for key, name in ((key, name) for key, names in _named(config).items() for name in names):
+        if key == "grid.coordinates" and name in config.survey.coordinates:
+            continue  # the file calls the survey's so, with "site_" before it
         variables = [name, *(name + suffix for suffix in SUFFIXES.get(key, ()))]
         taken = next((variable for variable in variables if variable in owners), None)
         if taken is not None:
@@ -67,6 +84,7 @@ def _named(config: Config) -> dict[str, Iterable[str]]:
         "survey.observations": config.survey.observations,
         "survey.covariates": config.survey.covariates,
         "latents": config.latents,
+        "grid.coordinates": {} if config.grid is None else config.grid.coordinates,
     }
 
 

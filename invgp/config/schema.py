@@ -74,6 +74,31 @@ class SurveySection(Section):
     )
 
 
+class AxisSection(Section):
+    """A coordinate of the grid: start, stop and step of a regular one, or a column of the grid's file."""
+
+    described: ClassVar[str] = 'a table such as { unit = "m", start = 0, stop = 5000, step = 100 }'
+    unit: UnitText = UNIT
+    start: float | None = Field(default=None, description="the first node of a regular grid")
+    stop: float | None = Field(default=None, description="the last node, or a number just beyond it")
+    step: float | None = Field(default=None, gt=0, description="the distance between neighbours")
+    column: str | None = Field(default=None, description="the grid file's column; by default the same name")
+    long_name: str = LONG_NAME
+    standard_name: str = STANDARD_NAME
+    positive: Literal["", "up", "down"] = POSITIVE
+
+
+class GridSection(Section):
+    """Where the latents of a field model live: a regular grid, or the points of a file."""
+
+    file: str | None = Field(default=None, description="a CSV or netCDF file with a row a node; none: a regular grid")
+    coordinates: dict[Name, AxisSection] = Field(
+        description=f"one to three coordinates, each {AxisSection.described}; of a regular grid, the last runs fastest",
+        min_length=1,
+        max_length=3,
+    )
+
+
 class KernelSection(Section):
     """How a latent varies from site to site."""
 
@@ -178,7 +203,17 @@ class InferenceSection(Section):
         "simulator itself",
     )
     max_runs: int | None = Field(
-        default=None, ge=1, description="runs of the simulator in all, never exceeded; none: as many as it takes"
+        default=None,
+        ge=1,
+        description="runs of the simulator in all, never exceeded; none: as many as it takes, for field models up to "
+        "1,000",
+    )
+    kept_variance: float = Field(
+        default=0.9999,
+        gt=0,
+        lt=1,
+        description="for field models, the share of the prior's variance that the modes of the grid keep; what they "
+        "leave must be small against what the data can tell. There are never more than 1,000 modes a latent process",
     )
     inducing: int | None = Field(
         default=None,
@@ -259,6 +294,7 @@ class Config(Section):
         default={}, description="named dimensions such as layer = [1, 2, 3], with their labels"
     )
     survey: SurveySection = Field(description="the table [survey]")
+    grid: GridSection | None = Field(default=None, description="the table [grid]; for field models only")
     latents: dict[Name, LatentSection] = Field(description="at least one table such as [latents.depth]", min_length=1)
     forward: Forward = Field(description="the table [forward]")
     noise: NoiseSection = Field(description="the table [noise]")

@@ -82,6 +82,11 @@ class BoundsSection(Section):
 class ForwardSection(Section):
     """What every simulator has."""
 
+    kind: Literal["site", "field"] = Field(
+        default="site",
+        description="'site' if a run takes the latents at one site and returns its data; 'field' if it takes them on "
+        "the whole [grid] and returns the data of all sites",
+    )
     inputs: Inputs = Field(description="a list of the latents and site columns that go in, in the simulator's order")
     outputs: Outputs = Field(description="a list of the observations that come out, in the simulator's order")
 

@@ -40,9 +40,11 @@ def export(dataset: xr.Dataset, kind: str, path: str | Path, variables: Sequence
     list of Path
         The files that were written.
     """
+    from invgp.maps.nodes import as_map  # noqa: PLC0415 - help is given without waiting for xarray
+
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write: Callable[[xr.Dataset, Path, Sequence[str]], list[Path]] = import_module(
         f"invgp.export.{FORMATS[kind].module}"
     ).write
-    return write(dataset, path, variables)
+    return write(as_map(dataset), path, variables)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from invgp.inference.emulated import outer_steps, runs_in_a_step, runs_in_first_step, worth_emulating
 from invgp.inference.factorised import SAMPLES
+from invgp.inference.field import MOST_RUNS
 from invgp.problem import Problem
 
 USUAL_STEPS = 4  # of the emulator, verification included
@@ -23,6 +24,9 @@ class Cost(NamedTuple):
 def expected_cost(problem: Problem) -> Cost:
     """The runs that an inversion usually takes."""
     settings, sites = problem.inference, problem.survey.size
+    if problem.grid is not None:
+        most = settings.max_runs or MOST_RUNS
+        return Cost(most, "Each run takes the whole field, and runs are made until the posterior settles, at the most")
     if settings.posterior == "full gaussian":
         each = settings.samples or SAMPLES
         words = f"The full Gaussian takes {each} runs a site, some {USUAL_EVALUATIONS} times"

@@ -17,6 +17,7 @@ from invgp.errors import ConfigError, DeviceMissingError, RunsFailedError
 from invgp.inference.coupled import CoupledInversion
 from invgp.inference.emulated import EmulatedInversion, worth_emulating
 from invgp.inference.factorised import FactorisedInversion
+from invgp.inference.field import FieldInversion
 from invgp.inference.inversion import Inversion
 from invgp.inference.monitor import Monitor, Silent
 from invgp.inference.pools import open_pool
@@ -124,6 +125,8 @@ def invert(
 
 def inversion_of(problem: Problem) -> type[Inversion]:
     """How the posterior of a problem is found."""
+    if problem.grid is not None:
+        return FieldInversion
     if problem.inference.posterior == "full gaussian":
         return FactorisedInversion
     return EmulatedInversion if problem.inference.emulator and worth_emulating(problem) else CoupledInversion

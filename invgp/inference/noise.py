@@ -29,7 +29,7 @@ def noise_log_density(problem: Problem, where: Place) -> LogDensity:
             return (gaussian if sites is None else gaussian.at(sites)).log_density(outputs)
 
         return of_gaussian
-    scale, y = where.asarray(_scale(problem)), where.asarray(problem.survey.Y)
+    scale, y = where.asarray(noise_scale(problem)), where.asarray(problem.survey.Y)
     if problem.noise.kind == "student-t":
         likelihood: StudentT | Laplace = StudentT(scale, problem.noise.degrees, learn=False)
     else:
@@ -49,13 +49,13 @@ def noise_draw(problem: Problem, rng: np.random.Generator) -> Floats:
     if problem.noise.kind == "gaussian":
         noise = (np.linalg.cholesky(noise_covariance(problem)) @ rng.standard_normal((*shape, 1)))[..., 0]
     elif problem.noise.kind == "student-t":
-        noise = _scale(problem) * rng.standard_t(problem.noise.degrees, shape)
+        noise = noise_scale(problem) * rng.standard_t(problem.noise.degrees, shape)
     else:
-        noise = rng.laplace(scale=_scale(problem))
+        noise = rng.laplace(scale=noise_scale(problem))
     return np.where(np.isnan(problem.survey.Y), np.nan, noise)
 
 
-def _scale(problem: Problem) -> Floats:
+def noise_scale(problem: Problem) -> Floats:
     """Scale (N, P) of the density with the noise's standard deviation; anything where nothing was observed."""
     # Where nothing was observed the noise may be unknown, and plays no part.
     std = np.where(np.isnan(problem.survey.Y), 1.0, problem.noise_std)

@@ -106,19 +106,40 @@ class Simulator:
         problem = self.problem
         numbers = np.arange(problem.survey.size) if sites is None else sites
         samples = f.shape[0]
-        if not self.affords(samples * len(numbers)):
-            raise ValueError(f"{samples * len(numbers)} runs are more than the {self.left} that are left")
+        runs = [f"site{n + 1}-sample{s + 1}" for s in range(samples) for n in numbers]
+        batch = self._evaluated(problem.to_simulator(problem.physical(f), numbers), label, runs)
+        valid = batch.ok.reshape(samples, len(numbers))
+        self.outcomes.add(f, numbers, valid)
+        return Batch(problem.from_simulator(batch.outputs, samples), valid)
+
+    def run_fields(self, f: Floats, label: str) -> tuple[Floats, NDArray[np.bool_]]:
+        """Run a field model at latent values f (S, G, Q) on its grid; outputs (S, N, P), and which runs went well (S,).
+
+        Raises
+        ------
+        TooManyFailed
+            As for `run`.
+        """
+        runs = [f"sample{s + 1}" for s in range(len(f))]
+        batch = self._evaluated(self.problem.field_to_simulator(self.problem.physical(f)), label, runs)
+        return self.problem.field_from_simulator(batch.outputs), batch.ok
+
+    def _evaluated(self, rows: Floats, label: str, runs: Sequence[str]) -> Evaluations:
+        """What became of rows (B, I), for this purpose and with these names of their own."""
+        problem = self.problem
+        if not self.affords(len(rows)):
+            raise ValueError(f"{len(rows)} runs are more than the {self.left} that are left")
         purpose = label.replace("-", " ")
         self.purposes[label] += 1
         if self.purposes[label] > 1:  # the directories of its failed runs must not be taken for those of another batch
             label = f"{label}-{self.purposes[label]}"
-        labels = [f"{label}-site{n + 1}-sample{s + 1}" for s in range(samples) for n in numbers]
+        labels = [f"{label}-{run}" for run in runs]
         self.monitor.batch(purpose, len(labels))
         watch = _Watch(len(labels), problem.inference.max_failed_share)
         try:
             batch = evaluate(
                 problem.forward,
-                problem.to_simulator(problem.physical(f), numbers),
+                rows,
                 RunContext(labels, self.directory, more=True),
                 pool=self.pool,
                 retries=problem.inference.retries,
@@ -131,9 +152,7 @@ class Simulator:
             self._count(Evaluations.concatenate(watch.seen), labels)
             raise
         self._count(batch, labels)
-        valid = batch.ok.reshape(samples, len(numbers))
-        self.outcomes.add(f, numbers, valid)
-        return Batch(problem.from_simulator(batch.outputs, samples), valid)
+        return batch
 
     @property
     def answered(self) -> int:

@@ -20,7 +20,7 @@ from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import ConfigError
 from invgp.links import LINKS, Link
 from invgp.problem import Floats
-from invgp.processes import Processes, SaidBySites, WhitenedGaussians, held_by
+from invgp.processes import Processes, SaidBySites, WhitenedGaussians, WhitenedInducing, held_by
 
 Projections = dict[int, tuple[Floats, Floats]]  # by number of the shape, what `Shape.project` gives
 
@@ -116,8 +116,9 @@ class Belief:
         held = held_by(posterior, coordinates)
         if held is None:
             raise ConfigError(
-                "the posterior does not hold what prediction needs: it is a map, or was written by an older invgp; "
-                "run the inversion again (runs that its ledger knows are not repeated)"
+                "the posterior does not hold what prediction needs: it is a map, was written by an older invgp (run "
+                "the inversion again; runs that its ledger knows are not repeated), or has so many modes that its own "
+                "grid must do"
             )
         fields = _fields(posterior)
         X = np.stack([np.asarray(posterior[name].values, dtype=np.float64) for name in coordinates], axis=-1)
@@ -185,13 +186,15 @@ def _fields(posterior: xr.Dataset) -> tuple[Field, ...]:
 def _believed(fields: tuple[Field, ...], X: Floats, held: Processes) -> Belief:
     mean, std = (np.concatenate([getattr(f, part) for f in fields]) for part in ("mean", "std"))
     Q = len(mean)
-    inducing = held.inducing if isinstance(held, SaidBySites) else None
+    inducing = None if isinstance(held, WhitenedGaussians) else held.inducing
     jitter = held.jitter if isinstance(held, SaidBySites) else 0.0
     Z = np.broadcast_to(X, (Q, *X.shape)) if inducing is None else inducing
     kernels = [Kernel(CORRELATIONS[f.kernel], np.float64(s) ** 2, f.length_scale) for f in fields for s in f.std]
     shapes, shape_of = _shapes(kernels, Z, jitter)
     if isinstance(held, WhitenedGaussians):
         centre, roots = held.mean, tuple(np.ascontiguousarray(R.T) for R in held.factor)
+    elif isinstance(held, WhitenedInducing):
+        centre, roots = held.mean, (held.root,)
     else:
         prior = Prior(tuple(kernels), mean, X, Z, dense=inducing is None, jitter=jitter)
         q: Coupled = posterior_of(natural_parameters(prior, SiteFactors(held.precision, held.shift)))

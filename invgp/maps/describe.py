@@ -103,7 +103,7 @@ def map_attributes(posterior: xr.Dataset, grid: Grid, names: Sequence[str]) -> d
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     latents = posterior.attrs["invgp_latents"].split()
     return {
-        **{key: value for key, value in posterior.attrs.items() if key != "invgp_observations"},
+        **{key: value for key, value in posterior.attrs.items() if key not in ("invgp_observations", "invgp_points")},
         "history": f"{posterior.attrs['history']}\n{now} invgp {version('invgp')}: predicted",
         "invgp_latents": " ".join(name for name in names if name in latents),
         "invgp_derived": " ".join(name for name in names if name not in latents),

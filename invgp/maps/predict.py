@@ -16,6 +16,7 @@ from invgp.maps.belief import Belief
 from invgp.maps.expressions import derived
 from invgp.maps.grids import Grid, Slices, grid_of
 from invgp.maps.mapping import Map
+from invgp.maps.nodes import as_points
 from invgp.maps.quantities import DerivedQuantity, LatentQuantity, Quantity, ingredients, threshold
 from invgp.problem import Floats
 
@@ -46,6 +47,7 @@ def plan(
     draws : joint over the map and over the latents.
     seed : of the draws; by default that of the posterior.
     """
+    posterior = as_points(posterior)
     belief = Belief.of(posterior)
     levels = np.asarray(posterior["quantile"].values if quantiles is None else quantiles, dtype=np.float64)
     if levels.size and not np.all((levels > 0.0) & (levels < 1.0)):

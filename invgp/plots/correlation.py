@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from invgp.errors import PlotError
+from invgp.maps.nodes import as_points
 from invgp.plots.labels import MINUS
 from invgp.plots.positions import name_site
 from invgp.plots.reading import Floats, read_curves, read_names, read_site, read_values
@@ -48,6 +49,7 @@ def correlation(ds: xr.Dataset, site: int | None = None) -> Figure:
     PlotError
         If ``ds`` is not a posterior of invgp, has one latent process only, or no such site.
     """
+    ds = as_points(ds)
     index = read_site(ds, site)
     found = read_correlations(ds, index)
     count = len(found.names)

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from invgp.errors import PlotError
+from invgp.maps.nodes import as_map
 from invgp.plots.grids import as_sites
 from invgp.plots.lines import draw_band, finish_panel
 from invgp.plots.look import Look
@@ -46,7 +47,7 @@ def draws(ds: xr.Dataset, look: Look | None = None) -> Figure:
     PlotError
         If ``ds`` is not a posterior of invgp, or has no draws.
     """
-    look = look or Look()
+    look, ds = look or Look(), as_map(ds)
     latents = read_names(ds, "latents")
     missing = [name for name in latents if f"{name}_sample" not in ds]
     if missing or not ds.sizes["realization"]:

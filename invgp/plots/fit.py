@@ -22,6 +22,7 @@ from invgp.plots.reading import (
     read_curves,
     read_interval,
     read_names,
+    read_site_coordinates,
     read_values,
 )
 from invgp.plots.style import COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels
@@ -50,7 +51,7 @@ def data_fit(ds: xr.Dataset) -> Figure:
     PlotError
         If ``ds`` is not a posterior of invgp.
     """
-    on_a_line = len(read_names(ds, "coordinates")) == 1
+    on_a_line = len(read_site_coordinates(ds)) == 1
     observations = read_names(ds, "observations")
     with rc_context(STYLE):
         width = COLUMN + 0.5 if len(observations) == 1 else PAGE / 2 * len(observations)
@@ -69,7 +70,7 @@ def data_fit(ds: xr.Dataset) -> Figure:
 
 
 def _draw_along_line(above: Axes, below: Axes, ds: xr.Dataset, name: str) -> None:
-    ((x, x_label),) = read_positions(ds, read_names(ds, "coordinates"))
+    ((x, x_label),) = read_positions(ds, read_site_coordinates(ds))
     curves = read_curves(ds, f"{name}_observed")
     means = [read_values(ds, f"{name}_predicted", curve) for curve in curves]
     for curve, mean in zip(curves, means, strict=True):

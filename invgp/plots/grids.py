@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from invgp.errors import PlotError
+from invgp.maps.nodes import as_map
 from invgp.plots.reading import read_names
 
 
@@ -32,6 +33,7 @@ def cut(ds: xr.Dataset, at: Mapping[str, float]) -> xr.Dataset:
     """The slice of a grid nearest to these values of its coordinates."""
     if not at:
         return ds
+    ds = as_map(ds)
     grid = read_grid(ds)
     if grid is None:
         raise PlotError("--at: must be left out: only a grid can be cut, and these are sites")

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from invgp.errors import PlotError
+from invgp.maps.nodes import as_map
 from invgp.plots.areas import Place, draw_values, hatch
 from invgp.plots.grids import as_sites, read_grid
 from invgp.plots.labels import MINUS, quantity_name, range_of, unit_label
@@ -62,7 +63,7 @@ def maps(ds: xr.Dataset, look: Look | None = None) -> Figure:
     PlotError
         If ``ds`` is not a posterior of invgp, or its sites have only one coordinate.
     """
-    look = look or Look()
+    look, ds = look or Look(), as_map(ds)
     shown = look.show or ("mean", "std")
     (across, up), left_out = read_two_coordinates(ds)
     grid = read_grid(ds)

@@ -77,4 +77,4 @@ def name_site(ds: xr.Dataset, index: int) -> str:
     """Name a site by its number and its coordinates: ``Site 57 (position 22.4 km)``."""
     coordinates = str(ds.attrs["invgp_coordinates"]).split()
     places = [with_unit(f"{name} {ds[name].values[index]:.10g}", unit_label(ds[name]) or "1") for name in coordinates]
-    return f"Site {ds['site'].values[index]} ({', '.join(places)})"
+    return f"{str(ds.attrs.get('invgp_points', 'site')).capitalize()} {ds['site'].values[index]} ({', '.join(places)})"

@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 TWO_SIGMA = 1.96  # standard deviations from the mean to the edge of a central 95% interval
 _NEEDED = {
     "coordinates": ("",),
+    "site_coordinates": ("",),
     "latents": ("", "_std"),
     "observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual"),
 }
@@ -45,6 +46,11 @@ def read_names(ds: xr.Dataset, kind: str) -> list[str]:
     if missing:
         raise PlotError(f"The dataset is not a whole invgp posterior: it lacks {', '.join(missing)}.")
     return names
+
+
+def read_site_coordinates(ds: xr.Dataset) -> list[str]:
+    """Names of the coordinates of the data, which are not those of the latents where a run takes a whole grid."""
+    return read_names(ds, "site_coordinates" if "invgp_site_coordinates" in ds.attrs else "coordinates")
 
 
 def choose(ds: xr.Dataset, latents: Sequence[str] = (), labels: Sequence[str] = ()) -> xr.Dataset:
@@ -88,8 +94,8 @@ def labels_along(ds: xr.Dataset, dimension: str) -> list[Any]:
 
 
 def label_dimension(array: xr.DataArray) -> str | None:
-    """The dimension of a variable's labels, beside that of the sites."""
-    return next((str(d) for d in array.dims if d not in ("site", "quantile", "realization")), None)
+    """The dimension of a variable's labels, beside that of the sites, or nodes."""
+    return next((str(d) for d in array.dims if d not in ("site", "node", "quantile", "realization")), None)
 
 
 def read_site(ds: xr.Dataset, number: int | None, key: str = "--site") -> int:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from invgp.maps.nodes import as_map
 from invgp.plots.grids import as_sites, read_grid
 from invgp.plots.lines import band_handles, draw_band, finish_panel, hatch_band
 from invgp.plots.look import (
@@ -63,7 +64,7 @@ def section(ds: xr.Dataset, look: Look | None = None) -> Figure:
     PlotError
         If ``ds`` is not a posterior of invgp, or its sites have more than one coordinate.
     """
-    look = look or Look()
+    look, ds = look or Look(), as_map(ds)
     on_grid = read_grid(ds) is not None
     coordinate = read_one_coordinate(ds)
     ds = as_sites(ds)

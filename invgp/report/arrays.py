@@ -34,6 +34,7 @@ def explorer(ds: xr.Dataset) -> dict[str, Any]:
     ds = ds.isel(site=slice(None, None, step))
     return {
         "sites": _packed(ds["site"].values, few=every),
+        "point": str(ds.attrs.get("invgp_points", "site")).capitalize(),
         "count": ds.sizes["site"],
         "every": every,
         "step": step,

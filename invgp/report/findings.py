@@ -48,8 +48,11 @@ def summary(ds: xr.Dataset) -> str:
     """What was inverted, in a sentence."""
     latents = [counted(len(read_curves(ds, name)), f"field of {name}", f"fields of {name}") for name in _latents(ds)]
     data = sum(int(np.isfinite(ds[f"{name}_observed"].values).sum()) for name in _observations(ds))
+    where = (
+        f"on {counted(ds.sizes['node'], 'node')}" if "node" in ds.dims else f"below {counted(ds.sizes['site'], 'site')}"
+    )
     return (
-        f"{_listed(latents)} below {counted(ds.sizes['site'], 'site')}, from {counted(data, 'observation')} and "
+        f"{_listed(latents)} {where}, from {counted(data, 'observation')} and "
         f"{counted(int(ds.attrs.get('invgp_runs', 0)), 'run')} of the simulator {ds.attrs.get('invgp_simulator', '')}."
     )
 
@@ -166,6 +169,10 @@ def _shape_remarks(ds: xr.Dataset) -> list[str]:
 
 def _emulator_remarks(ds: xr.Dataset) -> list[str]:
     name = str(ds.attrs.get("invgp_emulator", "none"))
+    if "node" in ds.dims:
+        return [
+            "The posterior rests on a regression of the data on the runs; what that leaves open is part of its spread."
+        ]
     if name == "none":
         return ["No emulator was used: every number rests on runs of the simulator itself."]
     error = float(ds.attrs.get("invgp_emulator_verification_error", np.nan))

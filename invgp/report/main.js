@@ -114,7 +114,7 @@ function start() {
   get('site').max = survey.every;
   if (survey.step > 1) {
     get('thinned').hidden = false;
-    get('thinned').textContent = `Of ${survey.every.toLocaleString('en')} sites, every ${survey.step}th is shown here; the figures and the file have them all.`;
+    get('thinned').textContent = `Of ${survey.every.toLocaleString('en')} ${survey.point.toLowerCase()}s, every ${survey.step}th is shown here; the figures and the file have them all.`;
   }
   get('explorer').hidden = false;
   get('fit-explorer').hidden = !survey.observations.length;

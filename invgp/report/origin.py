@@ -19,8 +19,8 @@ def cost(ds: xr.Dataset, runs: RunsKept | None) -> list[str]:
     """Runs, failures and time, a sentence each."""
     spent, failed, known = (int(ds.attrs.get(f"invgp_runs{s}", 0)) for s in ("", "_failed", "_from_ledger"))
     answered = f", {known:,} of them answered by the ledger of an earlier call" if known else ""
-    a_site = spent / ds.sizes["site"]
-    sentences = [f"{counted(spent, 'run')} of the simulator, {a_site:,.3g} a site; {failed:,} failed{answered}."]
+    each = "each of the whole field" if "node" in ds.dims else f"{spent / ds.sizes['site']:,.3g} a site"
+    sentences = [f"{counted(spent, 'run')} of the simulator, {each}; {failed:,} failed{answered}."]
     if runs is None:
         sentences.append("No ledger of these runs lies beside the posterior, so that the time they took is not known.")
     else:

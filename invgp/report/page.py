@@ -17,6 +17,7 @@ from PIL import Image
 
 from invgp import __version__
 from invgp.errors import WriteError
+from invgp.maps.nodes import as_points
 from invgp.plots import KINDS, Look, suitable
 from invgp.plots.style import STYLE
 from invgp.report import findings, origin
@@ -80,6 +81,7 @@ def render(
     kinds: Sequence[str] | None = None,
 ) -> str:
     """The page as text; the same posterior gives the same page. Parameters are those of `write`."""
+    fields = as_points(ds)
     script = "\n".join(["'use strict';", *(_text(name) for name in SCRIPTS)])
     environment = Environment(
         loader=PackageLoader("invgp.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -91,10 +93,10 @@ def render(
         style=Markup(_text("page.css")),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own files
         script_hash=b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode("ascii"),
-        explorer=explorer(ds),
+        explorer=explorer(fields),
         verdict=findings.verdict(ds),
         summary=findings.summary(ds),
-        latents=findings.latents(ds),
+        latents=findings.latents(fields),
         observations=findings.observations(ds),
         remarks=findings.remarks(ds),
         cost=origin.cost(ds, runs),

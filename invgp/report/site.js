@@ -26,11 +26,11 @@ function toldSite(survey, latent, layers, i) {
     const interval = `${told(layer.low)} to ${withUnit(told(layer.high), latent.unit)}`;
     return `${name}: ${withUnit(told(layer.mean), latent.unit)} (95%: ${interval}), information ${hundredths(layer.information(i))}`;
   });
-  return [`Site ${survey.number(i)}: ${placeOf(survey, i)}`, ...lines].join('\n');
+  return [`${survey.point} ${survey.number(i)}: ${placeOf(survey, i)}`, ...lines].join('\n');
 }
 
 function showSite(survey, i) {
-  document.getElementById('site-title').textContent = `Site ${survey.number(i)}: ${placeOf(survey, i)}`;
+  document.getElementById('site-title').textContent = `${survey.point} ${survey.number(i)}: ${placeOf(survey, i)}`;
   const latents = emptied(document.getElementById('site-latents'));
   row(latents, ['Latent', 'Prior', 'Posterior', '95% interval', 'Information', 'Unit'], true);
   for (const latent of survey.latents) {

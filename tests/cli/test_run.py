@@ -36,7 +36,8 @@ def test_that_run_writes_a_posterior_and_says_so(finished: Finished) -> None:
     directory, result = finished
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(
-        rf"{directory}/posterior\.nc: the posterior has settled; ELBO [\d.]+ nats, [\d,]+ runs, 0 failed, [\d.]+ m?s\n",
+        rf"{directory}/posterior\.nc: the posterior has settled; ELBO [\d.]+ nats, [\d,]+ runs, 0 failed, [\d.]+ m?s"
+        r"(, [\d.]+ runs at once)?\n",
         result.stdout,
     )
     with xr.open_dataset(directory / "posterior.nc") as posterior:
@@ -93,6 +94,7 @@ def test_that_every_variable_of_a_posterior_is_a_name_that_the_config_guards(fin
     guarded = {"position", "position_inducing", "depth", *derived, *RESERVED}
     elsewhere = {"crs", "position_inducing", "inducing", "process", "other_process", "other_site"}
     elsewhere |= {"whitened_mean", "whitened_factor", "depth_exceedance", "depth_threshold"}
+    elsewhere |= {"node", "depth_few_runs_std", "whitened_root", "whitened", "other_whitened"}  # of field models
     assert written == guarded - elsewhere
 
 

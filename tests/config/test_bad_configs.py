@@ -27,7 +27,7 @@ UNKNOWN_KEYS = [
     Case(
         "top level",
         {"title =": "titel ="},
-        "titel: unknown key; valid: 'version', 'title', 'dimensions', 'survey', 'latents', 'forward', 'noise', "
+        "titel: unknown key; valid: 'version', 'title', 'dimensions', 'survey', 'grid', 'latents', 'forward', 'noise', "
         "'inference' and 'output'; did you mean 'title'?",
     ),
     Case(
@@ -60,13 +60,13 @@ UNKNOWN_KEYS = [
     Case(
         "callable",
         {"function =": "funktion ="},
-        "forward.funktion: unknown key; valid: 'adapter', 'function', 'vectorised', 'inputs' and 'outputs'; did "
-        "you mean 'function'?",
+        "forward.funktion: unknown key; valid: 'adapter', 'function', 'vectorised', 'kind', 'inputs' and 'outputs'; "
+        "did you mean 'function'?",
     ),
     Case(
         "callable, far from any",
         {"function =": "xyz = 1\nfunction ="},
-        "forward.xyz: unknown key; valid: 'adapter', 'function', 'vectorised', 'inputs' and 'outputs'",
+        "forward.xyz: unknown key; valid: 'adapter', 'function', 'vectorised', 'kind', 'inputs' and 'outputs'",
     ),
     Case(
         "input",
@@ -88,8 +88,8 @@ UNKNOWN_KEYS = [
         "inference",
         {"samples =": "sample ="},
         "inference.sample: unknown key; valid: 'posterior', 'estimator', 'emulator', 'runs_per_site', "
-        "'emulator_error', 'max_runs', 'inducing', 'learn_inducing', 'batch', 'samples', 'max_evaluations' and "
-        "9 more; did you mean 'samples'?",
+        "'emulator_error', 'max_runs', 'kept_variance', 'inducing', 'learn_inducing', 'batch', 'samples' and "
+        "10 more; did you mean 'samples'?",
     ),
     Case(
         "output",
@@ -103,7 +103,7 @@ UNKNOWN_KEYS_OF_A_PROGRAM = [
         "executable",
         {"timeout = 10": "time_out = 10"},
         "forward.time_out: unknown key; valid: 'adapter', 'command', 'input_files', 'output_files', 'target_file', "
-        "'fallback', 'files', 'bounds', 'keep', 'timeout', 'partial' and 4 more; did you mean 'timeout'?",
+        "'fallback', 'files', 'bounds', 'keep', 'timeout', 'partial' and 5 more; did you mean 'timeout'?",
     ),
     Case(
         "input file",
@@ -911,7 +911,7 @@ BATCHED = PERSISTENT.replace('"persistent"', '"batched"')
             PERSISTENT,
             "rows = 5",
             "forward.rows: unknown key; valid: 'adapter', 'command', 'timeout', 'partial', 'threads', 'environment', "
-            "'inputs' and 'outputs'",
+            "'kind', 'inputs' and 'outputs'",
         ),
         (PERSISTENT, "timeout = 0", "forward.timeout: must be greater than 0, was 0"),
         (PERSISTENT, 'threads = "two"', "forward.threads: must be a whole number, was 'two'"),

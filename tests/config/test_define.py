@@ -228,6 +228,7 @@ def test_that_correlations_that_contradict_each_other_are_told_however_the_noise
         (keys.ObservationKeys, schema.ObservationSection),
         (keys.KernelKeys, schema.KernelSection),
         (keys.LearnKeys, schema.LearnSection),
+        (keys.AxisKeys, schema.AxisSection),
         (keys.LatentKeys, schema.LatentSection),
         (keys.NoiseKeys, schema.NoiseSection),
         (keys.InferenceKeys, schema.InferenceSection),

@@ -77,5 +77,5 @@ def test_that_what_is_learnt_has_a_table_of_its_own() -> None:
 
 def test_that_the_readers_and_endings_are_described() -> None:
     assert "Fortran's exponents are read (`1.0D+03`)" in PAGE.read_text()
-    survey, _ = rows("file")
+    survey, *_ = rows("file")
     assert "with any other ending, a CSV file" in survey[2]

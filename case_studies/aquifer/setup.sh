@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Build the program and make the survey. CC names the compiler, PYTHON the interpreter that has invgp.
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd -- "$here/../.." && pwd)
+mkdir -p "$here/build"
+"${CC:-cc}" -std=c99 -O2 -o "$here/build/steady_heads" "$root/forward_models/steady_heads.c" -lm
+"${PYTHON:-$root/.venv/bin/python}" "$here/make_survey.py" "$here/build/steady_heads"

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# From a bare clone to the posteriors and their figures; `run.sh compare` sets them beside an ensemble smoother.
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd -- "$here/../.." && pwd)
+bin=$root/.venv/bin
+if [[ ! $bin/invgp -nt $root/pyproject.toml ]]; then
+    bash "$root/.ci/venv"
+    touch "$bin/invgp"
+fi
+cd -- "$here"
+[[ -f data/map.csv ]] || "$bin/python" make_survey.py
+if [[ ${1:-} == compare ]]; then
+    "$bin/python" -m pip install --quiet --disable-pip-version-check iterative_ensemble_smoother
+    exec "$bin/python" ../compare_smoothers.py profile.toml
+fi
+mkdir -p results
+for name in profile contrast map; do
+    "$bin/invgp" run "$name.toml"
+    "$bin/invgp" plot "results/$name.nc" -o "results/$name.png"
+done

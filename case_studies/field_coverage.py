@@ -1,0 +1,72 @@
+"""Simulate surveys of a field model from its prior, invert each, and count how often the intervals hold the truth.
+
+python case_studies/field_coverage.py CONFIG [--surveys 100] [--runs 200]
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import invgp
+from invgp.adapters.protocol import RunContext
+from invgp.core.backend import place
+from invgp.inference.grid_modes import field_of
+from invgp.inference.noise import noise_draw
+from invgp.problem import Problem
+
+LEVELS = {"50%": (0.25, 0.75), "90%": (0.05, 0.95), "95%": (0.025, 0.975)}
+
+
+def simulated(problem: Problem, rng: np.random.Generator) -> tuple[Problem, np.ndarray]:
+    """A survey from the prior, and its truth (G, Q), modes that the inference leaves out included."""
+    field = field_of(problem, place("cpu"))
+    w = rng.standard_normal((1, sum(basis.size for basis in field.bases)))
+    physical = problem.physical(field.latents(w) + field.drawn_rest(rng, 1))
+    rows = problem.field_to_simulator(physical)
+    outputs = problem.forward.evaluate(rows, RunContext(["truth"], Path())).outputs
+    data = problem.field_from_simulator(outputs)[0] + noise_draw(problem, rng)
+    observations = tuple(
+        replace(o, values=data[:, problem.observation_slices[o.name]]) for o in problem.survey.observations
+    )
+    return replace(problem, survey=replace(problem.survey, observations=observations)), physical[0]
+
+
+def main() -> None:
+    """Print the coverage of each latent."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--surveys", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=200)
+    arguments = parser.parse_args()
+    problem = invgp.load(arguments.config)
+    levels = tuple(sorted({level for pair in LEVELS.values() for level in pair}))
+    problem = replace(
+        problem,
+        inference=replace(problem.inference, max_runs=arguments.runs),
+        output=replace(problem.output, quantiles=levels, realizations=0),
+    )
+    rng = np.random.default_rng(12)
+    held: dict[tuple[str, str], list[float]] = {}
+    runs = []
+    for _ in range(arguments.surveys):
+        survey, truth = simulated(problem, rng)
+        posterior = invgp.invert(survey)
+        runs.append(posterior.attrs["invgp_runs"])
+        for latent in problem.latents:
+            found = posterior[f"{latent.name}_quantile"]
+            wanted = truth[:, problem.latent_slices[latent.name]].reshape(found.shape[1:])
+            for name, (low, high) in LEVELS.items():
+                inside = (found.sel(quantile=low) <= wanted) & (wanted <= found.sel(quantile=high))
+                held.setdefault((latent.name, name), []).append(float(inside.mean()))
+    print(f"{problem.title}: {arguments.surveys} surveys, {np.mean(runs):.0f} runs on average, {max(runs)} at the most")
+    for (latent, name), shares in held.items():
+        error = np.std(shares) / np.sqrt(len(shares))
+        print(f"{latent}: the {name} intervals hold the truth at {np.mean(shares):.1%} of the nodes (± {error:.1%})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The vertical pull of prisms: rectangles of endless strike below a profile, boxes below a map."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+GRAVITATIONAL_CONSTANT = 6.6743e-11  # m3 kg-1 s-2, CODATA 2018
+Floats = NDArray[np.float64]
+
+
+def rectangles_gravity(
+    stations: ArrayLike, edges: ArrayLike, top: ArrayLike, bottom: ArrayLike, density: ArrayLike
+) -> Floats:
+    """Vertical gravity at stations along a profile, of rectangles that are endless across it, in m s-2.
+
+    Parameters
+    ----------
+    stations : (M,), positions along the profile, at depth 0, in m.
+    edges : (C + 1,), where one rectangle ends and the next begins, in m.
+    top, bottom : (..., C), depths below the stations, in m; positive downwards, and not above the stations.
+    density : (..., C) or anything that broadcasts to it, density contrasts in kg m-3.
+
+    Returns
+    -------
+    (..., M), positive downwards.
+    """
+    at, sides = np.asarray(stations, dtype=np.float64)[:, None], np.asarray(edges, dtype=np.float64)
+    left, right = sides[:-1] - at, sides[1:] - at
+    upper, lower = (np.asarray(depths, dtype=np.float64)[..., None, :] for depths in (top, bottom))
+    strips = _corner(right, lower) - _corner(left, lower) - _corner(right, upper) + _corner(left, upper)
+    contrast = np.broadcast_to(np.asarray(density, dtype=np.float64), np.shape(bottom))
+    return np.asarray(2.0 * GRAVITATIONAL_CONSTANT * np.einsum("...mc,...c->...m", strips, contrast))
+
+
+def _corner(x: Floats, z: Floats) -> Floats:
+    """The double integral of z / (x^2 + z^2) up to a corner."""
+    squared = x**2 + z**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithm = np.where(squared > 0.0, 0.5 * x * np.log(squared), 0.0)
+    return np.asarray(logarithm + z * np.arctan2(x, z))
+
+
+def boxes_gravity(
+    easting: ArrayLike,
+    northing: ArrayLike,
+    upward: ArrayLike,
+    boxes: ArrayLike,
+    density: ArrayLike,
+) -> Floats:
+    """Vertical gravity of rectangular boxes at stations, in m s-2.
+
+    Parameters
+    ----------
+    easting, northing, upward : (M,), of the stations, in m; none within a box.
+    boxes : (..., C, 6), west, east, south, north, bottom and top of each box, in m, upwards.
+    density : (..., C), density contrasts in kg m-3.
+
+    Returns
+    -------
+    (..., M), positive downwards.
+    """
+    limits = np.asarray(boxes, dtype=np.float64)[..., None, :, :]
+    station = [np.asarray(part, dtype=np.float64)[:, None] for part in (easting, northing, upward)]
+    total = np.zeros(np.broadcast_shapes(limits.shape[:-1], (len(station[0]), 1)))
+    for i in (0, 1):
+        for j in (0, 1):
+            for k in (0, 1):
+                x, y, z = (limits[..., 2 * axis + end] - station[axis] for axis, end in enumerate((i, j, k)))
+                total -= (-1.0) ** (i + j + k) * _box_corner(x, y, z)
+    contrast = np.broadcast_to(np.asarray(density, dtype=np.float64), limits.shape[:-3] + limits.shape[-2:-1])
+    return np.asarray(GRAVITATIONAL_CONSTANT * np.einsum("...mc,...c->...m", total, contrast))
+
+
+def _box_corner(x: Floats, y: Floats, z: Floats) -> Floats:
+    """Nagy's kernel: x ln(y + r) + y ln(x + r) - z arctan(x y / (z r))."""
+    r = np.sqrt(x**2 + y**2 + z**2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        angle = np.where(z != 0.0, z * np.arctan(x * y / (z * r)), 0.0)
+    return np.asarray(y * _safe_log(x, r) + x * _safe_log(y, r) - angle)
+
+
+def _safe_log(x: Floats, r: Floats) -> Floats:
+    """ln(x + r), without cancellation where x is negative: (x + r) (r - x) = r^2 - x^2."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below = np.log(np.maximum(r**2 - x**2, np.finfo(np.float64).tiny)) - np.log(r - x)
+        return np.asarray(np.where(x > 0.0, np.log(x + r), np.where(r > 0.0, below, 0.0)))

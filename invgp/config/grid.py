@@ -1,0 +1,81 @@
+"""The grid of a field model: where its latents live."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from invgp.config.schema import AxisSection, Config, GridSection
+from invgp.config.tables import read_table
+from invgp.errors import ConfigError
+from invgp.problem import Column, Floats, Grid
+
+MOST_NODES = 10**6
+OF_A_REGULAR_GRID = ("start", "stop", "step")
+
+
+def build_grid(config: Config, directory: Path) -> Grid | None:
+    """The grid of a config; None for a model of one site."""
+    field = config.forward.kind == "field"
+    if config.grid is None:
+        if field:
+            raise ConfigError("grid: is missing; with forward.kind = 'field' it must be a table, see docs/field.md")
+        return None
+    if not field:
+        raise ConfigError("grid: must be left out unless forward.kind = 'field', was given")
+    return _from_file(config.grid, directory) if config.grid.file is not None else _regular(config.grid)
+
+
+def _regular(section: GridSection) -> Grid:
+    counts = [_count(name, axis) for name, axis in section.coordinates.items()]
+    size = math.prod(counts)
+    if size > MOST_NODES:
+        raise ConfigError(f"grid.coordinates: must make at most {MOST_NODES:,} nodes, made {size:,}")
+    pairs = zip(section.coordinates.values(), counts, strict=True)
+    axes = [float(axis.start or 0.0) + float(axis.step or 1.0) * np.arange(count) for axis, count in pairs]
+    mesh = np.meshgrid(*axes, indexing="ij")
+    columns = [
+        _column(name, axis, values.ravel())
+        for (name, axis), values in zip(section.coordinates.items(), mesh, strict=True)
+    ]
+    return Grid(tuple(columns), tuple(counts))
+
+
+def _count(name: str, section: AxisSection) -> int:
+    """Nodes along a coordinate of a regular grid."""
+    key = f"grid.coordinates.{name}"
+    if section.column is not None:
+        raise ConfigError(f"{key}.column: must be left out without grid.file, was {section.column!r}")
+    for part in OF_A_REGULAR_GRID:
+        if getattr(section, part) is None:
+            raise ConfigError(f"{key}.{part}: is missing; a grid without grid.file has start, stop and step")
+    start, stop, step = (float(getattr(section, part)) for part in OF_A_REGULAR_GRID)
+    if stop < start:
+        raise ConfigError(f"{key}.stop: must be at least start = {start:g}, was {stop:g}")
+    # A last node that rounding puts a little beyond the end is meant.
+    return math.floor((stop - start) / step + 1e-9) + 1
+
+
+def _from_file(section: GridSection, directory: Path) -> Grid:
+    first, axis = next(iter(section.coordinates.items()))
+    table = read_table(directory / str(section.file), axis.column or first, "grid.file")
+    columns = []
+    for name, axis in section.coordinates.items():
+        key = f"grid.coordinates.{name}"
+        for part in OF_A_REGULAR_GRID:
+            if getattr(axis, part) is not None:
+                raise ConfigError(f"{key}.{part}: must be left out with grid.file, was given")
+        values = table.columns([axis.column or name], axis.unit, f"{key}.column")
+        if values.shape[1] != 1 or not np.all(np.isfinite(values)):
+            raise ConfigError(f"{key}.column: must be one finite number a node, was not")
+        columns.append(_column(name, axis, values[:, 0]))
+    grid = Grid(tuple(columns))
+    if len(np.unique(grid.X, axis=0)) < grid.size:
+        raise ConfigError("grid.file: must hold no node twice, did")
+    return grid
+
+
+def _column(name: str, section: AxisSection, values: Floats) -> Column:
+    return Column(name, section.unit, values, section.long_name, section.standard_name, section.positive)

@@ -1,0 +1,263 @@
+"""A Gaussian posterior of the whitened variables, as init / ask / tell: the caller runs the forward model.
+
+Each step draws runs from the posterior so far, regresses the outputs on the variables with all runs so far, and moves
+the posterior by guarded natural-gradient steps to where statistical linearisation puts it. Where the forward model
+bends so much that this is not the posterior's mean and covariance, they are taken from slice sampling, with the
+regression for the forward model: that costs no runs. What the regression does not know counts as noise: where the runs
+say nothing, the posterior keeps the spread of the prior, and a posterior that runs away from the runs is held back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from invgp.core.backend import (
+    Array,
+    array_namespace,
+    device_of,
+    identity,
+    place_of,
+    solve_triangular,
+    sum_of_squares,
+    to_numpy,
+)
+from invgp.core.field.gaussian import Gaussian, few_runs_share, movement, orthogonal_normals
+from invgp.core.field.regression import Modes, Regression, fit
+from invgp.core.field.slices import slice_sampled
+
+STEPS = 60  # natural-gradient steps for each batch of runs
+STILL = 1e-4  # standard deviations: a step that moves the posterior by less is the last
+SMALLEST_STEP = 1.0 / 64.0
+SLACK = 1e-9  # of the bound's size: rounding
+GAUSSIAN = 0.03  # nats: a posterior whose log density differs from the Gaussian's by less needs no sampling
+CHAINS = 64
+MOST_FITTED = 500  # runs of a regression, or twice its variables: beyond, the algebra takes longer than it helps
+
+
+@dataclass(frozen=True)
+class FieldState:
+    """Where the inference stands: immutable, all that is needed to go on.
+
+    Attributes
+    ----------
+    q : the posterior.
+    linear : the posterior by linearisation alone.
+    few_runs : (R, R), the part of its covariance that comes from the regression's uncertainty; None before any runs.
+    w, outputs : (n, R) and (n, D), of all runs that went well.
+    regression : of those that are near; None before the first.
+    near : numbers of these.
+    """
+
+    q: Gaussian
+    linear: Gaussian
+    few_runs: Array = None
+    w: Array = None
+    outputs: Array = None
+    regression: Regression | None = None
+    near: Array = None
+
+
+@dataclass(frozen=True)
+class FieldInfo:
+    """What one batch of runs found.
+
+    Attributes
+    ----------
+    elbo : at the posterior, with the regression for the forward model, in nats.
+    movement : of the posterior by linearisation, in its standard deviations, over the directions that the data inform.
+    surprise : root mean square of the difference between these runs and what the regression had expected of them, in
+        standard deviations of the noise; NaN for the first batch.
+    few_runs : the share of the posterior's variance that comes from having few runs, in the directions that the data
+        inform.
+    """
+
+    elbo: float
+    movement: float
+    surprise: float
+    few_runs: float
+
+
+@dataclass(frozen=True)
+class _Local:
+    """The regression about a posterior.
+
+    Attributes
+    ----------
+    value, slope : (k,) and (k, R), averages over the posterior.
+    error : (k,), variance of what the regression does not know.
+    """
+
+    value: Array
+    slope: Array
+    error: Array
+
+
+@dataclass(frozen=True)
+class FieldInference:
+    """The algorithm with everything that stays fixed while it runs.
+
+    Parameters
+    ----------
+    modes : of the prior.
+    y : (D,), the data in standard deviations (or scales) of their noise, which is independent.
+    normals : (S, R), points at which averages without closed form are taken; each with its mirror image is best.
+    degrees : of freedom of Student-t noise; None for Gaussian noise.
+    """
+
+    modes: Modes
+    y: Array
+    normals: Array
+    degrees: float | None = None
+
+    def init(self) -> FieldState:
+        """Start at the prior."""
+        prior = Gaussian.standard(self.modes.variances)
+        return FieldState(prior, prior)
+
+    def ask(self, state: FieldState, count: int, rng: np.random.Generator, spread: float = 1.0) -> Array:
+        """Variables (count, R) at which runs are wanted: orthogonal directions, lengths as of normal draws.
+
+        Parameters
+        ----------
+        spread : a number below 1 keeps nearer to the posterior's mean.
+        """
+        where = place_of(self.y)
+        return state.q.samples(spread * where.asarray(orthogonal_normals(rng, count, self.normals.shape[1])))
+
+    def tell(
+        self, state: FieldState, w: Array, outputs: Array, rng: np.random.Generator, steps: int = 40
+    ) -> tuple[FieldState, FieldInfo]:
+        """Take in runs that went well: outputs (n, D), in units of the noise as the data, at w (n, R).
+
+        Parameters
+        ----------
+        steps : of slice sampling, where it is needed.
+        """
+        xp = array_namespace(w)
+        surprise = math.nan
+        if state.regression is not None:
+            surprise = float(xp.sqrt(xp.mean(xp.square(outputs - state.regression.mean(w)))))
+            w, outputs = xp.concat([state.w, w]), xp.concat([state.outputs, outputs])
+        near = self._nearest(state.q, w)
+        start = None if state.regression is None else state.regression.hyper
+        regression = fit(self.modes, xp.take(w, near, axis=0), xp.take(outputs, near, axis=0), start)
+        linear, certain, elbo = self._linearised(regression, state.q)
+        few_runs, share = linear.covariance - certain, few_runs_share(linear, certain)
+        q = self._sampled(regression, linear, rng, steps)
+        new = FieldState(q, linear, few_runs, w, outputs, regression, near)
+        return new, FieldInfo(elbo, movement(state.linear, linear), surprise, share)
+
+    def _nearest(self, q: Gaussian, w: Array) -> Array:
+        """Numbers of the runs at w (n, R) that the regression uses: all, or those nearest to the posterior."""
+        distances = solve_triangular(q.factor, array_namespace(w).matrix_transpose(w - q.mean))
+        order = np.argsort(to_numpy(sum_of_squares(distances)), kind="stable")
+        kept = np.sort(order[: max(MOST_FITTED, 2 * self.normals.shape[1])])
+        return array_namespace(w).asarray(kept.astype(np.int32), device=device_of(w))
+
+    def refined(self, state: FieldState, rng: np.random.Generator, steps: int) -> FieldState:
+        """The same runs, with more steps of slice sampling."""
+        if state.regression is None:
+            return state
+        return replace(state, q=self._sampled(state.regression, state.q, rng, steps))
+
+    def _sampled(self, regression: Regression, q: Gaussian, rng: np.random.Generator, steps: int) -> Gaussian:
+        """Mean and covariance by slice sampling, unless the regression's posterior is Gaussian as it is."""
+        xp = array_namespace(q.mean)
+        samples = q.samples(self.normals)
+        ratio = self.log_density(regression, samples) + 0.5 * xp.sum(xp.square(self.normals), axis=1)
+        if float(xp.std(ratio)) < GAUSSIAN:
+            return q
+        return slice_sampled(lambda w: self.log_density(regression, w), q, rng, CHAINS, steps)
+
+    def log_density(self, regression: Regression, w: Array) -> Array:
+        """Of w (S, R) and the data, with the regression for the forward model, up to a constant: (S,)."""
+        xp = array_namespace(w)
+        z, left = regression.predictions(w)
+        prior = -0.5 * xp.sum(xp.square(w), axis=1)
+        if self.degrees is None:
+            noise = 1.0 + left[:, None] * regression.variances
+            off = regression.directions @ (self.y - regression.centre) - z
+            return prior - 0.5 * xp.sum(xp.square(off) / noise + xp.log(noise), axis=1)
+        noise = 1.0 + left[:, None] * (regression.variances @ xp.square(regression.directions))
+        off = self.y - regression.centre - z @ regression.directions
+        tail = 0.5 * (self.degrees + 1.0) * xp.log(1.0 + xp.square(off) / noise / self.degrees)
+        return prior - xp.sum(tail + 0.5 * xp.log(noise), axis=1)
+
+    def noise_weights(self, regression: Regression, local: _Local, q: Gaussian) -> Array:
+        """(D,), precisions of the noise: 1, or what Student-t noise makes of the residuals."""
+        xp = array_namespace(self.y)
+        if self.degrees is None:
+            return xp.ones_like(self.y)
+        residual = self.y - regression.centre - local.value @ regression.directions
+        slope = xp.matrix_transpose(regression.directions) @ local.slope @ q.factor
+        spread = local.error @ xp.square(regression.directions) + xp.sum(xp.square(slope), axis=1)
+        return (self.degrees + 1.0) / (self.degrees + xp.square(residual) + spread)
+
+    def _linearised(self, regression: Regression, q: Gaussian) -> tuple[Gaussian, Array, float]:
+        """The posterior by guarded natural-gradient steps, with its covariance for a certain regression, and bound."""
+        here, step = self._local(regression, q), 1.0
+        for _ in range(STEPS):
+            weights = self.noise_weights(regression, here, q)
+            bound = self._bound(regression, here, q, weights)
+            target = self._target(regression, here, q, weights)
+            now = q.natural()
+            while step >= SMALLEST_STEP:
+                try:
+                    trial = Gaussian.of_natural(*(a + step * (b - a) for a, b in zip(now, target, strict=True)))
+                    there = self._local(regression, trial)
+                    if self._bound(regression, there, trial, weights) >= bound - SLACK * abs(bound):
+                        break
+                except np.linalg.LinAlgError:
+                    pass
+                step *= 0.5
+            else:
+                break
+            moved = movement(q, trial)
+            q, here = trial, there
+            if moved < STILL * step:
+                break
+            step = min(1.0, 2.0 * step)
+        weights = self.noise_weights(regression, here, q)
+        exact = replace(here, error=array_namespace(here.error).zeros_like(here.error))
+        certain = Gaussian.of_natural(*self._target(regression, exact, q, weights)).covariance
+        return q, certain, self._bound(regression, here, q, weights)
+
+    def _local(self, regression: Regression, q: Gaussian) -> _Local:
+        xp = array_namespace(self.y)
+        value, slope = regression.averaged(q.mean, q.covariance)
+        _, left = regression.predictions(q.samples(self.normals))
+        return _Local(value, slope, xp.mean(left) * regression.variances)
+
+    def _precision(self, regression: Regression, local: _Local, weights: Array) -> tuple[Array, Array]:
+        """What the data say of z, with the regression's error as more noise: (I + Lambda E)^-1, and times Lambda."""
+        xp = array_namespace(weights)
+        information = (regression.directions * weights) @ xp.matrix_transpose(regression.directions)
+        mixed = xp.linalg.inv(identity(information) + information * local.error)
+        return mixed, mixed @ information
+
+    def _target(self, regression: Regression, local: _Local, q: Gaussian, weights: Array) -> tuple[Array, Array]:
+        """Natural parameters to which a whole step leads."""
+        xp = array_namespace(weights)
+        mixed, precision = self._precision(regression, local, weights)
+        slope = xp.matrix_transpose(local.slope)
+        residual = self.y - regression.centre - local.value @ regression.directions
+        said = mixed @ (regression.directions @ (weights * residual))
+        gradient = slope @ said
+        curvature = slope @ precision @ local.slope
+        curvature = 0.5 * (curvature + xp.matrix_transpose(curvature)) + identity(curvature)
+        return curvature, curvature @ q.mean - q.mean + gradient
+
+    def _bound(self, regression: Regression, local: _Local, q: Gaussian, weights: Array) -> float:
+        """Expected log likelihood less the divergence, for noise of these precisions."""
+        xp = array_namespace(weights)
+        mixed, precision = self._precision(regression, local, weights)
+        residual = self.y - regression.centre - local.value @ regression.directions
+        said = regression.directions @ (weights * residual)
+        misfit = xp.sum(weights * xp.square(residual)) - xp.sum(local.error * said * (mixed @ said))
+        spread = xp.sum((precision @ local.slope @ q.covariance) * local.slope)
+        log_det = -xp.linalg.slogdet(mixed)[1] - xp.sum(xp.log(weights))
+        constant = self.y.shape[0] * math.log(2.0 * math.pi)
+        return float(-0.5 * (misfit + spread + log_det + constant)) - q.kl()

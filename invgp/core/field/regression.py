@@ -1,0 +1,196 @@
+"""Outputs regressed on the whitened variables, from few runs, with an honest account of what the runs leave open.
+
+A Gaussian process with a linear kernel and a smooth one stands for the forward model: with fewer runs than variables
+the regression stays well posed, and its own uncertainty says what the runs have not shown. The outputs depend on the
+field, in which a mode has the variance that the prior gives it: so the kernel gives the variables variances that fall
+with those of the modes, at a rate that the evidence chooses. The smooth part bends what the linear one says, and lets
+runs from earlier steps inform the present one as far as the forward model is smooth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from invgp.core.backend import Array, array_namespace, cholesky, device_of, identity, solve_triangular, to_numpy
+from invgp.core.kernels import squared_distances
+
+TELLING = 0.1  # noise standard deviations: outputs that vary by less have no say in the evidence
+NEGLIGIBLE = 1e-6  # noise standard deviations: outputs that vary by less are constants
+SAFE = 9.0  # log of how far the nugget stays above what the arithmetic resolves
+FIRST_EVALUATIONS, LATER_EVALUATIONS = 150, 80  # of the evidence
+# Of each hyperparameter: its mean and standard deviation beforehand, wide, and a first step of the search.
+DECAY, BEND, REACH, NUGGET = (1.0, 1.0, 0.5), (-3.0, 4.0, 1.5), (1.0, 1.0, 0.7), (-14.0, 8.0, 3.0)
+AMPLITUDE = (0.0, 2.0, 0.7)
+STARTS = ((1.0, -2.0, 1.0, -10.0), (1.0, -8.0, 1.0, -18.0))  # bent, and nearly straight
+
+Hyperparameters = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Modes:
+    """What is known of the variables beforehand.
+
+    Parameters
+    ----------
+    variances : (R,), of the modes of the prior.
+    groups : how many of the variables belong to each latent, in order.
+    """
+
+    variances: Array
+    groups: tuple[int, ...]
+
+    def weights(self, hyper: Hyperparameters) -> Array:
+        """(R,), of the variables in the kernel; they add up to 1."""
+        xp = array_namespace(self.variances)
+        ends = np.cumsum([0, *self.groups]).tolist()
+        amplitudes = [0.0, *hyper[4:]]
+        parts = []
+        for a, b, amplitude in zip(ends[:-1], ends[1:], amplitudes, strict=True):
+            part = (self.variances[a:b] / self.variances[a]) ** float(hyper[0])
+            parts.append(part / xp.sum(part) * float(np.exp(amplitude)))
+        weights = xp.concat(parts)
+        return weights / xp.sum(weights)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A forward model as the runs tell it.
+
+    Attributes
+    ----------
+    modes, hyper : of the kernel: its decay with the modes, and the logarithms of the smooth part's variance and reach,
+        of the nugget, and of the amplitude of each latent but the first.
+    w : (n, R), of the runs.
+    centre, directions : (D,) and (k, D): outputs are centre + directions^T z, with independent z.
+    coefficients : (n, k).
+    factor : lower triangular (n, n), of the runs' covariance.
+    variances : (k,), of each z in units of the kernel.
+    """
+
+    modes: Modes
+    hyper: Hyperparameters
+    w: Array
+    centre: Array
+    directions: Array
+    coefficients: Array
+    factor: Array
+    variances: Array
+
+    @cached_property
+    def weights(self) -> Array:
+        """(R,), of the variables in the kernel."""
+        return self.modes.weights(self.hyper)
+
+    def mean(self, w: Array) -> Array:
+        """Outputs (m, D) expected at w (m, R)."""
+        return self.centre + self.predictions(w)[0] @ self.directions
+
+    def predictions(self, w: Array) -> tuple[Array, Array]:
+        """Expected z (m, k) at w (m, R), and what the runs leave open there in units of the kernel, (m,)."""
+        xp = array_namespace(w)
+        across = kernel(self.weights, self.hyper, w, self.w)
+        known = solve_triangular(self.factor, xp.matrix_transpose(across))
+        whole = 1.0 + xp.square(w) @ self.weights + float(np.exp(self.hyper[1]))
+        left = whole - xp.sum(xp.square(known), axis=0)
+        left = xp.where(left > 0.0, left, xp.zeros_like(left)) + float(np.exp(self.hyper[3]))
+        return across @ self.coefficients, left
+
+    def run_weights(self, w: Array) -> Array:
+        """How much each run counts, (m, n), in what is expected at w (m, R) of outputs less their average."""
+        xp = array_namespace(w)
+        half = solve_triangular(self.factor, xp.matrix_transpose(kernel(self.weights, self.hyper, w, self.w)))
+        return xp.matrix_transpose(solve_triangular(self.factor, half, transposed=True))
+
+    def averaged(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
+        """Value (k,) and slope (k, R) of z, averaged over w ~ N(mean, covariance), in closed form."""
+        xp = array_namespace(mean)
+        weights = self.weights
+        scaled = xp.sqrt(weights) / float(np.exp(self.hyper[2]))
+        L = cholesky(identity(covariance) + scaled[:, None] * covariance * scaled)
+        towards = solve_triangular(L, xp.matrix_transpose((self.w - mean) * scaled))
+        log_smooth = (
+            float(self.hyper[1]) - 0.5 * xp.sum(xp.square(towards), axis=0) - xp.sum(xp.log(xp.linalg.diagonal(L)))
+        )
+        smooth = xp.exp(log_smooth)
+        slope = xp.matrix_transpose(solve_triangular(L, towards, transposed=True)) * scaled * smooth[:, None]
+        straight = self.w * weights
+        value = (1.0 + (straight @ mean[:, None])[:, 0] + smooth) @ self.coefficients
+        return value, xp.matrix_transpose(self.coefficients) @ (straight + slope)
+
+
+def kernel(weights: Array, hyper: Hyperparameters, w1: Array, w2: Array) -> Array:
+    """A constant, a linear and a smooth part, (n, m), with these weights (R,) of the variables."""
+    xp = array_namespace(w1, w2)
+    scaled = xp.sqrt(weights) * float(np.exp(-hyper[2]))
+    smooth = xp.exp(float(hyper[1]) - 0.5 * squared_distances(w1 * scaled, w2 * scaled))
+    return 1.0 + (w1 * weights) @ xp.matrix_transpose(w2) + smooth
+
+
+def fit(modes: Modes, w: Array, outputs: Array, hyper: Hyperparameters | None = None) -> Regression:
+    """The regression of outputs (n, D), in standard deviations of the noise, on w (n, R).
+
+    Parameters
+    ----------
+    hyper : where the search for the hyperparameters starts; None for a search from afresh.
+    """
+    xp = array_namespace(w, outputs)
+    n = w.shape[0]
+    centre = xp.mean(outputs, axis=0)
+    left, spreads, directions = xp.linalg.svd(outputs - centre, full_matrices=False)
+    spreads = spreads / n**0.5
+    kept = max(int(np.count_nonzero(to_numpy(spreads) > NEGLIGIBLE)), 1)
+    telling = max(int(np.count_nonzero(to_numpy(spreads) > TELLING)), 1)
+    z = left[:, :kept] * spreads[:kept] * n**0.5
+    hyper = _likeliest(modes, w, z[:, :telling], hyper)
+    factor = _covariance_factor(modes, hyper, w)
+    half = solve_triangular(factor, z)
+    coefficients = solve_triangular(factor, half, transposed=True)
+    variances = xp.sum(xp.square(half), axis=0) / n
+    return Regression(modes, hyper, w, centre, directions[:kept, :], coefficients, factor, variances)
+
+
+def _covariance_factor(modes: Modes, hyper: Hyperparameters, w: Array) -> Array:
+    covariance = kernel(modes.weights(hyper), hyper, w, w)
+    return cholesky(covariance + float(np.exp(hyper[3])) * identity(covariance))
+
+
+def _likeliest(modes: Modes, w: Array, z: Array, start: Hyperparameters | None) -> Hyperparameters:
+    """The hyperparameters under which the runs are likeliest; the variance of each output is profiled out."""
+    xp = array_namespace(w, z)
+    n, outputs = z.shape
+    eye = xp.eye(n, dtype=w.dtype, device=device_of(w))
+    about = np.asarray([DECAY, BEND, REACH, NUGGET, *[AMPLITUDE] * (len(modes.groups) - 1)])
+
+    least = float(np.log(xp.finfo(w.dtype).eps)) + SAFE
+
+    def cost(hyper: Hyperparameters) -> float:
+        far = float(np.sum(np.square((hyper - about[:, 0]) / about[:, 1])))
+        if hyper[3] < least or np.abs(hyper).max() > 50.0:
+            return 1e10 + far
+        covariance = kernel(modes.weights(hyper), hyper, w, w) + float(np.exp(hyper[3])) * eye
+        try:
+            factor = cholesky(covariance, jitter=False)
+        except np.linalg.LinAlgError:
+            return 1e10 + far
+        half = solve_triangular(factor, z)
+        fitted = 0.5 * n * xp.sum(xp.log(xp.sum(xp.square(half), axis=0))) / outputs
+        return float(xp.sum(xp.log(xp.linalg.diagonal(factor))) + fitted) + 0.5 * far
+
+    extra = [AMPLITUDE[0]] * (len(modes.groups) - 1)
+    starts = [np.asarray([*s[:3], max(s[3], least + 1.0), *extra]) for s in STARTS] if start is None else [start]
+    evaluations = FIRST_EVALUATIONS if start is None else LATER_EVALUATIONS
+    found = [
+        minimize(
+            cost,
+            first,
+            method="Nelder-Mead",
+            options={"maxfev": evaluations, "initial_simplex": np.vstack([first, first + np.diag(about[:, 2])])},
+        )
+        for first in starts
+    ]
+    return np.asarray(min(found, key=lambda result: result.fun).x)

@@ -1,0 +1,195 @@
+"""The posterior of a field model, of which one run takes the latents on the whole grid and returns all data."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.backend import Place, to_numpy
+from invgp.core.field.algorithm import FieldInference, FieldInfo, FieldState
+from invgp.core.field.gaussian import Gaussian, mirrored_normals
+from invgp.core.field.regression import Modes, Regression
+from invgp.errors import RunsFailedError
+from invgp.inference.diagnostics import diagnose
+from invgp.inference.grid_modes import field_of
+from invgp.inference.inversion import BudgetSpent, Inversion
+from invgp.inference.model import gaussian_noise
+from invgp.inference.noise import noise_scale
+from invgp.inference.simulator import Simulator, TooManyFailed
+from invgp.posterior import Solution
+from invgp.problem import Floats, Problem
+
+FEWEST_FIRST, MOST_FIRST = 24, 100  # runs of the first batch
+FEWEST_LATER = 16
+FIRST_SHARE = 0.4  # of the budget
+GROWTH = 0.3  # of the runs so far, that the next batch adds
+MOST_HELD = 4000  # numbers of a process that predict anywhere, over all processes: their square is in the file
+MOST_RUNS = 1000  # where the config sets no limit
+FEWEST_RUNS = 8  # for a regression at all
+SETTLED = 0.05  # standard deviations that a batch of runs still moves the posterior
+FEW_RUNS = 0.02  # of the variance, that more runs would take away
+NARROWER = (1.0, 0.5, 0.2)  # spreads of the draws, where the simulator fails too often
+REFINING_STEPS = 200  # of slice sampling, at the end
+PAIRS = 64  # of points for averages
+PREDICTED = 256  # samples
+MOST_OPEN = 0.1  # of the variance that comes from few runs, before the person is told
+
+
+class Whitening:
+    """Data in standard deviations of their noise, without those that are missing."""
+
+    def __init__(self, problem: Problem) -> None:
+        y = problem.survey.Y
+        self.observed: NDArray[np.bool_] = ~np.isnan(y)
+        if problem.noise.kind == "gaussian":
+            self.degrees = None
+            noise = gaussian_noise(problem, Place(np, "cpu"))
+            self.matrices = np.asarray(noise.whitening)
+            self.log_scale = float(np.sum(noise.log_normaliser)) + 0.5 * math.log(2.0 * math.pi) * self.observed.sum()
+        else:
+            self.degrees = problem.noise.degrees
+            scale = noise_scale(problem)
+            self.matrices = np.eye(y.shape[1]) / scale[:, None, :]
+            self.log_scale = -float(np.sum(np.log(scale[self.observed])))
+        self.data = self(np.where(self.observed, y, 0.0)[None])[0]
+
+    def __call__(self, outputs: Floats) -> Floats:
+        """Outputs (S, N, P) -> (S, D)."""
+        return np.asarray((self.matrices @ outputs[..., None])[..., 0][:, self.observed])
+
+
+class FieldInversion(Inversion):
+    """A Gaussian over the leading modes of the prior, coupled across latents."""
+
+    def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
+        super().__init__(problem, where, simulator, seed)
+        # One stream for each purpose: drawing more realizations must not change the posterior.
+        streams = np.random.default_rng(seed).spawn(6)
+        self.draws, self.points, self.sampling, self.refining, self.realizations, self.predicting = streams
+        self.field = field_of(problem, where)
+        self.whitened = Whitening(problem)
+        sizes = [basis.size for basis in self.field.bases]
+        self.variables = sum(sizes)
+        groups = tuple(sum(sizes[problem.latent_slices[latent.name]]) for latent in problem.latents)
+        modes = Modes(where.namespace.concat([basis.variances for basis in self.field.bases]), groups)
+        normals = where.asarray(mirrored_normals(self.points, PAIRS, self.variables))
+        self.algorithm = FieldInference(modes, where.asarray(self.whitened.data), normals, self.whitened.degrees)
+        self.state = self.algorithm.init()
+        self.info: FieldInfo | None = None
+        self.outputs = np.empty((0, *problem.noise_std.shape))
+
+    def search(self) -> tuple[str, bool]:
+        """Batches of runs from the posterior so far, until neither they nor more of them would move it."""
+        budget = self.problem.inference.max_runs or MOST_RUNS
+        self.begin(budget)
+        batch = first_batch(self.variables, self.problem.inference.max_runs)
+        while self.simulator.runs < budget:
+            self.take(min(batch, budget - self.simulator.runs))
+            batch = next_batch(self.simulator.runs)
+            if self.info is not None and self.info.movement < SETTLED and self.info.few_runs < FEW_RUNS:
+                return "the posterior has settled", True
+        if self.problem.inference.max_runs is None:
+            return f"stopped at {MOST_RUNS} runs, since inference.max_runs is not set, before it settled", False
+        return f"stopped at inference.max_runs = {budget} before the posterior settled", False
+
+    def take(self, count: int) -> None:
+        """One batch of runs, and what it tells."""
+        if not self.simulator.affords(count) or (self.state.regression is None and count < FEWEST_RUNS):
+            raise BudgetSpent(max(count, FEWEST_RUNS))
+        w, outputs = self._runs(count)
+        self.outputs = np.concatenate([self.outputs, outputs])
+        told = self.where.asarray(w), self.where.asarray(self.whitened(outputs))
+        self.state, self.info = self.algorithm.tell(self.state, *told, self.sampling)
+        self.record(self.info.elbo + self.whitened.log_scale, accepted=True)
+
+    def _runs(self, count: int) -> tuple[Floats, Floats]:
+        """Variables (n, R) and outputs (n, N, P) of runs that went well; nearer to the mean, where too many do not."""
+        for spread in NARROWER:
+            w = to_numpy(self.algorithm.ask(self.state, count, self.draws, spread))
+            if not self.simulator.affords(count):
+                break
+            try:
+                outputs, valid = self.simulator.run_fields(self.field.latents(w), f"batch-{len(self.trace) + 1}")
+            except TooManyFailed:
+                if self.simulator.failed == self.simulator.runs:
+                    break  # everywhere, and so it would nearer to the mean
+                continue
+            return w[valid], outputs[valid]
+        allowed = self.problem.inference.max_failed_share
+        raise RunsFailedError(
+            self.simulator.failures(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
+        )
+
+    def refined(self) -> FieldState:
+        """Where the inference stands, with more steps of slice sampling."""
+        return self.algorithm.refined(self.state, self.refining.spawn(1)[0], REFINING_STEPS)
+
+    def solution(self, status: str, *, settled: bool) -> tuple[Problem, Solution] | None:
+        """The best posterior so far with the problem that it solves, or None if there is none."""
+        info = self.info
+        if info is None:
+            return None
+        problem, field = self.problem, self.field
+        state = self.refined()
+        if state.regression is None:
+            return None
+        covariance = field.covariance(to_numpy(state.q.covariance))
+        few = np.diagonal(field.covariance(to_numpy(state.few_runs)), axis1=1, axis2=2) / field.std**2
+        covariance = covariance + field.left_open()[:, :, None] * np.eye(len(field.std))
+        predicted, predicted_std = self._predictions(state.q, state.regression, to_numpy(state.near))
+        return problem, Solution(
+            mean=field.latents(to_numpy(state.q.mean)[None])[0],
+            covariance=covariance,
+            draws=self._draws(state),
+            processes=self.field.processes(problem, state.q) if self.field.pivots <= MOST_HELD else None,
+            predicted=predicted,
+            predicted_std=predicted_std,
+            elbo=np.asarray([bound for bound, _ in self.trace]),
+            runs=np.asarray([runs for _, runs in self.trace]),
+            runs_total=self.simulator.runs,
+            runs_failed=self.simulator.failed,
+            seed=self.seed,
+            status=status,
+            settled=settled,
+            diagnostics=diagnose(problem, predicted, predicted_std, np.empty(0), self._notes(info), settled=settled),
+            few_runs_std=np.sqrt(np.maximum(few, 0.0)),
+        )
+
+    def _notes(self, info: FieldInfo) -> list[str]:
+        left = float(np.mean(self.field.left_open() / self.field.std**2))
+        notes = [f"{self.variables} modes leave {left:.1g} of the prior's variance on the grid open."]
+        if info.few_runs > MOST_OPEN:
+            notes.append(
+                f"{info.few_runs:.0%} of the variance that is left where the data inform the field comes from having "
+                "few runs: more runs would narrow the posterior."
+            )
+        return notes
+
+    def _predictions(self, q: Gaussian, regression: Regression, near: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Mean and standard deviation (N, P) of the outputs over the posterior, as the regression has them."""
+        normals = self.where.asarray(self.predicting.spawn(1)[0].standard_normal((PREDICTED, self.variables)))
+        weights = to_numpy(regression.run_weights(q.samples(normals)))
+        outputs = self.outputs[near]
+        centre = outputs.mean(axis=0)
+        values = centre + np.tensordot(weights, outputs - centre, axes=1)
+        return values.mean(axis=0), values.std(axis=0)
+
+    def _draws(self, state: FieldState) -> Floats:
+        """Joint draws (R, G, Q) of the latents on the grid."""
+        modes, rest = self.realizations.spawn(2)
+        count = self.problem.output.realizations
+        normals = self.where.asarray(modes.standard_normal((count, self.variables)))
+        return self.field.latents(to_numpy(state.q.samples(normals))) + self.field.drawn_rest(rest, count)
+
+
+def first_batch(variables: int, max_runs: int | None) -> int:
+    """Runs of the first batch."""
+    wanted = min(max(FEWEST_FIRST, variables // 2), MOST_FIRST)
+    return wanted if max_runs is None else min(wanted, max(FEWEST_RUNS, round(FIRST_SHARE * max_runs)))
+
+
+def next_batch(runs: int) -> int:
+    """Runs of the batch that follows after so many."""
+    return max(FEWEST_LATER, round(GROWTH * runs))

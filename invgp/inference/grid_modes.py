@@ -1,0 +1,107 @@
+"""The latents of a field model in terms of independent variables, which the inference is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import scipy.linalg
+
+from invgp.core.backend import Place, to_numpy
+from invgp.core.field.basis import Basis, leading_modes
+from invgp.core.field.gaussian import Gaussian
+from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.problem import Floats, Problem
+from invgp.processes import WhitenedInducing
+
+MOST_MODES = 1000  # of a process
+FAR = 1e6  # length-scales and extents of the grid: no kernel reaches there
+
+
+@dataclass(frozen=True)
+class Field:
+    """The latents on the grid in terms of independent variables w.
+
+    Attributes
+    ----------
+    bases : of each process, for a process of variance 1.
+    mean, std : (Q,), of the processes.
+    """
+
+    bases: tuple[Basis, ...]
+    mean: Floats
+    std: Floats
+
+    @property
+    def slices(self) -> list[slice]:
+        """Where the variables of each process stand."""
+        ends = np.cumsum([0, *(basis.size for basis in self.bases)]).tolist()
+        return [slice(a, b) for a, b in pairwise(ends)]
+
+    def latents(self, w: Floats) -> Floats:
+        """Processes (S, G, Q) on the grid, from w (S, R)."""
+        parts = [
+            m + s * (w[:, part] @ to_numpy(basis.modes).T)
+            for m, s, part, basis in zip(self.mean, self.std, self.slices, self.bases, strict=True)
+        ]
+        return np.stack(parts, axis=-1)
+
+    def covariance(self, covariance: Floats) -> Floats:
+        """Covariance (G, Q, Q) of the processes at each node, for a covariance (R, R) of w."""
+        modes = [s * to_numpy(basis.modes) for s, basis in zip(self.std, self.bases, strict=True)]
+        nodes, processes = modes[0].shape[0], len(modes)
+        found = np.empty((nodes, processes, processes))
+        for i, a in enumerate(self.slices):
+            for j, b in enumerate(self.slices):
+                found[:, i, j] = np.einsum("gr,gr->g", modes[i] @ covariance[a, b], modes[j])
+        return found
+
+    def drawn_rest(self, rng: np.random.Generator, count: int) -> Floats:
+        """Draws (count, G, Q) of what the modes leave to the prior."""
+        weaker = [s * to_numpy(basis.rest) for s, basis in zip(self.std, self.bases, strict=True)]
+        return np.stack([rng.standard_normal((count, part.shape[1])) @ part.T for part in weaker], axis=-1)
+
+    @property
+    def pivots(self) -> int:
+        """Inducing points of all processes; each has as many as the one that needs most."""
+        return len(self.bases) * max(len(basis.pivots) for basis in self.bases)
+
+    def processes(self, problem: Problem, q: Gaussian) -> WhitenedInducing:
+        """The posterior at the nodes that the bases rest on, in the form that predicts anywhere."""
+        if problem.grid is None:
+            raise ValueError("the problem has no grid")
+        X, Q = problem.grid.X, len(self.bases)
+        M = self.pivots // Q
+        scales = [latent.length_scale for latent in problem.latents for _ in range(latent.size)]
+        mean, factor = to_numpy(q.mean), to_numpy(q.factor)
+        inducing, centre, rotated, weaker = np.empty((Q, M, X.shape[1])), np.empty((Q, M)), [], []
+        for j, (basis, part) in enumerate(zip(self.bases, self.slices, strict=True)):
+            m = len(basis.pivots)
+            inducing[j, :m] = X[basis.pivots]
+            # Beyond, points so far from the grid and each other that they say nothing.
+            inducing[j, m:] = X.max(axis=0) + FAR * (scales[j] + np.ptp(X, axis=0)) * np.arange(1, M - m + 1)[:, None]
+            rotation = np.eye(M)
+            rotation[:m, :m] = to_numpy(basis.rotation)
+            centre[j] = rotation[:, : basis.size] @ mean[part]
+            rotated.append(factor[part].T @ rotation[:, : basis.size].T)
+            weaker.append(rotation[:, basis.size :].T)
+        root = np.concatenate([np.concatenate(rotated, axis=1), scipy.linalg.block_diag(*weaker)])
+        return WhitenedInducing(inducing, centre, root)
+
+    def left_open(self) -> Floats:
+        """Variance (G, Q) that the modes leave to the prior."""
+        return np.stack([s**2 * to_numpy(b.open_variance) for s, b in zip(self.std, self.bases, strict=True)], axis=-1)
+
+
+def field_of(problem: Problem, where: Place) -> Field:
+    """The leading modes of each latent on the grid."""
+    if problem.grid is None:
+        raise ValueError("the problem has no grid")
+    mean, std = problem.prior()
+    nodes = where.asarray(problem.grid.X)
+    bases: list[Basis] = []
+    for latent in problem.latents:
+        kernel = Kernel(CORRELATIONS[latent.kernel], where.asarray(1.0), where.asarray(latent.length_scale))
+        bases += [leading_modes(kernel, nodes, problem.inference.kept_variance, MOST_MODES)] * latent.size
+    return Field(tuple(bases), mean, std)

@@ -1,0 +1,49 @@
+"""The posterior of a field model as a map: its latents live on the nodes of a grid, its data at sites."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from invgp.maps.grids import axis_letters
+
+OF_NODES = ("invgp_site_coordinates", "invgp_grid_shape", "invgp_grid_coordinates")
+
+
+def as_points(dataset: xr.Dataset) -> xr.Dataset:
+    """The latents at the nodes, as if these were sites, without the data; any other dataset as it is."""
+    if "node" not in dataset.dims:
+        return dataset
+    here = [name for name, array in dataset.data_vars.items() if "site" not in array.dims]
+    alone = dataset[here].drop_dims(["site", "iteration"], errors="ignore").rename(node="site")
+    left = {key: value for key, value in dataset.attrs.items() if key not in OF_NODES}
+    return alone.assign_attrs(left, invgp_observations="", invgp_points="node")
+
+
+def as_map(dataset: xr.Dataset) -> xr.Dataset:
+    """The latents on the axes of a regular grid, or at points where the nodes are none; other datasets as they are."""
+    points = as_points(dataset)
+    shape = [int(n) for n in np.atleast_1d(dataset.attrs.get("invgp_grid_shape", []))]
+    if points is dataset or not shape:
+        return points
+    # The grid's last coordinate runs fastest.
+    names = str(dataset.attrs["invgp_grid_coordinates"]).split()
+    letters = axis_letters(dataset, names)
+    axes = {}
+    for place, name in enumerate(names):
+        values = np.moveaxis(points[name].values.reshape(shape), place, 0).reshape(shape[place], -1)[:, 0]
+        axes[name] = xr.DataArray(values, dims=(name,), attrs={**points[name].attrs, "axis": letters[name]})
+    variables = {
+        name: _unfolded(array, names, shape) for name, array in points.drop_vars([*names, "site"]).variables.items()
+    }
+    found = xr.Dataset(variables, attrs=points.attrs).assign_coords(axes)
+    return found.set_coords([name for name in points.coords if name in variables])
+
+
+def _unfolded(array: xr.Variable, names: list[str], shape: list[int]) -> xr.Variable:
+    """The variable with the axes of the grid in the place of its sites."""
+    if "site" not in array.dims:
+        return array
+    at = array.dims.index("site")
+    dims = (*array.dims[:at], *names, *array.dims[at + 1 :])
+    return xr.Variable(dims, array.values.reshape(*array.shape[:at], *shape, *array.shape[at + 1 :]), array.attrs)

@@ -1,0 +1,174 @@
+"""Fields: the basis of the prior, the regression, and the posterior against closed forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from invgp.core.backend import Place, to_numpy
+from invgp.core.field.algorithm import FieldInference, FieldState
+from invgp.core.field.basis import leading_modes, pivoted_cholesky
+from invgp.core.field.gaussian import mirrored_normals, orthogonal_normals
+from invgp.core.field.regression import Modes, fit
+from invgp.core.kernels import CORRELATIONS, Kernel
+
+Tolerance = Callable[..., float]
+
+
+def line(nodes: int) -> np.ndarray:
+    return np.linspace(0.0, 1.0, nodes)[:, None]
+
+
+def kernel_on(where: Place, length_scale: float, kind: str = "matern 5/2", variance: float = 1.0) -> Kernel:
+    return Kernel(CORRELATIONS[kind], where.asarray(variance), where.asarray([length_scale]))
+
+
+def test_that_a_whole_pivoted_cholesky_gives_the_covariance_back(where: Place, tolerance: Tolerance) -> None:
+    X = where.asarray(line(12))
+    kernel = kernel_on(where, 0.2, variance=2.5)
+    factor, left, pivots = pivoted_cholesky(kernel, X, 1.0)
+    assert sorted(pivots) == list(range(12))
+    np.testing.assert_allclose(to_numpy(factor @ factor.T), to_numpy(kernel(X, X)), atol=tolerance(where, 1e-9))
+    np.testing.assert_allclose(to_numpy(left), 0.0, atol=tolerance(where, 1e-9))
+
+
+@pytest.mark.parametrize("share", [0.8, 0.95, 0.999])
+def test_that_modes_are_as_few_as_the_share_allows(where: Place, share: float, tolerance: Tolerance) -> None:
+    X = where.asarray(line(60))
+    kernel = kernel_on(where, 0.1, variance=3.0)
+    basis = leading_modes(kernel, X, share)
+    exact = np.linalg.eigvalsh(to_numpy(kernel(X, X)))[::-1]
+    kept = np.cumsum(exact) / exact.sum()
+    assert basis.size - (int(np.argmax(kept >= share)) + 1) in (0, 1)
+    np.testing.assert_allclose(to_numpy(basis.variances)[:5], exact[:5], rtol=0.05)
+    whole = to_numpy(basis.modes) ** 2
+    np.testing.assert_allclose(whole.sum(axis=1) + to_numpy(basis.open_variance), 3.0, rtol=tolerance(where, 1e-9))
+    assert to_numpy(basis.open_variance).mean() <= 3.0 * (1.0 - share) * (1.0 + tolerance(where, 1e-9, 1e-2))
+
+
+def test_that_fields_have_their_coordinates_back(where: Place, tolerance: Tolerance) -> None:
+    basis = leading_modes(kernel_on(where, 0.3), where.asarray(line(40)), 0.99)
+    w = where.asarray(np.random.default_rng(0).standard_normal((4, basis.size)))
+    np.testing.assert_allclose(
+        to_numpy(basis.coordinates(w @ basis.modes.T)), to_numpy(w), atol=tolerance(where, 1e-8, 1e-3)
+    )
+
+
+class LinearProblem:
+    """Averages over windows of a line: exact posterior known."""
+
+    def __init__(self, where: Place, length_scale: float = 0.05, data: int = 40, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        X = line(100)
+        basis = leading_modes(kernel_on(where, length_scale), where.asarray(X), 0.98)
+        windows = np.exp(-0.5 * ((np.linspace(0.0, 1.0, data)[:, None] - X[:, 0]) / 0.04) ** 2)
+        self.modes, self.size = to_numpy(basis.modes), basis.size
+        self.A = windows / windows.sum(axis=1, keepdims=True) @ self.modes / 0.05
+        self.offset = rng.standard_normal(data)
+        self.truth = rng.standard_normal(basis.size)
+        self.y = self.outputs(self.truth) + rng.standard_normal(data)
+        self.covariance = np.linalg.inv(np.eye(basis.size) + self.A.T @ self.A)
+        self.mean = self.covariance @ self.A.T @ (self.y - self.offset)
+        self.inference = FieldInference(
+            Modes(basis.variances, (basis.size,)),
+            where.asarray(self.y),
+            where.asarray(mirrored_normals(rng, 32, basis.size)),
+        )
+
+    def outputs(self, w: np.ndarray) -> np.ndarray:
+        return np.asarray(self.offset + w @ self.A.T)
+
+    def solved(self, where: Place, batches: list[int], seed: int = 1) -> FieldState:
+        rng = np.random.default_rng(seed)
+        state = self.inference.init()
+        for count in batches:
+            w = self.inference.ask(state, count, rng)
+            state, _ = self.inference.tell(state, w, where.asarray(self.outputs(to_numpy(w))), rng)
+        return state
+
+    def spread(self, covariance: np.ndarray) -> np.ndarray:
+        return np.sqrt(np.einsum("gi,ij,gj->g", self.modes, covariance, self.modes))
+
+
+def test_that_a_linear_model_has_its_exact_posterior_once_runs_exceed_the_variables(
+    where: Place, tolerance: Tolerance
+) -> None:
+    problem = LinearProblem(where)
+    state = problem.solved(where, [problem.size + 2, 10])
+    np.testing.assert_allclose(to_numpy(state.q.mean), problem.mean, atol=tolerance(where, 1e-6, 0.1))
+    np.testing.assert_allclose(to_numpy(state.q.covariance), problem.covariance, atol=tolerance(where, 1e-6, 0.3))
+
+
+@pytest.mark.parametrize("runs", [6, 10, 14, 18])
+@pytest.mark.parametrize("seed", range(2))
+def test_that_few_runs_never_make_the_posterior_overconfident(runs: int, seed: int) -> None:
+    where = Place(np, "cpu")
+    problem = LinearProblem(where, seed=seed)
+    assert runs < problem.size
+    state = problem.solved(where, [runs // 2, runs - runs // 2], seed)
+    ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(problem.covariance)
+    assert np.median(ratio) > 0.9
+    off = problem.modes @ (to_numpy(state.q.mean) - problem.truth) / problem.spread(to_numpy(state.q.covariance))
+    assert np.sqrt(np.mean(off**2)) < 1.8
+
+
+def test_that_the_regression_knows_its_runs_and_doubts_far_from_them(where: Place) -> None:
+    rng = np.random.default_rng(3)
+    w = rng.standard_normal((40, 3))
+    outputs = np.stack([np.sin(w[:, 0]) + 0.3 * w[:, 1], w[:, 2] * w[:, 0]], axis=-1) * 10.0
+    regression = fit(Modes(where.asarray([1.0, 0.5, 0.2]), (3,)), where.asarray(w), where.asarray(outputs))
+    np.testing.assert_allclose(to_numpy(regression.mean(where.asarray(w))), outputs, atol=0.3)
+    near, far = (float(regression.predictions(where.asarray(s * w[:1]))[1][0]) for s in (1.0, 20.0))
+    assert far > 100.0 * near
+
+
+def test_that_averages_of_the_regression_agree_with_samples() -> None:
+    rng = np.random.default_rng(4)
+    w = rng.standard_normal((30, 2))
+    outputs = np.stack([np.exp(0.4 * w[:, 0]), w[:, 0] * w[:, 1]], axis=-1) * 5.0
+    regression = fit(Modes(np.asarray([1.0, 0.7]), (2,)), w, outputs)
+    mean, factor = np.asarray([0.3, -0.2]), np.asarray([[0.5, 0.0], [0.2, 0.4]])
+    value, slope = regression.averaged(mean, factor @ factor.T)
+    samples = mean + orthogonal_normals(rng, 200_000, 2) @ factor.T
+    np.testing.assert_allclose(value, regression.predictions(samples)[0].mean(axis=0), atol=0.05)
+    # Stein: the average slope is the covariance of value and sample, times the precision.
+    off = regression.predictions(samples)[0]
+    stein = np.linalg.solve(factor @ factor.T, (samples - mean).T @ (off - off.mean(axis=0)) / len(samples)).T
+    np.testing.assert_allclose(slope, stein, atol=0.1)
+
+
+def test_that_student_t_noise_shrugs_off_outliers() -> None:
+    where = Place(np, "cpu")
+    problem = LinearProblem(where, data=60)
+    problem.y[::10] += 30.0
+    spoilt = {}
+    for degrees in (None, 4.0):
+        problem.inference = FieldInference(
+            problem.inference.modes, np.asarray(problem.y), problem.inference.normals, degrees
+        )
+        spoilt[degrees] = problem.modes @ (problem.solved(where, [problem.size + 4]).q.mean - problem.truth)
+    assert np.std(spoilt[4.0]) < 0.5 * np.std(spoilt[None])
+
+
+def test_that_a_bent_model_is_inverted_as_samples_say() -> None:
+    """One variable, so that the exact posterior is a quadrature."""
+    rng = np.random.default_rng(5)
+
+    def forward(w: np.ndarray) -> np.ndarray:
+        return np.concatenate([3.0 * np.exp(0.5 * w), 2.0 * w], axis=-1)
+
+    y = forward(np.asarray([[0.8]]))[0] + np.asarray([0.3, -0.5])
+    inference = FieldInference(Modes(np.ones(1), (1,)), y, mirrored_normals(rng, 64, 1))
+    state = inference.init()
+    for _ in range(3):
+        w = inference.ask(state, 8, rng)
+        state, _ = inference.tell(state, w, forward(w), rng, 200)
+    points = np.linspace(-4.0, 4.0, 20_001)[:, None]
+    density = np.exp(-0.5 * np.sum((y - forward(points)) ** 2, axis=1) - 0.5 * points[:, 0] ** 2)
+    density /= density.sum()
+    mean = density @ points[:, 0]
+    std = np.sqrt(density @ (points[:, 0] - mean) ** 2)
+    assert abs(state.q.mean[0] - mean) < 0.05 * std
+    assert abs(np.sqrt(state.q.covariance[0, 0]) / std - 1.0) < 0.05

@@ -1,0 +1,306 @@
+"""Field models, from the config to the file and its figures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import invgp
+from invgp import netcdf
+from invgp.errors import ConfigError, RunsFailedError
+from invgp.plots import plot
+
+CONFIG = """
+version = 1
+title = "Averages of a field along a line"
+
+[survey]
+file = "survey.csv"
+
+[survey.coordinates.position]
+unit = "m"
+
+[survey.observations.average]
+columns = ["average"]
+unit = "m"
+
+[grid.coordinates.position]
+unit = "m"
+start = 0
+stop = 98
+step = 2
+
+[latents.depth]
+unit = "m"
+mean = 20
+std = 4
+kernel = { kind = "squared exponential", length_scale = 12 }
+positive = "down"
+
+[forward]
+kind = "field"
+adapter = "callable"
+function = "averages:averages"
+vectorised = false
+inputs = ["depth", "position"]
+outputs = [{ name = "average", unit = "cm" }]
+
+[noise]
+std.average = 0.5
+
+[inference]
+seed = 3
+kept_variance = 0.999
+"""
+
+FUNCTION = """
+import numpy as np
+
+NODES = np.arange(0.0, 99.0, 2.0)
+
+
+def weights(position):
+    windows = np.exp(-0.5 * ((position[:, None] - NODES) / 6.0) ** 2)
+    return windows / windows.sum(axis=1, keepdims=True)
+
+
+def averages(depth, position):
+    return 100.0 * (weights(position) @ depth)
+
+
+def half_fail(depth, position):
+    if depth[0] > 20.0:
+        raise ValueError("too deep")
+    return averages(depth, position)
+
+
+def always_fails(depth, position):
+    raise ValueError("never")
+"""
+
+POSITIONS = np.arange(3.0, 98.0, 7.0)
+
+
+def covariance(X: np.ndarray) -> np.ndarray:
+    return np.asarray(16.0 * np.exp(-0.5 * ((X[:, None] - X[None]) / 12.0) ** 2))
+
+
+def windows(nodes: np.ndarray) -> np.ndarray:
+    found = np.exp(-0.5 * ((POSITIONS[:, None] - nodes) / 6.0) ** 2)
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A config with its survey and its function."""
+    rng = np.random.default_rng(0)
+    nodes = np.arange(0.0, 99.0, 2.0)
+    truth = 20.0 + np.linalg.cholesky(covariance(nodes) + 1e-8 * np.eye(nodes.size)) @ rng.standard_normal(nodes.size)
+    observed = windows(nodes) @ truth + 0.5 * rng.standard_normal(POSITIONS.size)
+    rows = [f"{x},{y}" for x, y in zip(POSITIONS, observed, strict=True)]
+    rows[4] = f"{POSITIONS[4]},"  # not measured
+    (tmp_path / "survey.csv").write_text("\n".join(["position,average", *rows]) + "\n", encoding="utf-8")
+    (tmp_path / "survey.toml").write_text(CONFIG, encoding="utf-8")
+    (tmp_path / "averages.py").write_text(FUNCTION, encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "averages", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def changed(folder: Path) -> Callable[..., invgp.Problem]:
+    """The problem of the config with some lines changed."""
+
+    def load(changes: dict[str, str] | None = None) -> invgp.Problem:
+        text = CONFIG
+        for old, new in (changes or {}).items():
+            assert old in text
+            text = text.replace(old, new)
+        (folder / "survey.toml").write_text(text, encoding="utf-8")
+        return invgp.load(folder / "survey.toml")
+
+    return load
+
+
+def exact(problem: invgp.Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the depth on the grid, in closed form."""
+    assert problem.grid is not None
+    nodes = problem.grid.X[:, 0]
+    seen = ~np.isnan(problem.survey.Y[:, 0])
+    A, K = windows(nodes)[seen], covariance(nodes)
+    gain = K @ A.T @ np.linalg.inv(A @ K @ A.T + 0.25 * np.eye(seen.sum()))
+    mean = 20.0 + gain @ (problem.survey.Y[seen, 0] - 20.0)
+    return mean, np.sqrt(np.diagonal(K - gain @ A @ K))
+
+
+def test_that_a_linear_field_has_its_exact_posterior_in_the_file(
+    changed: Callable[..., invgp.Problem], tmp_path: Path
+) -> None:
+    problem = changed({"kept_variance = 0.999": "kept_variance = 0.999999"})
+    posterior = invgp.invert(problem)
+    assert posterior.attrs["invgp_settled"] == "yes"
+    assert posterior.attrs["invgp_runs"] < 60
+    mean, std = exact(problem)
+    np.testing.assert_allclose(posterior["depth"], mean, atol=0.01)
+    np.testing.assert_allclose(posterior["depth_std"], std, rtol=0.02)
+    np.testing.assert_allclose(posterior["depth_information"], 1.0 - std**2 / 16.0, atol=0.01)
+    assert float(posterior["depth_few_runs_std"].max()) < 0.01
+    assert posterior["depth"].dims == ("node",)
+    assert posterior["average_predicted"].dims == ("site",)
+    np.testing.assert_allclose(posterior["average_predicted"], windows(problem.grid.X[:, 0]) @ mean, atol=0.1)
+    assert np.isnan(posterior["average_observed"][4])
+    np.testing.assert_array_equal(posterior["position"], problem.grid.X[:, 0])
+    np.testing.assert_array_equal(posterior["site_position"], POSITIONS)
+    file = netcdf.write(posterior, tmp_path / "posterior.nc")
+    with xr.open_dataset(file) as read:
+        figures = plot(read.load(), tmp_path / "posterior.png")
+    assert all(figure.stat().st_size > 10_000 for figure in figures)
+
+
+def test_that_draws_have_the_posterior_s_spread(changed: Callable[..., invgp.Problem]) -> None:
+    problem = changed()
+    posterior = invgp.invert(replace(problem, output=replace(problem.output, realizations=400)))
+    ratio = posterior["depth_sample"].std("realization") / posterior["depth_std"]
+    assert 0.9 < float(ratio.median()) < 1.1
+
+
+def test_that_few_runs_leave_a_wider_posterior_that_says_so(changed: Callable[..., invgp.Problem]) -> None:
+    problem = changed({"seed = 3": "seed = 3\nmax_runs = 9", "length_scale = 12": "length_scale = 5"})
+    posterior = invgp.invert(problem)
+    assert posterior.attrs["invgp_runs"] == 9
+    assert posterior.attrs["invgp_settled"] == "no"
+    assert float(posterior["depth_few_runs_std"].median()) > 0.1
+    assert "few runs" in posterior.attrs["invgp_diagnostics"]
+
+
+def test_that_the_result_depends_neither_on_workers_nor_on_being_stopped(
+    changed: Callable[..., invgp.Problem], tmp_path: Path
+) -> None:
+    problem = changed({"seed = 3": "seed = 3\nmax_runs = 30"})
+    alone = invgp.invert(problem, ledger=tmp_path / "runs.sqlite")
+    for again in (invgp.invert(problem, workers=2), invgp.invert(problem, ledger=tmp_path / "runs.sqlite")):
+        np.testing.assert_array_equal(again["depth"], alone["depth"])
+        np.testing.assert_array_equal(again["depth_sample"], alone["depth_sample"])
+    assert again.attrs["invgp_runs_from_ledger"] == alone.attrs["invgp_runs"]
+
+
+def test_that_failed_runs_are_left_out(changed: Callable[..., invgp.Problem]) -> None:
+    problem = changed(
+        {"averages:averages": "averages:half_fail", "seed = 3": "seed = 3\nmax_failed_share = 0.8\nmax_runs = 90"}
+    )
+    posterior = invgp.invert(problem)
+    mean, std = exact(problem)
+    assert 0 < posterior.attrs["invgp_runs_failed"] < 90
+    np.testing.assert_allclose(posterior["depth"][10:], mean[10:], atol=float(std.max()))
+
+
+def test_that_a_simulator_that_always_fails_is_told(changed: Callable[..., invgp.Problem]) -> None:
+    with pytest.raises(RunsFailedError, match="never"):
+        invgp.invert(changed({"averages:averages": "averages:always_fails"}))
+
+
+def test_that_student_t_noise_is_understood(changed: Callable[..., invgp.Problem]) -> None:
+    problem = changed({"std.average": 'kind = "student-t"\nstd.average', "seed = 3": "seed = 3\nmax_runs = 40"})
+    Y = problem.survey.observations[0].values.copy()
+    Y[7] += 15.0
+    survey = replace(problem.survey, observations=(replace(problem.survey.observations[0], values=Y),))
+    mean, std = exact(problem)
+    posterior = invgp.invert(replace(problem, survey=survey))
+    assert float(np.abs(posterior["depth"] - mean).max()) < 3.0 * std.max()
+
+
+def test_that_nodes_may_come_from_a_file(changed: Callable[..., invgp.Problem], folder: Path) -> None:
+    regular = changed()
+    rows = "\n".join(str(x) for x in regular.grid.X[:, 0])
+    (folder / "nodes.csv").write_text(f"x\n{rows}\n", encoding="utf-8")
+    lines = '[grid.coordinates.position]\nunit = "m"\nstart = 0\nstop = 98\nstep = 2'
+    problem = changed({lines: '[grid]\nfile = "nodes.csv"\n[grid.coordinates.position]\nunit = "m"\ncolumn = "x"'})
+    np.testing.assert_array_equal(problem.grid.X, regular.grid.X)
+    assert problem.grid.shape == ()
+    assert regular.grid.shape == (50,)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('kind = "field"\n', "", "grid: must be left out unless forward.kind = 'field'"),
+        ("step = 2\n", "", "grid.coordinates.position.step: is missing"),
+        ("stop = 98", "stop = -1", "grid.coordinates.position.stop: must be at least start = 0, was -1"),
+        ("step = 2", 'step = 2\ncolumn = "x"', "grid.coordinates.position.column: must be left out without grid.file"),
+        ("seed = 3", "inducing = 4", "inference.inducing: must be left out with forward.kind = 'field'"),
+        ("std.average", 'kind = "laplace"\nstd.average', "noise.kind: must be 'gaussian' or 'student-t'"),
+        ("seed = 3", "max_runs = 3", "inference.max_runs: must be at least 8 for a first posterior"),
+        ("step = 2", "step = 1e-6", "grid.coordinates: must make at most 1,000,000 nodes"),
+    ],
+)
+def test_that_a_mistake_is_a_sentence(changed: Callable[..., invgp.Problem], old: str, new: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        invgp.invert(changed({old: new}))
+    assert sentence in str(caught.value)
+
+
+PROGRAM = """
+import sys
+
+depth = [float(line) for line in open("layer.txt")]
+sums = [sum(depth[i : i + 10]) for i in range(0, 50, 4)]
+while len(sums) < 14:
+    sums.append(depth[len(sums)])
+print("station value", file=open("table.txt", "w"))
+with open("table.txt", "a") as table:
+    for n, value in enumerate(sums):
+        print(n + 1, value, file=table)
+"""
+
+
+def test_that_a_program_takes_a_whole_layer_and_gives_a_whole_table(
+    changed: Callable[..., invgp.Problem], folder: Path
+) -> None:
+    (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
+    (folder / "layer.tpl").write_text("{depth[*]:.12g}\n", encoding="utf-8")
+    problem = changed(
+        {
+            'adapter = "callable"\nfunction = "averages:averages"\nvectorised = false\n': (
+                f'adapter = "executable"\ncommand = ["{sys.executable}", "{folder / "program.py"}"]\ntimeout = 60\n'
+                'input_files = [{ template = "layer.tpl", path = "layer.txt" }]\n'
+                'output_files = [{ path = "table.txt", format = "table", column = 2, skip_lines = 1 }]\n'
+            ),
+            'inputs = ["depth", "position"]': 'inputs = ["depth"]',
+            "seed = 3": "seed = 3\nmax_runs = 12",
+        }
+    )
+    from invgp.inference.simulator import Simulator  # noqa: PLC0415 - only this test looks inside
+
+    f = np.linspace(10.0, 30.0, 50)[None, :, None]
+    outputs, valid = Simulator(problem, folder / "runs").run_fields(f, "try")
+    assert valid.all()
+    assert outputs.shape == (1, 14, 1)
+    np.testing.assert_allclose(outputs[0, 2, 0], 0.01 * f[0, 8:18, 0].sum(), rtol=1e-10)
+    assert invgp.invert(problem)["depth"].shape == (50,)
+
+
+def test_that_a_field_is_described_in_python() -> None:
+    nodes = np.arange(0.0, 99.0, 2.0)
+    data = {"position": POSITIONS, "average": windows(nodes) @ (20.0 + np.sin(nodes / 10.0))}
+
+    def averages(depth: np.ndarray) -> np.ndarray:
+        return np.asarray(depth @ windows(nodes).T)
+
+    problem = invgp.define(
+        data,
+        coordinates={"position": "m"},
+        observations={"average": "m"},
+        latents={"depth": {"unit": "m", "mean": 20.0, "std": 4.0, "kernel": {"length_scale": 12.0}}},
+        grid={"position": {"unit": "m", "start": 0, "stop": 98, "step": 2}},
+        forward=averages,
+        noise={"average": 0.5},
+        inference={"kept_variance": 0.999, "max_runs": 30},
+    )
+    posterior = invgp.invert(problem)
+    assert posterior["depth"].dims == ("node",)
+    assert float(posterior["average_chi_square"]) < 1.5
