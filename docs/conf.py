@@ -33,6 +33,8 @@ napoleon_use_rtype = False
 html_theme = "furo"
 html_title = "invgp"
 html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 
 

@@ -50,7 +50,7 @@ ON_THE_LINE = {
     "reading": {},
 }
 IN_AN_EMPTY_FOLDER = {
-    "CONTRIBUTING": {"bash tests/check.sh": ""},
+    "CONTRIBUTING": {},
     "cli": {'eval "$(_INVGP_COMPLETE=bash_source invgp)"': ""},  # cli/test_startup.py
     "coming_from": {},
 }
@@ -162,6 +162,16 @@ def test_that_every_page_with_code_is_run(root):
     here = {"start", "plots", "ledger", *ON_THE_LINE, *IN_AN_EMPTY_FOLDER}
     assert with_code == here | {*RUN_ELSEWHERE}
     assert not here & {*RUN_ELSEWHERE}
+
+
+def test_that_the_page_about_reading_quotes_what_is_said(root):
+    sources = "".join(path.read_text(encoding="utf-8") for path in (root / "invgp" / "inference").rglob("*.py"))
+    said = re.sub(r'"\s*\n\s*f?"', "", sources).lower()
+    table = (root / "docs" / "reading.md").read_text(encoding="utf-8").partition("## The diagnostics")[2]
+    quoted = re.findall(r"\*([^*|]+)\*", "".join(re.findall(r"^\| (\*.*?) \|", table, re.MULTILINE)))
+    assert len(quoted) == 11
+    for words in (part.strip().lower() for quote in quoted for part in quote.split("...")):
+        assert words in said, words
 
 
 @pytest.mark.parametrize("name", ["config", "command"])
