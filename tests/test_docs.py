@@ -10,9 +10,9 @@ import tomllib
 
 import numpy as np
 import pytest
-from documented import blocks, holds, run_page
 
 import invgp
+from documented import blocks, holds, run_page
 from invgp import cli, errors, netcdf
 from invgp.adapters import RunContext
 from invgp.cli import calibrate

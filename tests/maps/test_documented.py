@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
-from documented import blocks, commands
 
 import invgp
+from documented import blocks, commands
 from invgp import netcdf
 from problems import map_problem
 
