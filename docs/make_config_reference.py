@@ -88,7 +88,7 @@ its last two arguments, in Dakota's JSON or text. Inputs and outputs without lab
 names. Function values alone are asked for. A driver reports a failure by `"fail": "true"`, or by `fail` at the start
 of its results file."""
 UMBRIDGE = """Each input and each output is one block of the model, in order, with one number for each label. Sizes are
-compared when a server is first used, so also by `invgp check`. [umbridge.md](umbridge.md) has more."""
+compared when a server is first used, so also by `invgp check`. [UM-Bridge](umbridge.md) has more."""
 BOUNDS = """The key is the name of an output, the value a table, such as `time = { min = 0, max = 10 }`."""
 TABLE = """Rows of entries between white space or commas; blank lines and lines that start with `#` are no rows. One
 column for each entry of `output_files`; several may read the same file."""
@@ -103,7 +103,7 @@ PYTHON = """The function gets the path of the file, and returns the numbers in o
 PERSISTENT = """The program is started once by each worker, and then gets a line of JSON on its standard input for each
 run, `{"id": 7, "inputs": {"depth": [100.0, 250.0]}}`, and answers each with a line on its standard output,
 `{"id": 7, "outputs": {"time": [0.1, 0.2]}}` or `{"id": 7, "error": "why"}`. A program that crashes, hangs or answers
-anything else is ended, and a fresh one goes on. [simulators.md](simulators.md) has an example."""
+anything else is ended, and a fresh one goes on. [Bringing your simulator](simulators.md) has an example."""
 BATCHED = """The program is started once for many runs. It reads a table with a line of column names, such as
 `depth[1],depth[2]`, and a line for each run, and writes one with a line for each run. A run that it could not do is
 `nan`. If it fails for a batch, the runs of that batch are made one by one."""

@@ -13,7 +13,7 @@ from invgp.likelihoods._per_output import log_per_output
 
 @dataclass(frozen=True, eq=False, init=False)
 class Laplace(AdditiveNoise):
-    """y = f + noise with density exp(-|noise| / scale) / (2 scale), and P = Q.
+    """y = f + noise with density exp(-`|noise|` / scale) / (2 scale), and P = Q.
 
     Parameters
     ----------

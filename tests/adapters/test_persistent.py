@@ -483,7 +483,7 @@ def test_that_a_number_of_many_digits_is_a_number() -> None:
 
 
 def server_of(page: str) -> str:
-    [example] = re.findall(r"```python\n#!/usr/bin/env python3\n(.*?)```", page, re.DOTALL)
+    [example] = re.findall(r"```python\n#!/usr/bin/env python3\n([^`]*for line in sys.stdin.*?)```", page, re.DOTALL)
     return f"#!{sys.executable}\n{example}"
 
 

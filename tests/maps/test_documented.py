@@ -1,13 +1,12 @@
 """Every command and example of the pages on maps and exports is run."""
 
-import re
-import shlex
 import subprocess
 import sys
 
 import pytest
 
 import invgp
+from documented import blocks, commands
 from invgp import netcdf
 from problems import map_problem
 
@@ -20,25 +19,20 @@ def folder(tmp_path_factory):
     return folder
 
 
-def blocks(page, language):
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-
-
 @pytest.mark.parametrize("page", ["maps", "export"])
 def test_that_the_commands_of_the_page_run(page, root, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    commands = [line for block in blocks(root / "docs" / f"{page}.md", "bash") for line in block.strip().splitlines()]
-    assert len(commands) >= 8
-    for command in commands:
-        program, *arguments = shlex.split(command)
+    given = [words for block in blocks(root / "docs" / f"{page}.md", "bash") for words in commands(block)]
+    assert len(given) >= 8
+    for program, *arguments in given:
         assert program == "invgp"
         invgp.cli.app.main(arguments, prog_name="invgp", standalone_mode=False)
         for line in capsys.readouterr().out.splitlines():
-            assert (folder / line.split()[0].rstrip(":")).exists(), command
+            assert (folder / line.split()[0].rstrip(":")).exists(), arguments
 
 
 def test_that_the_python_example_runs(root, folder):
-    [example] = blocks(root / "docs" / "maps.md", "python")
+    [(_, example)] = blocks(root / "docs" / "maps.md", "python")
     outcome = subprocess.run([sys.executable, "-c", example], cwd=folder, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
     assert 0 < float(outcome.stdout) < 1

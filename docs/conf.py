@@ -1,0 +1,70 @@
+"""The documentation as a site: python -m sphinx -W -b html docs docs/_build/html."""
+
+from __future__ import annotations
+
+import locale
+import re
+from importlib import metadata
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
+
+# cf-units cannot restore the locale that Sphinx has set where that is C.UTF-8.
+locale.setlocale(locale.LC_NUMERIC, "C")
+
+project = "invgp"
+author = "The invgp developers"
+copyright = author  # noqa: A001 - Sphinx's name
+release = metadata.version("invgp")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+
+default_role = "literal"  # in docstrings, `name` is code
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = "invgp"
+html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_math_renderer = "mathml"
+
+
+def spread_out(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:  # noqa: ARG001
+    """Our docstrings say `name : what it is` on one line, where napoleon expects a type, which our signatures have."""
+    section, spread = "", []
+    for i, line in enumerate(lines):
+        if i + 1 < len(lines) and re.fullmatch("-{3,}", lines[i + 1]):
+            section = line
+        named = re.fullmatch(r"(\w[\w, ]*) : (.*)", line)
+        if section in ("Parameters", "Attributes") and named:
+            spread += [named[1], f"    {named[2]}"]
+        else:
+            spread.append(line)
+    lines[:] = spread
+
+
+def visit_math(self: HTML5Translator, node: nodes.math) -> None:
+    """Formulas as MathML, which browsers draw by themselves: no script, no network."""
+    self.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def visit_displayed_math(self: HTML5Translator, node: nodes.math_block) -> None:
+    """The same for one that stands by itself."""
+    self.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Before napoleon, whose priority is 500."""
+    app.connect("autodoc-process-docstring", spread_out, priority=400)
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed_math, None))

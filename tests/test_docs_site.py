@@ -1,0 +1,25 @@
+"""The documentation as a site."""
+
+import os
+import re
+import subprocess
+import sys
+
+
+def test_that_the_site_is_built_without_a_warning_and_needs_no_network(root, tmp_path):
+    options = ["-q", "-W", "--keep-going", "-b", "html", "-d", str(tmp_path / "doctrees")]
+    outcome = subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, str(root / "docs"), str(tmp_path / "site")],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    built = {page.stem: page.read_text(encoding="utf-8") for page in (tmp_path / "site").glob("*.html")}
+    assert built.keys() >= {page.stem for page in (root / "docs").glob("*.md")}
+    for name, text in built.items():
+        assert not re.search(r"<(script|img|iframe)[^>]*src=\"(https?:)?//|<link[^>]*href=\"(https?:)?//", text), name
+    for documented in ("invgp.invert", "invgp.SAVIGP", "invgp.adapters.ForwardModel"):
+        assert f'id="{documented}"' in built["api"]
+    assert "<math" in built["theory"]
