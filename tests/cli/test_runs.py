@@ -104,7 +104,7 @@ def test_that_runs_of_another_simulator_are_not_made_again(directory: Path, invg
     (directory / "simulator.sh").write_text(f"#!/bin/sh\n# changed\n{SIMULATOR}\n")
     result = invgp_here("runs", "rerun", LEDGER, "--failed", "--config", "survey.toml", cwd=directory)
     assert (result.returncode, result.stdout) == (0, "no failed run to make again\n")
-    assert "are of another simulator, template or setting" in result.stderr
+    assert "as of another simulator, template or setting: 3 failed runs" in result.stderr
 
 
 def test_that_an_export_reads_back_as_it_was(directory: Path, invgp_here: Command) -> None:
