@@ -110,7 +110,8 @@ def read_numbers(text: str, count: int, skip_lines: int = 0) -> Floats:
         if found > count + _COUNTED:
             raise wrong_count(count, f"{found} or more")
     if found > count:
-        gathered(told, count)  # a word that is no number says more than the count
+        for word, position in told:  # one that is no number says more than the count
+            number(word, f"line {position}")
         raise wrong_count(count, found)
     return gathered(told, count, cut=not text.endswith(("\n", " ", ",")))
 
