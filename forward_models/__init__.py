@@ -1,5 +1,13 @@
 """Physics that invgp ships: pure functions of arrays in SI units, and the sources of their executables."""
 
+from .magnetotelluric import magnetotelluric_sounding, surface_impedance
+from .resistivity import resistivity_transform, schlumberger_sounding
 from .seismic import two_way_times
 
-__all__ = ["two_way_times"]
+__all__ = [
+    "magnetotelluric_sounding",
+    "resistivity_transform",
+    "schlumberger_sounding",
+    "surface_impedance",
+    "two_way_times",
+]
