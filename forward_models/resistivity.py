@@ -94,4 +94,4 @@ def schlumberger_filter() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     depth = np.append(np.exp(np.linspace(-1.5 * FILTER_RANGE, 1.5 * FILTER_RANGE, 14 * count)), 0.0)  # over spacing
     images = np.exp(-2.0 * depth[:, None] * points)
     weights = np.linalg.lstsq(images, (1.0 + (2.0 * depth) ** 2) ** -1.5, rcond=1e-12)[0]
-    return points, weights
+    return points, np.asarray(weights, dtype=np.float64)

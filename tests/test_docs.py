@@ -28,6 +28,8 @@ PAGES = [
     "docs/result.md",
     "docs/simulators.md",
     "docs/umbridge.md",
+    "case_studies/em_survey/README.md",
+    "case_studies/gmt_valley/README.md",
     "case_studies/otway/README.md",
 ]
 

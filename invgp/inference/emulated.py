@@ -47,7 +47,7 @@ def runs_in_a_step(problem: Problem, step: int = 0) -> int:
     Whoever has many sites has sharp data, for which the first emulators are not good enough; to learn that from a few
     runs at a time takes many steps, each of which visits all sites.
     """
-    return min(problem.survey.size, ENOUGH_PER_FEATURE * math.comb(problem.latent_count + 3, 3) * 2**step)
+    return min(problem.survey.size, (ENOUGH_PER_FEATURE * math.comb(problem.latent_count + 3, 3)) << step)
 
 
 def runs_in_first_step(problem: Problem) -> int:
