@@ -1,6 +1,16 @@
 """Physics that invgp ships: pure functions of arrays in SI units, and the sources of their executables."""
 
 from .gravity import boxes_gravity, rectangles_gravity
+from .magnetotelluric import magnetotelluric_sounding, surface_impedance
+from .resistivity import resistivity_transform, schlumberger_sounding
 from .seismic import two_way_times
 
-__all__ = ["boxes_gravity", "rectangles_gravity", "two_way_times"]
+__all__ = [
+    "boxes_gravity",
+    "magnetotelluric_sounding",
+    "rectangles_gravity",
+    "resistivity_transform",
+    "schlumberger_sounding",
+    "surface_impedance",
+    "two_way_times",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from invgp.inference.emulated import outer_steps, runs_in_a_step, runs_in_first_step, worth_emulating
+from invgp.inference.emulated import runs_in_a_step, runs_of_steps, worth_emulating
 from invgp.inference.factorised import SAMPLES
 from invgp.inference.field import MOST_RUNS
 from invgp.problem import Problem
@@ -32,7 +32,7 @@ def expected_cost(problem: Problem) -> Cost:
         words = f"The full Gaussian takes {each} runs a site, some {USUAL_EVALUATIONS} times"
         return Cost(USUAL_EVALUATIONS * each * sites, words)
     if settings.emulator and worth_emulating(problem):
-        steps = min(USUAL_STEPS, outer_steps(problem) + 1)
-        runs = runs_in_first_step(problem) + (steps - 1) * runs_in_a_step(problem)
-        return Cost(runs, f"The emulator takes some {steps} steps, verification included")
+        steps = runs_of_steps(problem)[: USUAL_STEPS - 1]
+        runs = sum(steps) + runs_in_a_step(problem)
+        return Cost(runs, f"The emulator takes some {len(steps) + 1} steps, verification included")
     return Cost(USUAL_SAMPLES * sites, f"The coupled posterior takes some {USUAL_SAMPLES} runs a site")

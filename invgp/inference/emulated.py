@@ -28,7 +28,8 @@ from invgp.posterior import EmulatorReport
 from invgp.problem import Floats, Problem
 from invgp.wording import counted
 
-SAMPLES = 256  # of the emulator, a site: they cost next to nothing
+SAMPLES, FEWEST_SAMPLES = 256, 64  # of the emulator, a site: they cost next to nothing, unless sites are many
+SITES_TO_SPARE = 1000  # that may have all of them: the errors of more sites average out
 SETTLED = 0.15  # standard deviations that any site's posterior moves from one outer step to the next
 WIDENED = 1.2  # the runs' spread about the posterior: an emulator must not be asked beyond its runs
 RUNS_PER_FEATURE = 1.3  # of a quadratic polynomial in the latents, in the first step, at least
@@ -40,27 +41,34 @@ FARTHEST = 2.0  # standard deviations that a mean may leave the runs behind, whi
 LARGEST_ERROR = 1000.0  # noise standard deviations: of a site that nothing is known of
 
 
-def runs_in_a_step(problem: Problem) -> int:
-    """Runs in one outer step: one a site, or fewer where sites are many."""
-    return min(problem.survey.size, ENOUGH_PER_FEATURE * math.comb(problem.latent_count + 3, 3))
+def runs_in_a_step(problem: Problem, step: int = 0) -> int:
+    """Runs in an outer step, from 0: one a site; where sites are many, fewer, and twice as many from step to step.
+
+    Whoever has many sites has sharp data, for which the first emulators are not good enough; to learn that from a few
+    runs at a time takes many steps, each of which visits all sites.
+    """
+    return min(problem.survey.size, (ENOUGH_PER_FEATURE * math.comb(problem.latent_count + 3, 3)) << step)
 
 
 def runs_in_first_step(problem: Problem) -> int:
-    """As in any other step, but enough for a quadratic polynomial where sites are few."""
+    """As a step should have, but enough for a quadratic polynomial where sites are few."""
     each = runs_in_a_step(problem)
     return each * math.ceil(RUNS_PER_FEATURE * math.comb(problem.latent_count + 2, 2) / each)
 
 
-def outer_steps(problem: Problem) -> int:
-    """Outer steps that `inference.runs_per_site` allows, one step's runs being kept for the verification."""
-    each = runs_in_a_step(problem)
-    left = problem.inference.runs_per_site * problem.survey.size - runs_in_first_step(problem) - each
-    return 1 + left // each if left >= 0 else 0
+def runs_of_steps(problem: Problem) -> list[int]:
+    """Runs of each outer step that `inference.runs_per_site` allows, the runs of the verification being kept."""
+    left = problem.inference.runs_per_site * problem.survey.size - runs_in_a_step(problem)
+    steps: list[int] = []
+    while (runs := runs_in_a_step(problem, len(steps)) if steps else runs_in_first_step(problem)) <= left:
+        steps.append(runs)
+        left -= runs
+    return steps
 
 
 def worth_emulating(problem: Problem) -> bool:
     """Whether the runs are enough for an emulator at all."""
-    return outer_steps(problem) >= FEWEST_STEPS
+    return len(runs_of_steps(problem)) >= FEWEST_STEPS
 
 
 def neighbours_within_reach(problem: Problem, rng: np.random.Generator) -> Floats:
@@ -90,7 +98,7 @@ class EmulatedInversion(CoupledInversion):
     def search_from_start(self) -> tuple[str, bool]:
         """The posterior on the emulator; then, where that is not good enough, with the simulator; then verification."""
         runs = runs_in_a_step(self.problem)
-        self.begin(runs_in_first_step(self.problem) + outer_steps(self.problem) * runs)
+        self.begin(sum(runs_of_steps(self.problem)) + runs)
         status, settled = self.search_on_emulator()
         if self.emulator is None:
             self.notes.append(
@@ -111,16 +119,15 @@ class EmulatedInversion(CoupledInversion):
 
     def search_on_emulator(self) -> tuple[str, bool]:
         """Outer steps, until the posterior stays where it is and the emulator's error is small."""
-        stages = [self.stage(s.kind, SAMPLES, s.tolerance) for s in self.stages()]
+        samples = max(min(SAMPLES, SAMPLES * SITES_TO_SPARE // self.problem.survey.size), FEWEST_SAMPLES)
+        stages = [self.stage(s.kind, samples, s.tolerance) for s in self.stages()]
         position, status, settled = self.start.trial, "", False
-        later = runs_in_a_step(self.problem)
-        first = runs_in_first_step(self.problem)
-        for step in range(outer_steps(self.problem)):
+        verification = runs_in_a_step(self.problem)
+        for step, runs in enumerate(runs_of_steps(self.problem)):
             # What earlier inversions ran does for the first step, if it is enough.
-            if step or len(self.known) < first or not self.fit(position):
-                runs = later if step else first
-                if not self.simulator.affords(runs + later):
-                    raise BudgetSpent(runs + later)
+            if step or len(self.known) < runs or not self.fit(position):
+                if not self.simulator.affords(runs + verification):
+                    raise BudgetSpent(runs + verification)
                 if not self.learn_from(position, runs, step):
                     self.emulator = None
                     break

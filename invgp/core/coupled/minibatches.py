@@ -220,14 +220,23 @@ class MiniBatches:
         return told.terms.value + change
 
     def _batch(self, state: BatchState, rows: NDArray[np.intp]) -> tuple[Array, Array, Geometry]:
-        """Mean (B, Q), factor with rotations (B, Q, Q) and geometry of some sites, under the posterior of now."""
+        """Mean (B, Q), factor with rotations (B, Q, Q) and geometry of some sites, under the posterior of now.
+
+        The last one is kept: it is wanted to ask, to judge and to step.
+        """
+        kept = self.__dict__.get("_kept")
+        if kept is not None and kept[0] is state.q and kept[1] == state.stage and np.array_equal(kept[2], rows):
+            last: tuple[Array, Array, Geometry] = kept[3]
+            return last
         xp = array_namespace(state.natural.shift)
         prior = state.position.prior
         geometry = prior.geometry_at(rows)
         marginals = state.q.marginals(geometry, prior.mean)
         rotations = self.algorithm.stages[state.stage].points.rotations
         index = xp.asarray(rows, dtype=xp.int32, device=rotations.device)
-        return marginals.mean, cholesky(marginals.covariance) @ xp.take(rotations, index, axis=0), geometry
+        found = marginals.mean, cholesky(marginals.covariance) @ xp.take(rotations, index, axis=0), geometry
+        self.__dict__["_kept"] = state.q, state.stage, rows, found
+        return found
 
     def _shuffled(self) -> NDArray[np.intp]:
         return self.rng.permutation(self.algorithm.prior.sites)

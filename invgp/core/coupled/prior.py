@@ -14,6 +14,7 @@ from invgp.core.geometry import Geometry, dense_geometry, inducing_factor, spars
 from invgp.core.kernels import Kernel
 
 BATCH_BUDGET = 96 * 2**20  # bytes of temporary arrays of a batch of sites
+KEPT_BUDGET = 256 * 2**20  # bytes of what is kept from one look at a site to the next
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,18 @@ class Prior:
         """The prior with other kernels and inducing inputs."""
         return replace(self, kernels=kernels, Z=Z)
 
+    @cached_property
+    def everywhere(self) -> Geometry | None:
+        """What the inducing variables say about all sites, if that is little enough to keep."""
+        if self.dense or 8 * self.latents * self.inducing * self.sites > KEPT_BUDGET:
+            return None
+        return sparse_geometry(self.kernels, self.Z, self.factor, self.X)
+
     def geometry(self, start: int, stop: int) -> Geometry:
-        """What the inducing variables say about a range of sites; the last one is kept."""
+        """What the inducing variables say about a range of sites; the last one is kept, or all of them."""
+        if (all_sites := self.everywhere) is not None:
+            part = all_sites.projection[..., start:stop], all_sites.residual[:, start:stop]
+            return Geometry(self.factor, *part, dense=False)
         kept: dict[tuple[int, int], Geometry] = self.__dict__.setdefault("_kept", {})
         if (start, stop) not in kept:
             kept.clear()
@@ -81,6 +92,9 @@ class Prior:
             # f_n is the n-th inducing variable itself: w_n is the n-th row of L.
             projection = xp.matrix_transpose(xp.take(self.factor, index, axis=1))
             return Geometry(self.factor, projection, xp.zeros_like(projection[:, 0, :]), dense=False)
+        if (all_sites := self.everywhere) is not None:
+            part = xp.take(all_sites.projection, index, axis=2), xp.take(all_sites.residual, index, axis=1)
+            return Geometry(self.factor, *part, dense=False)
         return sparse_geometry(self.kernels, self.Z, self.factor, xp.take(self.X, index, axis=0))
 
     def left_open(self, rows: NDArray[np.intp]) -> Array:

@@ -1,0 +1,47 @@
+"""How the posterior of a survey compares with the truth that it was made from."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    """Print a row a layer."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("posterior", type=Path, nargs="?", default=HERE / "results" / "em_survey.nc")
+    parser.add_argument("--truth", type=Path, default=HERE / "data" / "em_survey_truth.csv")
+    arguments = parser.parse_args()
+    with xr.open_dataset(arguments.posterior) as posterior:
+        print_table(posterior, np.loadtxt(arguments.truth, delimiter=",", skiprows=1, ndmin=2)[:, 2:])
+
+
+def print_table(posterior: xr.Dataset, truth: NDArray[np.float64]) -> None:
+    """Set the resistivities of a posterior beside the true ones (N, L) in ohm m."""
+    resistivity = posterior["resistivity"].transpose("site", "layer")
+    error = resistivity.values / truth - 1.0
+    spread = posterior["resistivity_std"].transpose("site", "layer").values / resistivity.values
+    inside = covered(posterior, truth)
+    print(f"{len(truth):,} soundings, {posterior.attrs['invgp_runs']:,} runs; {posterior.attrs['invgp_status']}")
+    print(f"{'layer':12}{'truths inside 95%':>18}{'error':>10}{'spread':>10}   (root mean squares, of the value)")
+    for j, layer in enumerate(posterior["layer_label"].values):
+        rms, typical = np.sqrt(np.mean(error[:, j] ** 2)), np.sqrt(np.mean(spread[:, j] ** 2))
+        print(f"{layer:12}{inside[:, j].mean():18.1%}{rms:10.2%}{typical:10.2%}")
+    print(f"{'all':12}{inside.mean():18.1%}")
+
+
+def covered(posterior: xr.Dataset, truth: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which true resistivities (N, L) in ohm m lie in the 95% intervals."""
+    quantiles = posterior["resistivity_quantile"].transpose("site", "layer", "quantile")
+    low, high = (quantiles.sel(quantile=q).values for q in (0.025, 0.975))
+    return np.asarray((low <= truth) & (truth <= high))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""How the posterior of the valley compares with the truth that the survey was made from."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    """Print a row a field."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("posterior", type=Path, nargs="?", default=HERE / "results" / "valley.nc")
+    parser.add_argument("--truth", type=Path, default=HERE / "data" / "profiles_truth.csv")
+    arguments = parser.parse_args()
+    truth = np.genfromtxt(arguments.truth, delimiter=",", names=True)
+    with xr.open_dataset(arguments.posterior) as posterior:
+        edges = posterior["edge_label"].values.tolist()
+        fields = {
+            "thickness_m": ("thickness", {}),
+            "half_width_top_m": ("half_width", {"edge": edges.index("top")}),
+            "half_width_floor_m": ("half_width", {"edge": edges.index("floor")}),
+            "contrast_kg_m3": ("contrast", {}),
+        }
+        print(f"{len(truth)} profiles, {posterior.attrs['invgp_runs']} runs; {posterior.attrs['invgp_status']}")
+        print(f"{'':20}{'truths inside 95%':>18}{'error':>8}{'spread':>8}{'prior':>8}   (root mean squares)")
+        for column, (name, which) in fields.items():
+            found, std, prior, quantiles = (
+                posterior[name + suffix].isel(which) for suffix in ("", "_std", "_prior_std", "_quantile")
+            )
+            low, high = (quantiles.sel(quantile=q).values for q in (0.025, 0.975))
+            inside = np.mean((low <= truth[column]) & (truth[column] <= high))
+            sizes = [np.sqrt(np.mean(np.square(v))) for v in (found.values - truth[column], std.values, prior.values)]
+            print(f"{column:20}{inside:18.1%}" + "".join(f"{size:8.1f}" for size in sizes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""GMT's talwani2d, a program that nobody here wrote, behind a template and a reader."""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import invgp
+from invgp.adapters import RunContext
+
+pytestmark = pytest.mark.skipif(shutil.which("gmt") is None, reason="GMT is not installed here (apt-get install gmt)")
+
+
+@pytest.fixture(scope="module")
+def valley(root, tmp_path_factory):
+    """The case study's folder, copied, with ten profiles in it."""
+    folder = tmp_path_factory.mktemp("valley")
+    for path in (root / "case_studies" / "gmt_valley").iterdir():
+        if path.is_file():
+            (folder / path.name).write_bytes(path.read_bytes())
+    command = [sys.executable, str(folder / "make_survey.py"), "--profiles", "10"]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+def test_that_the_template_describes_the_valley_that_the_survey_was_made_with(valley):
+    problem = invgp.load(valley / "valley.toml")
+    truth = np.loadtxt(valley / "data" / "profiles_truth.csv", delimiter=",", skiprows=1)[:, 1:]
+    wrapped = problem.forward.evaluate(truth, RunContext([str(i) for i in range(len(truth))], valley / "runs"))
+    misfit = (problem.survey.Y - wrapped.outputs) / problem.noise_std
+    assert 0.8 < np.sqrt(np.mean(misfit**2)) < 1.2
+
+
+def test_that_the_valley_is_found_within_the_budget(valley):
+    problem = invgp.load(valley / "valley.toml")
+    posterior = invgp.invert(replace(problem, inference=replace(problem.inference, runs_per_site=20, max_runs=120)))
+    assert posterior.attrs["invgp_runs"] <= 120
+    assert posterior.attrs["invgp_runs_failed"] == 0
+    misfit = (posterior["gravity_residual"] / problem.noise_std).values
+    assert 0.7 < np.sqrt(np.mean(misfit**2)) < 1.3
