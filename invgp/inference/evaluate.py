@@ -163,8 +163,18 @@ class _Run(NamedTuple):
                 else:
                     yield number, result
         for number, death in died.items():
-            alone = len(tasks[number].rows) == 1
-            yield number, killed(self.model, tasks[number], death) if alone else self._row_by_row(tasks[number])
+            task = tasks[number]
+            found = self._in_ledger(task)
+            if found is None:
+                found = killed(self.model, task, death) if len(task.rows) == 1 else self._row_by_row(task)
+            yield number, found
+
+    def _in_ledger(self, task: Task) -> Finished | None:
+        """What a worker that died had recorded of a task before it could hand it over; None if not all of it."""
+        known = None if self.recorder is None else self.recorder.known(task.rows)
+        if known is None or not known.found.all():
+            return None
+        return Finished(known.outcome, np.ones(len(task.rows), dtype=np.int64), 0.0, "", recorded=True)
 
     def _row_by_row(self, task: Task) -> Finished:
         """A task that kills its workers, to find out which row does."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -10,6 +12,7 @@ import psutil
 from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE
 
 SECONDS_TO_DIE = 0.05
+MARK = ".stopped"
 
 _stopped: set[Path] = set()
 
@@ -28,9 +31,21 @@ def stop_runs(directory: Path) -> None:
     end_programs(directory)
 
 
+@contextmanager
+def stopped(directory: Path) -> Iterator[None]:
+    """While runs in `directory` are being stopped: no worker is to take what becomes of them for an outcome."""
+    mark = directory / MARK
+    with suppress(OSError):
+        mark.touch()
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
+
+
 def were_stopped(directory: Path) -> bool:
-    """Whether runs in `directory` were stopped in this process."""
-    return directory.absolute() in _stopped
+    """Whether runs in `directory` were stopped, in this process or by the one that wants them."""
+    return directory.absolute() in _stopped or (directory / MARK).exists()
 
 
 def _killed(process: psutil.Process, home: Path) -> bool:

@@ -268,7 +268,7 @@ def test_that_gdal_sees_the_map_where_it_is(layered, tmp_path):
 
 
 def test_that_a_file_of_an_older_invgp_is_refused_in_one_sentence(linear):
-    with pytest.raises(ConfigError, match="older invgp; run the inversion again"):
+    with pytest.raises(ConfigError, match=r"an older invgp \(run the inversion again"):
         predict(linear.drop_vars(["site_shift", "site_precision"]))
-    with pytest.raises(ConfigError, match="it is a map, or"):
+    with pytest.raises(ConfigError, match="it is a map, was"):
         predict(predict(linear, grid="50"))

@@ -23,7 +23,7 @@ from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from invgp.inference.pools.base import CHANCES, THREADS_PER_WORKER, Died, R, T
-from invgp.inference.stray_programs import end_programs
+from invgp.inference.stray_programs import end_programs, stopped
 
 CAPS = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
@@ -78,9 +78,10 @@ class Processes:
                             finished.append((number, Died(deaths[number])))
         finally:
             if running or waiting:  # interrupted, or failed: what still runs is wanted no more
-                for worker in engaged:
-                    worker.shutdown(kill_workers=True)  # and wait: it must not start another program
-                end_programs(directory)
+                with stopped(directory):
+                    for worker in engaged:
+                        worker.shutdown(kill_workers=True)  # and wait: it must not start another program
+                    end_programs(directory)
 
     def __enter__(self) -> Self:
         return self
@@ -112,13 +113,27 @@ def _undisturbed() -> Iterator[None]:
     """Hold Ctrl-C and its like back. A process that starts within never hears it; here it comes when the block ends.
 
     Ctrl-C goes to the whole process group. Between its start and its first line of ours, a worker would answer it with
-    a traceback.
+    a traceback. The mask is for the worker, which inherits it; the handlers are for us, since a signal that this thread
+    does not take another one may, and Python answers it here all the same.
     """
+    heard: list[int] = []
     before: Any = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    answers = {number: signal.getsignal(number) for number in INTERRUPTS} if _in_main_thread() else {}
+    answers = {number: answer for number, answer in answers.items() if callable(answer)}
     try:
+        for number in answers:
+            signal.signal(number, lambda number, _: heard.append(number))
         yield
     finally:
+        for number, answer in answers.items():
+            signal.signal(number, answer)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number in heard:
+            signal.raise_signal(number)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 _at_work = threading.Lock()  # of a worker process
