@@ -128,8 +128,8 @@ def _undisturbed() -> Iterator[None]:
         for number, answer in answers.items():
             signal.signal(number, answer)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for number in heard:
-            signal.raise_signal(number)
+        for one in heard:
+            signal.raise_signal(one)
 
 
 def _in_main_thread() -> bool:
