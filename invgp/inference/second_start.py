@@ -23,7 +23,7 @@ ROUGHLY = 0.1  # of the prior's precision, that each site of a second start says
 
 
 def search_again_where_unexplained(inversion: CoupledInversion, status: str, *, settled: bool) -> tuple[str, bool]:
-    """Start again around the sites that are not explained, with the simulator itself; keep the better posterior.
+    """Start again around the sites that are not explained, with the simulator if need be; keep the better posterior.
 
     Parameters
     ----------
