@@ -21,8 +21,8 @@ def first_arrivals(
     """Times of the first arrivals in a section, by the eikonal equation.
 
     The time is the distance from the source times a smooth factor, and only the factor is found on the grid (Fomel, Luo
-    and Zhao 2009), by sweeps in four directions: with upwind differences of first order, until no sweep finds an earlier
-    time, and then with those of second order along the rays found. Both are exact in a homogeneous medium.
+    and Zhao 2009), by sweeps in four directions: with upwind differences of first order, until no sweep finds an
+    earlier time, and then with those of second order along the rays found. Both are exact in a homogeneous medium.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def ray_lengths(sources: ArrayLike, receivers: ArrayLike, x_edges: ArrayLike, z_
         shares = np.unique(np.clip(np.concatenate([[0.0, 1.0], *crossings]), 0.0, 1.0))
         middle = a + 0.5 * (shares[1:] + shares[:-1])[:, None] * step
         cells = [np.searchsorted(axis, middle[:, i], side="right") - 1 for i, axis in enumerate(edges)]
-        within = np.logical_and.reduce([(0 <= cell) & (cell < n) for cell, n in zip(cells, shape, strict=True)])
+        within = np.logical_and.reduce([(cell >= 0) & (cell < n) for cell, n in zip(cells, shape, strict=True)])
         parts = np.diff(shares) * np.hypot(*step)
         np.add.at(lengths[ray], tuple(cell[within] for cell in cells), parts[within])
     return lengths
