@@ -49,7 +49,7 @@ class FieldInversion(Inversion):
         self.draws, self.points, self.sampling, self.refining, self.realizations, self.predicting = streams
         self.learning = FieldLearning(problem)
         self.theta = np.zeros(len(self.learning.spreads))
-        self.learnt = not self.learning
+        self.learnt, self.asked = not self.learning, False
         self.outputs = np.empty((0, *problem.noise_std.shape))
         self.latents = np.empty((0, 0 if problem.grid is None else problem.grid.size, problem.latent_count))
         self.info: FieldInfo | None = None
@@ -124,6 +124,7 @@ class FieldInversion(Inversion):
     def _learn(self) -> None:
         """Hyperparameters by the evidence, and the posterior under them from the same runs."""
         theta = self.learning.fitted(self.theta, self.field, self.algorithm, self.state, self.where)
+        self.asked = True
         moved = float(np.abs(theta - self.theta).max())
         self.learnt = moved < SETTLED
         if moved < SAME:
@@ -200,7 +201,7 @@ class FieldInversion(Inversion):
                 f"{info.few_runs:.0%} of the variance that is left where the data inform the field comes from having "
                 "few runs: more runs would narrow the posterior."
             )
-        if self.learning and not self.theta.any():
+        if self.learning and not self.asked:
             notes.append(
                 "Nothing was learnt of the hyperparameters: the runs are too few to say how data depend on them."
             )
