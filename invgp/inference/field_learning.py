@@ -59,8 +59,8 @@ class FieldLearning:
             scales = latent.length_scale * np.exp(self._of(theta, latent.name, "length_scale"))
             latents.append(with_kernel(latent, variance, scales))
         noise = self.problem.noise
-        std = {name: value * np.exp(self._of(theta, "noise", name)) for name, value in noise.std.items()}
-        return replace(self.problem, latents=tuple(latents), noise=replace(noise, std=std))
+        louder = {name: value * np.exp(self._of(theta, "noise", name)) for name, value in noise.std.items()}
+        return replace(self.problem, latents=tuple(latents), noise=replace(noise, std=louder))
 
     def fitted(self, theta: Floats, field: Field, algorithm: FieldInference, state: FieldState, where: Place) -> Floats:
         """The logarithms (H,) of most evidence, not far from those at which the state was found."""

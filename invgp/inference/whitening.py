@@ -30,8 +30,9 @@ class Whitening:
         self.degrees = problem.noise.degrees if problem.noise.kind == "student-t" else None
         self.factor: Floats | None = None
         if problem.noise.joins_sites:
-            self.factor = np.linalg.cholesky(data_covariance(problem))
-            self.log_scale = -float(np.sum(np.log(np.diagonal(self.factor))))
+            factor: Floats = np.linalg.cholesky(data_covariance(problem)).astype(np.float64)
+            self.factor = factor
+            self.log_scale = -float(np.sum(np.log(np.diagonal(factor))))
         elif self.degrees is None:
             noise = gaussian_noise(problem, Place(np, "cpu"))
             self.matrices = np.asarray(noise.whitening)

@@ -46,7 +46,8 @@ class LinearData:
         explained = sum_of_squares(solve_triangular(factor, (seen @ (weights * self.residual))[:, None]))
         misfit = xp.sum(weights * xp.square(self.residual)) - explained[0]
         log_det = 2.0 * xp.sum(xp.log(xp.linalg.diagonal(factor))) - xp.sum(xp.log(weights))
-        return -0.5 * (float(misfit + log_det) + self.residual.shape[0] * math.log(2.0 * math.pi))
+        constant = self.residual.shape[0] * math.log(2.0 * math.pi)
+        return -0.5 * float(misfit + log_det + constant)
 
 
 @dataclass(frozen=True)
