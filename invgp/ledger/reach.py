@@ -28,15 +28,17 @@ class Reach:
     number: int
     digest: str
     output_size: int
+    retries: int
+    answer_failed: bool
 
     @staticmethod
     def of(recorder: Recorder) -> Reach:
         """The file as it is seen here."""
         path = recorder.ledger.path.absolute()
         about = path.stat()
-        return Reach(
-            path, platform.node(), about.st_dev, about.st_ino, recorder.number, recorder.digest, recorder.output_size
-        )
+        where = path, platform.node(), about.st_dev, about.st_ino
+        what = recorder.number, recorder.digest, recorder.output_size, recorder.retries, recorder.answer_failed
+        return Reach(*where, *what)
 
     def recorder(self) -> Recorder | None:
         """To record in this thread of this process; None if the ledger is out of reach."""
@@ -57,4 +59,4 @@ class Reach:
             return None
         if (about.st_dev, about.st_ino) != (self.device, self.inode):
             return None
-        return Recorder(Ledger(self.path), self.number, self.digest, self.output_size, retries=0, answer_failed=False)
+        return Recorder(Ledger(self.path), self.number, self.digest, self.output_size, self.retries, self.answer_failed)
