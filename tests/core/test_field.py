@@ -10,7 +10,7 @@ import pytest
 from invgp.core.backend import Place, to_numpy
 from invgp.core.field.algorithm import FieldInference, FieldState
 from invgp.core.field.basis import leading_modes, pivoted_cholesky
-from invgp.core.field.gaussian import mirrored_normals, orthogonal_normals
+from invgp.core.field.gaussian import Narrowed, mirrored_normals, orthogonal_normals
 from invgp.core.field.regression import Modes, fit
 from invgp.core.kernels import CORRELATIONS, Kernel
 
@@ -130,7 +130,8 @@ def test_that_averages_of_the_regression_agree_with_samples() -> None:
     outputs = np.stack([np.exp(0.4 * w[:, 0]), w[:, 0] * w[:, 1]], axis=-1) * 5.0
     regression = fit(Modes(np.asarray([1.0, 0.7]), (2,)), w, outputs)
     mean, factor = np.asarray([0.3, -0.2]), np.asarray([[0.5, 0.0], [0.2, 0.4]])
-    value, slope = regression.averaged(mean, factor @ factor.T)
+    precision = np.linalg.inv(factor @ factor.T)
+    value, slope = regression.averaged(Narrowed(mean, np.linalg.cholesky(precision - np.eye(2))))
     samples = mean + orthogonal_normals(rng, 200_000, 2) @ factor.T
     np.testing.assert_allclose(value, regression.predictions(samples)[0].mean(axis=0), atol=0.05)
     # Stein: the average slope is the covariance of value and sample, times the precision.
