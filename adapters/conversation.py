@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ class Conversation:
     limit: int
     _asked: deque[Request] = field(default_factory=deque)
 
-    def answers(self, rows: Iterable[int]) -> Iterator[tuple[int, list[float] | RunError]]:
+    def answers(self, rows: Iterable[int]) -> Generator[tuple[int, list[float] | RunError], None, None]:
         """Each row, in order, with its numbers or the reason why it has none."""
         waiting = deque(rows)
         server, suspect = take(self.key) if waiting else None, -1

@@ -36,9 +36,17 @@ class Reach:
         """The file as it is seen here."""
         path = recorder.ledger.path.absolute()
         about = path.stat()
-        where = path, platform.node(), about.st_dev, about.st_ino
-        what = recorder.number, recorder.digest, recorder.output_size, recorder.retries, recorder.answer_failed
-        return Reach(*where, *what)
+        return Reach(
+            path,
+            platform.node(),
+            about.st_dev,
+            about.st_ino,
+            recorder.number,
+            recorder.digest,
+            recorder.output_size,
+            recorder.retries,
+            recorder.answer_failed,
+        )
 
     def recorder(self) -> Recorder | None:
         """To record in this thread of this process; None if the ledger is out of reach."""

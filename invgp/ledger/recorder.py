@@ -69,7 +69,7 @@ class Claimed(Known):
     @property
     def ours(self) -> NDArray[np.bool_]:
         """(B,) which runs nobody knows, and nobody else makes."""
-        return ~self.found & np.asarray([not maker for maker in self.makers], dtype=bool)
+        return np.asarray([not f and not m for f, m in zip(self.found, self.makers, strict=True)], dtype=bool)
 
 
 @dataclass
