@@ -109,5 +109,6 @@ def test_that_rays_that_may_bend_are_no_later_than_straight_ones(section: Path) 
     rays = np.loadtxt(section / "data" / "survey.csv", delimiter=",", skiprows=1)
     bent, straight = (model[name](velocity, rays[None, :, 0], rays[None, :, 1]) for name in ("bent", "straight"))
     assert np.all(bent < 1.005 * straight)  # half a percent for cells in the place of a smooth field
-    assert 1.005 < np.mean(straight / bent) < 1.02
+    assert np.mean(straight / bent) > 1.002
+    assert np.max(straight / bent) > 1.015
     np.testing.assert_allclose(1e3 * bent[0], rays[:, 2], atol=1.0)  # five standard deviations of the noise
