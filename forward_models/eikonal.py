@@ -49,8 +49,8 @@ class _Section:
     def __init__(self, slowness: Floats, spacing: tuple[float, float], sources: Floats) -> None:
         self.shape, self.spacing = slowness.shape[1:], spacing
         x, z = (h * np.arange(-RIM, n + RIM) for h, n in zip(spacing, self.shape, strict=True))
-        along = np.broadcast_arrays(x[:, None, None] - sources[:, 0], z[:, None] - sources[:, 1])
-        along = [part.reshape(-1, len(sources), 1) for part in along]
+        offsets = np.broadcast_arrays(x[:, None, None] - sources[:, 0], z[:, None] - sources[:, 1])
+        along = [part.reshape(-1, len(sources), 1) for part in offsets]
         self.distance = np.hypot(*along)
         rim = [(0, 0), (RIM, RIM), (RIM, RIM)]
         self.slowness = np.pad(slowness, rim, mode="edge").reshape(len(slowness), -1).T[:, None]
@@ -112,7 +112,7 @@ class _Section:
         squares = a**2 + c**2
         bent = (a * b + c * d + np.sqrt(slowness**2 * squares - (a * d - b * c) ** 2)) / squares
         causal = (a * bent >= b) & (c * bent >= d)
-        return np.where(causal, bent, np.minimum(*straight) / self.wanted[nodes])
+        return np.asarray(np.where(causal, bent, np.minimum(*straight) / self.wanted[nodes]))
 
 
 def _diagonals(numbers: NDArray[np.intp]) -> list[NDArray[np.intp]]:
