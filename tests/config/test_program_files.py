@@ -110,7 +110,8 @@ def test_that_each_format_can_be_configured(reader: str, write_survey: WriteSurv
         ),
         (
             EXECUTABLE + 'output_files = [{ path = "out.txt", column = 3 }]\n',
-            "forward.output_files[0].format: must be given, since 'column' is a key of 'table' or 'csv' only, was left out",
+            "forward.output_files[0].format: must be given, since 'column' is a key of 'table' or 'csv' only, was left "
+            "out",
         ),
         (
             EXECUTABLE + 'output_files = [{ format = "csv" }]\n',
