@@ -220,7 +220,7 @@ def test_that_eight_maps_fit_on_a_page_and_can_be_read(area: xr.Dataset, flatter
     assert len(figure.axes) == 2 * 4 * 2
     assert len({round(ax.get_position().x0, 3) for ax in figure.axes}) == columns
     assert figure.get_figheight() < 10.0
-    assert min(ax.get_position().height * figure.get_figheight() for ax in figure.axes) > 0.7
+    assert min(ax.get_position().height * figure.get_figheight() for ax in figure.axes) > 0.6
     assert bars[0].get_ylabel() == "m"  # the title says of what
     assert not overlaps([ax._left_title for ax in figure.axes])  # type: ignore[attr-defined]
     assert_that_labels_can_be_read(figure)

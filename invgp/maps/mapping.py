@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from invgp.maps.belief import Belief, Projections
 from invgp.maps.describe import MapVariable, coordinates_of, described, map_attributes
 from invgp.maps.grids import Grid, Slices
+from invgp.maps.nodes import survey_positions
 from invgp.maps.paths import Paths, exact
 from invgp.maps.quantities import LatentQuantity, Quantity
 from invgp.problem import Floats
@@ -79,6 +80,7 @@ class Map:
         dataset = xr.Dataset(coords={**kept, **coordinates}, attrs=map_attributes(self.posterior, self.grid, names))
         if self.draws:
             dataset.attrs["invgp_draws"] = "exact" if self.exact else "sums of waves"
+        dataset = dataset.assign(survey_positions(self.posterior))
         return dataset.assign(crs=self.posterior["crs"]) if "crs" in self.posterior else dataset
 
     @cached_property

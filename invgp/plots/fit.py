@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from invgp.plots.labels import axis_label, quantity_name
 from invgp.plots.lines import band_handles, draw_band, finish_panel
+from invgp.plots.look import Look
 from invgp.plots.positions import read_positions
 from invgp.plots.reading import (
     TWO_SIGMA,
@@ -31,7 +32,7 @@ _POINT: dict[str, Any] = {"markersize": 1.8, "markeredgewidth": 0.0}
 _ERROR_BAR: dict[str, Any] = {"fmt": "o", "elinewidth": 0.4, **_POINT}
 
 
-def data_fit(ds: xr.Dataset) -> Figure:
+def data_fit(ds: xr.Dataset, look: Look | None = None) -> Figure:
     """Draw the data against what the posterior predicts, and the residuals in units of the noise.
 
     Along a line, the observations stand over the predicted mean and its 95% interval. For sites with more
@@ -41,6 +42,8 @@ def data_fit(ds: xr.Dataset) -> Figure:
     ----------
     ds : Dataset
         A posterior.
+    look : Look
+        The size of the figure.
 
     Returns
     -------
@@ -55,7 +58,7 @@ def data_fit(ds: xr.Dataset) -> Figure:
     observations = read_names(ds, "observations")
     with rc_context(STYLE):
         width = COLUMN + 0.5 if len(observations) == 1 else PAGE / 2 * len(observations)
-        figure = Figure((width, 4.2), layout="constrained")
+        figure = Figure((look.size if look else None) or (width, 4.2), layout="constrained")
         axes = figure.subplots(2, len(observations), squeeze=False, sharex="col", height_ratios=(3, 1))
         draw = _draw_along_line if on_a_line else _draw_cross_plot
         for (above, below), name in zip(axes.T, observations, strict=True):
