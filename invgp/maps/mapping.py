@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +32,7 @@ class Map:
     levels : probabilities of the quantiles, (K,).
     draws, seed : how many joint draws, and of which random numbers.
     memory : bytes of temporary arrays, about.
+    undefined : names of derived quantities that were no number at some point, once the blocks are made.
     """
 
     posterior: xr.Dataset
@@ -44,6 +45,7 @@ class Map:
     draws: int
     seed: int
     memory: int
+    undefined: set[str] = field(default_factory=set)
 
     @cached_property
     def exact(self) -> bool:
@@ -125,6 +127,8 @@ class Map:
     def _values(self, quantity: Quantity, at: Projections, f: Floats | None) -> dict[str, Floats]:
         """(..., B, L) of each variable of a quantity."""
         told, name = quantity.summary(self.belief, at, self.levels), quantity.name
+        if not np.all(np.isfinite(told.mean)):
+            self.undefined.add(name)
         found = {name: told.mean, f"{name}_std": told.std}
         if len(self.levels):
             found[f"{name}_quantile"] = told.quantiles
