@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyproj import CRS
@@ -36,7 +36,7 @@ def axis_letters(about: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """
     named = {name: BY_NAME.get(name.lower()) for name in about}
     paired = {"X", "Y"} <= set(named.values())
-    tellers = (
+    tellers: tuple[Callable[[str], str | None], ...] = (
         lambda name: BY_STANDARD_NAME.get(str(about[name].get("standard_name", ""))),
         lambda name: BY_UNIT.get(str(about[name].get("units", ""))),
         lambda name: "Z" if about[name].get("positive") else None,
