@@ -11,11 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
-from invgp.errors import PlotError
 from invgp.maps.nodes import as_map
 from invgp.plots.areas import Place, draw_sites, draw_values, hatch
 from invgp.plots.between import between_sites
-from invgp.plots.grids import as_sites, read_grid, read_shape
+from invgp.plots.grids import as_sites, cut_in_the_middle, read_grid, read_shape
 from invgp.plots.labels import MINUS, quantity_name, range_of, scaled_unit, unit_label
 from invgp.plots.look import (
     Look,
@@ -57,7 +56,7 @@ def maps(ds: xr.Dataset, look: Look | None = None) -> Figure:
     Parameters
     ----------
     ds : Dataset
-        A posterior over sites with two coordinates or more, or on a grid over two.
+        A posterior over sites with two coordinates or more, or on a grid; a volume is cut in its middle.
     look : Look
         Quantities to show, mean and standard deviation by default; limits of their colours; from where to hatch; size.
 
@@ -75,8 +74,10 @@ def maps(ds: xr.Dataset, look: Look | None = None) -> Figure:
     (across, up), left_out = read_two_coordinates(as_map(ds))
     ds = choose(as_map(between_sites(ds)), look.latents, look.labels)
     grid = read_grid(ds)
+    cuts: list[str] = []
     if grid is not None and left_out:
-        raise PlotError(f"A map needs a grid of 2 coordinates: cut this one with --at {left_out[0]} VALUE.")
+        ds, cuts = cut_in_the_middle(ds, left_out)
+        grid, left_out = read_grid(ds), []
     sliced = [name for name in survey_coordinates(ds) if name not in (across, up)]
     survey, ds = read_survey(ds, [across, up]), as_sites(ds)
     if left_out:
@@ -106,7 +107,7 @@ def maps(ds: xr.Dataset, look: Look | None = None) -> Figure:
         letter_panels(axes, [_title(*row, quantity, sheet) for row in rows for quantity in shown])
         figure.supxlabel(x_label, fontsize=8.0)
         figure.supylabel(y_label, fontsize=8.0)
-        notes = [*_notes_left_out(ds, left_out, x, y), *window.notes]
+        notes = [*cuts, *_notes_left_out(ds, left_out, x, y), *window.notes]
         notes += [_note_on_sites(sliced)] if survey is not None else []
         notes += [f"Hatched: {hatch_words(look)}."] if hatched else []
         if notes:
