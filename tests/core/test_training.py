@@ -202,6 +202,7 @@ METHODS = {
     "adam": MiniBatches(optimiser=Adam(0.02), batch=13, epochs=200, samples=16),
     "natural": MiniBatches(optimiser=Adam(0.02), natural=0.1, batch=13, epochs=100, samples=16),
     "adadelta": MiniBatches(optimiser=AdaDelta(), batch=13, epochs=400, samples=16),
+    "unbiased": MiniBatches(optimiser=Adam(0.02), batch=13, epochs=200, samples=16, unbiased=True),
 }
 
 
@@ -279,6 +280,12 @@ def test_that_natural_gradients_refuse_a_mixture(numpy_place):
     bound, parameters, data, _ = regression(numpy_place, "diagonal", dense=False, components=2)
     with pytest.raises(ValueError, match="single full Gaussian"):
         MiniBatches(natural=0.5).fit(bound, parameters, data, np.random.default_rng(0))
+
+
+def test_that_gradients_without_bias_refuse_too_few_samples(numpy_place):
+    bound, parameters, data, _ = regression(numpy_place, dense=False)
+    with pytest.raises(ValueError, match=r"samples must be .* at least 6 \(Q = 1, unbiased\), was 5"):
+        MiniBatches(samples=5, unbiased=True).fit(bound, parameters, data, np.random.default_rng(0))
 
 
 def test_that_a_noise_known_for_each_site_goes_with_its_sites(numpy_place):
