@@ -277,7 +277,8 @@ def lower_product(lower: Array, right: Array, *, transposed: bool = False) -> Ar
     for start in range(0, size, PANEL):
         columns = slice(start, start + PANEL)
         for index in np.ndindex(stack):
-            rest, panel = np.ascontiguousarray(lower[index][start:, start:]), np.array(right[index][start:, columns])
+            rest = np.ascontiguousarray(lower[index][start:, start:])
+            panel = np.array(right[index][start:, columns], order="C")
             # BLAS sees transposes: x^T L^T, or x^T L.
             _blas("trmm", panel)(1.0, rest.T, panel.T, side=1, lower=0, trans_a=int(transposed), overwrite_b=1)
             whole[index][start:, columns] = panel

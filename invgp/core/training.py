@@ -312,6 +312,8 @@ class MiniBatches:
         for name in ("batch", "epochs", "samples"):
             whole(name, getattr(self, name), 1)
         within("natural", self.natural, 0.0, 1.0)
+        if not isinstance(self.unbiased, bool):
+            raise ValueError(f"unbiased must be True or False, was {self.unbiased!r}")  # noqa: TRY004 - as the others
         _check_optimiser(self.optimiser, "gradient", "MiniBatches", "Adam or AdaDelta")
 
     def fit(

@@ -77,6 +77,17 @@ def test_that_products_of_triangles_are_those_of_whole_matrices(panel, where, to
     np.testing.assert_array_equal(to_numpy(there[1]), right.astype(where.dtype))
 
 
+def test_that_products_of_triangles_do_not_mind_how_these_lie(rng):
+    lower, upper = np.tril(rng.standard_normal((8, 8))), np.triu(rng.standard_normal((8, 8)))
+    for right in (upper.T, np.flip(upper), np.asfortranarray(lower)):
+        for left in (lower, upper.T, np.flip(upper)):
+            np.testing.assert_allclose(lower_product(left, right), left @ right, rtol=1e-13, atol=1e-13)
+            transposed = np.tril(lower_product(left, right, transposed=True))
+            np.testing.assert_allclose(transposed, np.tril(left.T @ right), rtol=1e-13, atol=1e-13)
+            outer = np.tril(lower_outer_product(left, right))
+            np.testing.assert_allclose(outer, np.tril(left @ right.T), rtol=1e-13, atol=1e-13)
+
+
 @pytest.mark.parametrize("panel", [3, 256])
 def test_that_triangles_are_cut_out_and_mirrored(panel, where, rng, monkeypatch):
     monkeypatch.setattr(backend, "PANEL", panel)

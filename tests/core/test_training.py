@@ -138,6 +138,7 @@ def test_that_blocks_take_the_same_steps_in_every_place(family, where, tolerance
         (lambda: AdaDelta(decay=2.0), r"decay must be a number of at least 0 and below 1, was 2\.0"),
         (lambda: LBFGS(memory=-1), "memory must be a whole number of at least 1, was -1"),
         (lambda: MiniBatches(batch=0), "batch must be a whole number of at least 1, was 0"),
+        (lambda: MiniBatches(unbiased="no"), "unbiased must be True or False, was 'no'"),
         (lambda: MiniBatches(natural=1.5), r"natural must be a number of at least 0 and at most 1, was 1\.5"),
     ],
 )
