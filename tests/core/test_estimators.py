@@ -14,7 +14,7 @@ from invgp.core.estimators import (
     quadratic_fit,
     score,
 )
-from invgp.core.hermite import coefficients, hermite_features
+from invgp.core.hermite import coefficients, hermite_features, mean_squares
 from invgp.core.memory import BATCH_BUDGET
 from invgp.core.sampling import Points
 
@@ -75,6 +75,14 @@ def test_that_one_regression_for_all_sites_is_one_regression_a_site(latents, sam
         squares = np.diagonal(to_numpy(fit.curvature)[n])
         np.testing.assert_allclose(squares, 2.0 * one[1 + latents : 1 + 2 * latents], **close)
         np.testing.assert_allclose(to_numpy(mean)[n], of_slopes[0], **close)
+
+
+def test_that_mean_squares_are_those_of_the_features():
+    nodes, weights = np.polynomial.hermite_e.hermegauss(10)
+    z = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2)
+    weights = np.outer(weights, weights).ravel() / weights.sum() ** 2
+    expected = weights @ hermite_features(z, cross_terms=True, degree=4) ** 2
+    np.testing.assert_allclose(mean_squares(2, 4), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("budget", [BATCH_BUDGET, 1], ids=["at once", "one by one"])

@@ -226,7 +226,33 @@ def test_that_mini_batches_take_the_same_steps_in_every_place(method, where, tol
     np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(where, 1e-8, 0.02))
 
 
-def test_that_the_same_seed_gives_the_same_answer_and_batches_are_shuffled(numpy_place):
+def test_that_batches_are_shuffled_anew_for_every_pass_and_leave_out_no_site(numpy_place):
+    bound, parameters, data, _ = regression(numpy_place, dense=False)
+    seen = []
+
+    class Recording(Data):
+        def rows(self, index):
+            seen.append(np.asarray(index))
+            return Data(self.likelihood, self.y).rows(index)
+
+    MiniBatches(batch=13, epochs=2, samples=16).fit(
+        bound, parameters, Recording(data.likelihood, data.y), np.random.default_rng(0)
+    )
+    first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
+    for one_pass in (first, second):
+        np.testing.assert_array_equal(np.sort(np.concatenate(one_pass)), np.arange(N))
+        assert not np.array_equal(one_pass[0], np.arange(13))
+    assert not np.array_equal(first[0], second[0])
+
+
+def test_that_gradients_without_bias_come_from_independent_samples(numpy_place):
+    bound, _, data, _ = regression(numpy_place, dense=False)
+    for unbiased in (True, False):
+        _, _, points = MiniBatches(unbiased=unbiased)._batch(bound, data, np.arange(5), np.random.default_rng(0))
+        assert points.independent is unbiased
+
+
+def test_that_the_same_seed_gives_the_same_answer(numpy_place):
     bound, parameters, data, _ = regression(numpy_place, dense=False)
     method = MiniBatches(batch=13, epochs=2, samples=16)
     first, second, other = (method.fit(bound, parameters, data, np.random.default_rng(s)).posterior for s in (1, 1, 2))
