@@ -74,8 +74,8 @@ def print_bounds(data: Path) -> None:
     print(f"{'':32}{'runs a site':>12}{'ELBO':>9}  length-scales")
     for name, case in cases.items():
         posterior = invgp.invert(case)
-        scales = [posterior[latent.name].attrs.get("length_scale") for latent in case.latents]
-        learnt = "" if scales[0] is None else ", ".join(f"{float(s[0]) / 1000:.1f} km" for s in scales)
+        scales = [float(posterior[latent.name].attrs["length_scale"]) for latent in case.latents if latent.learn]
+        learnt = ", ".join(f"{scale / 1000:.1f} km" for scale in scales)
         runs, elbo = posterior.attrs["invgp_runs"] / case.survey.size, float(posterior["elbo"][-1])
         print(f"{name:32}{runs:12,.0f}{elbo:9.1f}  {learnt}")
 

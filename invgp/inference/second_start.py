@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
+from invgp.core.backend import Array, array_namespace
 from invgp.core.coupled.algorithm import CoupledSavigp, Position
 from invgp.core.coupled.posterior import SiteFactors
 from invgp.errors import RunsFailedError
@@ -77,12 +78,19 @@ def opened(
     start, where = inversion.start.trial, inversion.where
     xp, prior = where.namespace, start.prior
     normals = where.asarray(inversion.inducing.standard_normal((1, prior.latents * prior.inducing)))
-    drawn = start.q.site_draws(prior, normals)[0, ...]
-    precision = ROUGHLY * xp.linalg.inv(start.marginals.covariance)
-    shift = (precision @ (drawn - start.marginals.mean)[..., None])[..., 0]
+    said = saying(start, start.q.site_draws(prior, normals)[0, ...], ROUGHLY)
     chosen = where.asmask(sites)
-    said = SiteFactors(
-        xp.where(chosen[:, None, None], precision, position.sites.precision),
-        xp.where(chosen[:, None], shift, position.sites.shift),
+    return algorithm.position(
+        SiteFactors(
+            xp.where(chosen[:, None, None], said.precision, position.sites.precision),
+            xp.where(chosen[:, None], said.shift, position.sites.shift),
+        ),
+        position.hyper,
     )
-    return algorithm.position(said, position.hyper)
+
+
+def saying(start: Position, latents: Array, share: Array | float) -> SiteFactors:
+    """Sites that say that their latents are these, (N, Q), with a share (N, 1, 1) of the prior's precision."""
+    xp = array_namespace(latents)
+    precision = share * xp.linalg.inv(start.marginals.covariance)
+    return SiteFactors(precision, (precision @ (latents - start.marginals.mean)[..., None])[..., 0])
