@@ -18,14 +18,13 @@ from invgp.inference.inversion import Inversion
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.model import learning_of, prior_of
 from invgp.inference.noise import likelihood_of
-from invgp.inference.notes import inducing_notes, noise_notes
+from invgp.inference.notes import inducing_notes, noise_notes, untold_notes
 from invgp.inference.second_start import search_again_where_unexplained
 from invgp.inference.settling import Evaluate, Found, Settling
 from invgp.inference.simulator import Simulator
 from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
 from invgp.processes import SaidBySites
-from invgp.wording import counted
 
 SETTLED_ROUGHLY, SETTLED = 0.3, 0.05  # standard deviations that a step still moves any site's posterior
 NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the prior's
@@ -55,6 +54,7 @@ class CoupledInversion(Inversion):
                 f"inference.runs_per_site = {problem.inference.runs_per_site} is too few for an emulator of this "
                 "survey: the simulator itself was run throughout, which takes far more runs."
             )
+        self.shape_notes: list[str] = []
         self.shape_error = np.full(problem.survey.size, np.nan)
         self.direct = np.ones(problem.survey.size, dtype=bool)
         self.settling = Settling(problem, where, self.shuffles)
@@ -153,12 +153,8 @@ class CoupledInversion(Inversion):
         cavity = Cavity(self.found.position, sites, self.checks, samples)
         found = cavity.shape_error(problem, evaluate(cavity.latents, "shape", sites))
         self.shape_error[sites] = found
-        unknown = int(np.isnan(found).sum())
-        if unknown:
-            self.notes.append(
-                f"At {unknown} of {counted(len(sites), 'site')} the shape of the posterior could not be told from "
-                f"{samples} samples."
-            )
+        unknown = sites[np.isnan(found)]
+        self.shape_notes = untold_notes(unknown, len(sites), samples)
 
     def report(self) -> EmulatorReport | None:
         """How far an emulator was trusted."""
@@ -195,7 +191,13 @@ class CoupledInversion(Inversion):
         """What else the person should know, in words."""
         marginals = to_numpy(position.marginals.mean), to_numpy(position.marginals.covariance)
         learnt = noise_notes(self.problem, to_numpy(position.hyper.noise))
-        return [*self.notes, *self.simulator.notes(*marginals), *learnt, *inducing_notes(position.prior)]
+        return [
+            *self.notes,
+            *self.shape_notes,
+            *self.simulator.notes(*marginals),
+            *learnt,
+            *inducing_notes(position.prior),
+        ]
 
     def _draws(self, position: Position) -> Floats:
         """Joint draws (R, N, Q) of the latents at the sites."""

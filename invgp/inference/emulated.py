@@ -19,12 +19,13 @@ from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import CoupledSavigp, Position, movement
 from invgp.inference.coupled import CoupledInversion
 from invgp.inference.design import FEWEST_STEPS, neighbours_within_reach, runs_in_a_step, runs_of_steps
+from invgp.inference.diagnostics import DOUBTFUL
 from invgp.inference.earlier import earlier_runs
 from invgp.inference.emulation import Emulator, fit_emulator
 from invgp.inference.inversion import BudgetSpent
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.other_solutions import look_for_other_solutions
-from invgp.inference.second_start import search_again_where_unexplained
+from invgp.inference.second_start import search_again, search_again_where_unexplained
 from invgp.inference.settling import Evaluate
 from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import EmulatorReport
@@ -80,6 +81,16 @@ class EmulatedInversion(CoupledInversion):
             status, settled = self.search_with_simulator()
         status, settled = search_again_where_unexplained(self, status, settled=settled)
         self.check_shape(self.answer, int(self.direct.sum()))
+        return self.search_again_where_doubtful(status, settled=settled)
+
+    def search_again_where_doubtful(self, status: str, *, settled: bool) -> tuple[str, bool]:
+        """A second search around the sites of the simulator, if few, whose shape is in doubt: beside a jump, say."""
+        doubtful = self.direct & ~(self.shape_error <= DOUBTFUL)  # nor where it could not be told
+        first = self.found
+        if 2 * self.direct.sum() <= len(doubtful):
+            status, settled = search_again(self, doubtful, status, settled=settled)
+        if self.found is not first:
+            self.check_shape(self.answer, int(self.direct.sum()))
         return status, settled
 
     def search_on_emulator(self, position: Position, *, patient: bool = False) -> tuple[str, bool]:

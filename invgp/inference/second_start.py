@@ -34,9 +34,18 @@ def search_again_where_unexplained(inversion: CoupledInversion, status: str, *, 
     if first is None:
         return status, settled
     problem = with_hyperparameters(inversion.problem, first.position)
-    around = within_a_length_scale(problem, unexplained(problem, first.predicted, first.predicted_std))
-    if not around.any():
+    sites = unexplained(problem, first.predicted, first.predicted_std)
+    return search_again(inversion, sites, status, settled=settled)
+
+
+def search_again(
+    inversion: CoupledInversion, sites: NDArray[np.bool_], status: str, *, settled: bool
+) -> tuple[str, bool]:
+    """The same around any sites (N,)."""
+    first = inversion.found
+    if first is None or not sites.any():
         return status, settled
+    around = within_a_length_scale(with_hyperparameters(inversion.problem, first.position), sites)
     kept, algorithm = inversion.direct, inversion.algorithm(inversion.stages())
     bound, verdict = inversion.trace[-1][0], (status, settled)
     try:
