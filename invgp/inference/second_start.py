@@ -20,6 +20,7 @@ from invgp.problem import Problem
 if TYPE_CHECKING:
     from invgp.inference.coupled import CoupledInversion
 
+ATTEMPTS = 3  # from another field each
 ROUGHLY = 0.1  # of the prior's precision, that each site of a second start says
 
 
@@ -30,12 +31,16 @@ def search_again_where_unexplained(inversion: CoupledInversion, status: str, *, 
     ----------
     status, settled : of the first search.
     """
-    first = inversion.found
-    if first is None:
-        return status, settled
-    problem = with_hyperparameters(inversion.problem, first.position)
-    sites = unexplained(problem, first.predicted, first.predicted_std)
-    return search_again(inversion, sites, status, settled=settled)
+    for _ in range(ATTEMPTS):
+        found = inversion.found
+        if found is None:
+            break
+        problem = with_hyperparameters(inversion.problem, found.position)
+        sites = unexplained(problem, found.predicted, found.predicted_std)
+        if not sites.any():
+            break
+        status, settled = search_again(inversion, sites, status, settled=settled)
+    return status, settled
 
 
 def search_again(
