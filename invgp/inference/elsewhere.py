@@ -41,7 +41,7 @@ def part_of(problem: Problem, rng: np.random.Generator) -> NDArray[np.intp]:
     centre = X[rng.integers(len(X))]
     distance = np.mean([np.linalg.norm((X - centre) / v.length_scale, axis=1) for v in problem.latents], axis=0)
     nearest = np.argsort(distance, kind="stable")
-    within = max(np.count_nonzero(distance <= PART_REACH), PART)
+    within = max(int(np.sum(distance <= PART_REACH)), PART)
     return np.sort(nearest[np.linspace(0, within - 1, PART).astype(np.intp)])
 
 
