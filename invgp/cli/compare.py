@@ -261,6 +261,9 @@ class Tally:
     def batch(self, purpose: str, runs: int) -> None:
         """Nothing: batches are small."""
 
+    def waiting(self, runs: int, maker: str) -> None:
+        """Nothing: there is no ledger."""
+
     def evaluated(self, elbo: float, *, accepted: bool) -> None:
         """Nothing: there is no bound."""
 
