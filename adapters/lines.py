@@ -12,17 +12,14 @@ import json
 import math
 from typing import Any
 
-import numpy as np
-
 from .failures import quoted
 from .outcomes import RunError
-from .protocol import Floats, Quantity, Status
+from .protocol import Quantity, Status
 from .quantities import kind_of, size_of
 
 _LEAST_LIMIT = 2**20  # bytes, for an answer of few numbers and a long error
 _BYTES_A_NUMBER = 64  # twice what any float takes
 _SHOWN = 200  # characters of an answer that is no answer
-_ENCODER = json.JSONEncoder(allow_nan=False)
 # An integer of thousands of digits is a number too, and Python would refuse it.
 _DECODER = json.JSONDecoder(parse_int=float)
 
@@ -36,27 +33,35 @@ def line_limit(outputs: tuple[Quantity, ...]) -> int:
     return _LEAST_LIMIT + _BYTES_A_NUMBER * size_of(outputs)
 
 
-def write_request(number: int, inputs: tuple[Quantity, ...], row: Floats) -> bytes:
-    """The line that asks for one run.
+class RequestWriter:
+    """Writes the line that asks for one run.
 
     Parameters
     ----------
-    number : its id.
     inputs : names and labels.
-    row : (I,) finite numbers.
     """
-    values = row.tolist()
-    named: dict[str, float | list[float]] = {}
-    start = 0
-    for quantity in inputs:
-        end = start + quantity.size
-        named[quantity.name] = values[start] if quantity.labels is None else values[start:end]
-        start = end
-    return f"{_ENCODER.encode({'id': number, 'inputs': named})}\n".encode()
+
+    def __init__(self, inputs: tuple[Quantity, ...]) -> None:
+        self._parts: list[tuple[str, int, int | None]] = []
+        start = 0
+        for quantity in inputs:
+            before = ", " if self._parts else ""
+            end = None if quantity.labels is None else start + quantity.size
+            self._parts.append((f"{before}{json.dumps(quantity.name)}: ", start, end))
+            start += quantity.size
+
+    def write(self, number: int, values: list[float]) -> bytes:
+        """The request `number` for I finite numbers."""
+        # Python writes a finite number, and a list of them, as JSON does; its own encoder takes three times as long.
+        named = "".join(
+            f"{name}{values[start]!r}" if end is None else f"{name}{values[start:end]!r}"
+            for name, start, end in self._parts
+        )
+        return f'{{"id": {number}, "inputs": {{{named}}}}}\n'.encode()
 
 
-def read_answer(line: bytes, number: int, outputs: tuple[Quantity, ...]) -> Floats:
-    """The numbers, (P,), of the answer to request `number`; NaN where the program found none.
+def read_answer(line: bytes, number: int, outputs: tuple[Quantity, ...]) -> list[float]:
+    """The P numbers of the answer to request `number`; NaN where the program found none.
 
     Raises
     ------
@@ -72,11 +77,11 @@ def read_answer(line: bytes, number: int, outputs: tuple[Quantity, ...]) -> Floa
     if "error" in answer:
         raise RunError(Status.RAISED, f"the program says: {quoted(str(answer['error'])) or 'nothing'}")
     found = answer.get("outputs")
-    names = [quantity.name for quantity in outputs]
-    if not isinstance(found, dict) or set(found) != set(names):
+    if not isinstance(found, dict) or len(found) != len(outputs) or not all(q.name in found for q in outputs):
+        names = [quantity.name for quantity in outputs]
         shown = f"those of {list(found)}" if isinstance(found, dict) else kind_of(found)
         raise RunError(Status.UNREADABLE, f"'outputs' must be an object of {names}, but is {quoted(shown, _SHOWN)}")
-    return np.array([number for quantity in outputs for number in _numbers(quantity, found[quantity.name])])
+    return [number for quantity in outputs for number in _numbers(quantity, found[quantity.name])]
 
 
 def _parse(line: bytes) -> dict[str, Any]:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import logging
+import math
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from .failures import check_inputs, check_settings, judged, quoted
-from .lines import LostError, line_limit, read_answer, write_request
+from .conversation import Conversation
+from .failures import check_inputs, check_settings, judged
+from .lines import RequestWriter, line_limit, read_answer
 from .outcomes import RunError
 from .processes import make_environment
 from .programs import find_program, program_files
 from .protocol import Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import check_batch, check_quantities, digest_of, size_of
-from .servers import Server, give_back, take
-
-_SHOWN = 500  # characters of a request that failed
-
-_log = logging.getLogger(__name__)
+from .servers import Server
 
 
 @dataclass(frozen=True)
@@ -31,9 +29,8 @@ class PersistentModel:
     The lines are those of `adapters.lines`. Each process that evaluates rows keeps one program running, started with
     its first row, in a temporary directory of its own, and ended with the process. A program that crashes, hangs,
     answers what it was not asked or writes too long a line is ended with all its children, and the next row gets a
-    fresh one. A row that was lost other than by time is tried once more if that program had answered before: whether a
-    row goes well does not depend on the rows before it. A row with an input that is not finite is not sent. No shell
-    is involved.
+    fresh one; `adapters.conversation` says which row is to blame. A row with an input that is not finite is not
+    sent. No shell is involved.
 
     Parameters
     ----------
@@ -41,7 +38,8 @@ class PersistentModel:
         bare name is looked up on ``PATH``. An argument that names a file must be an absolute path.
     inputs, outputs : what goes in and what comes out.
     partial : whether a run that gave only some of its outputs has gone well; the others are then NaN.
-    timeout : seconds of wall time that an answer may take, with the start of the program if it is its first.
+    timeout : seconds of wall time that an answer may take, with the start of the program if it is its first; a program
+        that has several requests before it is given as long for each.
     threads : what ``OMP_NUM_THREADS`` and its like are set to.
     environment : variables added to ours; they win over `threads`.
     search_path : directory that a relative path of the program starts from; None for the current.
@@ -86,53 +84,47 @@ class PersistentModel:
         values = check_batch(self.inputs, values, context)
         outputs = np.full((len(values), size_of(self.outputs)), np.nan)
         status, messages = [Status.OK] * len(values), [""] * len(values)
-        home = context.directory.absolute()
-        for i, label in enumerate(context.labels):
-            try:
-                check_inputs(self.inputs, values[i])
-                outputs[i] = self._answer(values[i], home)
-                status[i], missing = judged(self.outputs, outputs[i], partial=self.partial)
-                messages[i] = missing and f"run {label}: {missing}"
-            except RunError as failure:
-                outputs[i] = np.nan
-                status[i] = failure.status
-                messages[i] = f"run {label}: {failure}"
+        sent = np.isfinite(values).all(axis=1)
+        asked = self._conversation(values.tolist(), context.directory.absolute())
+        with closing(asked.answers(np.flatnonzero(sent).tolist())) as answers:
+            for i, answer in answers:
+                if isinstance(answer, RunError):
+                    status[i], messages[i] = answer.status, f"run {context.labels[i]}: {answer}"
+                else:
+                    outputs[i] = answer
+        for i in np.flatnonzero(~np.isfinite(outputs).all(axis=1)).tolist():
+            if status[i] is Status.OK:
+                status[i], why = self._incomplete(values[i], outputs[i])
+                messages[i] = f"run {context.labels[i]}: {why}"
         return Evaluations(outputs, tuple(status), tuple(messages))
 
-    def _answer(self, row: Floats, home: Path) -> Floats:
-        # Whoever ends the runs of a killed worker knows them by their home, hence a program for each.
-        key = (str(os.getpid()), self.digest, self._program, str(home))
-        server = take(key)
-        if server is not None:
-            try:
-                return self._ask(server, row, key)
-            except LostError as loss:
-                if loss.status is Status.TIMEOUT:
-                    raise
-                _log.info("%s: tried again with a fresh program, since the last one was lost: %s", self.name, loss)
-        environment = make_environment(self.environment, self.threads)
-        return self._ask(Server([self._program, *self.command[1:]], environment, home), row, key)
-
-    def _ask(self, server: Server, row: Floats, key: tuple[str, ...]) -> Floats:
-        """Ask a program, which is then ready for the next row, or ended."""
-        number = server.asked + 1
-        request = write_request(number, self.inputs, row)
-        sound = False
+    def _incomplete(self, values: Floats, outputs: Floats) -> tuple[Status, str]:
+        """What is said of a row (I,) that was not sent, or of an answer (P,) that lacks some of its numbers."""
         try:
-            outputs = read_answer(server.ask(request, self.timeout, line_limit(self.outputs)), number, self.outputs)
-            judged(self.outputs, outputs, partial=self.partial)
-            sound = True
-        except LostError as loss:
-            raise LostError(loss.status, f"{loss}{server.last_words()}; asked: {_shown(request)}") from loss
+            check_inputs(self.inputs, values)
         except RunError as failure:
-            sound = True
-            raise RunError(failure.status, f"{failure}; asked: {_shown(request)}") from failure
-        finally:
-            if sound:
-                give_back(key, server)
-            else:
-                server.end()
-        return outputs
+            return failure.status, str(failure)
+        return judged(self.outputs, outputs, partial=self.partial)
+
+    def _read(self, line: bytes, number: int) -> list[float]:
+        numbers = read_answer(line, number, self.outputs)
+        if not all(map(math.isfinite, numbers)):
+            judged(self.outputs, np.asarray(numbers), partial=self.partial)
+        return numbers
+
+    def _conversation(self, values: list[list[float]], home: Path) -> Conversation:
+        writer = RequestWriter(self.inputs)
+        return Conversation(
+            # Whoever ends the runs of a killed worker knows them by their home, hence a program for each.
+            key=(str(os.getpid()), self.digest, self._program, str(home)),
+            start=lambda: Server(
+                [self._program, *self.command[1:]], make_environment(self.environment, self.threads), home
+            ),
+            write=lambda number, row: writer.write(number, values[row]),
+            read=self._read,
+            timeout=self.timeout,
+            limit=line_limit(self.outputs),
+        )
 
     def _compute_digest(self) -> str:
         # The timeout is left out: it decides whether a run ends, not what it gives.
@@ -145,8 +137,3 @@ class PersistentModel:
             self.partial,
         )
         return digest_of(["persistent", repr(settings), *program_files(self._program, self.command)])
-
-
-def _shown(request: bytes) -> str:
-    text = quoted(request[:_SHOWN])
-    return text if len(request) <= _SHOWN else f"{text}..."

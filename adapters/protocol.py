@@ -76,11 +76,14 @@ class Evaluations:
     status : B of them.
     messages : B of them, empty for a run that went well; otherwise which run, why, and where its directory
         is.
+    seconds : that the runs took, all in all, of a model that makes several at once; None if it makes one after the
+        other.
     """
 
     outputs: Floats
     status: tuple[Status, ...]
     messages: tuple[str, ...]
+    seconds: float | None = None
 
     @cached_property
     def ok(self) -> NDArray[np.bool_]:

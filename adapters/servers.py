@@ -1,7 +1,7 @@
 """Programs that are kept running: one started, many rows asked of it, and nothing left behind.
 
 A process keeps the programs of the model that it ran last, one for each thread that ran it. They are never pickled
-and never shared with a child process. Per row: one write, one sleep in the kernel, one read.
+and never shared with a child process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ _process_that_tidies_up = 0
 
 
 class Server:
-    """A running program, asked one line at a time.
+    """A running program: lines go in, and as many lines come out.
+
+    Attributes
+    ----------
+    asked : lines that it was ever sent.
+    ahead : how many lines it gets before the first of them is answered; whoever talks to it decides.
 
     Parameters
     ----------
@@ -56,7 +61,11 @@ class Server:
 
     def __init__(self, argv: Sequence[str], environment: Environment, home: Path) -> None:
         self.asked = 0
+        self.ahead = 1
+        self._unanswered = 0
+        self._unsent = bytearray()
         self._received = bytearray()
+        self._searched = 0  # bytes of it, for the end of a line
         self._said = bytearray()
         self._mark = str(home / f"persistent-{os.getpid()}-{next(_counter)}")
         self._owner = os.getpid()
@@ -96,46 +105,62 @@ class Server:
         self._poll.register(self._stderr, select.POLLIN)
         self._has_ended = self._resources.enter_context(exit_watch(self._process))
 
-    def ask(self, request: bytes, timeout: float, limit: int) -> bytes:
-        """Send a line, and wait for one.
-
-        Parameters
-        ----------
-        request : the line, with its end.
-        timeout : seconds for the whole of the answer.
-        limit : bytes that the answer may have.
+    def say(self, requests: bytes, count: int) -> None:
+        """Send whole lines, `count` of them, as far as the pipe takes them; `hear` sends the rest.
 
         Raises
         ------
         LostError
-            If no such line came back; the program must then be ended.
+            If the program has said something that nobody asked for; it must then be ended.
+        """
+        if self._received and not self._unanswered:
+            text = quoted(bytes(self._received[:200]))
+            raise LostError(Status.UNREADABLE, f"the program wrote without being asked: {text!r}")
+        self.asked += count
+        self._unanswered += count
+        self._unsent += requests
+        self._send()
+
+    def hear(self, timeout: float, limit: int) -> bytes:
+        """Wait for the next line.
+
+        Parameters
+        ----------
+        timeout : seconds for the whole of it.
+        limit : bytes that it may have.
+
+        Raises
+        ------
+        LostError
+            If no such line came; the program must then be ended.
         """
         deadline = time.monotonic() + timeout
-        self._check_silence()
-        if self.asked > 0:
-            self._said.clear()
-        self.asked += 1
-        unsent = memoryview(request)
-        while True:
-            unsent = self._send(unsent)
+        while (line := self._line(limit)) is None:
+            self._send()
             left = deadline - time.monotonic()
             if left <= 0:
                 raise LostError(Status.TIMEOUT, f"timed out after {timeout:g} s")
             ready = self._poll.poll(1000 * min(left, _LOOK_EVERY))
             for descriptor, _ in ready:
                 if descriptor == self._stderr:
-                    self._hear()
-                elif descriptor == self._stdout and self._receive(limit):
-                    return self._line()
+                    self._listen()
+                elif descriptor == self._stdout:
+                    self._receive()
             # Its output may be held open by a child that outlives it.
-            if not ready and self._has_ended(0.0):
-                if self._receive(limit):
-                    return self._line()
+            if not ready and self._has_ended(0.0) and not self._receive():
                 raise self._ending()
+        self._unanswered -= 1
+        self._said.clear()
+        return line
+
+    @property
+    def all_sent(self) -> bool:
+        """Whether the program's pipe has taken all that was said."""
+        return not self._unsent
 
     def last_words(self) -> str:
         """Quote the end of standard error since the last answer, as part of a message; nothing if it said nothing."""
-        self._hear()
+        self._listen()
         words = quoted(bytes(self._said))
         return f"; standard error: {words}" if words else ""
 
@@ -158,36 +183,24 @@ class Server:
             self._returncode = reap(self._process)
         return self._returncode
 
-    def _check_silence(self) -> None:
-        """Raise `LostError` if the program speaks without being asked, or has ended."""
-        with suppress(BlockingIOError):
-            chunk = os.read(self._stdout, _CHUNK)
-            if not chunk:
-                raise self._ending()
-            self._received += chunk
-        if self._received:
-            text = quoted(bytes(self._received[:200]))
-            raise LostError(Status.UNREADABLE, f"the program wrote without being asked: {text!r}")
-
-    def _send(self, unsent: memoryview) -> memoryview:
-        """Write what the pipe takes; what is left of it."""
-        if not unsent:
-            return unsent
+    def _send(self) -> None:
+        """Write what the pipe takes of what is unsent."""
+        if not self._unsent:
+            return
         try:
-            unsent = unsent[os.write(self._stdin, unsent) :]
+            del self._unsent[: os.write(self._stdin, self._unsent)]
         except BlockingIOError:
             pass
         except BrokenPipeError:  # it reads no more, but may have answered: its output tells
-            unsent = unsent[:0]
-        if unsent:
+            self._unsent.clear()
+        if self._unsent:
             self._poll.register(self._stdin, select.POLLOUT)
         else:
             with suppress(KeyError):
                 self._poll.unregister(self._stdin)
-        return unsent
 
-    def _receive(self, limit: int) -> bool:
-        """Read what there is of the answer; whether its line is complete."""
+    def _receive(self) -> bool:
+        """Read what there is; whether there was something."""
         try:
             chunk = os.read(self._stdout, _CHUNK)
         except BlockingIOError:
@@ -195,17 +208,21 @@ class Server:
         if not chunk:
             raise self._ending()
         self._received += chunk
-        complete = b"\n" in chunk
-        if len(self._received) - (len(chunk) if complete else 0) > limit:
+        return True
+
+    def _line(self, limit: int) -> bytes | None:
+        """Take the first line out of what was received; None if it is not complete."""
+        end = self._received.find(b"\n", self._searched)
+        self._searched = len(self._received) if end < 0 else 0
+        if (self._searched or end) > limit:
             raise LostError(Status.UNREADABLE, f"the answer is a line of more than {limit} bytes")
-        return complete
+        if end < 0:
+            return None
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
+        return line
 
-    def _line(self) -> bytes:
-        """Take the first line out of what was received."""
-        line, _, self._received = self._received.partition(b"\n")
-        return bytes(line)
-
-    def _hear(self) -> None:
+    def _listen(self) -> None:
         """Keep the end of what is on standard error."""
         try:
             chunk = os.read(self._stderr, _CHUNK)

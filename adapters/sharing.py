@@ -24,7 +24,7 @@ class Batch:
     ----------
     outputs : row -> (P,), of those that went well.
     failures : row -> status and message, of those that failed.
-    busy : seconds that runs took that went well, all in all.
+    busy : seconds that runs took, all in all.
     """
 
     def __init__(self, rows: Iterable[int], urls: Iterable[str]) -> None:
@@ -50,11 +50,15 @@ class Batch:
                 self._changed.wait()
             return None
 
-    def finish(self, task: Task, outputs: Floats, seconds: float) -> None:
+    def spent(self, seconds: float) -> None:
+        """A server was at work, whatever came of it."""
+        with self._changed:
+            self.busy += seconds
+
+    def finish(self, task: Task, outputs: Floats) -> None:
         """A row went well."""
         with self._changed:
             self.outputs[task.row] = outputs
-            self.busy += seconds
             self._leave(task)
 
     def fail(self, task: Task, status: Status, message: str) -> None:

@@ -137,10 +137,13 @@ class UmbridgeModel:
         refused, task = 0, None
         try:
             while (task := batch.take(connection.url)) is not None:
-                started = time.perf_counter()
                 try:
                     self._get_to_know(connection)
-                    outputs = self._run(connection, values[task.row])
+                    started = time.perf_counter()
+                    try:
+                        outputs = self._run(connection, values[task.row])
+                    finally:
+                        batch.spent(time.perf_counter() - started)
                 except NoConnectionError as error:
                     refused += 1
                     if refused > self.retries:
@@ -165,7 +168,7 @@ class UmbridgeModel:
                 except _RunError as error:
                     batch.fail(task, error.status, f"server {connection.url}: {error}")
                 else:
-                    batch.finish(task, outputs, time.perf_counter() - started)
+                    batch.finish(task, outputs)
                 refused = 0
         except BaseException as error:  # a fault of ours must not leave the others waiting
             batch.stop(Status.KILLED, f"{type(error).__name__}: {error}")
@@ -262,7 +265,7 @@ class UmbridgeModel:
             outputs[row] = numbers
         for row, (what, why) in batch.failures.items():
             status[row], messages[row] = what, f"run {context.labels[row]}: {why}"
-        return Evaluations(outputs, tuple(status), tuple(messages))
+        return Evaluations(outputs, tuple(status), tuple(messages), batch.busy)
 
     def _check_settings(self) -> None:
         if not self.urls:

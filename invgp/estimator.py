@@ -43,6 +43,8 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     likelihood : of `invgp.likelihoods`, or your own; it says how many latents there are (Q) and outputs (P).
     kernel : a key of `invgp.core.kernels.CORRELATIONS`, or one for each latent.
     length_scale : a number, one for each input dimension (D,), or (Q, D); by default the spread of each dimension.
+    ard : whether each input dimension learns a length-scale of its own. Without, there is one for all of them, a number
+        or (Q, 1): for images and other inputs with many dimensions of one kind.
     variance : prior variance, a number or one for each latent (Q,).
     prior_mean : of each latent, a number or (Q,).
     inducing : None for the dense model (every training input); a number of inducing inputs, chosen by `placement`;
@@ -76,6 +78,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     likelihood: Likelihood
     kernel: str | tuple[str, ...] = "squared exponential"
     length_scale: ArrayLike | None = None
+    ard: bool = True
     variance: ArrayLike = 1.0
     prior_mean: ArrayLike = 0.0
     inducing: int | ArrayLike | None = None
@@ -228,6 +231,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         one_of("posterior", self.posterior, ("full", "diagonal"))
         one_of("dtype", self.dtype, tuple(JITTER))
         one_of("device", self.device, ("cpu", "cuda", "auto"))
+        instance("ard", self.ard, (bool,), "True or False")
         whole("components", self.components, 1)
         whole("seed", self.seed, 0)
         owner = self if isinstance(self.method, Blocks) else self.method

@@ -166,6 +166,9 @@ class Noise:
     correlation : for observations whose noise is correlated (Gaussian only), (p, p).
     degrees : of freedom of a Student-t.
     learn : for observations whose noise is scaled by a number that is learnt, a factor as in `Latent.learn`.
+    correlation_length : for observations whose noise is correlated between sites (Gaussian only), (D,): correlations
+        fall off as exp(-distance), with the coordinates divided by these.
+    covariance : (N P, N P), of all data, site by site, instead of all else (Gaussian only); None for none.
     """
 
     kind: str
@@ -173,6 +176,13 @@ class Noise:
     correlation: Mapping[str, Floats] = field(default_factory=dict)
     degrees: float = 4.0
     learn: Mapping[str, float] = field(default_factory=dict)
+    correlation_length: Mapping[str, Floats] = field(default_factory=dict)
+    covariance: Floats | None = None
+
+    @property
+    def joins_sites(self) -> bool:
+        """Whether the noise of one site says something of that of another."""
+        return bool(self.correlation_length) or self.covariance is not None
 
     def __post_init__(self) -> None:
         for name, matrix in self.correlation.items():
@@ -287,6 +297,18 @@ class Problem:
         """The same problem with the noise's standard deviations multiplied by a factor (N, P)."""
         std = {name: factor[:, columns] * self.noise.std[name] for name, columns in self.observation_slices.items()}
         return replace(self, noise=replace(self.noise, std=std))
+
+    def at_sites(self, sites: NDArray[np.intp]) -> Problem:
+        """The problem of some sites alone, by their numbers (B,)."""
+        survey = self.survey
+        coordinates, covariates = (
+            tuple(replace(column, values=column.values[sites]) for column in columns)
+            for columns in (survey.coordinates, survey.covariates)
+        )
+        observations = tuple(replace(o, values=o.values[sites]) for o in survey.observations)
+        part = replace(survey, coordinates=coordinates, covariates=covariates, observations=observations)
+        std = {name: values[sites] for name, values in self.noise.std.items()}
+        return replace(self, survey=part, noise=replace(self.noise, std=std))
 
     def __repr__(self) -> str:
         return describing.text(self)

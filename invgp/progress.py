@@ -30,6 +30,7 @@ class Tally:
     done: int = 0
     answered: int = 0
     failed: int = 0
+    elsewhere: str = ""
     started: float = field(default_factory=time.perf_counter)
 
     def begin(self, most_runs: int) -> None:
@@ -38,7 +39,7 @@ class Tally:
 
     def batch(self, purpose: str, runs: int) -> None:
         """A batch of runs starts."""
-        self.purpose, self.batch_size, self.batch_done = purpose, runs, 0
+        self.purpose, self.batch_size, self.batch_done, self.elsewhere = purpose, runs, 0, ""
 
     def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
         """Count runs."""
@@ -46,6 +47,10 @@ class Tally:
         self.answered += answered
         self.batch_done += succeeded + failed
         self.failed += failed
+
+    def waiting(self, runs: int, maker: str) -> None:
+        """Remember what is waited for."""
+        self.elsewhere = f", waiting for {maker} to make {runs:,} of them"
 
     def evaluated(self, elbo: float, *, accepted: bool) -> None:
         """Count evaluations; remember the last bound that was kept."""
@@ -67,7 +72,7 @@ class Tally:
         elbo = "-" if self.elbo is None else f"{self.elbo:.2f}"
         times = "once" if self.evaluations == 1 else f"{self.evaluations:,} times"
         return (
-            f"{self.purpose}{within}",
+            f"{self.purpose}{within}{self.elsewhere if within else ''}",
             f"bound evaluated {times} | ELBO {elbo}",
             f"{counted(self.done, 'run')}, {self.failed:,} failed | {rate(made / seconds) if made else '- runs/s'} | "
             f"at most {duration(left) if made else '-'} left",
@@ -83,6 +88,13 @@ class Lines(Tally):
         """Count runs; say so if there has been no line for a while."""
         super().ran(succeeded, failed, answered=answered)
         if time.perf_counter() - max(self.last, self.started) > SECONDS_BETWEEN_LINES:
+            self._say()
+
+    def waiting(self, runs: int, maker: str) -> None:
+        """Say so, once a batch."""
+        first = not self.elsewhere
+        super().waiting(runs, maker)
+        if first:
             self._say()
 
     def evaluated(self, elbo: float, *, accepted: bool) -> None:

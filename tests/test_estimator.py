@@ -8,6 +8,8 @@ import pytest
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -140,6 +142,24 @@ def test_that_two_hundred_sites_are_learnt_to_their_exact_evidence():
 
 
 @pytest.mark.parametrize("posterior", ["full", "diagonal"])
+def test_that_without_ard_all_dimensions_share_a_length_scale(posterior, tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(0, 4, (80, 3))
+    y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + 0.2 * rng.standard_normal(80)
+    model = SAVIGP(Gaussian(0.5), ard=False, posterior=posterior, inducing=None if posterior == "full" else 10).fit(
+        X, y
+    )
+    [kernel] = model.kernels_
+    assert kernel.length_scale.shape == (1,)
+    if posterior == "full":
+        exact = GaussianProcessRegressor(ConstantKernel() * RBF(2.0) + WhiteKernel(0.25)).fit(X, y)
+        assert model.trace_[-1] == pytest.approx(exact.log_marginal_likelihood_value_, abs=1e-3)
+        assert kernel.length_scale[0] == pytest.approx(exact.kernel_.k1.k2.length_scale, rel=1e-2)
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(SAVIGP.load(tmp_path / "model.npz", Gaussian(0.5)).predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("posterior", ["full", "diagonal"])
 def test_that_latents_may_have_kernels_and_inducing_inputs_of_their_own(posterior, tmp_path):
     classes = np.eye(3)[np.digitize(TRUTH, [-0.4, 0.4])]
     Z = np.stack([np.linspace(0, 6, 10)[:, None] + shift for shift in (0.0, 0.1, 0.2)])
@@ -190,6 +210,11 @@ def test_that_a_black_box_needs_its_moments_only_to_predict(observed):
         ({"inducing": 1, "placement": "grid"}, r"inducing must be at least 2 for a grid \(D = 1\), was 1"),
         ({"length_scale": -1.0}, "length_scale must be positive, was -1"),
         ({"length_scale": [1.0, 2.0]}, r"length_scale must be a number, .*, had shape \(2,\)"),
+        (
+            {"length_scale": [1.0, 2.0], "ard": False},
+            r"length_scale must be a number, or of shape \(1, 1\), without ard",
+        ),
+        ({"ard": "yes"}, "ard must be True or False, was 'yes'"),
         ({"variance": 0.0}, "variance must be positive, was 0"),
         ({"variance": np.nan}, "variance must be .*, had numbers that are not finite"),
         ({"prior_mean": [1.0, 2.0]}, r"prior_mean must be .*, had shape \(2,\)"),

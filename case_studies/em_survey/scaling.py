@@ -1,46 +1,122 @@
-"""What the inversion costs as the survey grows: seconds, seconds of processors, and memory at its peak."""
+"""What the inversion costs as the survey grows: seconds, seconds of processors, and memory at its peak.
+
+With --record the rows go to results.json too, beside those of other sizes that are there.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
 from accuracy import covered
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from recording import record
+
 HERE = Path(__file__).resolve().parent
+HALF_AN_HOUR = 1800.0  # s: what 10,000 soundings may take on two cores
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one inversion; coverage is the share of truths in the 95% intervals."""
+
+    soundings: int
+    seconds: float
+    processors: float  # s
+    peak: float  # MiB
+    runs: int
+    coverage: float
+
+    def __str__(self) -> str:
+        sizes = f"{self.soundings:10,}{self.seconds:10.0f}{self.processors:8.0f}{self.peak:10.0f}"
+        return f"{sizes}{self.runs:8,}{self.coverage:12.1%}"
+
+    def rows(self) -> list[dict[str, object]]:
+        """For results.json."""
+        told = {
+            "seconds": self.seconds,
+            "seconds of processors": self.processors,
+            "peak memory, MiB": self.peak,
+            "runs": self.runs,
+            "truths inside 95%, %": 100.0 * self.coverage,
+        }
+        rows = [{"measure": name, "setting": self.setting, "ours": value} for name, value in told.items()]
+        if self.soundings == 10_000:
+            rows[0] |= {"reference": HALF_AN_HOUR, "source": "half an hour", "better": "lower"}
+        return rows
+
+    @property
+    def setting(self) -> str:
+        """How results.json calls it."""
+        return f"{self.soundings:,} soundings"
 
 
 def main() -> None:
     """Print a row a survey, as each is done."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--soundings", type=int, nargs="+", default=[1000, 3000, 10_000, 30_000], metavar="N", help="sizes of surveys"
+        "--soundings",
+        type=int,
+        nargs="+",
+        default=[1000, 10_000, 100_000],
+        metavar="N",
+        help="sizes of surveys (default: 1000 10000 100000)",
     )
+    parser.add_argument("--record", action="store_true", help="write the rows to results.json too")
+    arguments = parser.parse_args()
     print(f"{'soundings':>10}{'seconds':>10}{'CPU s':>8}{'peak MiB':>10}{'runs':>8}{'inside 95%':>12}")
-    for count in parser.parse_args().soundings:
-        survey, posterior = HERE / "data" / f"scaling_{count}.csv", HERE / "results" / f"scaling_{count}.nc"
-        posterior.parent.mkdir(exist_ok=True)
-        make = [sys.executable, str(HERE / "make_survey.py"), "--soundings", str(count), "--output", str(survey)]
-        subprocess.run(make, check=True, capture_output=True)
-        command = [sys.executable, "-m", "invgp", "run", "em_survey.toml", "--quiet"]
-        start = time.perf_counter()
-        with subprocess.Popen([*command, "--data", str(survey), "-o", str(posterior)], cwd=HERE) as process:
-            _, status, used = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        seconds = time.perf_counter() - start
-        if process.returncode:
-            sys.exit(f"scaling.py: the inversion of {count} soundings ended with exit code {process.returncode}.")
-        truth = np.loadtxt(survey.with_name(f"{survey.stem}_truth.csv"), delimiter=",", skiprows=1)[:, 2:]
-        with xr.open_dataset(posterior) as found:
-            runs, inside = found.attrs["invgp_runs"], covered(found, truth).mean()
-        processors, peak = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
-        print(f"{count:10,}{seconds:10.0f}{processors:8.0f}{peak:10.0f}{runs:8,}{inside:12.1%}", flush=True)
+    for count in arguments.soundings:
+        cost = measured(count)
+        print(cost, flush=True)
+        if arguments.record:
+            keep(cost)
+
+
+def measured(count: int) -> Cost:
+    """Make a survey and invert it, in a process of its own."""
+    survey, posterior = HERE / "data" / f"scaling_{count}.csv", HERE / "results" / f"scaling_{count}.nc"
+    posterior.parent.mkdir(exist_ok=True)
+    make = [sys.executable, str(HERE / "make_survey.py"), "--soundings", str(count), "--output", str(survey)]
+    subprocess.run(make, check=True, capture_output=True)
+    command = [sys.executable, "-m", "invgp", "run", "em_survey.toml", "--quiet"]
+    start = time.perf_counter()
+    with subprocess.Popen([*command, "--data", str(survey), "-o", str(posterior)], cwd=HERE) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.perf_counter() - start
+    if process.returncode:
+        sys.exit(f"scaling.py: the inversion of {count} soundings ended with exit code {process.returncode}.")
+    truth = np.loadtxt(survey.with_name(f"{survey.stem}_truth.csv"), delimiter=",", skiprows=1)[:, 2:]
+    with xr.open_dataset(posterior) as found:
+        runs, inside = int(found.attrs["invgp_runs"]), float(covered(found, truth).mean())
+    return Cost(count, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, runs, inside)
+
+
+def keep(cost: Cost) -> None:
+    """Put the rows of one size into results.json, and leave those of others."""
+    path = HERE / "results.json"
+    (entry,) = json.loads(path.read_text(encoding="utf-8")) if path.exists() else [{"rows": []}]
+    others = [row for row in entry["rows"] if row["setting"] != cost.setting]
+    found = {
+        "experiment": "em_survey",
+        "title": "Electromagnetic soundings at survey scale",
+        "command": "python case_studies/em_survey/scaling.py",
+        "page": "em_survey.md",
+        "figure": "em_survey.png",
+        "caption": "Mean and standard deviation of the resistivity of four layers, from 10,000 soundings",
+        "remark": "Two cores that other programs shared, one BLAS thread, 200 inducing points.",
+        "rows": sorted([*others, *cost.rows()], key=lambda row: int(row["setting"].split()[0].replace(",", ""))),
+    }
+    record(HERE, found)
 
 
 if __name__ == "__main__":

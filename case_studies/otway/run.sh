@@ -2,14 +2,16 @@
 # From a bare clone to the posterior and its figures. PYTHON names the interpreter that makes the environment.
 set -euo pipefail
 
-usage="usage: run.sh [--data PATH] [--model MODEL]
+usage="usage: run.sh [--data PATH] [--model MODEL] [--compare [--published FOLDER]]
 
   --data PATH    invert these two-way times under the prior of the paper (paper_prior.toml)
   --model MODEL  forward model of the synthetic line (default: python):
                    python          the Python function
                    c               the C program, started for each run
                    c_persistent    the C program, started once, which answers run after run
-                   c_batched       the C program, which takes a table of runs"
+                   c_batched       the C program, which takes a table of runs
+  --compare      then set the paper's posterior and the coupled one beside converged chains: minutes
+  --published FOLDER  draw the paper's own posteriors too (published_savigp.csv, published_mcmc.csv)"
 
 fail() {
     echo "run.sh: $1" >&2
@@ -19,6 +21,8 @@ fail() {
 models="'python', 'c', 'c_persistent' or 'c_batched'"
 data=
 model=
+compare=
+published=
 while (($#)); do
     case $1 in
         --data)
@@ -29,6 +33,15 @@ while (($#)); do
         --model)
             (($# > 1)) || fail "--model needs $models."
             model=$2
+            shift 2
+            ;;
+        --compare)
+            compare=yes
+            shift
+            ;;
+        --published)
+            (($# > 1)) || fail "--published needs the path of a folder."
+            published=$2
             shift 2
             ;;
         -h | --help)
@@ -49,6 +62,11 @@ if [[ -n $data ]]; then
     [[ $model != c* ]] || fail "--data runs the Python model; leave --model $model out."
     [[ -f $data ]] || fail "the file '$data' does not exist."
     data=$(cd -- "$(dirname -- "$data")" && pwd)/$(basename -- "$data")
+fi
+if [[ -n $published ]]; then
+    [[ -n $compare && -n $data ]] || fail "--published goes with --compare and --data."
+    [[ -f $published/published_savigp.csv ]] || fail "there is no 'published_savigp.csv' in '$published'."
+    published=$(cd -- "$published" && pwd)
 fi
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -77,3 +95,6 @@ fi
 "$venv/bin/invgp" check "$name.toml" ${arguments[@]+"${arguments[@]}"}
 "$venv/bin/invgp" run "$name.toml" ${arguments[@]+"${arguments[@]}"} -o "results/$name.nc"
 "$venv/bin/invgp" plot "results/$name.nc"
+if [[ -n $compare ]]; then
+    "$venv/bin/python" accuracy.py ${arguments[@]+"${arguments[@]}"} ${published:+--published "$published"}
+fi

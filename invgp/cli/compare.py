@@ -177,7 +177,7 @@ def chains_of(posterior: Path, *, emulator: bool) -> Path:
 
 def check_emulator(problem: Problem) -> None:
     """Whether there can be an emulator."""
-    from invgp.inference.emulated import worth_emulating  # noqa: PLC0415 - it waits for SciPy
+    from invgp.inference.design import worth_emulating  # noqa: PLC0415 - it waits for SciPy
 
     if not worth_emulating(problem):
         raise ConfigError(
@@ -260,6 +260,9 @@ class Tally:
 
     def batch(self, purpose: str, runs: int) -> None:
         """Nothing: batches are small."""
+
+    def waiting(self, runs: int, maker: str) -> None:
+        """Nothing: there is no ledger."""
 
     def evaluated(self, elbo: float, *, accepted: bool) -> None:
         """Nothing: there is no bound."""

@@ -196,9 +196,9 @@ def pull_back_batch(
     """
     xp = array_namespace(X, geometry.factor)
     if geometry.dense:
-        nothing = xp.zeros_like(Z[:, 0, :])
+        nothing = xp.stack([xp.zeros_like(kernel.parameters) for kernel in kernels])
         factor_gradient = gradient.factor + xp.matrix_transpose(gradient.projection)
-        return xp.concat([nothing[:, :1], nothing], axis=-1), xp.zeros_like(Z), factor_gradient
+        return nothing, xp.zeros_like(Z), factor_gradient
     through_residual = -2.0 * gradient.residual[:, None, :] * geometry.projection
     covariance_gradient = solve_triangular(geometry.factor, gradient.projection + through_residual, transposed=True)
     factor_gradient = gradient.factor - product(covariance_gradient, xp.matrix_transpose(geometry.projection))

@@ -34,7 +34,7 @@ class KernelGradient(NamedTuple):
     Attributes
     ----------
     log_variance : ().
-    log_length_scale : (D,).
+    log_length_scale : (D,), or (1,) if the dimensions share one.
     X1 : (N, D).
     """
 
@@ -45,13 +45,13 @@ class KernelGradient(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A stationary covariance function with one length-scale for each input dimension (ARD).
+    """A stationary covariance function with one length-scale for each input dimension (ARD), or one for all of them.
 
     Parameters
     ----------
     correlation : a value of `CORRELATIONS`.
     variance : prior variance of the process, ().
-    length_scale : (D,), in the units of the inputs.
+    length_scale : (D,), or (1,) for one that all dimensions share, in the units of the inputs.
     """
 
     correlation: Correlation
@@ -69,7 +69,7 @@ class Kernel:
 
     @property
     def parameters(self) -> Array:
-        """Free parameters: log variance, then log length-scales, (1 + D,)."""
+        """Free parameters: log variance, then log length-scales, (1 + D,), or (2,) if the dimensions share one."""
         xp = array_namespace(self.length_scale)
         variance = xp.asarray(self.variance, dtype=self.length_scale.dtype, device=self.length_scale.device)
         return xp.log(xp.concat([xp.reshape(variance, (1,)), self.length_scale]))
@@ -107,6 +107,8 @@ class Kernel:
         apart = xp.sum(weight, axis=1)[:, None] * Y1
         apart -= across
         spread = sum_of_products(Y1, apart) - sum_of_products(Y1, across) + sum_of_products(columns * Y2, Y2)
+        if self.length_scale.shape[0] == 1:
+            spread = xp.sum(spread, keepdims=True)
         apart *= 2.0 / self.length_scale
         return KernelGradient(log_variance, -2.0 * spread, X1=apart)
 

@@ -19,17 +19,25 @@ Rows = NDArray[np.intp]
 
 def attempt(model: ForwardModel, values: Floats, context: RunContext, retries: int = 0) -> Finished:
     """Run the model at rows of inputs (B, I), in this process; those that fail up to `retries` times more."""
-    started = time.perf_counter()
-    outcome = model.evaluate(values, context)
+    outcome, seconds = _timed(model, values, context)
     attempts = np.ones(len(values), dtype=np.int64)
     for _ in range(retries):
         bad = np.flatnonzero(~outcome.ok)
         if not bad.size:
             break
-        outcome = replaced(outcome, bad, model.evaluate(values[bad], some_of(context, bad)))
+        again, more = _timed(model, values[bad], some_of(context, bad))
+        outcome = replaced(outcome, bad, again)
         attempts[bad] += 1
-    seconds = (time.perf_counter() - started) / max(len(values), 1)
-    return Finished(outcome, attempts, seconds, f"{platform.node()}:{os.getpid()}")
+        seconds += more
+    return Finished(outcome, attempts, seconds / max(len(values), 1), f"{platform.node()}:{os.getpid()}")
+
+
+def _timed(model: ForwardModel, values: Floats, context: RunContext) -> tuple[Evaluations, float]:
+    """What became of runs, and the seconds that they took, all in all."""
+    started = time.perf_counter()
+    outcome = model.evaluate(values, context)
+    elapsed = time.perf_counter() - started
+    return outcome, elapsed if outcome.seconds is None else outcome.seconds
 
 
 def some_of(context: RunContext, rows: Rows) -> RunContext:

@@ -10,24 +10,24 @@ from dataclasses import dataclass
 
 @dataclass
 class Concurrency:
-    """Seconds that runs took, beside seconds that were spent waiting for them.
+    """Seconds that runs took, all in all, beside seconds during which there were any.
 
     Rows that a model takes in one go, such as those of a vectorised function, count as one run at a time.
     """
 
     busy: float = 0.0
-    waited: float = 0.0
+    elapsed: float = 0.0
 
     @property
     def reached(self) -> float:
         """Runs at once, on average; 0 if there were none."""
-        return self.busy / self.waited if self.waited else 0.0
+        return self.busy / self.elapsed if self.elapsed else 0.0
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def under_way(self) -> Iterator[None]:
         """Runs are under way."""
         started = time.perf_counter()
         try:
             yield
         finally:
-            self.waited += time.perf_counter() - started
+            self.elapsed += time.perf_counter() - started

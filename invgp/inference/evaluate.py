@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
-from invgp.errors import RunsFailedError
-from invgp.inference.attempts import picked, replaced, some_of
+from invgp.errors import LedgerError, RunsFailedError
+from invgp.inference.attempts import picked, some_of
 from invgp.inference.concurrency import Concurrency
 from invgp.inference.monitor import Monitor, Silent
 from invgp.inference.pools import Died, Loop, Pool
-from invgp.inference.tasks import Task, Work, check_room, killed
+from invgp.inference.tasks import Task, Work, check_room, in_ledger, killed
 from invgp.ledger import Finished, Reach, Recorder
 from invgp.problem import Floats
 
 HOPELESS = 5  # rows of a task: if the first all kill their workers, so will the rest
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0  # s, between looks at what another process makes
 
 
 def evaluate(
@@ -46,16 +48,17 @@ def evaluate(
     pool : where runs are made; by default a plain loop in this process.
     retries : how often a run that failed is tried again before it counts as failed.
     recorder : answers the runs that it knows, and gets the others as soon as they finish. The rows of a task are
-        recorded together, so that a batch that is taken up again has the tasks that it had.
+        recorded together, so that a batch that is taken up again has the tasks that it had. A run that another process
+        makes at this time is not made: it is waited for, as long as that process lives.
     watch : called with each part, in order; it may raise, which stops the rest.
-    concurrency : is told how long runs took, and how long we waited for them.
+    concurrency : is told how long runs took, and how long there were any.
     """
     if not len(values):
         return model.evaluate(values, context)
     monitor, concurrency = monitor or Silent(), concurrency or Concurrency()
     context = replace(context, directory=context.directory.absolute())  # a worker may be in another directory
     once = _once(values)
-    run = _Run(model, pool or Loop(), retries, recorder, concurrency)
+    run = _Run(model, pool or Loop(), retries, recorder, concurrency, monitor)
     parts = []
     with closing(run.parts(values[once.first], some_of(context, once.first))) as several:
         for part, made in once.repeat(several):
@@ -108,6 +111,22 @@ def _once(values: Floats) -> _Once:
     return _Once(np.unique(which, return_index=True)[1], which)
 
 
+class _Piece(NamedTuple):
+    """What became of some rows of a task.
+
+    Attributes
+    ----------
+    task : its number in the batch.
+    rows : their numbers in the batch.
+    made : whether they were run, and not answered by the ledger.
+    """
+
+    task: int
+    rows: NDArray[np.intp]
+    outcome: Evaluations
+    made: bool
+
+
 class _Run(NamedTuple):
     """How rows are run that are all different."""
 
@@ -116,40 +135,74 @@ class _Run(NamedTuple):
     retries: int
     recorder: Recorder | None
     concurrency: Concurrency
+    monitor: Monitor
 
     def parts(self, values: Floats, context: RunContext) -> Generator[tuple[Evaluations, int], None, None]:
         """The outcome of each task, in order, and how many of its rows were run, and not answered by the ledger."""
-        recorder, step = self.recorder, self.model.rows_per_task
-        known = None if recorder is None else recorder.known(values)
-        everything = [np.arange(a, min(a + step, len(values))) for a in range(0, len(values), step)]
-        missing = everything if known is None else [rows[~known.found[rows]] for rows in everything]
-        tasks = [Task(values[rows], some_of(context, rows)) for rows in missing if rows.size]
-        with closing(self._outcomes(tasks)) as fresh:
-            for rows, unknown in zip(everything, missing, strict=True):
-                part = next(fresh) if known is None or unknown.size == rows.size else picked(known.outcome, rows)
-                if 0 < unknown.size < rows.size:
-                    part = replaced(part, unknown - rows[0], next(fresh))
-                if recorder is not None:
-                    recorder.answered += rows.size - unknown.size
-                yield part, unknown.size
-
-    def _outcomes(self, tasks: list[Task]) -> Generator[Evaluations, None, None]:
-        """The outcome of each task, in order; it is recorded as soon as it is there, whatever the order."""
-        early: dict[int, Evaluations] = {}
+        step = self.model.rows_per_task
+        tasks = [np.arange(a, min(a + step, len(values))) for a in range(0, len(values), step)]
+        pieces: list[list[_Piece]] = [[] for _ in tasks]
         following = 0
-        with closing(self._finished(tasks)) as results:
-            while following < len(tasks):
-                with self.concurrency.waiting():
-                    number, finished = next(results)
-                task = tasks[number]
+        with closing(self._pieces(tasks, values, context)) as arriving:
+            for piece in arriving:
+                pieces[piece.task].append(piece)
+                while following < len(tasks) and _size(pieces[following]) == tasks[following].size:
+                    whole, pieces[following] = pieces[following], []
+                    following += 1
+                    made = _size([piece for piece in whole if piece.made])
+                    if self.recorder is not None:
+                        self.recorder.answered += _size(whole) - made
+                    yield _joined(whole), made
+
+    def _pieces(
+        self, tasks: list[NDArray[np.intp]], values: Floats, context: RunContext
+    ) -> Generator[_Piece, None, None]:
+        """The rows of all tasks, as soon as what became of them is known: answered, run, or waited for."""
+        wanted = list(enumerate(tasks))
+        if self.recorder is None:
+            yield from self._made(wanted, values, context)
+            return
+        pause = SHORTEST_PAUSE
+        try:
+            while wanted:
+                claimed = self.recorder.claim(values[np.concatenate([rows for _, rows in wanted])])
+                ours, theirs = [], []
+                start = 0
+                for number, rows in wanted:
+                    here = np.arange(start, start + rows.size)
+                    start += rows.size
+                    found, mine = claimed.found[here], claimed.ours[here]
+                    if found.any():
+                        yield _Piece(number, rows[found], picked(claimed.outcome, here[found]), made=False)
+                    if mine.any():
+                        ours.append((number, rows[mine]))
+                    if not (found | mine).all():
+                        theirs.append((number, rows[~(found | mine)]))
+                yield from self._made(ours, values, context)
+                self.recorder.release()  # to wait with a claim would have others wait for us
+                if theirs:
+                    maker = next(filter(None, claimed.makers))
+                    self.monitor.waiting(sum(rows.size for _, rows in theirs), maker)
+                    pause = SHORTEST_PAUSE if ours or claimed.found.any() else min(2 * pause, LONGEST_PAUSE)
+                    time.sleep(pause)
+                wanted = theirs
+        finally:
+            with suppress(LedgerError):  # what led here is what counts; claims also end with the process
+                self.recorder.release()
+
+    def _made(
+        self, wanted: list[tuple[int, NDArray[np.intp]]], values: Floats, context: RunContext
+    ) -> Generator[_Piece, None, None]:
+        """Run rows, and record what came of them as soon as it is there, whatever the order."""
+        tasks = [Task(values[rows], some_of(context, rows)) for _, rows in wanted]
+        with closing(self._finished(tasks)) as results, self.concurrency.under_way():
+            for i, finished in results:
+                task = tasks[i]
                 self.concurrency.busy += finished.seconds * len(task.rows)
                 if self.recorder is not None and not finished.recorded:
                     check_room(finished.outcome, task.context.directory, self.recorder.ledger.path)
                     self.recorder.record(*task, finished)
-                early[number] = finished.outcome
-                while following in early:
-                    yield early.pop(following)
-                    following += 1
+                yield _Piece(*wanted[i], finished.outcome, made=True)
 
     def _finished(self, tasks: list[Task]) -> Generator[tuple[int, Finished], None, None]:
         """The number of each task and what came of it, as they finish."""
@@ -164,17 +217,10 @@ class _Run(NamedTuple):
                     yield number, result
         for number, death in died.items():
             task = tasks[number]
-            found = self._in_ledger(task)
+            found = None if self.recorder is None else in_ledger(self.recorder, task)
             if found is None:
                 found = killed(self.model, task, death) if len(task.rows) == 1 else self._row_by_row(task)
             yield number, found
-
-    def _in_ledger(self, task: Task) -> Finished | None:
-        """What a worker that died had recorded of a task before it could hand it over; None if not all of it."""
-        known = None if self.recorder is None else self.recorder.known(task.rows)
-        if known is None or not known.found.all():
-            return None
-        return Finished(known.outcome, np.ones(len(task.rows), dtype=np.int64), 0.0, "", recorded=True)
 
     def _row_by_row(self, task: Task) -> Finished:
         """A task that kills its workers, to find out which row does."""
@@ -202,3 +248,15 @@ class _Run(NamedTuple):
         itself = record and self.pool.separate and self.recorder is not None
         reach = Reach.of(self.recorder) if itself and self.recorder is not None else None
         return self.pool.run(Work(self.model, self.retries, reach), tasks, tasks[0].context.directory)
+
+
+def _size(pieces: list[_Piece]) -> int:
+    return sum(piece.rows.size for piece in pieces)
+
+
+def _joined(pieces: list[_Piece]) -> Evaluations:
+    """The rows of one task, in order."""
+    if len(pieces) == 1:
+        return pieces[0].outcome
+    together = Evaluations.concatenate(piece.outcome for piece in pieces)
+    return picked(together, np.argsort(np.concatenate([piece.rows for piece in pieces])))

@@ -17,6 +17,9 @@ class Monitor(Protocol):
     def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
         """That many more runs have come back; some of them were not made, but answered by the ledger."""
 
+    def waiting(self, runs: int, maker: str) -> None:
+        """So many runs are being made by another process, which has the same ledger; it is told again and again."""
+
     def evaluated(self, elbo: float, *, accepted: bool) -> None:
         """The bound has been evaluated at a posterior that was kept, or was not."""
 
@@ -31,6 +34,9 @@ class Silent:
         """Nothing."""
 
     def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
+        """Nothing."""
+
+    def waiting(self, runs: int, maker: str) -> None:
         """Nothing."""
 
     def evaluated(self, elbo: float, *, accepted: bool) -> None:

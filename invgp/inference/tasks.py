@@ -14,7 +14,7 @@ from invgp.errors import LedgerError
 from invgp.inference.attempts import attempt
 from invgp.inference.pools import Died
 from invgp.inference.stray_programs import end_programs, were_stopped
-from invgp.ledger import Finished, Reach
+from invgp.ledger import Finished, Reach, Recorder
 from invgp.problem import Floats
 
 ROOM = 2**20  # bytes: a disk with less is as good as full
@@ -49,13 +49,26 @@ class Work:
     def __call__(self, task: Task) -> Finished:
         """Run a task. If it can be, it is recorded here: what happens to us afterwards can no longer undo it."""
         _end_what_was_left(task.context)
-        finished = attempt(self.model, *task, self.retries)
         recorder = None if self.reach is None else self.reach.recorder()
+        done = None if recorder is None else in_ledger(recorder, task)
+        if done is not None:  # by a worker that died before it could say so
+            return done
+        finished = attempt(self.model, *task, self.retries)
         if recorder is None or were_stopped(task.context.directory):
             return finished
         check_room(finished.outcome, task.context.directory, recorder.ledger.path)
         recorder.record(*task, finished)
         return replace(finished, recorded=True)
+
+
+def in_ledger(recorder: Recorder, task: Task) -> Finished | None:
+    """What is recorded of a task; None if not all of it. Its rows are recorded together, so that one tells of most."""
+    if not recorder.known(task.rows[:1]).found.all():
+        return None
+    known = recorder.known(task.rows)
+    if not known.found.all():
+        return None
+    return Finished(known.outcome, np.ones(len(task.rows), dtype=np.int64), 0.0, "", recorded=True)
 
 
 def killed(model: ForwardModel, task: Task, died: Died) -> Finished:

@@ -28,6 +28,8 @@ class Reach:
     number: int
     digest: str
     output_size: int
+    retries: int
+    answer_failed: bool
 
     @staticmethod
     def of(recorder: Recorder) -> Reach:
@@ -35,7 +37,15 @@ class Reach:
         path = recorder.ledger.path.absolute()
         about = path.stat()
         return Reach(
-            path, platform.node(), about.st_dev, about.st_ino, recorder.number, recorder.digest, recorder.output_size
+            path,
+            platform.node(),
+            about.st_dev,
+            about.st_ino,
+            recorder.number,
+            recorder.digest,
+            recorder.output_size,
+            recorder.retries,
+            recorder.answer_failed,
         )
 
     def recorder(self) -> Recorder | None:
@@ -57,4 +67,4 @@ class Reach:
             return None
         if (about.st_dev, about.st_ino) != (self.device, self.inode):
             return None
-        return Recorder(Ledger(self.path), self.number, self.digest, self.output_size, retries=0, answer_failed=False)
+        return Recorder(Ledger(self.path), self.number, self.digest, self.output_size, self.retries, self.answer_failed)

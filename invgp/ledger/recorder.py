@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.adapters.protocol import GAVE_OUTPUTS, Evaluations, Floats, RunContext, Status
+from invgp.ledger.claims import LOOKED_UP_AT_ONCE, Claims
 
 if TYPE_CHECKING:
     from invgp.ledger.store import Ledger
 
 FLOAT = np.dtype("<f8")  # whatever the machine
-LOOKED_UP_AT_ONCE = 500
 SECONDS_BETWEEN_SYNCS = 1.0
 
 # A run that went well stays as it is. One that failed makes way for its next attempt.
@@ -55,6 +55,23 @@ class Known:
     outcome: Evaluations
 
 
+@dataclass(frozen=True)
+class Claimed(Known):
+    """What a ledger knows of B runs, and who makes the others.
+
+    Parameters
+    ----------
+    makers : B of them: the process that makes a run, empty for those that are known or ours to make.
+    """
+
+    makers: tuple[str, ...]
+
+    @property
+    def ours(self) -> NDArray[np.bool_]:
+        """(B,) which runs nobody knows, and nobody else makes."""
+        return np.asarray([not f and not m for f, m in zip(self.found, self.makers, strict=True)], dtype=bool)
+
+
 @dataclass
 class Recorder:
     """The runs of one model in a ledger; `Ledger.of` gives it.
@@ -72,6 +89,28 @@ class Recorder:
     answer_failed: bool
     answered: int = 0
     synced: float = field(default_factory=time.monotonic)
+    claims: Claims = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.claims = Claims(self.ledger)
+
+    def claim(self, values: Floats) -> Claimed:
+        """Look up rows of inputs, (B, I), and claim those that are not known; `release` them in the end."""
+        before = self._version()
+        known = self.known(values)
+        makers = [""] * len(values)
+        if not known.found.all():
+            with self.ledger.transaction():
+                if self._version() != before:  # somebody may have finished them, and let go, in between
+                    known = self.known(values)
+                missing = np.flatnonzero(~known.found)
+                for i, maker in zip(missing, self.claims.take(self._digests(values[missing])), strict=True):
+                    makers[i] = maker
+        return Claimed(known.found, known.outcome, tuple(makers))
+
+    def release(self) -> None:
+        """Let others make what was claimed and is not known."""
+        self.claims.release()
 
     def known(self, values: Floats) -> Known:
         """Look up rows of inputs, (B, I)."""
@@ -126,6 +165,11 @@ class Recorder:
         """Return when all that was found or recorded is on the disk: from then on it may be used."""
         self.ledger.sync()
         self.synced = time.monotonic()
+
+    def _version(self) -> int:
+        """Another number if another connection has changed the file."""
+        [(version,)] = self.ledger.select("PRAGMA data_version")
+        return int(version)
 
     def _rows(self, digests: list[bytes]) -> dict[bytes, Any]:
         """Outputs, status, attempts and message of each run that is there."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from invgp.adapters.protocol import Floats, ForwardModel, Quantity, Status, output_size
 from invgp.errors import LedgerError
+from invgp.ledger import claims
 from invgp.ledger.faults import not_a_ledger, sentences
 from invgp.ledger.recorder import FLOAT, Recorder
 
@@ -239,7 +240,8 @@ class Ledger:
         self.connection.execute("PRAGMA synchronous = NORMAL")
         with self.transaction():
             [(version,)] = self.connection.execute("PRAGMA user_version")
-            self.connection.execute(_INVERSIONS)  # which earlier files of this version lack
+            for table in (_INVERSIONS, claims.TABLE):  # which earlier files of this version lack
+                self.connection.execute(table)
             if version == VERSION:
                 return
             for statement in _TABLES:

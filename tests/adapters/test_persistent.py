@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from invgp.adapters import AdapterError, Evaluations, PersistentModel, Quantity, RunContext, Status, servers
-from invgp.adapters.lines import LostError, line_limit, read_answer, write_request
+from invgp.adapters import (
+    AdapterError,
+    Evaluations,
+    PersistentModel,
+    Quantity,
+    RunContext,
+    Status,
+    conversation,
+    servers,
+)
+from invgp.adapters.lines import LostError, RequestWriter, line_limit, read_answer
 from invgp.adapters.outcomes import RunError
 from invgp.adapters.testing import check_forward_model
 from invgp.config import load
@@ -423,6 +433,90 @@ def test_that_the_digest_sees_all_that_decides_the_outputs(program: MakeProgram,
     assert (served.name, served.rows_per_task) == ("simulator", 64)
 
 
+# Several requests ahead.
+
+COMPANY = [1.0, 3.0, 5.0, 2.0, *range(7, 50)]
+# It takes whatever lies in wait, and says how many requests there were; a body says what it does with them.
+HOARDER = """\
+import json, os, sys, time
+
+while text := os.read(0, 2**16):
+    requests = [json.loads(line) for line in text.splitlines()]
+    %s
+    for request in requests:
+        time.sleep(%s)
+        print(json.dumps({"id": request["id"], "outputs": {"time": [os.getpid(), len(requests)]}}), flush=True)
+"""
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every program counts as quick, however busy the machine is."""
+    monkeypatch.setattr(conversation, "QUICK", math.inf)
+    monkeypatch.setattr(conversation, "_one_at_a_time", set())
+
+
+def hoarder(program: MakeProgram, folder: Path, body: str = "pass", seconds: float = 0.0) -> PersistentModel:
+    return model(program, folder, command=(program(HOARDER % (body, seconds), "python", "hoarder"),))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("os._exit(3)", Status.EXIT_CODE),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", Status.KILLED),
+        ("os.write(1, b'{\"id\"'); os._exit(0)", Status.UNREADABLE),
+        (HANG, Status.TIMEOUT),
+        ("print('1.0 4.0', flush=True)", Status.UNREADABLE),
+        ("answer([1, 4], id=request['id'] + 1)", Status.UNREADABLE),
+        ("[os.write(1, b'1' * 65536) for _ in range(10**6)]", Status.UNREADABLE),
+        ("answer([1, 4], error='too fast')", Status.RAISED),
+        ("answer([1, None])", Status.NAN),
+    ],
+)
+def test_that_the_rows_beside_one_that_fails_go_well(
+    body: str, status: Status, program: MakeProgram, tmp_path: Path
+) -> None:
+    got = run(model(program, tmp_path, body, timeout=2.0), tmp_path, COMPANY)
+    assert got.status == tuple(status if speed == 2.0 else OK for speed in COMPANY)
+    assert got.messages[3].startswith("run r3: ")
+    assert '"inputs": {"speed": 2.0}' in got.messages[3]
+    np.testing.assert_array_equal(got.outputs[got.ok, 0], [speed for speed in COMPANY if speed != 2.0])
+
+
+@pytest.mark.usefixtures("quick")
+def test_that_a_quick_program_gets_several_requests_ahead_but_not_all(program: MakeProgram, tmp_path: Path) -> None:
+    got = run(hoarder(program, tmp_path), tmp_path, np.arange(200.0))
+    assert got.ok.all()
+    assert 2 <= got.outputs[:, 1].max() <= conversation.AHEAD
+    assert len(set(got.outputs[:, 0])) == 1
+
+
+def test_that_a_program_that_takes_its_time_gets_one_request_at_a_time(program: MakeProgram, tmp_path: Path) -> None:
+    got = run(hoarder(program, tmp_path, seconds=0.002), tmp_path, np.arange(20.0))
+    assert got.outputs[:, 1].tolist() == [1] * 20
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("body", ["del requests[1:]", "assert len(requests) == 1"], ids=["swallows", "chokes"])
+def test_that_a_program_that_cannot_do_with_company_is_left_alone(
+    body: str, program: MakeProgram, tmp_path: Path
+) -> None:
+    served = replace(hoarder(program, tmp_path, body), timeout=2.0)
+    got = run(served, tmp_path, np.arange(100.0))
+    assert got.ok.all(), got.messages
+    assert len(set(got.outputs[:, 0])) == 2
+
+
+@pytest.mark.usefixtures("quick")
+def test_that_each_row_in_company_has_its_own_time(program: MakeProgram, tmp_path: Path) -> None:
+    served = replace(hoarder(program, tmp_path, seconds=0.25), timeout=2.0)
+    started = time.monotonic()
+    assert run(served, tmp_path, np.arange(12.0)).ok.all()
+    assert time.monotonic() - started > 2.0
+
+
 # The line protocol.
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -430,7 +524,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 @given(st.integers(1, 2**53), st.lists(FINITE, min_size=3, max_size=3))
 def test_that_a_request_reads_back_exactly(number: int, values: list[float]) -> None:
-    line = write_request(number, (SPEED, DEPTH), np.array(values))
+    line = RequestWriter((SPEED, DEPTH)).write(number, values)
     assert line.count(b"\n") == 1
     request = json.loads(line)
     assert request == {"id": number, "inputs": {"speed": values[0], "depth": values[1:]}}
@@ -441,7 +535,7 @@ def test_that_a_request_reads_back_exactly(number: int, values: list[float]) -> 
 def test_that_an_answer_reads_back_exactly(number: int, values: list[float], single: bool) -> None:
     speed = values[:1] if single else values[0]
     answer = {"outputs": {"depth": values[1:], "speed": speed}, "id": number, "seconds": 0.1}
-    assert read_answer(json.dumps(answer).encode(), number, (SPEED, DEPTH)).tolist() == values
+    assert read_answer(json.dumps(answer).encode(), number, (SPEED, DEPTH)) == values
 
 
 JSON = st.recursive(
@@ -450,7 +544,7 @@ JSON = st.recursive(
 )
 
 
-def outcome_of(line: bytes) -> np.ndarray | RunError:
+def outcome_of(line: bytes) -> list[float] | RunError:
     try:
         return read_answer(line, 7, (TIME,))
     except RunError as error:
@@ -460,14 +554,14 @@ def outcome_of(line: bytes) -> np.ndarray | RunError:
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
 def test_that_an_answer_raises_one_sentence_if_any(line: bytes) -> None:
     outcome = outcome_of(line)
-    assert isinstance(outcome, np.ndarray) or (str(outcome).isprintable() and len(str(outcome)) < 4000)
+    assert isinstance(outcome, list) or (str(outcome).isprintable() and len(str(outcome)) < 4000)
 
 
 @given(JSON)
 def test_that_the_outputs_may_be_anything_and_the_program_goes_on(value: Any) -> None:
     outcome = outcome_of(json.dumps({"id": 7, "outputs": {"time": value}}).encode())
-    if isinstance(outcome, np.ndarray):
-        assert outcome.shape == (2,)
+    if isinstance(outcome, list):
+        assert len(outcome) == 2
     else:
         assert not isinstance(outcome, LostError)
         assert outcome.status is Status.UNREADABLE

@@ -24,6 +24,8 @@ from invgp.adapters import AdapterError, Quantity, RunContext, Status, UmbridgeM
 from invgp.adapters.exchange import DEEPEST, parse_json
 from invgp.adapters.testing import check_forward_model
 from invgp.config import load
+from invgp.inference.concurrency import Concurrency
+from invgp.inference.evaluate import evaluate
 from invgp.inference.invert import invert
 
 INPUTS = (Quantity("depth", "m", (1, 2)), Quantity("velocity", "m s-1"))
@@ -253,18 +255,19 @@ def test_that_runs_really_happen_at_once(
 ) -> None:
     """The best of several, since others may use this machine."""
     model = times_model(*(servers[i] for i in which), config={"seconds": 0.05}, **settings)
-    values = np.repeat(VALUES, 8, axis=0)
+    values = np.repeat(VALUES, 8, axis=0) + np.arange(24.0)[:, None]  # all different
     at_once, attempts = 0.0, 0
     while at_once <= 1.5 and attempts < 20:
-        started, attempts = time.perf_counter(), attempts + 1
+        started, attempts, concurrency = time.perf_counter(), attempts + 1, Concurrency()
         with caplog.at_level(logging.INFO, logger="invgp.adapters.umbridge"):
-            outcome = model.evaluate(values, context(24))
+            outcome = evaluate(model, values, context(24), concurrency=concurrency)
         at_once = 24 * 0.05 / (time.perf_counter() - started)
         np.testing.assert_array_equal(outcome.outputs, expected(values))
     assert at_once > 1.5
     said = [re.findall(r"24 runs in .* s, ([\d.]+) at once on average", r.message) for r in caplog.records]
     assert len(said) == attempts
     assert float(said[-1][0]) > 1.5
+    assert 1.5 < concurrency.reached < 2.05
 
 
 SURVEY = """\

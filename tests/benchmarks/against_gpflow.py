@@ -18,17 +18,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import environments
 import numpy as np
 from workload import ALL_BLOCKS, POSTERIOR, Problem, Size, data, length_scale, problem, seconds
 
@@ -41,30 +40,13 @@ PAUSE = 0.3  # seconds between turns, for the idle threads of either side to sto
 LEARNT = {"posterior": POSTERIOR, "all": ALL_BLOCKS}
 
 
-def cache_folder() -> Path:
-    """Where environments are kept by default."""
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "invgp" / "gpflow"
-
-
 def environment(folder: Path) -> Path:
     """The interpreter of an environment with GPflow, made if it is not there; `SystemExit` if it cannot be."""
-    python = folder / "bin" / "python"
-    if (
-        python.exists()
-        and not subprocess.run([python, "-c", "import gpflow"], capture_output=True, check=False).returncode
-    ):
-        return python
-    print(f"Installing {', '.join(REQUIREMENTS)} into {folder} ...", flush=True)
-    venv.create(folder, with_pip=True, clear=True)
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS]
-    installed = subprocess.run(pip, capture_output=True, text=True, check=False)
-    if installed.returncode:
-        raise SystemExit(f"GPflow cannot be installed into {folder}; pip says:\n{installed.stderr[-2000:]}")
-    return python
+    return environments.environment(folder, [REQUIREMENTS], ["gpflow"], "GPflow")
 
 
-class GPflow:
-    """A process that evaluates GPflow's bound when told to."""
+class Side:
+    """A process that evaluates another package's bound when told to."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -78,28 +60,28 @@ class GPflow:
     def _answer(self) -> dict:
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit("the GPflow process ended; its messages are above")
+            raise SystemExit("the other process ended; its messages are above")
         return json.loads(line)
 
 
 @contextmanager
-def gpflow(python: Path, size: Size) -> Iterator[GPflow]:
-    """GPflow's model of a size, in its environment."""
+def side(python: Path, size: Size, script: str = "_gpflow_side.py") -> Iterator[Side]:
+    """Another package's model of a size, in its environment."""
     with tempfile.TemporaryDirectory() as folder:
         files = {"length_scale": float(length_scale(size))}
         for name, array in zip(("X", "Z", "labels"), data(size), strict=True):
             files[name] = str(Path(folder) / f"{name}.npy")
             np.save(files[name], array)
-        command = [python, Path(__file__).with_name("_gpflow_side.py"), json.dumps(files)]
+        command = [python, Path(__file__).with_name(script), json.dumps(files)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
-            yield GPflow(process)
+            yield Side(process)
         finally:
             process.stdin.close()
             process.wait()
 
 
-def compare(ours: Problem, theirs: GPflow, learnt: str, repeats: int) -> tuple[float, float]:
+def compare(ours: Problem, theirs: Side, learnt: str, repeats: int) -> tuple[float, float]:
     """Median seconds here and there, taken in turns; the first turn is discarded."""
     here, there = [], []
     for _ in range(repeats + 1):
@@ -113,7 +95,9 @@ def compare(ours: Problem, theirs: GPflow, learnt: str, repeats: int) -> tuple[f
 def main(arguments: Sequence[str] | None = None) -> list[float]:
     """Measure and print; the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--environment", type=Path, default=cache_folder(), help="(default: %(default)s)")
+    parser.add_argument(
+        "--environment", type=Path, default=environments.cache_folder("gpflow"), help="(default: %(default)s)"
+    )
     parser.add_argument("--large", action="store_true", help=f"also {LARGE}: minutes, and 16 GiB of memory")
     parser.add_argument(
         "--repeats", type=int, default=11, help="measurements; the median counts (default: %(default)s)"
@@ -125,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
     for size in (*SIZES, *((LARGE,) if chosen.large else ())):
         repeats = 1 if size == LARGE else chosen.repeats
         ours = problem(size)
-        with gpflow(python, size) as theirs:
+        with side(python, size) as theirs:
             versions = theirs.versions
             for learnt in LEARNT:
                 here, there = compare(ours, theirs, learnt, repeats)

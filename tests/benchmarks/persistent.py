@@ -3,7 +3,8 @@
     python tests/benchmarks/persistent.py
 
 The C program of the Otway case study, in one process. The bare loop writes a model file, starts the program and reads
-its times, with nothing of ours; the three adapters add what they add. Every side is timed in turns, and medians count.
+its times, with nothing of ours; the three adapters add what they add. No side has a ledger: `ledger.py` says what that
+adds to a row. Every side is timed in turns, and medians count.
 """
 
 from __future__ import annotations

@@ -129,17 +129,41 @@ def test_that_twenty_kills_at_random_moments_change_nothing(tmp_path: Path) -> N
     assert any(0 < runs < RUNS for runs in known)
 
 
-def test_that_two_inversions_at_once_may_share_a_ledger(undisturbed: xr.Dataset, tmp_path: Path) -> None:
+def share(name: str) -> list[str]:
+    return ["run", "survey.toml", "-o", f"{name}.nc", "--ledger", LEDGER]
+
+
+def test_that_two_inversions_at_once_share_a_ledger_and_its_runs(undisturbed: xr.Dataset, tmp_path: Path) -> None:
     directory = survey(tmp_path / "survey")
-    commands = [["run", "survey.toml", "-o", f"{name}.nc", "--ledger", LEDGER] for name in ("one", "two")]
-    for result in at_once(commands, cwd=directory):
+    for result in at_once([share("one"), share("two")], cwd=directory):
         assert result.returncode == 0, result.stderr
     for name in ("one", "two"):
         xr.testing.assert_identical(posterior(directory / f"{name}.nc"), undisturbed)
-    assert len(finished(directory)) == RUNS
+    assert sorted(started(directory)) == sorted(finished(directory))
     with Ledger(directory / LEDGER) as ledger:
         assert list(ledger.select("PRAGMA integrity_check")) == [("ok",)]
         assert len(list(ledger.runs())) == RUNS
+
+
+def test_that_one_of_two_inversions_that_is_killed_does_not_hold_up_the_other(
+    undisturbed: xr.Dataset, tmp_path: Path
+) -> None:
+    held = f'while [ ! -e "$(dirname "$0")/go" ]; do sleep 0.05; done; {SIMULATOR}'
+    directory = survey(tmp_path / "survey", body=COUNTED.replace(SIMULATOR, held))
+    with running(*share("one"), cwd=directory) as (first, _):
+        deadline = time.monotonic() + PATIENCE
+        while not started(directory):
+            assert time.monotonic() < deadline, "no run was started"
+            time.sleep(0.005)
+        with running(*share("two"), cwd=directory) as (second, _):
+            while "waiting for process" not in (said := second.stderr.readline()):
+                assert said, "the second has not waited for the first"
+            assert f"waiting for process {first.pid} to make" in said
+            os.killpg(first.pid, signal.SIGKILL)
+            (directory / "go").touch()
+            assert second.wait(PATIENCE) == 0
+    xr.testing.assert_identical(posterior(directory / "two.nc").drop_attrs(), undisturbed.drop_attrs())
+    assert len(started(directory)) == RUNS + 1  # the one that was under way
 
 
 def test_that_an_inversion_goes_on_after_a_full_disk(

@@ -43,8 +43,10 @@ def test_that_more_dimensions_of_no_extent_change_nothing(kind, where, tolerance
 
 @pytest.mark.parametrize("kind", CORRELATIONS)
 @pytest.mark.parametrize("dimensions", [FEW, MANY])
-def test_that_the_pull_back_is_that_of_finite_differences(kind, dimensions, rng):
+@pytest.mark.parametrize("ard", [True, False])
+def test_that_the_pull_back_is_that_of_finite_differences(kind, dimensions, ard, rng):
     X1, X2, scales = inputs(rng, dimensions)
+    scales = scales if ard else scales[:1]
     X2[0] += 0.3  # where two inputs meet, a Matern kernel has no derivative that finite differences can tell
     kernel = Kernel(CORRELATIONS[kind], np.asarray(1.7), scales)
     cotangent = rng.standard_normal((6, 5))
@@ -70,12 +72,13 @@ def test_that_the_pull_back_is_that_of_finite_differences(kind, dimensions, rng)
 
 @pytest.mark.parametrize("kind", CORRELATIONS)
 @pytest.mark.parametrize("dimensions", [FEW, MANY])
-def test_that_the_pull_back_is_the_same_in_every_place(kind, dimensions, where, tolerance, numpy_place):
+@pytest.mark.parametrize("ard", [True, False])
+def test_that_the_pull_back_is_the_same_in_every_place(kind, dimensions, ard, where, tolerance, numpy_place):
     found = []
     for there in (where, numpy_place):
         rng = np.random.default_rng(3)
         X1, X2, scales = inputs(rng, dimensions)
-        kernel = Kernel(CORRELATIONS[kind], there.asarray(1.7), there.asarray(scales))
+        kernel = Kernel(CORRELATIONS[kind], there.asarray(1.7), there.asarray(scales if ard else scales[:1]))
         cotangent = there.asarray(rng.standard_normal((6, 5)))
         at = there.asarray(X1), there.asarray(X2)
         found.append(kernel.pull_back(*at, kernel.with_slope(*at), cotangent))

@@ -56,6 +56,13 @@ def test_that_four_layers_solve_the_field_equations(frequency: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-7)
 
 
+def test_that_four_layers_agree_with_empymod() -> None:
+    """Values of empymod 2.6.1, by `of_empymod.py`: 30 km from a dipole, where its wave is plane to some 1e-4."""
+    apparent, phase = magnetotelluric_sounding([80.0, 20.0, 300.0, 5.0], [4.0, 15.0, 30.0], [1e5, 1e4, 1e3])
+    np.testing.assert_allclose(apparent, [42.12482, 31.92158, 27.49612], rtol=2e-4)
+    np.testing.assert_allclose(np.degrees(phase), [57.3918, 41.5598, 60.1359], atol=0.02)
+
+
 def test_that_a_thin_sheet_over_a_perfect_insulator_is_its_conductance() -> None:
     """At low frequencies Z is one over the conductance of what lies above the insulator."""
     found = surface_impedance([10.0, 1e16], [100.0], [1e-4])[0]

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from invgp import invert
-from invgp.adapters import Evaluations, ForwardModel, Status
+from invgp.adapters import Evaluations, ForwardModel, Quantity, Status
 from invgp.errors import ConfigError, LedgerError, RunsFailedError
 from invgp.inference.concurrency import Concurrency
 from invgp.inference.evaluate import evaluate
@@ -40,6 +40,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 def pool(kind: str, request: pytest.FixtureRequest) -> Iterator[Pool]:
     scheduler = request.getfixturevalue("dask_file") if kind == "dask" else None
     with open_pool(InferenceSettings(backend=kind, workers=2, scheduler=scheduler)) as opened:
+        if kind == "dask":  # a nanny may still be starting one again that an earlier test killed
+            opened.client.wait_for_workers(2, timeout=PATIENCE)
         yield opened
 
 
@@ -151,6 +153,36 @@ def test_that_workers_write_their_rows_themselves(program: Program, pool: Pool, 
         run(model, rows(*range(8)), pool, tmp_path, watch=dawdle)
     assert taken.is_set()
     assert len(recorded(tmp_path)) >= 3
+
+
+@pytest.mark.parametrize("kind", ["loky", "dask"], indirect=True)
+def test_that_a_worker_that_dies_before_it_hands_over_has_not_run_in_vain(pool: Pool, tmp_path: Path) -> None:
+    class Deadly(Evaluations):
+        """An outcome that kills, the first time, whoever wants to send it away."""
+
+        def __reduce__(self):
+            if not (tmp_path / "died").exists():
+                (tmp_path / "died").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return Evaluations, (self.outputs, self.status, self.messages)
+
+    class Model:
+        name, digest, rows_per_task = "deadly", "5eed", 2
+        inputs, outputs = (Quantity("x", "m"),), (Quantity("z", "s"),)
+
+        def evaluate(self, values, context):
+            with (tmp_path / "started").open("a") as file:
+                file.writelines(f"{x}\n" for x in values[:, 0])
+            bad = values[:, 0] == 1.0
+            status = tuple(Status.NAN if b else Status.OK for b in bad)
+            messages = tuple("no number" if b else "" for b in bad)
+            return Deadly(np.where(bad[:, None], np.nan, values / 3), status, messages)
+
+    outcome = run(Model(), rows(*range(6)), pool, tmp_path)
+    assert (tmp_path / "died").exists()
+    assert sorted(started(tmp_path)) == list(range(6))
+    assert outcome.ok.tolist() == [True, False, True, True, True, True]
+    assert recorded(tmp_path) == dict.fromkeys(range(6), Status.OK) | {1: Status.NAN}
 
 
 def test_that_a_ledger_out_of_reach_is_left_to_the_parent(tmp_path: Path, program: Program) -> None:

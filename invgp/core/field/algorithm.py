@@ -17,16 +17,19 @@ import numpy as np
 from invgp.core.backend import (
     Array,
     array_namespace,
+    cholesky,
     device_of,
     identity,
     place_of,
     solve_triangular,
+    sum_of_products,
     sum_of_squares,
     to_numpy,
 )
-from invgp.core.field.gaussian import Gaussian, few_runs_share, movement, orthogonal_normals
+from invgp.core.field.evidence import LinearData
+from invgp.core.field.gaussian import Gaussian, Narrowed, few_runs_share, movement, orthogonal_normals, shift
 from invgp.core.field.regression import Modes, Regression, fit
-from invgp.core.field.slices import slice_sampled
+from invgp.core.field.slices import Density, slice_sampled
 
 STEPS = 60  # natural-gradient steps for each batch of runs
 STILL = 1e-4  # standard deviations: a step that moves the posterior by less is the last
@@ -45,19 +48,28 @@ class FieldState:
     ----------
     q : the posterior.
     linear : the posterior by linearisation alone.
-    few_runs : (R, R), the part of its covariance that comes from the regression's uncertainty; None before any runs.
+    certain : the same, were the regression certain; None before any runs.
     w, outputs : (n, R) and (n, D), of all runs that went well.
     regression : of those that are near; None before the first.
     near : numbers of these.
     """
 
     q: Gaussian
-    linear: Gaussian
-    few_runs: Array = None
+    linear: Narrowed
+    certain: Narrowed | None = None
     w: Array = None
     outputs: Array = None
     regression: Regression | None = None
     near: Array = None
+
+    @property
+    def few_runs(self) -> Array:
+        """(R, R), the part of the covariance by linearisation that comes from the regression's uncertainty."""
+        if self.certain is None:
+            raise ValueError("there were no runs yet")
+        xp = array_namespace(self.linear.gone)
+        less, more = self.linear.gone, self.certain.gone
+        return more @ xp.matrix_transpose(more) - less @ xp.matrix_transpose(less)
 
 
 @dataclass(frozen=True)
@@ -96,6 +108,22 @@ class _Local:
 
 
 @dataclass(frozen=True)
+class _Said:
+    """What the data say about a posterior.
+
+    Attributes
+    ----------
+    added : V (R, k), whose V V^T they add to the precision.
+    gradient : (R,), of the expected log likelihood with respect to the mean.
+    at_mean : the log likelihood of a posterior without spread.
+    """
+
+    added: Array
+    gradient: Array
+    at_mean: float
+
+
+@dataclass(frozen=True)
 class FieldInference:
     """The algorithm with everything that stays fixed while it runs.
 
@@ -114,8 +142,8 @@ class FieldInference:
 
     def init(self) -> FieldState:
         """Start at the prior."""
-        prior = Gaussian.standard(self.modes.variances)
-        return FieldState(prior, prior)
+        prior = Narrowed.prior(self.modes.variances)
+        return FieldState(prior.dense(), prior)
 
     def ask(self, state: FieldState, count: int, rng: np.random.Generator, spread: float = 1.0) -> Array:
         """Variables (count, R) at which runs are wanted: orthogonal directions, lengths as of normal draws.
@@ -144,11 +172,24 @@ class FieldInference:
         near = self._nearest(state.q, w)
         start = None if state.regression is None else state.regression.hyper
         regression = fit(self.modes, xp.take(w, near, axis=0), xp.take(outputs, near, axis=0), start)
-        linear, certain, elbo = self._linearised(regression, state.q)
-        few_runs, share = linear.covariance - certain, few_runs_share(linear, certain)
+        linear, certain, elbo = self._linearised(regression, replace(state.linear, mean=state.q.mean))
         q = self._sampled(regression, linear, rng, steps)
-        new = FieldState(q, linear, few_runs, w, outputs, regression, near)
-        return new, FieldInfo(elbo, movement(state.linear, linear), surprise, share)
+        new = FieldState(q, linear, certain, w, outputs, regression, near)
+        return new, FieldInfo(elbo, movement(state.linear, linear), surprise, few_runs_share(linear, certain))
+
+    def linear_data(self, state: FieldState) -> LinearData:
+        """The data as a line in the variables, about the posterior by linearisation."""
+        if state.regression is None:
+            raise ValueError("there were no runs yet")
+        local = self._local(state.regression, state.linear)
+        at_prior = local.value - local.slope @ state.linear.mean
+        return LinearData(
+            self.y - state.regression.centre - at_prior @ state.regression.directions,
+            state.regression.directions,
+            local.slope,
+            self.noise_weights(state.regression, local, state.linear),
+            local.error,
+        )
 
     def _nearest(self, q: Gaussian, w: Array) -> Array:
         """Numbers of the runs at w (n, R) that the regression uses: all, or those nearest to the posterior."""
@@ -161,21 +202,27 @@ class FieldInference:
         """The same runs, with more steps of slice sampling."""
         if state.regression is None:
             return state
-        return replace(state, q=self._sampled(state.regression, state.q, rng, steps))
+        return replace(state, q=self._sampled(state.regression, state.linear, rng, steps))
 
-    def _sampled(self, regression: Regression, q: Gaussian, rng: np.random.Generator, steps: int) -> Gaussian:
+    def _sampled(self, regression: Regression, q: Narrowed, rng: np.random.Generator, steps: int) -> Gaussian:
         """Mean and covariance by slice sampling, unless the regression's posterior is Gaussian as it is."""
         xp = array_namespace(q.mean)
         samples = q.samples(self.normals)
         ratio = self.log_density(regression, samples) + 0.5 * xp.sum(xp.square(self.normals), axis=1)
         if float(xp.std(ratio)) < GAUSSIAN:
-            return q
-        return slice_sampled(lambda w: self.log_density(regression, w), q, rng, CHAINS, steps)
+            return q.dense()
+        density = Density(regression.inner, lambda w, inner: self.log_density(regression, w, inner))
+        return slice_sampled(density, q, rng, CHAINS, steps)
 
-    def log_density(self, regression: Regression, w: Array) -> Array:
-        """Of w (S, R) and the data, with the regression for the forward model, up to a constant: (S,)."""
+    def log_density(self, regression: Regression, w: Array, inner: Array | None = None) -> Array:
+        """Of w (S, R) and the data, with the regression for the forward model, up to a constant: (S,).
+
+        Parameters
+        ----------
+        inner : (S, n), `Regression.inner` of w, where it is known already.
+        """
         xp = array_namespace(w)
-        z, left = regression.predictions(w)
+        z, left = regression.predictions(w, inner)
         prior = -0.5 * xp.sum(xp.square(w), axis=1)
         if self.degrees is None:
             noise = 1.0 + left[:, None] * regression.variances
@@ -186,78 +233,78 @@ class FieldInference:
         tail = 0.5 * (self.degrees + 1.0) * xp.log(1.0 + xp.square(off) / noise / self.degrees)
         return prior - xp.sum(tail + 0.5 * xp.log(noise), axis=1)
 
-    def noise_weights(self, regression: Regression, local: _Local, q: Gaussian) -> Array:
-        """(D,), precisions of the noise: 1, or what Student-t noise makes of the residuals."""
-        xp = array_namespace(self.y)
-        if self.degrees is None:
-            return xp.ones_like(self.y)
-        residual = self.y - regression.centre - local.value @ regression.directions
-        slope = xp.matrix_transpose(regression.directions) @ local.slope @ q.factor
-        spread = local.error @ xp.square(regression.directions) + xp.sum(xp.square(slope), axis=1)
-        return (self.degrees + 1.0) / (self.degrees + xp.square(residual) + spread)
-
-    def _linearised(self, regression: Regression, q: Gaussian) -> tuple[Gaussian, Array, float]:
-        """The posterior by guarded natural-gradient steps, with its covariance for a certain regression, and bound."""
+    def _linearised(self, regression: Regression, q: Narrowed) -> tuple[Narrowed, Narrowed, float]:
+        """The posterior by guarded natural-gradient steps, the same for a certain regression, and the bound."""
         here, step = self._local(regression, q), 1.0
+        weights = self.noise_weights(regression, here, q)
+        said = self._said(regression, here, weights)
         for _ in range(STEPS):
-            weights = self.noise_weights(regression, here, q)
-            bound = self._bound(regression, here, q, weights)
-            target = self._target(regression, here, q, weights)
-            now = q.natural()
+            bound = self._bound(said, q)
             while step >= SMALLEST_STEP:
                 try:
-                    trial = Gaussian.of_natural(*(a + step * (b - a) for a, b in zip(now, target, strict=True)))
+                    trial = q.stepped(said.added, said.gradient, step)
                     there = self._local(regression, trial)
-                    if self._bound(regression, there, trial, weights) >= bound - SLACK * abs(bound):
+                    new = self._said(regression, there, weights)
+                    if self._bound(new, trial) >= bound - SLACK * abs(bound):
                         break
                 except np.linalg.LinAlgError:
                     pass
                 step *= 0.5
             else:
                 break
-            moved = movement(q, trial)
-            q, here = trial, there
-            if moved < STILL * step:
+            old, q, here, said = q, trial, there, new
+            if self.degrees is not None:
+                weights = self.noise_weights(regression, here, q)
+                said = self._said(regression, here, weights)
+            if shift(old, q) < STILL * step and movement(old, q) < STILL * step:
                 break
             step = min(1.0, 2.0 * step)
-        weights = self.noise_weights(regression, here, q)
         exact = replace(here, error=array_namespace(here.error).zeros_like(here.error))
-        certain = Gaussian.of_natural(*self._target(regression, exact, q, weights)).covariance
-        return q, certain, self._bound(regression, here, q, weights)
+        known = self._said(regression, exact, weights)
+        return q, q.stepped(known.added, known.gradient, 1.0), self._bound(said, q)
 
-    def _local(self, regression: Regression, q: Gaussian) -> _Local:
+    def _local(self, regression: Regression, q: Narrowed) -> _Local:
         xp = array_namespace(self.y)
-        value, slope = regression.averaged(q.mean, q.covariance)
+        value, slope = regression.averaged(q)
         _, left = regression.predictions(q.samples(self.normals))
         return _Local(value, slope, xp.mean(left) * regression.variances)
 
-    def _precision(self, regression: Regression, local: _Local, weights: Array) -> tuple[Array, Array]:
-        """What the data say of z, with the regression's error as more noise: (I + Lambda E)^-1, and times Lambda."""
-        xp = array_namespace(weights)
-        information = (regression.directions * weights) @ xp.matrix_transpose(regression.directions)
-        mixed = xp.linalg.inv(identity(information) + information * local.error)
-        return mixed, mixed @ information
-
-    def _target(self, regression: Regression, local: _Local, q: Gaussian, weights: Array) -> tuple[Array, Array]:
-        """Natural parameters to which a whole step leads."""
-        xp = array_namespace(weights)
-        mixed, precision = self._precision(regression, local, weights)
-        slope = xp.matrix_transpose(local.slope)
+    def noise_weights(self, regression: Regression, local: _Local, q: Narrowed) -> Array:
+        """(D,), precisions of the noise: 1, or what Student-t noise makes of the residuals."""
+        xp = array_namespace(self.y)
+        if self.degrees is None:
+            return xp.ones_like(self.y)
         residual = self.y - regression.centre - local.value @ regression.directions
-        said = mixed @ (regression.directions @ (weights * residual))
-        gradient = slope @ said
-        curvature = slope @ precision @ local.slope
-        curvature = 0.5 * (curvature + xp.matrix_transpose(curvature)) + identity(curvature)
-        return curvature, curvature @ q.mean - q.mean + gradient
+        gone = local.slope @ q.gone
+        covariance = local.slope @ xp.matrix_transpose(local.slope) - gone @ xp.matrix_transpose(gone)
+        covariance = covariance + local.error * identity(covariance)
+        spread = sum_of_products(regression.directions, covariance @ regression.directions)
+        return (self.degrees + 1.0) / (self.degrees + xp.square(residual) + spread)
 
-    def _bound(self, regression: Regression, local: _Local, q: Gaussian, weights: Array) -> float:
-        """Expected log likelihood less the divergence, for noise of these precisions."""
+    def _said(self, regression: Regression, local: _Local, weights: Array) -> _Said:
+        """What the data say, for noise of these precisions, with the regression's error as more noise."""
         xp = array_namespace(weights)
-        mixed, precision = self._precision(regression, local, weights)
         residual = self.y - regression.centre - local.value @ regression.directions
-        said = regression.directions @ (weights * residual)
-        misfit = xp.sum(weights * xp.square(residual)) - xp.sum(local.error * said * (mixed @ said))
-        spread = xp.sum((precision @ local.slope @ q.covariance) * local.slope)
-        log_det = -xp.linalg.slogdet(mixed)[1] - xp.sum(xp.log(weights))
+        towards = regression.directions @ (weights * residual)
+        if self.degrees is None:
+            information = identity(local.error[:, None] * local.error)  # directions are orthonormal
+        else:
+            information = (regression.directions * weights) @ xp.matrix_transpose(regression.directions)
+        # With errors E, the data have the precision (Lambda^-1 + E)^-1 = root root^T.
+        F = cholesky(information)
+        F_transposed = xp.matrix_transpose(F)
+        mixed = (F_transposed * local.error) @ F
+        mixed = cholesky(identity(mixed) + mixed)
+        root_transposed = solve_triangular(mixed, F_transposed)
+        less = towards - xp.matrix_transpose(root_transposed) @ (root_transposed @ (local.error * towards))
+        log_det = 2.0 * xp.sum(xp.log(xp.linalg.diagonal(mixed))) - xp.sum(xp.log(weights))
+        misfit = xp.sum(weights * xp.square(residual)) - xp.sum(local.error * towards * less)
+        added = xp.matrix_transpose(root_transposed @ local.slope)
         constant = self.y.shape[0] * math.log(2.0 * math.pi)
-        return float(-0.5 * (misfit + spread + log_det + constant)) - q.kl()
+        return _Said(added, xp.matrix_transpose(local.slope) @ less, -0.5 * float(misfit + log_det + constant))
+
+    def _bound(self, said: _Said, q: Narrowed) -> float:
+        """Expected log likelihood less the divergence."""
+        xp = array_namespace(said.added)
+        spread = xp.sum(xp.square(said.added)) - xp.sum(xp.square(xp.matrix_transpose(q.gone) @ said.added))
+        return said.at_mean - 0.5 * float(spread) - q.kl()

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Array, array_namespace, device_of, to_numpy
+from invgp.core.backend import Array, array_namespace, device_of, solve_triangular, sum_of_squares, to_numpy
 from invgp.core.kernels import Kernel
 
+BLOCK, CANDIDATES = 64, 512  # nodes of the factorisation at once, and those that they are chosen from
+NEARLY = 0.5  # of the variance of the most open node: a block takes no node below
 SHARPER = 0.2  # of the share that may be left open: the factorisation leaves so much less than the modes will
 
 
@@ -75,27 +77,60 @@ def leading_modes(kernel: Kernel, nodes: Array, share: float, most: int | None =
 def pivoted_cholesky(kernel: Kernel, nodes: Array, share: float) -> tuple[Array, Array, NDArray[np.intp]]:
     """F (G, R) such that F F^T keeps a share of the variance of the kernel's matrix.
 
+    Nodes are taken in blocks, from candidates spread over all that are nearly as open as the most open one; within a
+    block, always the one that is most open. So all the work is in products of matrices.
+
     Returns
     -------
     F; the variance (G,) that is left at each node; and the numbers (R,) of the nodes that were taken, in order.
     """
     xp = array_namespace(nodes)
     size = nodes.shape[0]
-    left = xp.zeros(size, dtype=nodes.dtype, device=device_of(nodes)) + kernel.variance
+    left = np.full(size, float(kernel.variance))
     allowed = (1.0 - share) * float(kernel.variance) * size
-    columns = xp.zeros((min(size, 64), size), dtype=nodes.dtype, device=device_of(nodes))  # each in one piece of memory
+    rows = xp.zeros((min(size, 4 * BLOCK), size), dtype=nodes.dtype, device=device_of(nodes))
     pivots: list[int] = []
-    for k in range(size):
-        if k == columns.shape[0]:
-            columns = xp.concat([columns, xp.zeros_like(columns)])[:size, :]
-        pivot = int(to_numpy(left).argmax())
-        pivots.append(pivot)
-        column = kernel(nodes, nodes[pivot : pivot + 1, :])[:, 0] - columns[:k, pivot] @ columns[:k, :]
-        column = column / xp.sqrt(left[pivot])
-        columns[k, :] = column
-        left = left - xp.square(column)
-        left = xp.where(left > 0.0, left, xp.zeros_like(left))
-        left[pivot] = 0.0
-        if float(xp.sum(left)) <= allowed:
-            return xp.matrix_transpose(columns[: k + 1, :]), left, np.asarray(pivots)
-    return xp.matrix_transpose(columns), left, np.asarray(pivots)
+    resolved = 10.0 * float(xp.finfo(nodes.dtype).eps) * float(kernel.variance)  # below, it is rounding
+    while left.sum() > allowed and left.max() > resolved:
+        known = len(pivots)
+        open_nodes = np.flatnonzero(left >= NEARLY * left.max())
+        some = _numbers(open_nodes[np.unique(np.linspace(0, len(open_nodes) - 1, CANDIDATES).astype(int))], nodes)
+        candidates, said = xp.take(nodes, some, axis=0), xp.take(rows[:known, :], some, axis=1)
+        residual = kernel(candidates, candidates) - xp.matrix_transpose(said) @ said
+        chosen, factor = _greedy(to_numpy(residual).astype(np.float64))
+        block = to_numpy(some)[chosen]
+        taken = _numbers(block, nodes)
+        columns = kernel(xp.take(nodes, taken, axis=0), nodes)
+        columns = columns - xp.matrix_transpose(xp.take(rows[:known, :], taken, axis=1)) @ rows[:known, :]
+        columns = solve_triangular(xp.asarray(factor, dtype=nodes.dtype, device=device_of(nodes)), columns)
+        while known + len(block) > rows.shape[0]:
+            rows = xp.concat([rows, xp.zeros_like(rows)])[:size, :]
+        rows[known : known + len(block), :] = columns
+        left = np.maximum(left - to_numpy(sum_of_squares(columns)), 0.0)
+        left[block] = 0.0
+        pivots += block.tolist()
+    open_variance = xp.asarray(left, dtype=nodes.dtype, device=device_of(nodes))
+    return xp.matrix_transpose(rows[: len(pivots), :]), open_variance, np.asarray(pivots)
+
+
+def _numbers(indices: NDArray[np.intp], like: Array) -> Array:
+    """Numbers of nodes, in the place of an array."""
+    return array_namespace(like).asarray(indices.astype(np.int32), device=device_of(like))
+
+
+def _greedy(residual: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Of candidates with this covariance (C, C), those that a block takes (b,), and the factor (b, b) of theirs."""
+    left = residual.diagonal().copy()
+    least = NEARLY * left.max()
+    columns = np.empty((len(left), min(BLOCK, len(left))))
+    chosen: list[int] = []
+    for k in range(columns.shape[1]):
+        pivot = int(left.argmax())
+        if chosen and left[pivot] < least:
+            break
+        column = (residual[:, pivot] - columns[:, :k] @ columns[pivot, :k]) / np.sqrt(left[pivot])
+        columns[:, k] = column
+        left -= column**2
+        left[[*chosen, pivot]] = -np.inf
+        chosen.append(pivot)
+    return np.asarray(chosen), np.tril(columns[chosen, : len(chosen)])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from invgp.core.backend import Array, array_namespace, cholesky, device_of, identity, solve_triangular
+from invgp.core.backend import Array, array_namespace, cholesky, identity, solve_triangular
 
 
 @dataclass(frozen=True)
@@ -18,36 +19,83 @@ class Gaussian:
     covariance: Array
     factor: Array
 
-    @staticmethod
-    def standard(variables: Array) -> Gaussian:
-        """N(0, I) over as many variables as the array (R,) has, in its place."""
-        xp = array_namespace(variables)
-        eye = xp.eye(variables.shape[0], dtype=variables.dtype, device=device_of(variables))
-        return Gaussian(xp.zeros_like(variables), eye, eye)
-
-    @staticmethod
-    def of_natural(precision: Array, shift: Array) -> Gaussian:
-        """From the precision and its product with the mean."""
-        xp = array_namespace(precision)
-        inverse = solve_triangular(cholesky(precision, jitter=False), identity(precision))
-        covariance = xp.matrix_transpose(inverse) @ inverse
-        return Gaussian(covariance @ shift, covariance, cholesky(covariance))
-
-    def natural(self) -> tuple[Array, Array]:
-        """Precision, and its product with the mean."""
-        inverse = solve_triangular(self.factor, identity(self.factor))
-        precision = array_namespace(inverse).matrix_transpose(inverse) @ inverse
-        return precision, precision @ self.mean
-
     def samples(self, normals: Array) -> Array:
         """(S, R), from standard normals (S, R)."""
         return self.mean + normals @ array_namespace(normals).matrix_transpose(self.factor)
 
+
+@dataclass(frozen=True)
+class Narrowed:
+    """N(mean, (I + V V^T)^-1): the prior of R variables, narrowed by what data say in few directions.
+
+    Nothing here costs more than R r^2, whatever the number of variables.
+
+    Attributes
+    ----------
+    mean : (R,).
+    added : V (R, r), whose V V^T the data add to the precision; r is at most R.
+    """
+
+    mean: Array
+    added: Array
+
+    @staticmethod
+    def prior(variables: Array) -> Narrowed:
+        """N(0, I) over as many variables as the array (R,) has, in its place."""
+        xp = array_namespace(variables)
+        return Narrowed(xp.zeros_like(variables), xp.zeros_like(variables)[:, None])
+
+    @cached_property
+    def capacity(self) -> Array:
+        """The lower Cholesky factor (r, r) of I + V^T V, which has the determinant of the precision."""
+        gram = array_namespace(self.added).matrix_transpose(self.added) @ self.added
+        return cholesky(identity(gram) + gram, jitter=False)
+
+    @cached_property
+    def gone(self) -> Array:
+        """U (R, r): the covariance is I - U U^T."""
+        xp = array_namespace(self.added)
+        return xp.matrix_transpose(solve_triangular(self.capacity, xp.matrix_transpose(self.added)))
+
+    def dense(self) -> Gaussian:
+        """The same with its covariance."""
+        xp = array_namespace(self.added)
+        covariance = self.gone @ xp.matrix_transpose(self.gone)
+        covariance = identity(covariance) - covariance
+        return Gaussian(self.mean, covariance, cholesky(covariance))
+
+    def samples(self, normals: Array) -> Array:
+        """(S, R), from standard normals (S, R), by the root I - V L^-T (L + I)^-1 V^T of the covariance."""
+        xp = array_namespace(normals)
+        across = xp.matrix_transpose(normals @ self.added)
+        inner = solve_triangular(self.capacity + identity(self.capacity), across)
+        return self.mean + normals - xp.matrix_transpose(inner) @ xp.matrix_transpose(self.gone)
+
+    def stepped(self, added: Array, gradient: Array, step: float) -> Narrowed:
+        """After a natural-gradient step towards I + V V^T, where the expected log likelihood has this gradient (R,)."""
+        xp = array_namespace(gradient)
+        if step < 1.0:
+            added = xp.concat([(1.0 - step) ** 0.5 * self.added, step**0.5 * added], axis=1)
+        if added.shape[1] > added.shape[0]:
+            added = xp.matrix_transpose(xp.linalg.qr(xp.matrix_transpose(added)).R)
+        new = Narrowed(self.mean, added)
+        return Narrowed(self.mean + step * new.covariance_times(gradient - self.mean), added)
+
+    def covariance_times(self, vector: Array) -> Array:
+        """The covariance times a vector (R,)."""
+        xp = array_namespace(vector)
+        return vector - self.gone @ (xp.matrix_transpose(self.gone) @ vector)
+
     def kl(self) -> float:
         """Divergence from N(0, I), in nats."""
         xp = array_namespace(self.mean)
-        squares = xp.sum(xp.square(self.mean)) + xp.sum(xp.linalg.diagonal(self.covariance)) - self.mean.shape[0]
-        return float(0.5 * squares - xp.sum(xp.log(xp.linalg.diagonal(self.factor))))
+        squares = xp.sum(xp.square(self.mean)) - xp.sum(xp.square(self.gone))
+        return float(0.5 * squares + xp.sum(xp.log(xp.linalg.diagonal(self.capacity))))
+
+    @property
+    def informed(self) -> float:
+        """How many directions the data inform: each counts by the share of the prior's variance that is gone."""
+        return float(array_namespace(self.gone).sum(array_namespace(self.gone).square(self.gone)))
 
 
 def orthogonal_normals(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
@@ -66,25 +114,28 @@ def mirrored_normals(rng: np.random.Generator, pairs: int, size: int) -> np.ndar
     return np.concatenate([normals, -normals])
 
 
-def informed_directions(q: Gaussian) -> float:
-    """How many directions the data inform: each counts by the share of the prior's variance that is gone."""
-    return float(array_namespace(q.mean).sum(1.0 - array_namespace(q.mean).linalg.diagonal(q.covariance)))
+def shift(old: Narrowed, new: Narrowed) -> float:
+    """How far the mean moves, in standard deviations, over the directions that the data inform."""
+    xp = array_namespace(old.mean)
+    change = new.mean - old.mean
+    squares = xp.sum(xp.square(change)) + xp.sum(xp.square(xp.matrix_transpose(new.added) @ change))
+    return math.sqrt(float(squares) / max(new.informed, 1.0))
 
 
-def movement(old: Gaussian, new: Gaussian) -> float:
+def movement(old: Narrowed, new: Narrowed) -> float:
     """How far the mean moves, in standard deviations, over the directions that the data inform; or the spread."""
     xp = array_namespace(old.mean)
-    directions = max(informed_directions(new), 1.0)
-    change = solve_triangular(new.factor, (new.mean - old.mean)[:, None])
-    ratio = solve_triangular(new.factor, old.factor)
-    spread = 0.5 * (ratio @ xp.matrix_transpose(ratio) - identity(ratio))
-    return math.sqrt(max(float(xp.sum(xp.square(change))), float(xp.sum(xp.square(spread)))) / directions)
+    # The difference of the covariances, whitened by the new one; as a difference of precisions it would cancel badly.
+    inner = solve_triangular(new.capacity + identity(new.capacity), xp.matrix_transpose(new.added), transposed=True)
+    sides = [part + new.added @ (inner @ part) for part in (new.gone, old.gone)]
+    apart = sides[0] @ xp.matrix_transpose(sides[0]) - sides[1] @ xp.matrix_transpose(sides[1])
+    spread = 0.5 * math.sqrt(float(xp.sum(xp.square(apart))) / max(new.informed, 1.0))
+    return max(shift(old, new), spread)
 
 
-def few_runs_share(q: Gaussian, certain: Array) -> float:
+def few_runs_share(q: Narrowed, certain: Narrowed) -> float:
     """The share of the variance that a certain regression would take away, over the directions that it informs."""
-    xp = array_namespace(certain)
-    inverse = solve_triangular(q.factor, cholesky(certain))
-    gained = certain.shape[0] - float(xp.sum(xp.square(inverse)))
-    informed = certain.shape[0] - float(xp.sum(xp.linalg.diagonal(certain)))
-    return float(max(gained, 0.0) / max(informed, 1.0))
+    xp = array_namespace(q.mean)
+    across = xp.matrix_transpose(q.added) @ certain.gone
+    gained = certain.informed + float(xp.sum(xp.square(across)) - xp.sum(xp.square(q.added)))
+    return max(gained, 0.0) / max(certain.informed, 1.0)

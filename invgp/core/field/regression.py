@@ -16,8 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from invgp.core.backend import Array, array_namespace, cholesky, device_of, identity, solve_triangular, to_numpy
-from invgp.core.kernels import squared_distances
+from invgp.core.backend import (
+    Array,
+    array_namespace,
+    at_least_zero,
+    cholesky,
+    exponential,
+    identity,
+    solve_triangular,
+    sum_of_squares,
+    to_numpy,
+)
+from invgp.core.field.gaussian import Narrowed
 
 TELLING = 0.1  # noise standard deviations: outputs that vary by less have no say in the evidence
 NEGLIGIBLE = 1e-6  # noise standard deviations: outputs that vary by less are constants
@@ -43,6 +53,11 @@ class Modes:
 
     variances: Array
     groups: tuple[int, ...]
+
+    @property
+    def usual(self) -> Hyperparameters:
+        """Where nothing is known of the outputs yet."""
+        return np.asarray([*STARTS[0], *[AMPLITUDE[0]] * (len(self.groups) - 1)])
 
     def weights(self, hyper: Hyperparameters) -> Array:
         """(R,), of the variables in the kernel; they add up to 1."""
@@ -86,49 +101,75 @@ class Regression:
         """(R,), of the variables in the kernel."""
         return self.modes.weights(self.hyper)
 
+    @cached_property
+    def own(self) -> Array:
+        """(n,), of each run its inner product with itself."""
+        return array_namespace(self.w).square(self.w) @ self.weights
+
+    def inner(self, w: Array) -> Array:
+        """Inner products (m, n) of w (m, R) with the runs: linear in w, and all that is dear of a prediction."""
+        return (w * self.weights) @ array_namespace(w).matrix_transpose(self.w)
+
     def mean(self, w: Array) -> Array:
         """Outputs (m, D) expected at w (m, R)."""
         return self.centre + self.predictions(w)[0] @ self.directions
 
-    def predictions(self, w: Array) -> tuple[Array, Array]:
-        """Expected z (m, k) at w (m, R), and what the runs leave open there in units of the kernel, (m,)."""
+    def predictions(self, w: Array, inner: Array | None = None) -> tuple[Array, Array]:
+        """Expected z (m, k) at w (m, R), and what the runs leave open there in units of the kernel, (m,).
+
+        Parameters
+        ----------
+        inner : (m, n), `inner` of w, where it is known already.
+        """
         xp = array_namespace(w)
-        across = kernel(self.weights, self.hyper, w, self.w)
+        own = xp.square(w) @ self.weights
+        across = kernel(self.hyper, self.inner(w) if inner is None else inner, own, self.own)
         known = solve_triangular(self.factor, xp.matrix_transpose(across))
-        whole = 1.0 + xp.square(w) @ self.weights + float(np.exp(self.hyper[1]))
-        left = whole - xp.sum(xp.square(known), axis=0)
+        left = 1.0 + own + float(np.exp(self.hyper[1])) - sum_of_squares(known)
         left = xp.where(left > 0.0, left, xp.zeros_like(left)) + float(np.exp(self.hyper[3]))
         return across @ self.coefficients, left
 
     def run_weights(self, w: Array) -> Array:
         """How much each run counts, (m, n), in what is expected at w (m, R) of outputs less their average."""
         xp = array_namespace(w)
-        half = solve_triangular(self.factor, xp.matrix_transpose(kernel(self.weights, self.hyper, w, self.w)))
+        across = kernel(self.hyper, self.inner(w), xp.square(w) @ self.weights, self.own)
+        half = solve_triangular(self.factor, xp.matrix_transpose(across))
         return xp.matrix_transpose(solve_triangular(self.factor, half, transposed=True))
 
-    def averaged(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
-        """Value (k,) and slope (k, R) of z, averaged over w ~ N(mean, covariance), in closed form."""
-        xp = array_namespace(mean)
-        weights = self.weights
-        scaled = xp.sqrt(weights) / float(np.exp(self.hyper[2]))
-        L = cholesky(identity(covariance) + scaled[:, None] * covariance * scaled)
-        towards = solve_triangular(L, xp.matrix_transpose((self.w - mean) * scaled))
-        log_smooth = (
-            float(self.hyper[1]) - 0.5 * xp.sum(xp.square(towards), axis=0) - xp.sum(xp.log(xp.linalg.diagonal(L)))
+    def averaged(self, q: Narrowed) -> tuple[Array, Array]:
+        """Value (k,) and slope (k, R) of z, averaged over w ~ q, in closed form."""
+        xp = array_namespace(q.mean)
+        scaled = xp.sqrt(self.weights) / float(np.exp(self.hyper[2]))
+        # With scales s and a covariance C = (I + V V^T)^-1, (I + s C s)^-1 is 1 / d + Y Y^T, with d = 1 + s^2.
+        d = 1.0 + xp.square(scaled)
+        weighed = q.added / d[:, None]
+        capacity = xp.matrix_transpose(q.added) @ weighed
+        capacity = cholesky(identity(capacity) + capacity)
+        Y = xp.matrix_transpose(solve_triangular(capacity, xp.matrix_transpose(weighed * scaled[:, None])))
+        log_det = xp.sum(xp.log(d)) + 2.0 * xp.sum(
+            xp.log(xp.linalg.diagonal(capacity)) - xp.log(xp.linalg.diagonal(q.capacity))
         )
-        smooth = xp.exp(log_smooth)
-        slope = xp.matrix_transpose(solve_triangular(L, towards, transposed=True)) * scaled * smooth[:, None]
-        straight = self.w * weights
-        value = (1.0 + (straight @ mean[:, None])[:, 0] + smooth) @ self.coefficients
+        off = (self.w - q.mean) * scaled
+        along = off @ Y
+        squares = xp.sum(xp.square(off) / d, axis=1) + xp.sum(xp.square(along), axis=1)
+        smooth = xp.exp(float(self.hyper[1]) - 0.5 * (squares + log_det))
+        slope = (off / d + along @ xp.matrix_transpose(Y)) * scaled * smooth[:, None]
+        straight = self.w * self.weights
+        value = (1.0 + (straight @ q.mean[:, None])[:, 0] + smooth) @ self.coefficients
         return value, xp.matrix_transpose(self.coefficients) @ (straight + slope)
 
 
-def kernel(weights: Array, hyper: Hyperparameters, w1: Array, w2: Array) -> Array:
-    """A constant, a linear and a smooth part, (n, m), with these weights (R,) of the variables."""
-    xp = array_namespace(w1, w2)
-    scaled = xp.sqrt(weights) * float(np.exp(-hyper[2]))
-    smooth = xp.exp(float(hyper[1]) - 0.5 * squared_distances(w1 * scaled, w2 * scaled))
-    return 1.0 + (w1 * weights) @ xp.matrix_transpose(w2) + smooth
+def kernel(hyper: Hyperparameters, inner: Array, own1: Array, own2: Array) -> Array:
+    """A constant, a linear and a smooth part, (n, m), from inner products (n, m), and (n,) and (m,) with themselves."""
+    xp = array_namespace(inner)
+    apart = own1[:, None] + own2 - 2.0 * inner
+    apart = at_least_zero(apart)
+    apart *= -0.5 * float(np.exp(-2.0 * hyper[2]))
+    apart += float(hyper[1])
+    smooth = exponential(apart)
+    smooth += inner
+    smooth += xp.ones_like(own2)
+    return smooth
 
 
 def fit(modes: Modes, w: Array, outputs: Array, hyper: Hyperparameters | None = None) -> Regression:
@@ -155,15 +196,22 @@ def fit(modes: Modes, w: Array, outputs: Array, hyper: Hyperparameters | None = 
 
 
 def _covariance_factor(modes: Modes, hyper: Hyperparameters, w: Array) -> Array:
-    covariance = kernel(modes.weights(hyper), hyper, w, w)
-    return cholesky(covariance + float(np.exp(hyper[3])) * identity(covariance))
+    return cholesky(covariance_of_runs(modes, hyper, w))
+
+
+def covariance_of_runs(modes: Modes, hyper: Hyperparameters, w: Array) -> Array:
+    """Of the runs at w (n, R), with the nugget."""
+    xp = array_namespace(w)
+    scaled = w * xp.sqrt(modes.weights(hyper))
+    gram = scaled @ xp.matrix_transpose(scaled)
+    own = xp.linalg.diagonal(gram)
+    return kernel(hyper, gram, own, own) + float(np.exp(hyper[3])) * identity(gram)
 
 
 def _likeliest(modes: Modes, w: Array, z: Array, start: Hyperparameters | None) -> Hyperparameters:
     """The hyperparameters under which the runs are likeliest; the variance of each output is profiled out."""
     xp = array_namespace(w, z)
     n, outputs = z.shape
-    eye = xp.eye(n, dtype=w.dtype, device=device_of(w))
     about = np.asarray([DECAY, BEND, REACH, NUGGET, *[AMPLITUDE] * (len(modes.groups) - 1)])
 
     least = float(np.log(xp.finfo(w.dtype).eps)) + SAFE
@@ -172,9 +220,8 @@ def _likeliest(modes: Modes, w: Array, z: Array, start: Hyperparameters | None) 
         far = float(np.sum(np.square((hyper - about[:, 0]) / about[:, 1])))
         if hyper[3] < least or np.abs(hyper).max() > 50.0:
             return 1e10 + far
-        covariance = kernel(modes.weights(hyper), hyper, w, w) + float(np.exp(hyper[3])) * eye
         try:
-            factor = cholesky(covariance, jitter=False)
+            factor = cholesky(covariance_of_runs(modes, hyper, w), jitter=False)
         except np.linalg.LinAlgError:
             return 1e10 + far
         half = solve_triangular(factor, z)

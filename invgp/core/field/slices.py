@@ -7,72 +7,136 @@ be followed (Murray, Adams and MacKay 2010).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from invgp.core.backend import Array, array_namespace, place_of, to_numpy
-from invgp.core.field.gaussian import Gaussian
+from invgp.core.backend import Array, array_namespace, cholesky, place_of, to_numpy
+from invgp.core.field.gaussian import Gaussian, Narrowed
 
 WIDER = 1.3  # than the Gaussian: the ratio must not grow without bound in the tails
 BURNED = 0.25  # of the steps
 CORRELATED = 4.0  # steps that count as one
 
 
-def slice_sampled(
-    log_density: Callable[[Array], Array], near: Gaussian, rng: np.random.Generator, chains: int, steps: int
-) -> Gaussian:
-    """The Gaussian with the mean and covariance of the density of w (S, R) -> (S,).
+class Density(NamedTuple):
+    """A log density of which the dear part is linear: along an ellipse it is known from three points.
+
+    Attributes
+    ----------
+    image : w (S, R) -> (S, n), linear.
+    value : w (S, R) and its image -> (S,), up to a constant.
+    """
+
+    image: Callable[[Array], Array]
+    value: Callable[[Array, Array], Array]
+
+    @staticmethod
+    def of(log_density: Callable[[Array], Array]) -> Density:
+        """Of any function (S, R) -> (S,)."""
+        return Density(lambda w: w[:, :1], lambda w, _: log_density(w))
+
+
+def slice_sampled(density: Density, near: Narrowed, rng: np.random.Generator, chains: int, steps: int) -> Gaussian:
+    """The Gaussian with the mean and covariance of a density.
 
     The covariance is drawn towards that of `near` as far as the samples are too few for one of its size.
     """
     xp, where = array_namespace(near.mean), place_of(near.mean)
     size = near.mean.shape[0]
-    kept = slice_chains(log_density, near, rng, chains, steps)[round(BURNED * steps) :]
+    kept = slice_chains(density, near, rng, chains, steps)[round(BURNED * steps) :]
     samples = kept.reshape(-1, size)
     mean, covariance = samples.mean(axis=0), np.cov(samples.T).reshape(size, size)
     trust = 1.0 / (1.0 + size * CORRELATED / len(samples))
     covariance = trust * covariance + (1.0 - trust) * np.eye(size)
-    factor = near.factor @ where.asarray(np.linalg.cholesky(covariance))
-    return Gaussian(near.samples(where.asarray(mean)[None, :])[0, :], factor @ xp.matrix_transpose(factor), factor)
+    root = near.samples(where.asarray(np.linalg.cholesky(covariance).T)) - near.mean
+    covariance = xp.matrix_transpose(root) @ root
+    return Gaussian(near.samples(where.asarray(mean)[None, :])[0, :], covariance, cholesky(covariance))
 
 
 def slice_chains(
-    log_density: Callable[[Array], Array], near: Gaussian, rng: np.random.Generator, chains: int, steps: int
+    density: Density | Callable[[Array], Array],
+    near: Narrowed | Gaussian,
+    rng: np.random.Generator,
+    chains: int,
+    steps: int,
 ) -> np.ndarray:
     """Samples (steps, chains, R), as normals that `near` takes to w."""
+    density = density if isinstance(density, Density) else Density.of(density)
     where = place_of(near.mean)
-
-    def rest(z: np.ndarray) -> np.ndarray:
-        found = to_numpy(log_density(near.samples(where.asarray(WIDER * z))))
-        return np.asarray(np.where(np.isfinite(found), found, -np.inf) + 0.5 * np.sum(z**2, axis=1))
-
-    z = rng.standard_normal((chains, near.mean.shape[0])) / WIDER
-    level = rest(z)
+    ellipses = _Ellipses(density, near.mean, density.image(near.mean[None, :]))
+    z = rng.standard_normal((chains, near.mean.shape[0]))
+    here = ellipses.point(near, where.asarray(z))
+    level = ellipses.rest(z, here)
     visited = []
     for _ in range(steps):
-        z, level = _moved(rest, z, level, rng)
-        visited.append(WIDER * z)
+        z, here, level = _moved(ellipses, near, z, here, level, rng)
+        visited.append(z)
     return np.stack(visited)
 
 
+class _Point(NamedTuple):
+    """Offsets (S, R) from the middle, and their image (S, n)."""
+
+    off: Array
+    image: Array
+
+    def turned(self, other: _Point, rows: Array, cosine: Array, sine: Array) -> _Point:
+        """A part of the way along the ellipse to another, of the chains with these numbers."""
+        xp = array_namespace(self.off)
+        parts = ((a, b) for a, b in zip(self, other, strict=True))
+        return _Point(
+            *(cosine[:, None] * xp.take(a, rows, axis=0) + sine[:, None] * xp.take(b, rows, axis=0) for a, b in parts)
+        )
+
+
+class _Ellipses(NamedTuple):
+    """Where the density is looked at: about a middle (R,), whose image is (1, n)."""
+
+    density: Density
+    middle: Array
+    image: Array
+
+    def point(self, near: Narrowed | Gaussian, z: Array) -> _Point:
+        """From normals (S, R)."""
+        off = near.samples(z) - near.mean
+        return _Point(off, self.density.image(off))
+
+    def rest(self, z: np.ndarray, point: _Point) -> np.ndarray:
+        """The log density (S,) less that of the wider Gaussian."""
+        found = to_numpy(self.density.value(self.middle + point.off, self.image + point.image))
+        return np.asarray(np.where(np.isfinite(found), found, -np.inf) + 0.5 * np.sum(z**2, axis=1) / WIDER**2)
+
+
 def _moved(
-    rest: Callable[[np.ndarray], np.ndarray], z: np.ndarray, level: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+    ellipses: _Ellipses,
+    near: Narrowed | Gaussian,
+    z: np.ndarray,
+    here: _Point,
+    level: np.ndarray,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, _Point, np.ndarray]:
     """One step of every chain: along an ellipse through z (S, R), to where the rest is above a random level."""
-    other = rng.standard_normal(z.shape)
+    where = place_of(near.mean)
+    other = WIDER * rng.standard_normal(z.shape)
+    there = ellipses.point(near, where.asarray(other))
     threshold = level + np.log(rng.random(len(z)))
     angle = 2.0 * np.pi * rng.random(len(z))
     low, high = angle - 2.0 * np.pi, angle.copy()
-    new, new_level = z.copy(), level.copy()
+    new_level, kept = level.copy(), angle.copy()
     going = np.arange(len(z))
     while going.size:
-        turned = np.cos(angle[going])[:, None] * z[going] + np.sin(angle[going])[:, None] * other[going]
-        found = rest(turned)
+        cosine, sine = np.cos(angle[going]), np.sin(angle[going])
+        turned = cosine[:, None] * z[going] + sine[:, None] * other[going]
+        rows = where.namespace.asarray(going.astype(np.int32), device=where.device)
+        found = ellipses.rest(turned, here.turned(there, rows, where.asarray(cosine), where.asarray(sine)))
         above = found > threshold[going]
-        there = going[above]
-        new[there], new_level[there] = turned[above], found[above]
+        new_level[going[above]], kept[going[above]] = found[above], angle[going[above]]
         going = going[~above]
         back = angle[going] < 0.0
         low[going[back]], high[going[~back]] = angle[going[back]], angle[going[~back]]
         angle[going] = low[going] + rng.random(going.size) * (high[going] - low[going])
-    return new, new_level
+    cosine, sine = np.cos(kept), np.sin(kept)
+    everyone = where.namespace.asarray(np.arange(len(z), dtype=np.int32), device=where.device)
+    here = here.turned(there, everyone, where.asarray(cosine), where.asarray(sine))
+    return cosine[:, None] * z + sine[:, None] * other, here, new_level

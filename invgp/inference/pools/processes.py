@@ -13,7 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import TracebackType
@@ -58,8 +58,11 @@ class Processes:
                 while waiting and len(running) < self.workers:
                     worker = self._idle.pop() if self._idle else _new_worker()
                     engaged.add(worker)  # before it gets its work: Ctrl-C may come in between
-                    with suppress(BrokenProcessPool):  # it died while it had nothing to do
+                    try:
                         future = _submitted(worker, work, items[waiting[0]])
+                    except BrokenProcessPool:  # it died while it had nothing to do
+                        engaged.discard(worker)
+                    else:
                         running[future] = waiting.popleft(), worker
                 if finished:  # only now that every worker has something to do
                     yield finished.popleft()

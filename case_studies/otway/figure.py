@@ -1,0 +1,82 @@
+"""Posteriors of the Otway line over a reference, in the manner of the paper's last figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
+
+from invgp.plots.style import COLOURS, GREY, PAGE, STYLE, add_legend, letter_panels
+
+Floats = NDArray[np.float64]
+INTERVAL = 1.96  # standard deviations: 95% of a Gaussian
+LATENTS = {"depth": "depth (m)", "velocity": "velocity (m/s)"}
+
+
+class Field(NamedTuple):
+    """Mean and standard deviation (N, 4), at the sites and layers."""
+
+    mean: Floats
+    std: Floats
+
+
+class Row(NamedTuple):
+    """One posterior over a reference: a field for each latent."""
+
+    title: str
+    lines: Mapping[str, Field]
+    filled: Mapping[str, Field]
+
+
+def draw(position: Floats, rows: Sequence[Row], path: Path, truth: Mapping[str, Floats] | None = None) -> None:
+    """Write the figure: layer boundaries on the left, velocities on the right, a row for each posterior.
+
+    Parameters
+    ----------
+    position : (N,), along the line in m.
+    truth : (N, 4) by latent, if it is known.
+    """
+    with rc_context(STYLE):
+        figure = Figure((PAGE, 2.3 * len(rows) + 0.5), layout="constrained")
+        axes = figure.subplots(len(rows), 2, sharex=True, sharey="col", squeeze=False)
+        for row, pair in zip(rows, axes, strict=True):
+            for ax, (latent, label) in zip(pair, LATENTS.items(), strict=True):
+                draw_panel(ax, position / 1000.0, row.lines[latent], row.filled[latent], (truth or {}).get(latent))
+                ax.set_ylabel(label)
+        axes[0, 0].invert_yaxis()
+        for ax in axes[-1]:
+            ax.set_xlabel("distance along the line (km)")
+        letter_panels(axes.ravel(), [row.title for row in rows for _ in LATENTS])
+        handles = [
+            Line2D([], [], color="black", label="posterior: mean"),
+            Line2D([], [], color="black", linewidth=0.9, linestyle=(0, (4, 2)), label="and 95% band"),
+            Patch(facecolor=to_rgba(GREY, 0.3), label="reference: mean and 95% band"),
+        ]
+        if truth is not None:
+            handles.append(Line2D([], [], color="black", linewidth=0.8, linestyle=":", label="truth"))
+        add_legend(figure, handles)
+        figure.savefig(path)
+
+
+def draw_panel(ax: Axes, x: Floats, lines: Field, filled: Field, truth: Floats | None) -> None:
+    """Four layers at positions x (N,)."""
+    for layer, colour in enumerate(COLOURS[:4]):
+        centre, reach = filled.mean[:, layer], INTERVAL * filled.std[:, layer]
+        ax.fill_between(x, centre - reach, centre + reach, facecolor=to_rgba(colour, 0.25), linewidth=0.0)
+        ax.plot(x, centre, color=to_rgba(colour, 0.45), linewidth=2.4)
+        centre, reach = lines.mean[:, layer], INTERVAL * lines.std[:, layer]
+        ax.plot(x, centre, color=colour)
+        for edge in (centre - reach, centre + reach):
+            ax.plot(x, edge, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
+        if truth is not None:
+            ax.plot(x, truth[:, layer], color="black", linewidth=0.8, linestyle=":")
+    ax.margins(x=0.0)

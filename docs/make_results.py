@@ -1,0 +1,165 @@
+"""Write docs/results.md from what the case studies found: python docs/make_results.py.
+
+`paper_experiments.toml` lists the paper's experiments; `case_studies/*/results.json` have what came out of them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+HERE = Path(__file__).resolve().parent
+INTRODUCTION = """# The paper's experiments
+Every experiment of the paper behind invgp's core (Bonilla, Krauth and Dezfouli, *Generic inference in latent Gaussian
+process models*), in its order: our figures beside the paper's, or why there are none. A row holds if our figure is
+better than the one beside it, or no farther from it than the spread of ours. This page is made by
+`python docs/make_results.py` from the `results.json` that each case study writes.
+"""
+BEYOND = """## Beyond the paper
+Case studies of our own.
+"""
+
+
+class Strict(BaseModel):
+    """Unknown and missing fields are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Row(Strict):
+    """One figure, and one to set it beside."""
+
+    measure: str
+    setting: str
+    ours: float
+    spread: float = 0.0  # standard deviation of ours over splits or seeds
+    reference: float | None = None
+    source: str = ""  # of the reference: "paper", "exact GP", "slice sampling"
+    better: Literal["lower", "higher", "equal"] = "lower"
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether ours is as good as the reference, or within the spread of it; None without one."""
+        if self.reference is None:
+            return None
+        excess = {
+            "lower": self.ours - self.reference,
+            "higher": self.reference - self.ours,
+            "equal": abs(self.ours - self.reference),
+        }[self.better]
+        return excess <= self.spread
+
+
+class Found(Strict):
+    """What a case study found in one experiment."""
+
+    experiment: str  # a key of paper_experiments.toml, or a new one
+    title: str = ""  # of an experiment that is not in the paper
+    command: str
+    page: str = ""  # of the case study, in docs
+    figure: str = ""  # in docs/figures
+    caption: str = ""  # of the figure
+    instead: str = ""  # what stands in for the paper's data or size; empty if they are the same
+    remark: str = ""
+    still_open: str = ""  # what of the experiment has not been run
+    rows: tuple[Row, ...]
+
+    @property
+    def status(self) -> str:
+        """In a few words."""
+        held = [row.holds for row in self.rows if row.holds is not None]
+        if not held:
+            return "run, with nothing to set beside it"
+        if self.instead:
+            return f"on other data, {sum(held)} of {len(held)} rows hold"
+        if all(held) and not self.still_open:
+            return "reproduced"
+        return f"in part: {sum(held)} of {len(held)} rows hold{', the rest is open' if self.still_open else ''}"
+
+
+class Experiment(Strict):
+    """One of the paper."""
+
+    key: str
+    title: str
+    where: str
+    status: Literal["not reproducible here", "open"] = "open"
+    missing: str = ""
+
+
+def experiments(path: Path) -> list[Experiment]:
+    """All of the paper."""
+    return [Experiment(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8"))["experiment"]]
+
+
+def findings(folder: Path) -> dict[str, Found]:
+    """Of all case studies, by experiment."""
+    found: dict[str, Found] = {}
+    for path in sorted(folder.glob("*/results.json")):
+        for entry in TypeAdapter(list[Found]).validate_json(path.read_text(encoding="utf-8")):
+            if entry.experiment in found:
+                raise ValueError(f"{path}: experiment '{entry.experiment}' has results elsewhere too")
+            found[entry.experiment] = entry
+    return found
+
+
+def shown(value: float) -> str:
+    """Four figures at most, and no needless zeros behind large numbers."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def table(rows: Iterable[Row]) -> list[str]:
+    """One line a row."""
+    lines = ["| measure | setting | ours | beside it | holds |", "| --- | --- | --- | --- | --- |"]
+    for row in rows:
+        ours = shown(row.ours) + (f" ± {row.spread:.2g}" if row.spread else "")
+        beside = "" if row.reference is None else f"{shown(row.reference)} ({row.source})"
+        holds = {None: "", True: "yes", False: "**no**"}[row.holds]
+        lines.append(f"| {row.measure} | {row.setting} | {ours} | {beside} | {holds} |")
+    return [*lines, ""]
+
+
+def section(title: str, status: str, where: str, found: Found | None, missing: str = "") -> list[str]:
+    """One experiment."""
+    lines = [f"### {title}", f"{where}**{status[:1].upper()}{status[1:]}.**"]
+    if found is None:
+        return [*lines, *([missing] if missing else []), ""]
+    said = [f"Instead of the paper's data: {found.instead}"] if found.instead else []
+    said += [found.remark] if found.remark else []
+    said += [f"Still open: {found.still_open}."] if found.still_open else []
+    told = f"`{found.command}`" + (f"; [the case study]({found.page})." if found.page else ".")
+    lines += [*said, told, "", *table(found.rows)]
+    if found.figure:
+        lines += [f"![{found.caption or title}](figures/{found.figure})", ""]
+    return lines
+
+
+def page(paper: list[Experiment], found: dict[str, Found]) -> str:
+    """The whole page."""
+    keys = {experiment.key for experiment in paper}
+    others = [entry for key, entry in found.items() if key not in keys]
+    overview, sections = ["| experiment | in the paper | |", "| --- | --- | --- |"], []
+    for experiment in paper:
+        entry = found.get(experiment.key)
+        status = entry.status if entry else experiment.status
+        overview.append(f"| {experiment.title} | {experiment.where} | {status} |")
+        sections += section(experiment.title, status, f"{experiment.where}. ", entry, experiment.missing.strip())
+    if others:
+        sections.append(BEYOND)
+        for entry in others:
+            sections += section(entry.title or entry.experiment, entry.status, "", entry)
+    return "\n".join([INTRODUCTION, *overview, "", "## One by one", "", *sections]).rstrip() + "\n"
+
+
+def main() -> None:
+    """Write the page."""
+    found = findings(HERE.parent / "case_studies")
+    (HERE / "results.md").write_text(page(experiments(HERE / "paper_experiments.toml"), found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

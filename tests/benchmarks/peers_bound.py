@@ -1,0 +1,108 @@
+"""One bound and its gradient here, in GPflow and in GPyTorch, at three sizes, measured in turns in one run.
+
+    python tests/benchmarks/peers_bound.py
+    OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 python tests/benchmarks/peers_bound.py
+
+The last one is for a machine with other work on its cores. Each package has an environment of its own, made once in the
+user's cache folder. All evaluate a full Gaussian, whitened, with a logistic likelihood: here with 100 samples a site,
+there with quadratures of 20 points. A ratio below 1 says that invgp was faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import against_gpflow
+import environments
+import numpy as np
+from workload import Size, problem, seconds
+
+import invgp
+
+SIZES = (Size(1_000, 1, 1_000), Size(10_000, 20, 200), Size(5_000, 8, 500))
+
+
+class Package(NamedTuple):
+    """Another one, and the script that speaks for it."""
+
+    name: str
+    folder: str
+    steps: tuple[tuple[str, ...], ...]
+    module: str
+    script: str
+
+
+PACKAGES = (
+    Package("GPflow", "gpflow", (against_gpflow.REQUIREMENTS,), "gpflow", "_gpflow_side.py"),
+    Package("GPyTorch", "gpytorch", (("torch==2.13.0",), ("gpytorch",)), "gpytorch", "_gpytorch_side.py"),
+)
+
+
+class Timing(NamedTuple):
+    """Median seconds of one bound and gradient."""
+
+    size: Size
+    learnt: str
+    package: str
+    seconds: float
+
+
+def measured(size: Size, pythons: dict[str, Path], repeats: int, versions: dict[str, str]) -> list[Timing]:
+    """All packages in turns; the first turn, which compiles and allocates, is discarded."""
+    ours = problem(size)
+    timings = []
+    with ExitStack() as stack:
+        sides = {
+            package.name: stack.enter_context(against_gpflow.side(pythons[package.name], size, package.script))
+            for package in PACKAGES
+            if package.name in pythons
+        }
+        for side in sides.values():
+            versions |= side.versions
+        for learnt, blocks in against_gpflow.LEARNT.items():
+            taken: dict[str, list[float]] = {"invgp": [], **{name: [] for name in sides}}
+            for _ in range(repeats + 1):
+                taken["invgp"].append(seconds(lambda blocks=blocks: ours.evaluate(blocks)))
+                time.sleep(against_gpflow.PAUSE)
+                for name, side in sides.items():
+                    taken[name].append(side.seconds(learnt))
+                    time.sleep(against_gpflow.PAUSE)
+            timings += [Timing(size, learnt, name, statistics.median(t[1:])) for name, t in taken.items()]
+    return timings
+
+
+def print_table(timings: Sequence[Timing]) -> None:
+    """A row a size, a set of variables and a package, with the ratio of ours to it."""
+    print(f"{'one bound and gradient':52}{'learnt':11}{'':10}{'seconds':>9}{'ratio':>7}")
+    base = {(t.size, t.learnt): t.seconds for t in timings if t.package == "invgp"}
+    for t in timings:
+        ratio = base[t.size, t.learnt] / t.seconds
+        print(f"{t.size!s:52}{t.learnt:11}{t.package:10}{t.seconds:9.4f}{ratio:7.2f}")
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Timing]:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=7, help="measurements; the median counts (default: 7)")
+    parser.add_argument("--packages", nargs="*", choices=[p.name for p in PACKAGES], help="(default: all)")
+    chosen = parser.parse_args(arguments)
+    pythons = {
+        p.name: environments.environment(environments.cache_folder(p.folder), p.steps, (p.module,), p.name)
+        for p in PACKAGES
+        if chosen.packages is None or p.name in chosen.packages
+    }
+    versions = {"invgp": invgp.__version__, "numpy": np.__version__}
+    timings = [t for size in SIZES for t in measured(size, pythons, chosen.repeats, versions)]
+    print_table(timings)
+    print("with " + ", ".join(f"{name} {version}" for name, version in versions.items()))
+    return timings
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The Otway case study's table and figure: posteriors beside chains, on a few sites."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+
+
+@pytest.fixture
+def short_line(otway, tmp_path):
+    """The case study with its synthetic line cut to eight sites."""
+    folder = tmp_path / "case_studies" / "otway"
+    shutil.copytree(otway, folder)
+    (tmp_path / "case_studies" / "recording.py").symlink_to(otway.parent / "recording.py")
+    for name in ("synthetic", "synthetic_truth"):
+        path = folder / "data" / f"{name}.csv"
+        pd.read_csv(path).iloc[:8].to_csv(path, index=False)
+    return folder
+
+
+def accuracy(folder, *arguments):
+    command = [sys.executable, str(folder / "accuracy.py"), "--draws", "400", "--record", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_that_posteriors_stand_beside_chains_in_table_figure_and_results(short_line):
+    said = accuracy(short_line)
+    numbers = {
+        name: [float(n.rstrip("%").replace(",", "")) for n in re.findall(r"[\d.,]+%?", said.split(name)[1])[:4]]
+        for name in ("coupled, emulator", "coupled, C program", "full Gaussian (paper)")
+    }
+    assert numbers["coupled, C program"] == pytest.approx(numbers["coupled, emulator"], rel=1e-3)
+    runs, error, ratio, elbo = numbers["coupled, emulator"]
+    runs_of_paper, _, ratio_of_paper, elbo_of_paper = numbers["full Gaussian (paper)"]
+    assert runs < 20
+    assert runs_of_paper > 1000
+    assert error < 0.15
+    assert 0.9 < ratio < 1.1
+    assert ratio_of_paper < 0.8
+    assert elbo > elbo_of_paper
+    assert (short_line / "results" / "otway_side_by_side.png").stat().st_size > 10_000
+    (entry,) = json.loads((short_line / "results.json").read_text())
+    assert entry["experiment"] == "otway_synthetic"
+
+
+def test_that_published_posteriors_are_drawn_where_they_are_given(short_line, tmp_path):
+    truth = pd.read_csv(short_line / "data" / "synthetic_truth.csv").set_index("position_m")
+    table = pd.concat([truth.add_prefix("mean_"), (0.05 * truth).add_prefix("std_")], axis=1)
+    for name in ("savigp", "mcmc"):
+        table.to_csv(tmp_path / f"published_{name}.csv")
+    accuracy(short_line, "--data", short_line / "data" / "synthetic.csv", "--published", tmp_path)
+    height, width, _ = imread(short_line / "results" / "paper_prior_side_by_side.png").shape
+    assert height > width  # four rows of panels, not two
