@@ -119,5 +119,5 @@ def look_of(
         if not low < high:
             raise ConfigError(f"--limits: the lower must be below the upper, was {low:g} and {high:g} for {variable!r}")
     shown = QUANTITIES if "all" in show else tuple(dict.fromkeys(show))
-    settings = {} if hatch_below is None else {"hatch_below": hatch_below}
+    settings: dict[str, Any] = {} if hatch_below is None else {"hatch_below": hatch_below}
     return plots.Look(shown, {variable: (low, high) for variable, low, high in limits}, **settings)

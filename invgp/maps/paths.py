@@ -157,7 +157,7 @@ def draw_bytes(belief: Belief, points: int, count: int) -> int:
     """What draws hold in memory from the first block to the last, in bytes."""
     Q, M = belief.centre.shape
     numbers = M + points if exact(belief, points) else M + 2 * WAVES
-    return 8 * count * Q * (numbers + M)
+    return int(8 * count * Q * (numbers + M))
 
 
 def _jitter(shape: Shape, count: int, rng: np.random.Generator) -> Floats:

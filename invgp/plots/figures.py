@@ -116,6 +116,6 @@ def save(figure: Figure, path: Path, dpi: float | None = None) -> None:
             warnings.filterwarnings("error", message="constrained_layout not applied")
             figure.savefig(path, metadata=undated.get(path.suffix.lower()), dpi=dpi or STYLE["savefig.dpi"])
     except UserWarning:
-        raise too_small(figure.get_size_inches(), "what stands around the panels") from None
+        raise too_small((figure.get_figwidth(), figure.get_figheight()), "what stands around the panels") from None
     except OSError as error:
         raise WriteError(f"the figure could not be written to {str(path)!r}: {error.strerror or error}") from error
