@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from invgp.arguments import Floats, numbers, positive, spread
 from invgp.core import inducing as choices
@@ -63,10 +64,10 @@ def _kernels(settings: SAVIGP, X: Floats, where: Place) -> tuple[Kernel, ...]:
     Q, D = settings.likelihood.latents, X.shape[1]
     if settings.ard:
         shape, must = (Q, D), f"a number, one for each of {D} input dimensions, or of shape ({Q}, {D})"
-        start = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+        start: ArrayLike = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     else:
         shape, must = (Q, 1), f"a number, or of shape ({Q}, 1), without ard"
-        start = np.sqrt(X.var(axis=0).sum()) or 1.0  # distances are of this size
+        start = float(np.sqrt(X.var(axis=0).sum())) or 1.0  # distances are of this size
     scales = start if settings.length_scale is None else settings.length_scale
     scales = positive("length_scale", spread("length_scale", scales, shape, must))
     variances = spread("variance", settings.variance, (Q,), f"a number or one for each of {Q} latents")
