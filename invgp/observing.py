@@ -36,6 +36,9 @@ class Observing(NamedTuple):
     def moments(self, frame: Frame, x: Array, rows: slice) -> tuple[Floats, Floats]:
         """Mean and variance (B, P) of observations at inputs x, which are some rows of all."""
         likelihood = at_sites(self.likelihood, rows)
+        if hasattr(likelihood, "predictive_moments"):
+            mean, variance = prediction.known_moments(frame, x, likelihood.predictive_moments)
+            return to_numpy(mean), to_numpy(variance)
 
         def moments(f: Array) -> tuple[Array, Array]:
             found: tuple[Array, Array] | None = likelihood.moments(f)

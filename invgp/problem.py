@@ -166,6 +166,9 @@ class Noise:
     correlation : for observations whose noise is correlated (Gaussian only), (p, p).
     degrees : of freedom of a Student-t.
     learn : for observations whose noise is scaled by a number that is learnt, a factor as in `Latent.learn`.
+    correlation_length : for observations whose noise is correlated between sites (Gaussian only), (D,): correlations
+        fall off as exp(-distance), with the coordinates divided by these.
+    covariance : (N P, N P), of all data, site by site, instead of all else (Gaussian only); None for none.
     """
 
     kind: str
@@ -173,6 +176,13 @@ class Noise:
     correlation: Mapping[str, Floats] = field(default_factory=dict)
     degrees: float = 4.0
     learn: Mapping[str, float] = field(default_factory=dict)
+    correlation_length: Mapping[str, Floats] = field(default_factory=dict)
+    covariance: Floats | None = None
+
+    @property
+    def joins_sites(self) -> bool:
+        """Whether the noise of one site says something of that of another."""
+        return bool(self.correlation_length) or self.covariance is not None
 
     def __post_init__(self) -> None:
         for name, matrix in self.correlation.items():

@@ -20,7 +20,7 @@ import pytest
 from invgp.adapters import Evaluations, Quantity, RunContext, Status
 from invgp.inference.evaluate import evaluate
 from invgp.inference.monitor import Silent
-from invgp.ledger import Ledger, claims
+from invgp.ledger import Known, Ledger, Recorder, claims
 
 PATIENCE = 60.0  # s, for a busy machine
 INPUTS, OUTPUTS = (Quantity("x", "m"),), (Quantity("z", "s"),)
@@ -155,6 +155,22 @@ def test_that_a_batch_that_is_stopped_leaves_no_claim(tmp_path: Path) -> None:
     model = Slow()
     assert run(model, [1, 2, 3], tmp_path).ok.all()
     assert model.asked == {2: 1, 3: 1}
+
+
+def test_that_a_run_that_was_finished_between_look_and_claim_is_not_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model, look = Slow(), Recorder.known
+
+    def interrupted_look(recorder: Recorder, values: np.ndarray) -> Known:
+        known = look(recorder, values)
+        monkeypatch.setattr(Recorder, "known", look)
+        run(model, [1, 2], tmp_path)  # by another, who has let go of it as well
+        return known
+
+    monkeypatch.setattr(Recorder, "known", interrupted_look)
+    assert run(model, [1, 2, 3], tmp_path).ok.all()
+    assert model.asked == {1: 1, 2: 1, 3: 1}
 
 
 def test_that_a_claim_that_could_not_be_given_up_binds_nobody_here(tmp_path: Path) -> None:

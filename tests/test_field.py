@@ -10,10 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.optimize import minimize
 
 import invgp
 from invgp import netcdf
+from invgp.core.backend import place
 from invgp.errors import ConfigError, RunsFailedError
+from invgp.inference.field import FieldInversion
+from invgp.inference.simulator import Simulator
 from invgp.plots import plot
 
 CONFIG = """
@@ -232,6 +236,11 @@ def test_that_nodes_may_come_from_a_file(changed: Callable[..., invgp.Problem], 
         ("step = 2\n", "", "grid.coordinates.position.step: is missing"),
         ("stop = 98", "stop = -1", "grid.coordinates.position.stop: must be at least start = 0, was -1"),
         ("step = 2", 'step = 2\ncolumn = "x"', "grid.coordinates.position.column: must be left out without grid.file"),
+        (
+            "std.average = 0.5",
+            'covariance = "n.csv"\nlearn.average = true',
+            "noise.learn: must be left out with noise.c",
+        ),
         ("seed = 3", "inducing = 4", "inference.inducing: must be left out with forward.kind = 'field'"),
         ("std.average", 'kind = "laplace"\nstd.average', "noise.kind: must be 'gaussian' or 'student-t'"),
         ("seed = 3", "max_runs = 3", "inference.max_runs: must be at least 8 for a first posterior"),
@@ -274,8 +283,6 @@ def test_that_a_program_takes_a_whole_layer_and_gives_a_whole_table(
             "seed = 3": "seed = 3\nmax_runs = 12",
         }
     )
-    from invgp.inference.simulator import Simulator  # noqa: PLC0415 - only this test looks inside
-
     f = np.linspace(10.0, 30.0, 50)[None, :, None]
     outputs, valid = Simulator(problem, folder / "runs").run_fields(f, "try")
     assert valid.all()
@@ -304,3 +311,163 @@ def test_that_a_field_is_described_in_python() -> None:
     posterior = invgp.invert(problem)
     assert posterior["depth"].dims == ("node",)
     assert float(posterior["average_chi_square"]) < 1.5
+
+
+def exact_with(problem: invgp.Problem, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of the depth on the grid for noise of any covariance, in closed form."""
+    assert problem.grid is not None
+    nodes = problem.grid.X[:, 0]
+    seen = ~np.isnan(problem.survey.Y[:, 0])
+    A, K = windows(nodes)[seen], covariance(nodes)
+    gain = K @ A.T @ np.linalg.inv(A @ K @ A.T + noise[np.ix_(seen, seen)])
+    return 20.0 + gain @ (problem.survey.Y[seen, 0] - 20.0), K - gain @ A @ K
+
+
+def test_that_noise_may_go_together_over_distances(changed: Callable[..., invgp.Problem]) -> None:
+    problem = changed(
+        {
+            "std.average = 0.5": "std.average = 0.5\ncorrelation_length.average = 15",
+            "kept_variance = 0.999": "kept_variance = 0.9999999",
+        }
+    )
+    posterior = invgp.invert(problem)
+    noise = 0.25 * np.exp(-np.abs(POSITIONS[:, None] - POSITIONS) / 15.0)
+    mean, whole = exact_with(problem, noise)
+    np.testing.assert_allclose(posterior["depth"], mean, atol=0.005)
+    np.testing.assert_allclose(posterior["depth_std"], np.sqrt(np.diagonal(whole)), rtol=0.01)
+    assert np.abs(mean - exact(problem)[0]).max() > 0.1  # or it would say nothing
+
+
+def test_that_correlated_noise_gives_the_exact_posterior_of_the_modes(
+    changed: Callable[..., invgp.Problem], folder: Path
+) -> None:
+    problem = changed({"std.average = 0.5": "std.average = 0.5\ncorrelation_length.average = 15"})
+    inversion = FieldInversion(problem, place("cpu"), Simulator(problem, folder / "runs"), 0)
+    for count in (inversion.variables + 2, 10):
+        inversion.take(count)
+    seen = ~np.isnan(problem.survey.Y[:, 0])
+    A = (windows(problem.grid.X[:, 0]) @ (4.0 * inversion.field.bases[0].modes))[seen]
+    X = POSITIONS[seen]
+    weight = np.linalg.inv(0.25 * np.exp(-np.abs(X[:, None] - X) / 15.0))
+    whole = np.linalg.inv(np.eye(A.shape[1]) + A.T @ weight @ A)
+    mean = whole @ A.T @ weight @ (problem.survey.Y[seen, 0] - 20.0)
+    np.testing.assert_allclose(inversion.state.q.mean, mean, atol=1e-6)
+    np.testing.assert_allclose(inversion.state.q.covariance, whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("ending", ["csv", "npy"])
+def test_that_the_noise_of_all_data_may_come_from_a_file(
+    changed: Callable[..., invgp.Problem], folder: Path, ending: str
+) -> None:
+    rng = np.random.default_rng(3)
+    root = 0.2 * rng.standard_normal((14, 14))
+    noise = root @ root.T + 0.1 * np.eye(14)
+    noise[4] = noise[:, 4] = np.nan  # nothing was measured there
+    if ending == "csv":
+        np.savetxt(folder / "noise.csv", noise, delimiter=",", fmt="%.17g")
+    else:
+        np.save(folder / "noise.npy", noise)
+    problem = changed(
+        {"std.average = 0.5": f'covariance = "noise.{ending}"', "kept_variance = 0.999": "kept_variance = 0.9999999"}
+    )
+    posterior = invgp.invert(problem)
+    mean, whole = exact_with(problem, noise)
+    np.testing.assert_allclose(posterior["depth"], mean, atol=0.005)
+    np.testing.assert_allclose(posterior["depth_std"], np.sqrt(np.diagonal(whole)), rtol=0.01)
+    np.testing.assert_allclose(posterior["average_noise_std"][:4], np.sqrt(np.diagonal(noise))[:4])
+
+
+@pytest.mark.parametrize(
+    ("matrix", "sentence"),
+    [
+        (np.eye(13), "noise.covariance: must be 14 by 14, a row for each number of each site in turn, was 13 by 13"),
+        (np.ones((14, 14)), "noise.covariance: must be positive definite, was not"),
+        (np.eye(14) + np.tri(14), "noise.covariance: must be symmetric, was not"),
+        (-np.eye(14), "noise.covariance: must have variances above 0 on its diagonal, had -1"),
+        (np.full((14, 14), np.inf), "noise.covariance: must hold finite numbers wherever there are observations"),
+        (None, "noise.covariance: must be a file that can be read, was"),
+        ("a,b\n1,2\n", "noise.covariance: must be a CSV file of numbers without a header, or a NumPy file"),
+    ],
+)
+def test_that_a_covariance_that_cannot_be_is_a_sentence(
+    changed: Callable[..., invgp.Problem], folder: Path, matrix: np.ndarray | str | None, sentence: str
+) -> None:
+    if isinstance(matrix, str):
+        (folder / "noise.csv").write_text(matrix, encoding="utf-8")
+    elif matrix is not None:
+        np.savetxt(folder / "noise.csv", matrix, delimiter=",")
+    with pytest.raises(ConfigError) as caught:
+        changed({"std.average = 0.5": 'covariance = "noise.csv"'})
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("std.average = 0.5", 'covariance = "n.csv"\nstd.average = 1', "noise.std: must be left out with noise.cov"),
+        (
+            "std.average = 0.5",
+            'kind = "student-t"\nstd.average = 1\ncorrelation_length.average = 2',
+            "noise.correlation_length: must be left out where noise.kind is not 'gaussian'",
+        ),
+        (
+            "std.average = 0.5",
+            "std.average = 1\ncorrelation_length.averge = 2",
+            "noise.correlation_length.averge: must",
+        ),
+    ],
+)
+def test_that_noise_that_does_not_fit_together_is_a_sentence(
+    changed: Callable[..., invgp.Problem], old: str, new: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        changed({old: new})
+    assert sentence in str(caught.value)
+
+
+def learnt_exactly(problem: invgp.Problem, names: str) -> dict[str, float]:
+    """Factors on length-scale, spread and noise with most evidence, in closed form, of those in names."""
+    nodes, seen = problem.grid.X[:, 0], ~np.isnan(problem.survey.Y[:, 0])
+    A, r = windows(nodes)[seen], problem.survey.Y[seen, 0] - 20.0
+
+    def cost(logs: np.ndarray) -> float:
+        scale, std, noise = (np.exp(logs[names.index(name)]) if name in names else 1.0 for name in "lsn")
+        K = 16.0 * std**2 * np.exp(-0.5 * ((nodes[:, None] - nodes) / (12.0 * scale)) ** 2)
+        whole = A @ K @ A.T + 0.25 * noise**2 * np.eye(len(r))
+        return float(0.5 * (r @ np.linalg.solve(whole, r) + np.linalg.slogdet(whole)[1]))
+
+    found = minimize(cost, np.zeros(len(names)), method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-8})
+    return dict(zip(names, np.exp(found.x), strict=True))
+
+
+def test_that_a_prior_holds_a_hyperparameter_back(changed: Callable[..., invgp.Problem]) -> None:
+    scales = []
+    for factor in ("true", "1.1"):
+        problem = changed({'positive = "down"\n': f'positive = "down"\nlearn.length_scale = {factor}\n'})
+        scales.append(float(invgp.invert(problem)["depth"].attrs["length_scale"]))
+    assert scales[0] < 10.5
+    assert 11.0 < scales[1] < 12.0
+
+
+@pytest.mark.parametrize("names", ["l", "s", "n", "ls"])
+def test_that_hyperparameters_are_those_of_most_evidence(changed: Callable[..., invgp.Problem], names: str) -> None:
+    lines = {"l": "learn.length_scale = true\n", "s": "learn.std = true\n"}
+    latent = "".join(lines[name] for name in names if name in lines)
+    problem = changed(
+        {
+            'positive = "down"\n': f'positive = "down"\n{latent}',
+            "std.average = 0.5": "std.average = 0.25\nlearn.average = true" if "n" in names else "std.average = 0.5",
+            "kept_variance = 0.999": "kept_variance = 0.99999",
+            "seed = 3": "seed = 3\nmax_runs = 120",
+        }
+    )
+    posterior = invgp.invert(problem)
+    wanted = learnt_exactly(problem, names)
+    found = {
+        "l": float(posterior["depth"].attrs["length_scale"]) / 12.0,
+        "s": float(posterior["depth_prior_std"][0]) / 4.0,
+        "n": float(posterior["average_noise_std"][0]) / 0.5,
+    }
+    for name, value in wanted.items():
+        assert abs(np.log(found[name] / value)) < 0.02, (name, found[name], value)
+    assert posterior.attrs["invgp_settled"] == "yes"

@@ -568,11 +568,11 @@ def test_that_a_grid_is_drawn_cell_by_cell_and_can_be_cut(area: xr.Dataset, tmp_
         plots.cut(area, {"northing": 1.0})
 
 
-def test_that_a_volume_must_be_cut_before_it_is_a_map(area: xr.Dataset) -> None:
+def test_that_a_volume_is_cut_in_its_middle_unless_elsewhere(area: xr.Dataset) -> None:
     volume = xr.concat([on_grid(area)] * 3, xr.DataArray([0.0, 5.0, 10.0], dims="height", name="height"))
     volume.attrs["invgp_coordinates"] = "easting northing height"
-    with pytest.raises(ValueError, match="cut this one with --at height VALUE"):
-        plots.maps(volume)
+    title = plots.maps(volume).get_suptitle()
+    assert title.startswith("Cut at height 5; --at height VALUE cuts elsewhere.")
     assert len(plots.maps(plots.choose(plots.cut(volume, {"height": 6.0}), ["depth"], ["1"])).axes) == 2
 
 

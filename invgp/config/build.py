@@ -12,8 +12,9 @@ from invgp.config.grid import build_grid
 from invgp.config.inference import check_inference
 from invgp.config.latents import build_latents
 from invgp.config.names import check_names
+from invgp.config.noise import build_noise, check_noise_names
 from invgp.config.schema import Config
-from invgp.config.survey import build_noise, build_survey, check_noise_names
+from invgp.config.survey import build_survey
 from invgp.config.tables import Table, read_table
 from invgp.errors import ConfigError
 from invgp.problem import InferenceSettings, OutputSettings, Problem
@@ -56,7 +57,9 @@ def assembled(config: Config, table: Table | None, directory: Path, mistakes: Mi
     mistakes.of(lambda: check_names(config))
     mistakes.of(lambda: check_noise_names(config))
     survey = None if table is None else mistakes.of(lambda: build_survey(config, table))
-    noise = None if table is None or survey is None else mistakes.of(lambda: build_noise(config, survey, table))
+    noise = (
+        None if table is None or survey is None else mistakes.of(lambda: build_noise(config, survey, table, directory))
+    )
     positions = (config.survey if config.grid is None else config.grid).coordinates
     latents = mistakes.of(lambda: build_latents(config, [c.unit for c in positions.values()]))
     grid = mistakes.of(lambda: build_grid(config, directory))

@@ -109,7 +109,7 @@ def define(
         "latents": dict(latents),
         "forward": {"kind": "site" if grid is None else "field"}
         | (_of_model(model) if model else _forward(forward, observations, [*latents, *(covariates or {})])),
-        "noise": dict(noise) if "std" in noise else {"std": dict(noise)},
+        "noise": dict(noise) if {"std", "covariance"} & noise.keys() else {"std": dict(noise)},
         "inference": dict(inference or {}),
         "output": dict(output or {}),
     }

@@ -88,9 +88,10 @@ def _together(config: Config) -> list[str]:
 
 def _of_site(config: Config) -> list[str]:
     """What only a field model looks at."""
-    if "kept_variance" not in config.inference.model_fields_set:
-        return []
-    return ["inference.kept_variance: must be left out unless forward.kind = 'field', was given"]
+    keys = ["inference.kept_variance"] if "kept_variance" in config.inference.model_fields_set else []
+    keys += ["noise.correlation_length"] if config.noise.correlation_length else []
+    keys += ["noise.covariance"] if config.noise.covariance is not None else []
+    return [f"{key}: must be left out unless forward.kind = 'field', was given" for key in keys]
 
 
 def _of_field(config: Config) -> list[str]:
@@ -103,10 +104,7 @@ def _of_field(config: Config) -> list[str]:
         )
     if config.noise.kind == "laplace":
         wrong.append("noise.kind: must be 'gaussian' or 'student-t' with forward.kind = 'field', was 'laplace'")
-    keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
-    keys += ["noise.learn"] if config.noise.learn else []
-    keys += ["forward.partial"] if getattr(config.forward, "partial", False) else []
-    keys += [
+    keys = [
         f"inference.{key}" for key, none in OF_SITE_MODELS.items() if key in given and getattr(section, key) != none
     ]
     return wrong + [f"{key}: must be left out with forward.kind = 'field', was given" for key in keys]

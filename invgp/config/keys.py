@@ -73,9 +73,11 @@ class LatentKeys(TypedDict, total=False):
 class NoiseKeys(TypedDict, total=False):
     """What separates data from the simulator's outputs, as [noise]."""
 
-    std: Required[Mapping[str, float | Sequence[float] | str | Sequence[str]]]
+    std: Mapping[str, float | Sequence[float] | str | Sequence[str]]
     kind: Literal["gaussian", "student-t", "laplace"]
     correlation: Mapping[str, Sequence[Sequence[float]]]
+    correlation_length: Mapping[str, float | Sequence[float]]
+    covariance: str
     degrees: float
     learn: Mapping[str, float | bool]
 

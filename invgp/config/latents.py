@@ -28,7 +28,7 @@ def _latent(config: Config, name: str, units: Sequence[str]) -> Latent:
     labels = labels_of(config, section.dimension, key)
     mistakes = Mistakes()
     prior = mistakes.of(lambda: _prior(section, labels, key))
-    scales = mistakes.of(lambda: _length_scales(section, units, f"{key}.kernel.length_scale"))
+    scales = mistakes.of(lambda: length_scales(section.kernel.length_scale, units, f"{key}.kernel.length_scale"))
     mistakes.tell()
     if prior is None or scales is None:
         raise ConfigError(f"{key}: cannot be used")
@@ -88,14 +88,14 @@ def factors(learn: Mapping[str, object]) -> dict[str, float]:
     return {name: np.inf if value is True else float(value) for name, value in learn.items()}  # type: ignore[arg-type]
 
 
-def _length_scales(section: LatentSection, units: Sequence[str], key: str) -> Floats:
-    """One for each coordinate, (D,)."""
-    scales = np.asarray(section.kernel.length_scale, dtype=np.float64)
+def length_scales(value: object, units: Sequence[str], key: str) -> Floats:
+    """One for each coordinate, (D,), from a number or a list of them."""
+    scales = np.asarray(value, dtype=np.float64)
     dimensions = len(units)
     if not scales.ndim and any(conversion(unit, units[0]) != IDENTITY for unit in units):
         raise ConfigError(
             f"{key}: must be a list of {dimensions}, one for each coordinate, since their units differ "
-            f"({listed(units)}), was {shown(section.kernel.length_scale)}"
+            f"({listed(units)}), was {shown(value)}"
         )
     if scales.ndim and len(scales) != dimensions:
         wanted = f"one number, or a list of {dimensions}: one for each coordinate"

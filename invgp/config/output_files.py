@@ -90,6 +90,17 @@ class PythonFileSection(ReaderSection):
 
 
 READERS = ("numbers", "table", "csv", "json", "regex", "netcdf", "ins", "python")
+_SECTIONS: tuple[type[ReaderSection], ...] = (
+    OutputFileSection,
+    TableFileSection,
+    CsvFileSection,
+    JsonFileSection,
+    RegexFileSection,
+    NetcdfFileSection,
+    InstructionFileSection,
+    PythonFileSection,
+)
+_KEYS = {name: set(section.model_fields) for name, section in zip(READERS, _SECTIONS, strict=True)}
 
 
 def _known_format(value: object) -> object:
@@ -101,6 +112,13 @@ def _known_format(value: object) -> object:
         raise WholeSentenceError(
             [f"format: must be {listed(READERS, 'or')}, was {shown(chosen)}{did_you_mean(chosen, READERS)}"]
         )
+    if "format" not in value:
+        for key in value:
+            formats = [name for name, keys in _KEYS.items() if key in keys]
+            if formats and "numbers" not in formats:
+                raise WholeSentenceError(
+                    [f"format: must be given, since {key!r} is a key of {listed(formats, 'or')} only, was left out"]
+                )
     return {"format": chosen, **value}
 
 

@@ -157,14 +157,27 @@ class NoiseSection(Section):
 
     kind: Literal["gaussian", "student-t", "laplace"] = Field(default="gaussian", description="the distribution")
     std: dict[str, NoiseSpreads] = Field(
+        default={},
         description="a table with the standard deviation of each observation: a positive number in its unit, a list "
         "with one for each label, a percentage of the observed value such as '5%', or the survey file's column, or "
-        "list of columns, that holds it by site"
+        "list of columns, that holds it by site",
     )
     correlation: dict[str, Correlation] = Field(
         default={},
         description="for Gaussian noise, a table with the correlation matrix of the noise of an observation's numbers "
         "at one site; by default they are independent",
+    )
+    correlation_length: dict[str, Positives] = Field(
+        default={},
+        description="for Gaussian noise of field models, a table with the distance between sites over which the noise "
+        "of an observation falls to 1/e of itself: a positive number in the survey coordinates' unit, or one for each "
+        "coordinate; by default sites are independent",
+    )
+    covariance: str | None = Field(
+        default=None,
+        description="for Gaussian noise of field models, instead of all else: a CSV file without a header, or a NumPy "
+        "file (.npy), with the covariance matrix of all data; its rows are the sites in order, each with its "
+        "observations, each with its labels",
     )
     degrees: float = Field(default=4.0, gt=2, description="of freedom of Student-t noise")
     learn: dict[str, Factor] = Field(

@@ -1,23 +1,20 @@
-"""The survey: sites, where they are, what was measured there and how well."""
+"""The survey: sites, where they are, what was measured there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from pyproj import CRS
 from pyproj.exceptions import CRSError
 
 from invgp.config.gathering import Mistakes, each
-from invgp.config.latents import factors
-from invgp.config.names import labels_of, per_label
+from invgp.config.names import labels_of
 from invgp.config.schema import ColumnSection, Config
-from invgp.config.sentences import listed, nearest, shown, suggestion
+from invgp.config.sentences import listed, shown
 from invgp.config.tables import Table
-from invgp.config.values import percentage
 from invgp.errors import ConfigError
-from invgp.problem import Column, Floats, Noise, Observation, Survey
+from invgp.problem import Column, Observation, Survey
 from invgp.units import conversion
 
 
@@ -94,7 +91,7 @@ def _observation(config: Config, table: Table, name: str) -> Observation:
     wanted = 1 if labels is None else len(labels)
     if values.shape[1] != wanted:
         which = "it has no dimension" if labels is None else f"one for each label of {section.dimension!r}"
-        raise ConfigError(f"{key}.columns: must be {_columns(wanted)} ({which}), was {values.shape[1]}")
+        raise ConfigError(f"{key}.columns: must be {columns(wanted)} ({which}), was {values.shape[1]}")
     if np.any(np.isinf(values)):
         site = np.argwhere(np.isinf(values))[0][0] + 1
         raise ConfigError(
@@ -105,88 +102,6 @@ def _observation(config: Config, table: Table, name: str) -> Observation:
     return Observation(name, section.unit, values, section.dimension, labels, section.long_name, section.standard_name)
 
 
-def _columns(count: int) -> str:
+def columns(count: int) -> str:
+    """So many, in words."""
     return "1 column" if count == 1 else f"{count} columns"
-
-
-def build_noise(config: Config, survey: Survey, table: Table) -> Noise:
-    """The noise of each observation; `check_noise_names` has found that all of them are there."""
-
-    def std(observation: Observation) -> Floats:
-        name = observation.name
-        return _noise_std(config.noise.std[name], observation, table, f"noise.std.{name}")
-
-    given, mistakes = [o for o in survey.observations if o.name in config.noise.std], Mistakes()
-    spreads = mistakes.of(lambda: each(std, given))
-    correlations = mistakes.of(lambda: _correlations(config, survey))
-    mistakes.tell()
-    by_name = dict(zip((o.name for o in given), spreads or (), strict=True))
-    return Noise(config.noise.kind, by_name, correlations or {}, config.noise.degrees, factors(config.noise.learn))
-
-
-def check_noise_names(config: Config) -> None:
-    """Raise `ConfigError` unless every observation has noise, and nothing else has."""
-    section, observations = config.noise, config.survey.observations
-    wrong = []
-    for table in ("std", "correlation", "learn"):
-        given = getattr(section, table)
-        if given and table != "std" and section.kind != "gaussian":
-            wrong.append(f"noise.{table}: must be left out where noise.kind is not 'gaussian', was given")
-            continue
-        wrong += [
-            f"noise.{table}.{name}: must have the name of an observation{suggestion(name, list(observations))}"
-            for name in given
-            if name not in observations
-        ]
-    misspelt = {nearest(name, list(observations)) for name in section.std if name not in observations}
-    wrong += [
-        f"noise.std.{name}: is missing; it must be the standard deviation of the noise in {observation.unit!r}"
-        for name, observation in observations.items()
-        if name not in section.std and name not in misspelt
-    ]
-    if wrong:
-        raise ConfigError(wrong)
-
-
-def _correlations(config: Config, survey: Survey) -> dict[str, Floats]:
-    sizes = {o.name: o.values.shape[1] for o in survey.observations}
-    found = {}
-    for name, rows in config.noise.correlation.items():
-        if name not in sizes:
-            continue  # `check_noise_names` says so
-        matrix = np.asarray(rows, dtype=np.float64)
-        key = f"noise.correlation.{name}"
-        if len(matrix) != (size := sizes[name]):
-            raise ConfigError(
-                f"{key}: must be {size} by {size}, a row for each number observed at a site, "
-                f"was {len(matrix)} by {len(matrix)}"
-            )
-        found[name] = matrix
-    return found
-
-
-def _noise_std(value: object, observation: Observation, table: Table, key: str) -> Floats:
-    """Standard deviations, (N, p); positive and finite where there is an observation."""
-    spread = _spread(value, observation, table, key)
-    wrong = np.argwhere(~np.isnan(observation.values) & ~((spread > 0) & np.isfinite(spread)))
-    if wrong.size:
-        site, column = wrong[0]
-        was = "missing" if np.isnan(spread[site, column]) else f"{spread[site, column]:g}"
-        if percentage(value) is not None:
-            was = f"{value} of an observation of {observation.values[site, column]:g}"
-        raise ConfigError(f"{key}: must be positive wherever there is an observation, was {was} at site {site + 1}")
-    return spread
-
-
-def _spread(value: object, observation: Observation, table: Table, key: str) -> Floats:
-    share = percentage(value)
-    if share is not None:
-        return np.asarray(share * np.abs(observation.values))
-    columns: list[Any] = value if isinstance(value, list) else [value]
-    if not isinstance(columns[0], str):
-        return np.broadcast_to(per_label(value, observation.labels, key), observation.values.shape).copy()
-    spread = table.columns(columns, observation.unit, key, spread=True)
-    wanted = observation.values.shape[1]
-    if spread.shape[1] != wanted:
-        raise ConfigError(f"{key}: must be {_columns(wanted)} (as many as the observation has), was {spread.shape[1]}")
-    return spread

@@ -81,6 +81,15 @@ def output_moments(
     return mixture_moments(frame.q.weights, xp.stack(means), xp.stack(variances))
 
 
+def known_moments(
+    frame: Frame, X: Array, moments: Callable[[Array, Array], tuple[Array, Array]]
+) -> tuple[Array, Array]:
+    """Mean and variance (B, P) of new observations, where they are known for normal latents (..., Q)."""
+    mean, variance = latent_moments(frame, X)
+    nothing = array_namespace(X).zeros_like(variance)
+    return mixture_moments(frame.q.weights, *moments(mean, array_namespace(X).maximum(variance, nothing)))
+
+
 def log_predictive_density(
     frame: Frame,
     X: Array,

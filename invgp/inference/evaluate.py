@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
-from invgp.errors import RunsFailedError
+from invgp.errors import LedgerError, RunsFailedError
 from invgp.inference.attempts import picked, some_of
 from invgp.inference.concurrency import Concurrency
 from invgp.inference.monitor import Monitor, Silent
@@ -187,7 +187,8 @@ class _Run(NamedTuple):
                     time.sleep(pause)
                 wanted = theirs
         finally:
-            self.recorder.release()
+            with suppress(LedgerError):  # what led here is what counts; claims also end with the process
+                self.recorder.release()
 
     def _made(
         self, wanted: list[tuple[int, NDArray[np.intp]]], values: Floats, context: RunContext

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.field.algorithm import FieldInference, FieldInfo, FieldState
-from invgp.core.field.gaussian import Gaussian, mirrored_normals
-from invgp.core.field.regression import Modes, Regression
+from invgp.core.field.gaussian import Gaussian, Narrowed, mirrored_normals
+from invgp.core.field.regression import Modes, Regression, covariance_of_runs
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import diagnose
+from invgp.inference.field_gaps import filled
+from invgp.inference.field_learning import FieldLearning
 from invgp.inference.grid_modes import field_of
 from invgp.inference.inversion import BudgetSpent, Inversion
-from invgp.inference.model import gaussian_noise
-from invgp.inference.noise import noise_scale
+from invgp.inference.notes import noise_notes
 from invgp.inference.simulator import Simulator, TooManyFailed
+from invgp.inference.whitening import Whitening
 from invgp.posterior import Solution
 from invgp.problem import Floats, Problem
 
@@ -31,33 +31,12 @@ FEWEST_RUNS = 8  # for a regression at all
 SETTLED = 0.05  # standard deviations that a batch of runs still moves the posterior
 FEW_RUNS = 0.02  # of the variance, that more runs would take away
 NARROWER = (1.0, 0.5, 0.2)  # spreads of the draws, where the simulator fails too often
+LEARNABLE = 0.5  # of the variance that comes from few runs: above, the runs say too little of hyperparameters
+SAME = 0.01  # change of a logarithm that is no change
 REFINING_STEPS = 200  # of slice sampling, at the end
 PAIRS = 64  # of points for averages
 PREDICTED = 256  # samples
 MOST_OPEN = 0.1  # of the variance that comes from few runs, before the person is told
-
-
-class Whitening:
-    """Data in standard deviations of their noise, without those that are missing."""
-
-    def __init__(self, problem: Problem) -> None:
-        y = problem.survey.Y
-        self.observed: NDArray[np.bool_] = ~np.isnan(y)
-        if problem.noise.kind == "gaussian":
-            self.degrees = None
-            noise = gaussian_noise(problem, Place(np, "cpu"))
-            self.matrices = np.asarray(noise.whitening)
-            self.log_scale = float(np.sum(noise.log_normaliser)) + 0.5 * math.log(2.0 * math.pi) * self.observed.sum()
-        else:
-            self.degrees = problem.noise.degrees
-            scale = noise_scale(problem)
-            self.matrices = np.eye(y.shape[1]) / scale[:, None, :]
-            self.log_scale = -float(np.sum(np.log(scale[self.observed])))
-        self.data = self(np.where(self.observed, y, 0.0)[None])[0]
-
-    def __call__(self, outputs: Floats) -> Floats:
-        """Outputs (S, N, P) -> (S, D)."""
-        return np.asarray((self.matrices @ outputs[..., None])[..., 0][:, self.observed])
 
 
 class FieldInversion(Inversion):
@@ -68,17 +47,26 @@ class FieldInversion(Inversion):
         # One stream for each purpose: drawing more realizations must not change the posterior.
         streams = np.random.default_rng(seed).spawn(6)
         self.draws, self.points, self.sampling, self.refining, self.realizations, self.predicting = streams
+        self.learning = FieldLearning(problem)
+        self.theta = np.zeros(len(self.learning.spreads))
+        self.learnt, self.asked = not self.learning, False
+        self.outputs = np.empty((0, *problem.noise_std.shape))
+        self.latents = np.empty((0, 0 if problem.grid is None else problem.grid.size, problem.latent_count))
+        self.info: FieldInfo | None = None
+        self._set_up(problem)
+        self.state = self.algorithm.init()
+
+    def _set_up(self, problem: Problem) -> None:
+        """The algorithm for a problem with these hyperparameters."""
+        where = self.where
         self.field = field_of(problem, where)
         self.whitened = Whitening(problem)
         sizes = [basis.size for basis in self.field.bases]
         self.variables = sum(sizes)
         groups = tuple(sum(sizes[problem.latent_slices[latent.name]]) for latent in problem.latents)
         modes = Modes(where.namespace.concat([basis.variances for basis in self.field.bases]), groups)
-        normals = where.asarray(mirrored_normals(self.points, PAIRS, self.variables))
+        normals = where.asarray(mirrored_normals(self.points.spawn(1)[0], PAIRS, self.variables))
         self.algorithm = FieldInference(modes, where.asarray(self.whitened.data), normals, self.whitened.degrees)
-        self.state = self.algorithm.init()
-        self.info: FieldInfo | None = None
-        self.outputs = np.empty((0, *problem.noise_std.shape))
 
     def search(self) -> tuple[str, bool]:
         """Batches of runs from the posterior so far, until neither they nor more of them would move it."""
@@ -88,35 +76,83 @@ class FieldInversion(Inversion):
         while self.simulator.runs < budget:
             self.take(min(batch, budget - self.simulator.runs))
             batch = next_batch(self.simulator.runs)
-            if self.info is not None and self.info.movement < SETTLED and self.info.few_runs < FEW_RUNS:
+            if self._settled():
                 return "the posterior has settled", True
         if self.problem.inference.max_runs is None:
             return f"stopped at {MOST_RUNS} runs, since inference.max_runs is not set, before it settled", False
         return f"stopped at inference.max_runs = {budget} before the posterior settled", False
 
+    def _settled(self) -> bool:
+        return self.info is not None and self.learnt and self.info.movement < SETTLED and self.info.few_runs < FEW_RUNS
+
     def take(self, count: int) -> None:
         """One batch of runs, and what it tells."""
         if not self.simulator.affords(count) or (self.state.regression is None and count < FEWEST_RUNS):
             raise BudgetSpent(max(count, FEWEST_RUNS))
-        w, outputs = self._runs(count)
+        w, latents, outputs = self._runs(count)
         self.outputs = np.concatenate([self.outputs, outputs])
-        told = self.where.asarray(w), self.where.asarray(self.whitened(outputs))
-        self.state, self.info = self.algorithm.tell(self.state, *told, self.sampling)
-        self.record(self.info.elbo + self.whitened.log_scale, accepted=True)
+        if self.learning:
+            self.latents = np.concatenate([self.latents, latents])
+        self._tell(self.state, w)
+        if self.learning and self.info is not None and self.info.few_runs < LEARNABLE:
+            self._learn()
+        if self.info is not None:
+            self.record(self.info.elbo + self.whitened.log_scale, accepted=True)
 
-    def _runs(self, count: int) -> tuple[Floats, Floats]:
-        """Variables (n, R) and outputs (n, N, P) of runs that went well; nearer to the mean, where too many do not."""
+    def _tell(self, state: FieldState, w: Floats) -> None:
+        """What runs at w (n, R) tell a state: the last n of all."""
+        known = w if state.w is None else np.concatenate([to_numpy(state.w), w])
+        outputs = self._whole_outputs(state, known)[-len(w) :]
+        told = self.where.asarray(w), self.where.asarray(self.whitened(outputs))
+        self.state, self.info = self.algorithm.tell(state, *told, self.sampling)
+
+    def _whole_outputs(self, state: FieldState, w: Floats) -> Floats:
+        """All outputs (n, N, P) of runs at w (n, R), with what the others expect of those that are missing."""
+        observed = self.whitened.observed
+        values = self.outputs[:, observed]
+        if not np.isnan(values).any():
+            return self.outputs
+        never = np.argwhere(observed)[np.isnan(values).all(axis=0)]
+        if never.size:
+            raise RunsFailedError(f"no run gave the output that was observed at site {never[0, 0] + 1}")
+        hyper = self.algorithm.modes.usual if state.regression is None else state.regression.hyper
+        covariance = to_numpy(covariance_of_runs(self.algorithm.modes, hyper, self.where.asarray(w)))
+        whole = np.zeros_like(self.outputs)
+        whole[:, observed] = filled(values, covariance)
+        return whole
+
+    def _learn(self) -> None:
+        """Hyperparameters by the evidence, and the posterior under them from the same runs."""
+        theta = self.learning.fitted(self.theta, self.field, self.algorithm, self.state, self.where)
+        self.asked = True
+        moved = float(np.abs(theta - self.theta).max())
+        self.learnt = moved < SETTLED
+        if moved < SAME:
+            return
+        old, state, self.theta = self.field, self.state, theta
+        self._set_up(self.learning.problem_at(theta))
+        turn = self.where.asarray(old.coordinates_of(self.field))
+        mean = self.where.asarray(self.field.coordinates(old.latents(to_numpy(state.linear.mean)[None]))[0])
+        start = Narrowed(mean, turn.T @ state.linear.added)
+        self._tell(FieldState(start.dense(), start), self.field.coordinates(self.latents))
+
+    def _runs(self, count: int) -> tuple[Floats, Floats, Floats]:
+        """Variables (n, R), latents (n, G, Q) and outputs (n, N, P) of runs that went well.
+
+        Where too many do not, they are nearer to the mean.
+        """
         for spread in NARROWER:
             w = to_numpy(self.algorithm.ask(self.state, count, self.draws, spread))
             if not self.simulator.affords(count):
                 break
             try:
-                outputs, valid = self.simulator.run_fields(self.field.latents(w), f"batch-{len(self.trace) + 1}")
+                latents = self.field.latents(w)
+                outputs, valid = self.simulator.run_fields(latents, f"batch-{len(self.trace) + 1}")
             except TooManyFailed:
                 if self.simulator.failed == self.simulator.runs:
                     break  # everywhere, and so it would nearer to the mean
                 continue
-            return w[valid], outputs[valid]
+            return w[valid], latents[valid], outputs[valid]
         allowed = self.problem.inference.max_failed_share
         raise RunsFailedError(
             self.simulator.failures(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
@@ -131,7 +167,7 @@ class FieldInversion(Inversion):
         info = self.info
         if info is None:
             return None
-        problem, field = self.problem, self.field
+        problem, field = self.learning.problem_at(self.theta), self.field
         state = self.refined()
         if state.regression is None:
             return None
@@ -165,13 +201,28 @@ class FieldInversion(Inversion):
                 f"{info.few_runs:.0%} of the variance that is left where the data inform the field comes from having "
                 "few runs: more runs would narrow the posterior."
             )
+        if self.learning and not self.asked:
+            notes.append(
+                "Nothing was learnt of the hyperparameters: the runs are too few to say how data depend on them."
+            )
+        partial = int(np.isnan(self.outputs[:, self.whitened.observed]).any(axis=1).sum())
+        if partial:
+            notes.append(
+                f"{partial} of {len(self.outputs)} runs gave only some of their outputs; what they lack was taken as "
+                "the other runs expect it."
+            )
+        noise = np.asarray([self.theta[self.learning.columns["noise", name]][0] for name in self.problem.noise.learn])
+        notes += noise_notes(self.problem, noise)
         return notes
 
     def _predictions(self, q: Gaussian, regression: Regression, near: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Mean and standard deviation (N, P) of the outputs over the posterior, as the regression has them."""
         normals = self.where.asarray(self.predicting.spawn(1)[0].standard_normal((PREDICTED, self.variables)))
         weights = to_numpy(regression.run_weights(q.samples(normals)))
-        outputs = self.outputs[near]
+        whole = np.full(self.outputs.shape, np.nan)
+        observed = self.whitened.observed
+        whole[:, observed] = self._whole_outputs(self.state, to_numpy(self.state.w))[:, observed]
+        outputs = np.where(np.isnan(whole), self.outputs, whole)[near]
         centre = outputs.mean(axis=0)
         values = centre + np.tensordot(weights, outputs - centre, axes=1)
         return values.mean(axis=0), values.std(axis=0)

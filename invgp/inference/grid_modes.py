@@ -47,6 +47,22 @@ class Field:
         ]
         return np.stack(parts, axis=-1)
 
+    def coordinates(self, latents: Floats) -> Floats:
+        """The w (S, R) whose latents come nearest to those given, (S, G, Q)."""
+        parts = [
+            (latents[..., j] - m) / s @ to_numpy(basis.modes) / to_numpy(basis.variances)
+            for j, (m, s, basis) in enumerate(zip(self.mean, self.std, self.bases, strict=True))
+        ]
+        return np.concatenate(parts, axis=-1)
+
+    def coordinates_of(self, other: Field) -> Floats:
+        """(R, R'), which takes another field's w to those of this one whose latents come nearest."""
+        parts = [
+            other_std / std * (to_numpy(own.modes).T @ to_numpy(theirs.modes)) / to_numpy(own.variances)[:, None]
+            for std, other_std, own, theirs in zip(self.std, other.std, self.bases, other.bases, strict=True)
+        ]
+        return np.asarray(scipy.linalg.block_diag(*parts))
+
     def covariance(self, covariance: Floats) -> Floats:
         """Covariance (G, Q, Q) of the processes at each node, for a covariance (R, R) of w."""
         modes = [s * to_numpy(basis.modes) for s, basis in zip(self.std, self.bases, strict=True)]

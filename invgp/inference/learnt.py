@@ -17,9 +17,7 @@ def with_hyperparameters(problem: Problem, position: Position) -> Problem:
     latents = []
     for latent in problem.latents:
         own = kernels[problem.latent_slices[latent.name]]
-        latents.append(
-            _with_kernel(latent, np.asarray([float(k.variance) for k in own]), to_numpy(own[0].length_scale))
-        )
+        latents.append(with_kernel(latent, np.asarray([float(k.variance) for k in own]), to_numpy(own[0].length_scale)))
     scales = np.exp(to_numpy(position.hyper.noise))
     std = dict(problem.noise.std)
     for scale, name in zip(scales, problem.noise.learn, strict=True):
@@ -27,7 +25,8 @@ def with_hyperparameters(problem: Problem, position: Position) -> Problem:
     return replace(problem, latents=tuple(latents), noise=replace(problem.noise, std=std))
 
 
-def _with_kernel(latent: Latent, variance: np.ndarray, length_scale: np.ndarray) -> Latent:
+def with_kernel(latent: Latent, variance: np.ndarray, length_scale: np.ndarray) -> Latent:
+    """The latent with what was learnt of it: variances (L,) of its processes, and length-scales (D,)."""
     if "length_scale" in latent.learn:
         latent = replace(latent, length_scale=length_scale)
     if "std" not in latent.learn:

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from invgp.core.backend import Array, Place, array_namespace
+from invgp.core.kernels import squared_distances
 from invgp.inference.model import gaussian_noise, noise_covariance
 from invgp.likelihoods import Laplace, StudentT
 from invgp.problem import Floats, Problem
@@ -46,13 +47,38 @@ def noise_log_density(problem: Problem, where: Place) -> LogDensity:
 def noise_draw(problem: Problem, rng: np.random.Generator) -> Floats:
     """Noise (N, P) for one survey; NaN where the problem has no observation."""
     shape = problem.noise_std.shape
-    if problem.noise.kind == "gaussian":
+    if problem.noise.joins_sites:
+        observed = ~np.isnan(problem.survey.Y)
+        noise = np.full(shape, np.nan)
+        noise[observed] = np.linalg.cholesky(data_covariance(problem)) @ rng.standard_normal(int(observed.sum()))
+    elif problem.noise.kind == "gaussian":
         noise = (np.linalg.cholesky(noise_covariance(problem)) @ rng.standard_normal((*shape, 1)))[..., 0]
     elif problem.noise.kind == "student-t":
         noise = noise_scale(problem) * rng.standard_t(problem.noise.degrees, shape)
     else:
         noise = rng.laplace(scale=noise_scale(problem))
     return np.where(np.isnan(problem.survey.Y), np.nan, noise)
+
+
+def data_covariance(problem: Problem) -> Floats:
+    """Of the Gaussian noise of all data that were observed, (D, D), site by site."""
+    observed = ~np.isnan(problem.survey.Y)
+    if problem.noise.covariance is not None:
+        seen = np.flatnonzero(observed.ravel())
+        return np.asarray(problem.noise.covariance[np.ix_(seen, seen)])
+    sites, numbers = np.nonzero(observed)
+    correlation = np.eye(observed.shape[1])
+    for name, block in problem.noise.correlation.items():
+        correlation[problem.observation_slices[name], problem.observation_slices[name]] = block
+    whole = correlation[np.ix_(numbers, numbers)] * (sites[:, None] == sites)
+    for name, length in problem.noise.correlation_length.items():
+        columns = problem.observation_slices[name]
+        own = np.flatnonzero((columns.start <= numbers) & (numbers < columns.stop))
+        X = problem.survey.X[sites[own]] / length
+        distance = np.sqrt(squared_distances(X, X))
+        whole[np.ix_(own, own)] = np.exp(-distance) * correlation[np.ix_(numbers[own], numbers[own])]
+    std = problem.noise_std[observed]
+    return np.asarray(std[:, None] * whole * std)
 
 
 def noise_scale(problem: Problem) -> Floats:

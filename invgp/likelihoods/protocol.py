@@ -23,6 +23,7 @@ class Likelihood(Protocol):
     - ``check(y)`` raises `ValueError`, with a sentence, if y, a NumPy array (N, P), holds what cannot be observed;
     - ``predictive_log_density(y, mean, variance)`` is log E[p(y_n | f_n)] (N,) in closed form for independent normal
       latents with mean and variance (N, Q);
+    - ``predictive_moments(mean, variance)`` are mean and variance of y, (..., P), for such latents, (..., Q);
     - ``whole_rows``, True if a site with any NaN in y is missing, not only one with nothing else;
     - ``separable``, True if output p depends on latent p only (P = Q): then that is found output by output.
 

@@ -25,7 +25,7 @@ from invgp.likelihoods._per_output import log_of
 from invgp.likelihoods._warp import Warp, inverse
 
 Learn = Literal["nothing", "noise", "noise and warp"]
-QUADRATURE_NODES = 40
+QUADRATURE_NODES = 80
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -113,12 +113,16 @@ class Warped:
 
     def moments(self, f: Array) -> tuple[Array, Array]:
         """Mean and variance of y given f, (S, N, 1) each, by Gauss-Hermite quadrature over the noise."""
-        xp = array_namespace(f)
         check_latents(f, 1)
+        return self.predictive_moments(f, array_namespace(f).zeros_like(f))
+
+    def predictive_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """Mean and variance of y, (..., 1) each, where f is normal with this mean and variance (..., 1)."""
+        xp = array_namespace(mean)
         nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE_NODES)
-        noise = beside(nodes, f) * xp.exp(beside(self.log_std, f))
-        weights = beside(weights / weights.sum(), f)
-        y = inverse(self.warp.beside(f), f + noise)
+        spread = xp.sqrt(variance + xp.exp(2.0 * beside(self.log_std, mean)))
+        weights = beside(weights / weights.sum(), mean)
+        y = inverse(self.warp.beside(mean), mean + spread * beside(nodes, mean))
         mean = xp.sum(weights * y, axis=-1, keepdims=True)
         return mean, xp.sum(weights * xp.square(y - mean), axis=-1, keepdims=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import xarray as xr
 
 from invgp.errors import PlotError
 from invgp.maps.nodes import as_map
+from invgp.plots.labels import quantity_name
 from invgp.plots.reading import read_names
 
 
@@ -45,6 +46,18 @@ def cut(ds: xr.Dataset, at: Mapping[str, float]) -> xr.Dataset:
     ds = ds.sel(dict(at), method="nearest")
     kept = [name for name in str(ds.attrs["invgp_coordinates"]).split() if name not in at]
     return ds.assign_attrs(invgp_coordinates=" ".join(kept))
+
+
+def cut_in_the_middle(ds: xr.Dataset, names: Sequence[str]) -> tuple[xr.Dataset, list[str]]:
+    """The slice of a grid through the middle of these coordinates, and a sentence for each."""
+    notes = []
+    for name in names:
+        values = ds[name].values
+        middle = float(np.sort(values)[len(values) // 2])
+        place = f"{quantity_name(ds[name])} {middle:g} {ds[name].attrs.get('units', '')}".rstrip()
+        notes.append(f"Cut at {place}; --at {name} VALUE cuts elsewhere.")
+        ds = cut(ds, {name: middle})
+    return ds, notes
 
 
 def as_sites(ds: xr.Dataset) -> xr.Dataset:

@@ -14,10 +14,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from invgp.errors import PlotError
 from invgp.maps.nodes import as_map
 from invgp.plots.areas import Place, draw_values, hatch
-from invgp.plots.grids import as_sites, read_grid
+from invgp.plots.grids import as_sites, cut_in_the_middle, read_grid
 from invgp.plots.labels import MINUS, quantity_name, range_of, unit_label
 from invgp.plots.look import (
     Look,
@@ -50,7 +49,7 @@ def maps(ds: xr.Dataset, look: Look | None = None) -> Figure:
     Parameters
     ----------
     ds : Dataset
-        A posterior over sites with two coordinates or more, or on a grid over two.
+        A posterior over sites with two coordinates or more, or on a grid; a volume is cut in its middle.
     look : Look
         Quantities to show, mean and standard deviation by default; limits of their colours; from where to hatch.
 
@@ -67,8 +66,10 @@ def maps(ds: xr.Dataset, look: Look | None = None) -> Figure:
     shown = look.show or ("mean", "std")
     (across, up), left_out = read_two_coordinates(ds)
     grid = read_grid(ds)
+    cuts: list[str] = []
     if grid is not None and left_out:
-        raise PlotError(f"A map needs a grid of 2 coordinates: cut this one with --at {left_out[0]} VALUE.")
+        ds, cuts = cut_in_the_middle(ds, left_out)
+        grid, left_out = read_grid(ds), []
     ds = as_sites(ds)
     if left_out:
         ds = ds.sortby(left_out[0], ascending=False)  # of sites at one place, the least is drawn last, on top
@@ -95,7 +96,7 @@ def maps(ds: xr.Dataset, look: Look | None = None) -> Figure:
         letter_panels(axes, [_title(*row, quantity, sheet) for row in rows for quantity in shown])
         figure.supxlabel(x_label, fontsize=8.0)
         figure.supylabel(y_label, fontsize=8.0)
-        notes = [*_notes_left_out(ds, left_out, x, y), *_notes_on_shape(ds[up])]
+        notes = [*cuts, *_notes_left_out(ds, left_out, x, y), *_notes_on_shape(ds[up])]
         notes += [f"Hatched: {hatch_words(look)}."] if hatched else []
         if notes:
             figure.suptitle("\n".join(textwrap.wrap(" ".join(notes), 110)), fontsize=8.0)

@@ -109,6 +109,11 @@ def test_that_each_format_can_be_configured(reader: str, write_survey: WriteSurv
             "'python', was 'cvs'; did you mean 'csv'?",
         ),
         (
+            EXECUTABLE + 'output_files = [{ path = "out.txt", column = 3 }]\n',
+            "forward.output_files[0].format: must be given, since 'column' is a key of 'table' or 'csv' only, was left "
+            "out",
+        ),
+        (
             EXECUTABLE + 'output_files = [{ format = "csv" }]\n',
             "forward.output_files[0].column: is missing; it must be the column's name, or its number from 1",
         ),

@@ -169,6 +169,20 @@ def test_the_moments_of_a_warped_gaussian_against_integration(f):
     np.testing.assert_allclose([ours[0][0, 0, 0], ours[1][0, 0, 0]], [mean, variance], rtol=1e-6)
 
 
+@pytest.mark.parametrize("variance", [0.0, 0.2, 1.5])
+def test_the_predictive_moments_of_a_warped_gaussian_against_integration(variance):
+    likelihood = Warped(0.4, **WARP)
+    latent = np.full((1, 1), 0.3), np.full((1, 1), variance)
+
+    def density(y):
+        return math.exp(float(likelihood.predictive_log_density(np.full((1, 1), y), *latent)[0]))
+
+    mean = integrate.quad(lambda y: y * density(y), -8, 8, limit=500)[0]
+    spread = integrate.quad(lambda y: (y - mean) ** 2 * density(y), -8, 8, limit=500)[0]
+    ours = likelihood.predictive_moments(*latent)
+    np.testing.assert_allclose([part[0, 0] for part in ours], [mean, spread], rtol=1e-4)
+
+
 def test_that_the_warp_is_inverted_also_where_it_is_steep(where, tolerance):
     likelihood = Warped(1e-6, a=[5.0, 30.0], b=[200.0, 0.01], c=[0.5, -3.0])
     f = np.linspace(-60.0, 60.0, 241)[None, :, None]

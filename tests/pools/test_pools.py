@@ -40,6 +40,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 def pool(kind: str, request: pytest.FixtureRequest) -> Iterator[Pool]:
     scheduler = request.getfixturevalue("dask_file") if kind == "dask" else None
     with open_pool(InferenceSettings(backend=kind, workers=2, scheduler=scheduler)) as opened:
+        if kind == "dask":  # a nanny may still be starting one again that an earlier test killed
+            opened.client.wait_for_workers(2, timeout=PATIENCE)
         yield opened
 
 

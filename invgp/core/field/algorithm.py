@@ -26,6 +26,7 @@ from invgp.core.backend import (
     sum_of_squares,
     to_numpy,
 )
+from invgp.core.field.evidence import LinearData
 from invgp.core.field.gaussian import Gaussian, Narrowed, few_runs_share, movement, orthogonal_normals, shift
 from invgp.core.field.regression import Modes, Regression, fit
 from invgp.core.field.slices import Density, slice_sampled
@@ -175,6 +176,20 @@ class FieldInference:
         q = self._sampled(regression, linear, rng, steps)
         new = FieldState(q, linear, certain, w, outputs, regression, near)
         return new, FieldInfo(elbo, movement(state.linear, linear), surprise, few_runs_share(linear, certain))
+
+    def linear_data(self, state: FieldState) -> LinearData:
+        """The data as a line in the variables, about the posterior by linearisation."""
+        if state.regression is None:
+            raise ValueError("there were no runs yet")
+        local = self._local(state.regression, state.linear)
+        at_prior = local.value - local.slope @ state.linear.mean
+        return LinearData(
+            self.y - state.regression.centre - at_prior @ state.regression.directions,
+            state.regression.directions,
+            local.slope,
+            self.noise_weights(state.regression, local, state.linear),
+            local.error,
+        )
 
     def _nearest(self, q: Gaussian, w: Array) -> Array:
         """Numbers of the runs at w (n, R) that the regression uses: all, or those nearest to the posterior."""

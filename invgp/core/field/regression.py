@@ -54,6 +54,11 @@ class Modes:
     variances: Array
     groups: tuple[int, ...]
 
+    @property
+    def usual(self) -> Hyperparameters:
+        """Where nothing is known of the outputs yet."""
+        return np.asarray([*STARTS[0], *[AMPLITUDE[0]] * (len(self.groups) - 1)])
+
     def weights(self, hyper: Hyperparameters) -> Array:
         """(R,), of the variables in the kernel; they add up to 1."""
         xp = array_namespace(self.variances)
@@ -191,10 +196,10 @@ def fit(modes: Modes, w: Array, outputs: Array, hyper: Hyperparameters | None = 
 
 
 def _covariance_factor(modes: Modes, hyper: Hyperparameters, w: Array) -> Array:
-    return cholesky(_covariance(modes, hyper, w))
+    return cholesky(covariance_of_runs(modes, hyper, w))
 
 
-def _covariance(modes: Modes, hyper: Hyperparameters, w: Array) -> Array:
+def covariance_of_runs(modes: Modes, hyper: Hyperparameters, w: Array) -> Array:
     """Of the runs at w (n, R), with the nugget."""
     xp = array_namespace(w)
     scaled = w * xp.sqrt(modes.weights(hyper))
@@ -216,7 +221,7 @@ def _likeliest(modes: Modes, w: Array, z: Array, start: Hyperparameters | None) 
         if hyper[3] < least or np.abs(hyper).max() > 50.0:
             return 1e10 + far
         try:
-            factor = cholesky(_covariance(modes, hyper, w), jitter=False)
+            factor = cholesky(covariance_of_runs(modes, hyper, w), jitter=False)
         except np.linalg.LinAlgError:
             return 1e10 + far
         half = solve_triangular(factor, z)

@@ -1,0 +1,73 @@
+"""The exact posterior of a log Gaussian Cox process, by elliptical slice sampling."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from arviz_stats.base.array import array_stats
+from disasters import LENGTH_SCALE, Counts, Floats
+
+from invgp.core.field.gaussian import Gaussian
+from invgp.core.field.slices import slice_chains
+from invgp.core.kernels import CORRELATIONS, Kernel
+
+NEGLIGIBLE = 1e-12  # of the largest eigenvalue of the prior covariance: what is below cannot be seen
+BURN_IN = 0.25  # of the draws
+
+
+class Draws(NamedTuple):
+    """What the chains say of the log intensity less the offset, at N bins.
+
+    Attributes
+    ----------
+    mean, std : (N,).
+    quantiles : (2, N), at 2.5% and 97.5%.
+    error : (N,), Monte Carlo standard error of the mean.
+    r_hat : the largest over the bins.
+    evaluations : of the likelihood, at all bins.
+    """
+
+    mean: Floats
+    std: Floats
+    quantiles: Floats
+    error: Floats
+    r_hat: float
+    evaluations: int
+
+
+def sample(counts: Counts, chains: int, draws: int, seed: int = 0) -> Draws:
+    """Draw from the posterior, along ellipses around a Gaussian at its mode that fits nearly."""
+    kernel = Kernel(CORRELATIONS["squared exponential"], np.asarray(1.0), np.asarray([LENGTH_SCALE]))
+    values, vectors = np.linalg.eigh(kernel(counts.day, counts.day))
+    seen = values > NEGLIGIBLE * values[-1]
+    root = vectors[:, seen] * np.sqrt(values[seen])  # f = root w, with w standard normal
+    evaluations = 0
+
+    def log_density(w: Floats) -> Floats:
+        nonlocal evaluations
+        evaluations += len(w)
+        f = w @ root.T
+        return np.asarray(f @ counts.count - np.exp(f + counts.offset).sum(axis=1) - 0.5 * np.sum(w**2, axis=1))
+
+    near = _at_the_mode(counts, root)
+    visited = slice_chains(log_density, near, np.random.default_rng(seed), chains, draws)
+    kept = near.samples(visited[round(BURN_IN * draws) :].reshape(-1, root.shape[1])) @ root.T
+    by_chain = kept.reshape(-1, chains, len(root)).transpose(1, 0, 2)
+    r_hat = array_stats.rhat(by_chain, chain_axis=0, draw_axis=1)
+    error = array_stats.mcse(by_chain, chain_axis=0, draw_axis=1)
+    quantiles = np.quantile(kept, [0.025, 0.975], axis=0)
+    return Draws(kept.mean(axis=0), kept.std(axis=0), quantiles, error, float(np.max(r_hat)), evaluations)
+
+
+def _at_the_mode(counts: Counts, root: Floats) -> Gaussian:
+    """Laplace's approximation in w, by Newton's method."""
+    w = np.zeros(root.shape[1])
+    for _ in range(50):
+        rate = np.exp(root @ w + counts.offset)
+        precision = np.eye(len(w)) + root.T @ (rate[:, None] * root)
+        step = np.linalg.solve(precision, root.T @ (counts.count - rate) - w)
+        w = w + step
+        if np.abs(step).max() < 1e-9:
+            break
+    return Gaussian.of_natural(precision, precision @ w)

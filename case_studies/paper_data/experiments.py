@@ -1,0 +1,160 @@
+"""Fit every dataset, split, posterior and sparsity of the paper's small experiments; none is done twice."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from datasets import DATASETS, Dataset, Split
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from invgp import SAVIGP
+from invgp.core.training import Blocks
+from invgp.likelihoods import Gaussian
+from invgp.measures import error_rate, negative_log_predictive_density, standardised_squared_error
+
+HERE = Path(__file__).resolve().parent
+FAMILIES = {"full Gaussian": ("full", 1), "diagonal Gaussian": ("diagonal", 1), "two diagonals": ("diagonal", 2)}
+EXACT = "exact GP"
+SPARSITY = (0.1, 0.2, 0.5, 1.0)
+SPLITS = 5
+
+
+class Measured(NamedTuple):
+    """How well the outputs left out were predicted: SSE or error rate, NLPD or NLP on the scale of the data."""
+
+    dataset: str
+    split: int
+    family: str
+    sparsity: float
+    error: float
+    nlpd: float
+    elbo: float
+    settled: bool
+    seconds: float
+
+
+def fitted(dataset: Dataset, split: Split, family: str, sparsity: float, like: SAVIGP | None) -> SAVIGP:
+    """A model with everything learnt but the inducing inputs, which are nested.
+
+    Parameters
+    ----------
+    like : a fitted model from whose kernels and likelihood the search starts: the bound of a diagonal posterior has
+        several maxima in the kernels.
+    """
+    covariance, components = FAMILIES[family]
+    start = (
+        {}
+        if like is None
+        else {
+            "length_scale": np.stack([kernel.length_scale for kernel in like.kernels_]),
+            "variance": np.stack([kernel.variance for kernel in like.kernels_]),
+        }
+    )
+    return SAVIGP(
+        dataset.likelihood if like is None else like.likelihood_,
+        ard=dataset.ard,
+        inducing=None if sparsity == 1.0 else round(sparsity * len(split.X)),
+        placement="subset",
+        posterior=covariance,
+        components=components,
+        method=Blocks(rounds=20, tolerance=1e-4),
+        **start,
+    ).fit(split.X, split.y)
+
+
+def measured(dataset: Dataset, split: Split, model: SAVIGP) -> tuple[float, float]:
+    """Error and NLPD of a model."""
+    predicted = model.predict(split.X_new)
+    density = model.log_predictive_density(split.X_new, split.y_new) - np.log(split.unit)
+    measure = error_rate if dataset.discrete else standardised_squared_error
+    return measure(split.y_new, predicted), negative_log_predictive_density(density)
+
+
+def exact(split: Split) -> tuple[float, float, float]:
+    """Error, NLPD and log evidence of scikit-learn's exact Gaussian process, which learns kernel and noise itself."""
+    D = split.X.shape[1]
+    kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RBF(np.ones(D), (1e-2, 1e4)) + WhiteKernel(0.25, (1e-6, 1e1))
+    model = GaussianProcessRegressor(kernel).fit(split.X, split.y)
+    mean, std = model.predict(split.X_new, return_std=True)
+    density = -0.5 * ((split.y_new - mean) / std) ** 2 - np.log(std * split.unit) - 0.5 * np.log(2.0 * np.pi)
+    nlpd = negative_log_predictive_density(density)
+    return standardised_squared_error(split.y_new, mean), nlpd, float(model.log_marginal_likelihood_value_)
+
+
+def run(dataset: Dataset, splits: int, sparsity: tuple[float, ...], folder: Path) -> None:
+    """All fits of a dataset, each written as soon as it is there."""
+    for number in range(splits):
+        split = dataset.split(number)
+        if isinstance(dataset.likelihood, Gaussian):
+            path = folder / f"{dataset.name}_{number}_exact.json"
+            if not path.exists():
+                start = time.process_time()
+                error, nlpd, evidence = exact(split)
+                keep(
+                    path,
+                    Measured(
+                        dataset.name, number, EXACT, 1.0, error, nlpd, evidence, True, time.process_time() - start
+                    ),
+                )
+        for factor in sparsity:
+            full: SAVIGP | None = None
+            for family in FAMILIES:
+                path = folder / f"{dataset.name}_{number}_{family.replace(' ', '-')}_{factor:g}.json"
+                if path.exists():
+                    continue
+                start = time.process_time()
+                if full is None and family != "full Gaussian":
+                    full = fitted(dataset, split, "full Gaussian", factor, None)
+                model = fitted(dataset, split, family, factor, full)
+                full = model if family == "full Gaussian" else full
+                error, nlpd = measured(dataset, split, model)
+                seconds = time.process_time() - start
+                keep(
+                    path,
+                    Measured(
+                        dataset.name,
+                        number,
+                        family,
+                        factor,
+                        error,
+                        nlpd,
+                        model.trace_[-1],
+                        bool(model.settled_),
+                        seconds,
+                    ),
+                )
+
+
+def keep(path: Path, found: Measured) -> None:
+    """Write one result, and say it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found._asdict()), encoding="utf-8")
+    print(
+        f"{found.dataset:8} split {found.split}  {found.family:18} M / N = {found.sparsity:<4g} error {found.error:.4f}"
+        f"  NLPD {found.nlpd:.4f}  {found.seconds:.1f} CPU s{'' if found.settled else ', not settled'}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("datasets", nargs="*", default=list(DATASETS), choices=DATASETS, help="(default: all)")
+    parser.add_argument("--splits", type=int, default=SPLITS, help=f"(default: {SPLITS})")
+    parser.add_argument("--sparsity", type=float, nargs="+", default=SPARSITY, help="inducing inputs a training input")
+    parser.add_argument(
+        "--output", type=Path, default=HERE / "results", help="folder of the results (default: results)"
+    )
+    arguments = parser.parse_args()
+    for name in arguments.datasets:
+        run(DATASETS[name], arguments.splits, tuple(arguments.sparsity), arguments.output)
+
+
+if __name__ == "__main__":
+    main()

