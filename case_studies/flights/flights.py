@@ -36,7 +36,7 @@ WHAT = {
     },
     "generated": {
         "experiment": "airline_generated",
-        "title": "Regression at the size of the airline delays: 700,000 generated sites",
+        "title": "Regression of the shape of the airline delays: generated sites",
         "remark": "Beside the optimal posterior of sparse regression at the same kernel, noise and inducing inputs; "
         "the spread is that of their difference over five parts of the test set.",
     },
