@@ -65,6 +65,7 @@ class Found(Strict):
     caption: str = ""  # of the figure
     instead: str = ""  # what stands in for the paper's data or size; empty if they are the same
     remark: str = ""
+    still_open: str = ""  # what of the experiment has not been run
     rows: tuple[Row, ...]
 
     @property
@@ -75,7 +76,9 @@ class Found(Strict):
             return "run, with nothing to set beside it"
         if self.instead:
             return f"on other data, {sum(held)} of {len(held)} rows hold"
-        return "reproduced" if all(held) else f"in part: {sum(held)} of {len(held)} rows hold"
+        if all(held) and not self.still_open:
+            return "reproduced"
+        return f"in part: {sum(held)} of {len(held)} rows hold{', the rest is open' if self.still_open else ''}"
 
 
 class Experiment(Strict):
@@ -127,6 +130,7 @@ def section(title: str, status: str, where: str, found: Found | None, missing: s
         return [*lines, *([missing] if missing else []), ""]
     said = [f"Instead of the paper's data: {found.instead}"] if found.instead else []
     said += [found.remark] if found.remark else []
+    said += [f"Still open: {found.still_open}."] if found.still_open else []
     told = f"`{found.command}`" + (f"; [the case study]({found.page})." if found.page else ".")
     lines += [*said, told, "", *table(found.rows)]
     if found.figure:

@@ -87,7 +87,13 @@ def exact(split: Split) -> tuple[float, float, float]:
     return standardised_squared_error(split.y_new, mean), nlpd, float(model.log_marginal_likelihood_value_)
 
 
-def run(dataset: Dataset, splits: int, sparsity: tuple[float, ...], folder: Path) -> None:
+def run(
+    dataset: Dataset,
+    splits: int,
+    sparsity: tuple[float, ...],
+    folder: Path,
+    families: tuple[str, ...] = tuple(FAMILIES),
+) -> None:
     """All fits of a dataset, each written as soon as it is there."""
     for number in range(splits):
         split = dataset.split(number)
@@ -104,7 +110,7 @@ def run(dataset: Dataset, splits: int, sparsity: tuple[float, ...], folder: Path
                 )
         for factor in sparsity:
             full: SAVIGP | None = None
-            for family in FAMILIES:
+            for family in families:
                 path = folder / f"{dataset.name}_{number}_{family.replace(' ', '-')}_{factor:g}.json"
                 if path.exists():
                     continue
@@ -151,9 +157,12 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, default=HERE / "results", help="folder of the results (default: results)"
     )
+    parser.add_argument(
+        "--families", nargs="+", default=list(FAMILIES), choices=FAMILIES, help="of posteriors (default: all)"
+    )
     arguments = parser.parse_args()
     for name in arguments.datasets:
-        run(DATASETS[name], arguments.splits, tuple(arguments.sparsity), arguments.output)
+        run(DATASETS[name], arguments.splits, tuple(arguments.sparsity), arguments.output, tuple(arguments.families))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from datasets import DATASETS
-from experiments import EXACT, FAMILIES, HERE, SPLITS, Measured
+from experiments import EXACT, FAMILIES, HERE, SPARSITY, SPLITS, Measured
 
 ROOT = HERE.parents[1]
 COLOURS = {"full Gaussian": "#0072B2", "diagonal Gaussian": "#E69F00", "two diagonals": "#009E73", EXACT: "0.5"}
@@ -87,6 +87,15 @@ def rows(dataset: str, by_key: dict[Key, list[Measured]]) -> Iterator[dict[str, 
             yield row
 
 
+def still_open(by_key: dict[Key, list[Measured]]) -> str:
+    """What has not been run, in words."""
+    open_ = {
+        family: [f"{sparsity:g}" for sparsity in SPARSITY if (family, sparsity) not in by_key] for family in FAMILIES
+    }
+    told = [f"{family} with M / N = {', '.join(factors)}" for family, factors in open_.items() if factors]
+    return "; ".join(told)
+
+
 def entry(dataset: str, by_key: dict[Key, list[Measured]]) -> dict[str, object]:
     """For the page of results."""
     return {
@@ -96,13 +105,14 @@ def entry(dataset: str, by_key: dict[Key, list[Measured]]) -> dict[str, object]:
         "figure": f"{dataset}.png",
         "caption": f"{TITLES[dataset]}: {' and '.join(measures(dataset))} over {SPLITS} splits",
         "instead": INSTEAD.get(dataset, ""),
-        "remark": "Spreads are standard deviations over five random splits of the paper's size.",
+        "remark": f"Spreads are standard deviations over {SPLITS} random splits.",
+        "still_open": still_open(by_key),
         "rows": list(rows(dataset, by_key)),
     }
 
 
 def main() -> None:
-    """Draw what is there, print its table; on request record what is complete."""
+    """Draw what is there and print its table; record what has all splits, on request."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--results", type=Path, default=HERE / "results", help="folder of experiments.py (default: results)"
@@ -113,6 +123,8 @@ def main() -> None:
     entries = []
     for dataset in DATASETS:
         by_key = found(dataset, arguments.results)
+        if arguments.record:
+            by_key = {key: all_splits for key, all_splits in by_key.items() if len(all_splits) == SPLITS}
         if not by_key:
             continue
         boxplots(dataset, by_key, folder / f"{dataset}.png")
@@ -121,8 +133,7 @@ def main() -> None:
             print(
                 f"{dataset:8} {row['measure']:11} {row['setting']:32} {row['ours']:.4f} ± {row['spread']:.4f}{beside}"
             )
-        if min(len(all_splits) for all_splits in by_key.values()) == SPLITS:
-            entries.append(entry(dataset, by_key))
+        entries.append(entry(dataset, by_key))
     if arguments.record:
         (HERE / "results.json").write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
 
