@@ -1,6 +1,6 @@
 """Set the posterior of a field model beside converged slice sampling, and beside ES-MDA with as many runs.
 
-python case_studies/compare_smoothers.py CONFIG [--runs 100 200 500 1000] [--seeds 2]
+python case_studies/compare_smoothers.py CONFIG [--runs 100 200 500 1000] [--seeds 2] [--record]
 
 Errors of the mean are root mean squares over the grid, in standard deviations of the reference; spreads are medians
 over the grid, in those of the reference. ES-MDA, with four assimilations, is that of iterative_ensemble_smoother.
@@ -12,9 +12,12 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
+from arviz_stats.base.array import array_stats
 from iterative_ensemble_smoother import ESMDA
+from recording import record
 
 import invgp
 from invgp.core.backend import place
@@ -26,6 +29,7 @@ from invgp.inference.simulator import Simulator
 from invgp.problem import Problem
 
 ASSIMILATIONS = 4
+CHAINS = 64
 Floats = np.ndarray
 
 
@@ -75,13 +79,60 @@ def smoothed(target: Target, runs: int, seed: int) -> tuple[Floats, Floats]:
     return w.mean(axis=1), np.cov(w)
 
 
-def reference(target: Target, near: Gaussian, steps: int) -> tuple[Floats, Floats, float]:
-    """Mean and covariance by slice sampling of the simulator itself, and the largest R-hat."""
-    chains = slice_chains(target.log_density, near, np.random.default_rng(7), 64, steps)[steps // 4 :]
-    flat = chains.reshape(-1, target.size)
-    within, between = chains.var(axis=0).mean(axis=0), chains.mean(axis=0).var(axis=0)
-    w = flat @ np.asarray(near.factor).T + np.asarray(near.mean)
-    return w.mean(axis=0), np.cov(w.T), float(np.sqrt(1.0 + between / within).max())
+class Reference(NamedTuple):
+    """Mean and standard deviation of the processes on the grid, and what the chains behind them are worth."""
+
+    mean: Floats
+    std: Floats
+    r_hat: float
+    ess: float
+
+
+def reference(target: Target, near: Gaussian, steps: int) -> Reference:
+    """The posterior by slice sampling of the simulator itself, from chains that start about a Gaussian near it."""
+    chains = slice_chains(target.log_density, near, np.random.default_rng(7), CHAINS, steps)[steps // 4 :]
+    w = chains.reshape(-1, target.size) @ np.asarray(near.factor).T + np.asarray(near.mean)
+    latents = target.field.latents(w).reshape(-1, CHAINS, *target.field.latents(w[:1]).shape[1:])
+    r_hat, ess = (diagnostic(latents, chain_axis=1, draw_axis=0) for diagnostic in (array_stats.rhat, array_stats.ess))
+    return Reference(*target.summary(w.mean(axis=0), np.cov(w.T)), float(np.max(r_hat)), float(np.min(ess)))
+
+
+class Score(NamedTuple):
+    """How far a posterior is from the reference."""
+
+    error: float
+    spread: float
+
+    @property
+    def cell(self) -> str:
+        """In a row of the table."""
+        return f"{self.error:.3f} | {self.spread:.3f}"
+
+
+def score(target: Target, exact: Reference, mean: Floats, covariance: Floats) -> Score:
+    """Error of the mean and ratio of the spreads."""
+    centre, spread = target.summary(mean, covariance)
+    error = np.sqrt(np.mean(((centre - exact.mean) / exact.std) ** 2))
+    return Score(float(error), float(np.median(spread / exact.std)))
+
+
+def recorded(runs: int, ours: list[Score], theirs: list[Score]) -> list[dict[str, Any]]:
+    """Rows of results.json for one number of runs, averaged over the seeds."""
+    measures = {
+        "error of the mean, in exact standard deviations": lambda found: found.error,
+        "distance of the ratio of spreads from 1": lambda found: abs(found.spread - 1.0),
+    }
+    return [
+        {
+            "measure": measure,
+            "setting": f"{runs:,} runs",
+            "ours": round(float(np.mean([of(found) for found in ours])), 3),
+            "reference": round(float(np.mean([of(found) for found in theirs])), 3),
+            "source": "ES-MDA",
+            "better": "lower",
+        }
+        for measure, of in measures.items()
+    ]
 
 
 def main() -> None:
@@ -91,28 +142,40 @@ def main() -> None:
     parser.add_argument("--runs", type=int, nargs="+", default=[100, 200, 500, 1000])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=400, help="of each of the 64 chains of the reference")
+    parser.add_argument("--record", action="store_true", help="write the means over the seeds to results.json too")
     arguments = parser.parse_args()
+    rows: list[dict[str, Any]] = []
     with TemporaryDirectory() as scratch:
         target = Target(invgp.load(arguments.config), Path(scratch))
         near, _ = inverted(target, max(arguments.runs), 100)
-        mean, covariance, rhat = reference(target, near, arguments.steps)
-        exact = target.summary(mean, covariance)
-        print(f"{target.problem.title}: {target.size} modes, {target.whitened.data.size} data; R-hat {rhat:.3f}")
+        exact = reference(target, near, arguments.steps)
+        data = target.whitened.data.size
+        print(f"{target.problem.title}: {target.size} modes, {data} data")
+        chains = f"{CHAINS} chains: R-hat at most {exact.r_hat:.3f}, effective sample size at least {exact.ess:,.0f}"
+        print(f"{chains}\n", flush=True)
         print("| runs | seed | invgp: runs used | error of mean | spread | ES-MDA: error of mean | spread |")
         print("| --- | --- | --- | --- | --- | --- | --- |")
         for runs in arguments.runs:
+            ours, theirs = [], []
             for seed in range(arguments.seeds):
-                ours, used = inverted(target, runs, seed)
-                rows = [(np.asarray(ours.mean), np.asarray(ours.covariance)), smoothed(target, runs, seed)]
-                cells = [cell(target, exact, *row) for row in rows]
-                print(f"| {runs} | {seed} | {used} | {cells[0]} | {cells[1]} |", flush=True)
-
-
-def cell(target: Target, exact: tuple[Floats, Floats], mean: Floats, covariance: Floats) -> str:
-    """Error of the mean and ratio of the spreads."""
-    centre, spread = target.summary(mean, covariance)
-    error = np.sqrt(np.mean(((centre - exact[0]) / exact[1]) ** 2))
-    return f"{error:.3f} | {np.median(spread / exact[1]):.3f}"
+                q, used = inverted(target, runs, seed)
+                ours.append(score(target, exact, np.asarray(q.mean), np.asarray(q.covariance)))
+                theirs.append(score(target, exact, *smoothed(target, runs, seed)))
+                print(f"| {runs} | {seed} | {used} | {ours[-1].cell} | {theirs[-1].cell} |", flush=True)
+            rows += recorded(runs, ours, theirs)
+    if arguments.record:
+        folder = arguments.config.resolve().parent.name
+        record(
+            arguments.config.resolve().parent,
+            {
+                "experiment": f"{folder}-smoothers",
+                "title": f"{target.problem.title}: beside an ensemble smoother",
+                "command": f"bash case_studies/{folder}/run.sh compare",
+                "page": f"{folder}.md",
+                "remark": f"Against slice sampling, {chains}. Means over {arguments.seeds} seeds.",
+                "rows": rows,
+            },
+        )
 
 
 if __name__ == "__main__":

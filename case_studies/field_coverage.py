@@ -1,6 +1,6 @@
 """Simulate surveys of a field model from its prior, invert each, and count how often the intervals hold the truth.
 
-python case_studies/field_coverage.py CONFIG [--surveys 100] [--runs 200]
+python case_studies/field_coverage.py CONFIG [--surveys 100] [--runs 200] [--record]
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from recording import record
 
 import invgp
 from invgp.adapters.protocol import RunContext
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("config", type=Path)
     parser.add_argument("--surveys", type=int, default=100)
     parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--record", action="store_true", help="write the shares to results.json too")
     arguments = parser.parse_args()
     problem = invgp.load(arguments.config)
     levels = tuple(sorted({level for pair in LEVELS.values() for level in pair}))
@@ -62,10 +64,37 @@ def main() -> None:
             for name, (low, high) in LEVELS.items():
                 inside = (found.sel(quantile=low) <= wanted) & (wanted <= found.sel(quantile=high))
                 held.setdefault((latent.name, name), []).append(float(inside.mean()))
-    print(f"{problem.title}: {arguments.surveys} surveys, {np.mean(runs):.0f} runs on average, {max(runs)} at the most")
+    how = f"{arguments.surveys} surveys, {np.mean(runs):.0f} runs on average, {max(runs)} at the most"
+    print(f"{problem.title}: {how}")
+    rows = []
     for (latent, name), shares in held.items():
         error = np.std(shares) / np.sqrt(len(shares))
         print(f"{latent}: the {name} intervals hold the truth at {np.mean(shares):.1%} of the nodes (± {error:.1%})")
+        setting, wanted = f"{latent}, {name} intervals", float(name.rstrip("%"))
+        rows.append(
+            {
+                "measure": "truths inside, %",
+                "setting": setting,
+                "ours": 100.0 * np.mean(shares),
+                "spread": 200.0 * error,
+                "reference": wanted,
+                "source": "nominal",
+                "better": "equal",
+            }
+        )
+    if arguments.record:
+        folder = arguments.config.resolve().parent
+        record(
+            folder,
+            {
+                "experiment": f"{folder.name}-coverage",
+                "title": f"{problem.title}: coverage",
+                "command": f"python case_studies/field_coverage.py case_studies/{folder.name}/{arguments.config.name}",
+                "page": f"{folder.name}.md",
+                "remark": f"{how}. The spread is two standard errors over the surveys.",
+                "rows": rows,
+            },
+        )
 
 
 if __name__ == "__main__":

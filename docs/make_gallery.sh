@@ -14,10 +14,7 @@ for kind in python executable pest umbridge; do
     until (exec 3<>/dev/tcp/127.0.0.1/4242) 2>/dev/null; do sleep 0.2; done
   fi
   invgp run --quiet survey.toml
-  shown=posterior.nc figure=section
-  if [ "$kind" = pest ]; then # wells lie apart: a map shows what is known between them
-    shown=map.nc figure=map
-    invgp predict --quiet posterior.nc -o "$shown"
-  fi
-  invgp plot "$shown" --kind "$figure" -o "$figures/$kind.png" --dpi 150
+  figure=section
+  [ "$kind" = pest ] && figure=map
+  invgp plot posterior.nc --kind "$figure" -o "$figures/$kind.png" --dpi 150
 done

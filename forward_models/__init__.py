@@ -1,13 +1,17 @@
 """Physics that invgp ships: pure functions of arrays in SI units, and the sources of their executables."""
 
+from .eikonal import first_arrivals
 from .gravity import boxes_gravity, rectangles_gravity
 from .magnetotelluric import magnetotelluric_sounding, surface_impedance
+from .rays import ray_lengths
 from .resistivity import resistivity_transform, schlumberger_sounding
 from .seismic import two_way_times
 
 __all__ = [
     "boxes_gravity",
+    "first_arrivals",
     "magnetotelluric_sounding",
+    "ray_lengths",
     "rectangles_gravity",
     "resistivity_transform",
     "schlumberger_sounding",

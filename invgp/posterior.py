@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,6 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pyproj import CRS
 
+from invgp.axes import axis_letters, standard_name
 from invgp.problem import Column, Floats, Labels, Latent, Observation, Problem
 from invgp.processes import Processes
 
@@ -314,11 +315,12 @@ def _coordinates(problem: Problem, solution: Solution) -> dict[str, xr.DataArray
     coordinates = dict(_label_coordinate(name, values) for name, values in labels.items())
     for column in problem.survey.covariates:
         coordinates[column.name] = _array(("site",), column.values, _column_attributes(column))
-    for column in problem.survey.coordinates:
-        coordinates[site_coordinate(problem, column)] = _array(("site",), column.values, _column_attributes(column))
+    crs = problem.survey.crs
+    for column, attributes in _positioned(problem.survey.coordinates, crs):
+        coordinates[site_coordinate(problem, column)] = _array(("site",), column.values, attributes)
     if problem.grid is not None:
-        for column in problem.grid.coordinates:
-            coordinates[column.name] = _array(("node",), column.values, _column_attributes(column))
+        for column, attributes in _positioned(problem.grid.coordinates, crs):
+            coordinates[column.name] = _array(("node",), column.values, attributes)
         about_nodes = {"long_name": "node of the model grid, the last coordinate fastest where it is regular"}
         coordinates["node"] = _array(("node",), np.arange(1, problem.grid.size + 1), about_nodes)
     coordinates["site"] = _array(
@@ -355,6 +357,14 @@ def _column_attributes(column: Column) -> dict[str, str]:
     optional = {"standard_name": column.standard_name, "positive": column.positive}
     named = {key: text for key, text in optional.items() if text}
     return {"long_name": column.long_name or column.name, "units": column.unit, **named}
+
+
+def _positioned(columns: Sequence[Column], crs: str | None) -> Iterator[tuple[Column, dict[str, str]]]:
+    """Coordinates with their attributes; CF's name for what is an easting, a northing, a latitude, if none is given."""
+    about = {column.name: _column_attributes(column) for column in columns}
+    for column, letter in zip(columns, axis_letters(about).values(), strict=True):
+        name = column.standard_name or standard_name(letter, column.unit, crs)
+        yield column, about[column.name] | ({"standard_name": name} if name else {})
 
 
 def _attributes(problem: Problem, solution: Solution) -> dict[str, Any]:

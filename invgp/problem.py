@@ -298,6 +298,18 @@ class Problem:
         std = {name: factor[:, columns] * self.noise.std[name] for name, columns in self.observation_slices.items()}
         return replace(self, noise=replace(self.noise, std=std))
 
+    def at_sites(self, sites: NDArray[np.intp]) -> Problem:
+        """The problem of some sites alone, by their numbers (B,)."""
+        survey = self.survey
+        coordinates, covariates = (
+            tuple(replace(column, values=column.values[sites]) for column in columns)
+            for columns in (survey.coordinates, survey.covariates)
+        )
+        observations = tuple(replace(o, values=o.values[sites]) for o in survey.observations)
+        part = replace(survey, coordinates=coordinates, covariates=covariates, observations=observations)
+        std = {name: values[sites] for name, values in self.noise.std.items()}
+        return replace(self, survey=part, noise=replace(self.noise, std=std))
+
     def __repr__(self) -> str:
         return describing.text(self)
 

@@ -128,18 +128,20 @@ def test_that_a_jump_is_found_and_left_to_the_simulator(size, seed):
     direct = posterior["direct_evaluation"].values.astype(bool)
     near = np.abs(truth[:, 0] - 0.8) < 0.1
     assert near.any()
-    assert direct[near].all()
+    assert direct.any()
     assert not direct.all()
+    # Beside the jump the simulator answers; or fresh runs show that the posterior lies where the emulator is right.
+    assert (direct | (posterior["emulator_error"].values < problem.inference.emulator_error))[near].all()
     exact = invgp.invert(replace(problem, inference=replace(problem.inference, emulator=False, samples=400)))
-    plain = (posterior["shape_error"] < 0.25).values  # elsewhere the diagnostics say that it is not Gaussian
+    plain = (posterior["shape_error"] < 0.2).values  # elsewhere the diagnostics say that it is not Gaussian
     assert plain.mean() > 0.8
     for i, name in enumerate("ab"):
-        # A Gaussian that leans on the jump leans on the samples it has, hence medians, and room for the score: a search
-        # that went to the wrong side of the jump would be ten standard deviations off.
+        # A Gaussian that leans on the jump leans on the samples it has, hence medians. A search that went to the wrong
+        # side of the jump would be ten standard deviations off there.
         assert float(np.abs((posterior[name] - exact[name]) / exact[f"{name}_std"]).median()) < 0.25
         assert float((posterior[f"{name}_std"] / exact[f"{name}_std"]).median()) == pytest.approx(1.0, abs=0.05)
         score = (posterior[name] - truth[:, i]) / posterior[f"{name}_std"]
-        assert float(np.sqrt((score[plain] ** 2).mean())) < 3.0
+        assert float(np.sqrt((score[plain] ** 2).mean())) < 1.6
 
 
 @pytest.mark.parametrize("budget", [30, 79, 80, 100, 130, 2000])
@@ -244,6 +246,77 @@ def test_that_a_posterior_that_is_not_gaussian_is_called_so(function, noise, emu
     posterior = invgp.invert(one_site(function, noise, emulator=emulator), seed=seed)
     said = posterior.attrs["invgp_diagnostics"]
     assert any(words in said for words in ("not Gaussian in shape", "does not explain the data", "could not be told"))
+
+
+def mirrored_problem(prior_mean, truth_side, **inference):
+    """A line whose data are the same for a field and for its mirror image about 300 m; and the field."""
+    rng, x = np.random.default_rng(0), np.linspace(0.0, 100.0, 40)
+    covariance = np.exp(-0.5 * ((x[:, None] - x) / 30.0) ** 2) + 1e-8 * np.eye(40)
+    h = 300.0 + truth_side * 60.0 + 18.0 * np.linalg.cholesky(covariance) @ rng.standard_normal(40)
+
+    def squared(h):
+        return {"t": ((h - 300.0) / 60.0) ** 2}
+
+    y = squared(h)["t"] + NOISE * rng.standard_normal(40)
+    problem = Problem(
+        title="",
+        survey=Survey((Column("x", "m", x),), (Observation("t", "s", y[:, None]),)),
+        latents=(
+            Latent("h", "m", np.full(1, prior_mean), np.full(1, 60.0), "squared exponential", np.asarray([30.0])),
+        ),
+        noise=Noise("gaussian", {"t": np.full((40, 1), NOISE)}),
+        forward=CallableModel(function=squared, inputs=(Quantity("h", "m"),), outputs=(Quantity("t", "s"),)),
+        inputs=(Wire("h"),),
+        outputs=(Wire("t"),),
+        inference=InferenceSettings(**inference),
+    )
+    return problem, h
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("side", "odds"), [(1.0, "and is as probable"), (1.5, "and is as probable")])
+def test_that_a_mirrored_solution_of_the_whole_field_is_told(side, odds, seed):
+    problem, h = mirrored_problem(300.0, side)
+    posterior = invgp.invert(problem, seed=seed)
+    assert posterior.attrs["invgp_settled"] == "yes"
+    said = posterior.attrs["invgp_diagnostics"]
+    assert "Another solution explains the data about as well" in said
+    assert odds in said
+    assert "it differs at 40 of 40 sites" in said
+    # One of the two it is, without kinks from the one to the other, and at a price of a few runs a site.
+    mean = posterior["h"].values - 300.0
+    score = (np.abs(mean) - np.abs(h - 300.0)) / posterior["h_std"].values
+    assert np.abs(np.sign(mean).sum()) == 40
+    assert np.sqrt((score**2).mean()) < 1.6
+    assert posterior.attrs["invgp_runs"] <= 5 * 40
+
+
+def test_that_of_two_solutions_the_more_probable_is_kept():
+    """The prior is nearer to one of them, and says how much more probable it is; the evidence says it too."""
+    posterior = invgp.invert(mirrored_problem(330.0, 1.0)[0], seed=1)
+    assert (posterior["h"] > 300.0).all()
+    said = posterior.attrs["invgp_diagnostics"]
+    assert "though this one is 12 times as probable" in said
+    # Of two narrow solutions the odds are those of the prior at them.
+    x = posterior["x"].values
+    covariance = 60.0**2 * (np.exp(-0.5 * ((x[:, None] - x) / 30.0) ** 2) + 1e-6 * np.eye(40))
+    mean = posterior["h"].values
+    here, there = (0.5 * f @ np.linalg.solve(covariance, f) for f in (mean - 330.0, 600.0 - mean - 330.0))
+    assert there - here == pytest.approx(np.log(12.0), abs=0.3)
+
+
+def test_that_without_runs_left_a_second_solution_may_be_one():
+    posterior = invgp.invert(mirrored_problem(330.0, 1.0, max_runs=65)[0], seed=1)
+    assert posterior.attrs["invgp_runs"] <= 65
+    assert "Another solution may explain the data" in posterior.attrs["invgp_diagnostics"]
+
+
+def test_that_no_second_solution_is_seen_where_there_is_none():
+    """Nor a run spent on one: the smooth line takes as many as its steps and the verification."""
+    for seed in (0, 1, 2):
+        posterior = invgp.invert(line_problem(smooth, seed=seed)[0], seed=seed)
+        assert "Another solution" not in posterior.attrs["invgp_diagnostics"]
+        assert posterior.attrs["invgp_runs"] <= 3 * 40
 
 
 def test_that_a_gaussian_posterior_raises_no_doubt():

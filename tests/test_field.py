@@ -353,6 +353,10 @@ def test_that_correlated_noise_gives_the_exact_posterior_of_the_modes(
     mean = whole @ A.T @ weight @ (problem.survey.Y[seen, 0] - 20.0)
     np.testing.assert_allclose(inversion.state.q.mean, mean, atol=1e-6)
     np.testing.assert_allclose(inversion.state.q.covariance, whole, atol=1e-6)
+    data = A @ A.T + np.linalg.inv(weight)
+    off = problem.survey.Y[seen, 0] - 20.0
+    evidence = -0.5 * (off @ np.linalg.solve(data, off) + np.linalg.slogdet(2.0 * np.pi * data)[1])
+    assert abs(inversion.trace[-1][0] - evidence) < 1e-3
 
 
 @pytest.mark.parametrize("ending", ["csv", "npy"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import invgp
 from tests.forward_models.test_seismic import needs_compiler
@@ -21,7 +23,14 @@ def copied(root: Path, folder: Path, name: str) -> Path:
     made = shutil.ignore_patterns("build", "data", "results", "__pycache__")
     for part in (f"case_studies/{name}", "forward_models"):
         shutil.copytree(root / part, folder / part, ignore=made)
+    shutil.copy(root / "case_studies" / "beside_truth.py", folder / "case_studies")
     return folder / "case_studies" / name
+
+
+def share_inside(posterior: xr.Dataset, name: str, truth: np.ndarray) -> float:
+    """Of the nodes, where the 95% interval holds the truth."""
+    low, high = (posterior[f"{name}_quantile"].sel(quantile=level) for level in (0.025, 0.975))
+    return float(((low < truth) & (truth < high)).mean())
 
 
 @pytest.fixture(autouse=True)
@@ -37,8 +46,8 @@ def test_that_the_basin_below_a_profile_is_found(root: Path, tmp_path: Path) -> 
     truth = np.loadtxt(case / "data" / "profile_truth.csv", delimiter=",", skiprows=1)[:, 1]
     assert posterior.attrs["invgp_settled"] == "yes"
     assert posterior.attrs["invgp_runs"] <= 150
-    low, high = (posterior["depth_quantile"].sel(quantile=level) for level in (0.025, 0.975))
-    assert float(((low < truth) & (truth < high)).mean()) > 0.7
+    # Over 100 surveys the share is 95% with a standard deviation of 6% (field_coverage.py): here, three of them below.
+    assert share_inside(posterior, "depth", truth) > 0.77
     assert float(posterior["depth_information"].median()) > 0.9
     assert 0.4 < float(posterior["gravity_chi_square"]) < 1.5
 
@@ -65,3 +74,41 @@ def test_that_the_aquifer_is_inverted_through_its_pest_case(root: Path, tmp_path
     np.testing.assert_allclose(found[0]["k"], found[1]["k"], rtol=0.05)
     before = np.mean((by_pest.survey.Y[:, 0] - 18.0) ** 2)
     assert float((found[0]["head_residual"] ** 2).mean()) < 0.2 * before
+
+
+@pytest.fixture(scope="module")
+def section(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The section between two boreholes, with its surveys."""
+    case = copied(root, tmp_path_factory.mktemp("section"), "tomography")
+    subprocess.run([sys.executable, "make_survey.py"], cwd=case, check=True)
+    return case
+
+
+def test_that_the_section_between_two_boreholes_is_found(section: Path) -> None:
+    problem = invgp.load(section / "small.toml")
+    posterior = invgp.invert(replace(problem, inference=replace(problem.inference, max_runs=120)))
+    truth = np.loadtxt(section / "data" / "small_truth.csv", delimiter=",", skiprows=1)[:, 2]
+    assert share_inside(posterior, "velocity", truth) > 0.77
+    error, spread = (np.sqrt(np.mean(part**2)) for part in (posterior["velocity"] - truth, posterior["velocity_std"]))
+    assert error < 0.5 * np.std(truth)
+    assert 0.5 < error / spread < 1.6
+    assert 0.5 < float(posterior["time_chi_square"]) < 1.5
+    assert float(posterior["velocity_few_runs_std"].max()) > 0.0
+    (section / "results").mkdir()
+    posterior.to_netcdf(section / "results" / "small.nc")
+    said = subprocess.run(
+        [sys.executable, "figure.py", "small"], cwd=section, check=True, capture_output=True, text=True
+    ).stdout
+    assert said.startswith("small: 120 runs")
+    assert (section / "results" / "small_truth.png").stat().st_size > 10_000
+
+
+def test_that_rays_that_may_bend_are_no_later_than_straight_ones(section: Path) -> None:
+    model = runpy.run_path(str(section / "model.py"))
+    velocity = np.loadtxt(section / "data" / "truth.csv", delimiter=",", skiprows=1)[None, :, 2]
+    rays = np.loadtxt(section / "data" / "survey.csv", delimiter=",", skiprows=1)
+    bent, straight = (model[name](velocity, rays[None, :, 0], rays[None, :, 1]) for name in ("bent", "straight"))
+    assert np.all(bent < 1.005 * straight)  # half a percent for cells in the place of a smooth field
+    assert np.mean(straight / bent) > 1.002
+    assert np.max(straight / bent) > 1.015
+    np.testing.assert_allclose(1e3 * bent[0], rays[:, 2], atol=1.0)  # five standard deviations of the noise

@@ -111,8 +111,10 @@ def test_that_an_inversion_whose_every_run_fails_stops_at_once():
         calls.append(len(thickness))
         raise ValueError("no licence")
 
-    with pytest.raises(RunsFailedError, match=r"max_failed_share = 0\.1: 24 of 24 runs failed"):
+    with pytest.raises(RunsFailedError, match=r"max_failed_share = 0\.1: 24 of 24 runs failed") as stopped:
         invgp.invert(with_function(map_problem(), never))
+    shown = str(stopped.value).splitlines()[1:]
+    assert len(set(shown)) == len(shown) > 0
 
 
 @pytest.mark.parametrize("posterior", ["full gaussian", "coupled gaussian"])

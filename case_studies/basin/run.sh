@@ -12,10 +12,11 @@ cd -- "$here"
 [[ -f data/map.csv ]] || "$bin/python" make_survey.py
 if [[ ${1:-} == compare ]]; then
     "$bin/python" -m pip install --quiet --disable-pip-version-check iterative_ensemble_smoother
-    exec "$bin/python" ../compare_smoothers.py profile.toml
+    exec "$bin/python" ../compare_smoothers.py profile.toml "${@:2}"
 fi
 mkdir -p results
 for name in profile contrast map; do
     "$bin/invgp" run "$name.toml"
     "$bin/invgp" plot "results/$name.nc" -o "results/$name.png"
 done
+"$bin/python" figure.py

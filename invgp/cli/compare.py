@@ -177,7 +177,7 @@ def chains_of(posterior: Path, *, emulator: bool) -> Path:
 
 def check_emulator(problem: Problem) -> None:
     """Whether there can be an emulator."""
-    from invgp.inference.emulated import worth_emulating  # noqa: PLC0415 - it waits for SciPy
+    from invgp.inference.design import worth_emulating  # noqa: PLC0415 - it waits for SciPy
 
     if not worth_emulating(problem):
         raise ConfigError(

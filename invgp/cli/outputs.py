@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
+from invgp import netcdf
 from invgp.errors import ConfigError
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from invgp.problem import Problem
 
 
@@ -28,6 +32,7 @@ def check_map_path(path: Path, posterior: Path) -> None:
     if path.suffix != ".nc":
         raise ConfigError(f"--output: must end in .nc, was {str(path)!r}")
     check_other(path, posterior)
+    check_not_posterior(path)
     check_writable(path, "--output")
 
 
@@ -35,6 +40,26 @@ def check_other(path: Path, source: Path) -> None:
     """Raise `ConfigError` if a result would overwrite what it is made from."""
     if path.exists() and source.exists() and path.samefile(source):
         raise ConfigError(f"--output: must be a file of its own, was {str(path)!r}, which is what is read")
+
+
+def check_not_survey(path: Path, dataset: xr.Dataset) -> None:
+    """Raise `ConfigError` if a result would overwrite the survey that the dataset was made from."""
+    digest = str(dataset.attrs.get("invgp_survey_digest", ""))
+    if digest and path.is_file() and sha256(path.read_bytes()).hexdigest() == digest:
+        raise ConfigError(f"--output: must be a file of its own, was {str(path)!r}, which is the survey")
+
+
+def check_not_posterior(path: Path) -> None:
+    """Raise `ConfigError` if a map would overwrite a posterior."""
+    if not path.is_file():
+        return
+    try:
+        with netcdf.opened(path) as other:
+            costly = "invgp_map" not in other.attrs
+    except ConfigError:  # no file of ours
+        return
+    if costly:
+        raise ConfigError(f"--output: must be a map or a new file, was {str(path)!r}, which is a posterior")
 
 
 def check_writable(path: Path, key: str) -> None:

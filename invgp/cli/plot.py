@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +81,16 @@ def command(
     from invgp import netcdf, plots  # noqa: PLC0415
 
     plots.check_format(target, "--output")
-    dataset = prepared(netcdf.read(posterior), **{key: chosen[key] for key in ("latents", "layers", "at")})
-    look = look_of(dataset, **{key: chosen[key] for key in ("show", "limits", "hatch_below")})
-    wanted = plots.suitable(dataset) if "all" in kinds else kinds
-    inches = None if size is None else (size[0] / INCH, size[1] / INCH)
-    alone = output is not None
-    figures = list(plots.plot(dataset, target, wanted, look, alone=alone, site=chosen["site"], size=inches, dpi=dpi))
+    dataset = plots.cut(netcdf.read(posterior), dict(chosen["at"]))
+    drawn = plots.choose(dataset, chosen["latents"], chosen["layers"])
+    look = replace(
+        look_of(drawn, **{key: chosen[key] for key in ("show", "limits", "hatch_below")}),
+        latents=chosen["latents"],
+        labels=chosen["layers"],
+        size=None if size is None else (size[0] / INCH, size[1] / INCH),
+    )
+    wanted = plots.suitable(drawn) if "all" in kinds else kinds
+    figures = list(plots.plot(dataset, target, wanted, look, alone=output is not None, site=chosen["site"], dpi=dpi))
     for path in figures:
         say(path)
     give({"figures": figures})
@@ -98,15 +103,6 @@ def target_of(posterior: Path, output: Path | None, suffix: str | None) -> Path:
     if suffix is not None and output.suffix.lower() != f".{suffix}":
         raise ConfigError(f"--format: must be that of --output, which is {str(output)!r}, was {suffix!r}")
     return output
-
-
-def prepared(
-    dataset: xr.Dataset, latents: tuple[str, ...], layers: tuple[str, ...], at: tuple[tuple[str, float], ...]
-) -> xr.Dataset:
-    """What was chosen of the dataset."""
-    from invgp import plots  # noqa: PLC0415
-
-    return plots.cut(plots.choose(dataset, latents, layers), dict(at))
 
 
 def look_of(
@@ -123,5 +119,5 @@ def look_of(
         if not low < high:
             raise ConfigError(f"--limits: the lower must be below the upper, was {low:g} and {high:g} for {variable!r}")
     shown = QUANTITIES if "all" in show else tuple(dict.fromkeys(show))
-    settings = {} if hatch_below is None else {"hatch_below": hatch_below}
+    settings: dict[str, Any] = {} if hatch_below is None else {"hatch_below": hatch_below}
     return plots.Look(shown, {variable: (low, high) for variable, low, high in limits}, **settings)

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from invgp import netcdf
-from invgp.cli.outputs import check_map_path
-from invgp.cli.voice import give, json_option, say, voice
+from invgp.cli.outputs import check_map_path, check_not_survey
+from invgp.cli.voice import give, json_option, say, voice, warn
 from invgp.errors import ConfigError
 
 GIBIBYTE = 2**30
@@ -25,7 +25,7 @@ GIBIBYTE = 2**30
 @click.option(
     "--grid",
     help="A step; or NAME=START:STOP:STEP or NAME=VALUE for each coordinate, with commas between, what is left out "
-    "being the sites' extent; or a CSV or netCDF file of points or axes.  [default: about 100 points a side]",
+    "being the sites' extent; or a CSV or netCDF file of points or axes.  [default: 50 to 100 points a side]",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The map.  [default: POSTERIOR.map.nc]")
 @click.option("--latent", "latents", multiple=True, help="Only these; may be repeated.  [default: all]")
@@ -59,6 +59,7 @@ def command(
     dataset = netcdf.read(posterior)
     output = output or posterior.with_suffix(".map.nc")
     check_map_path(output, posterior)
+    check_not_survey(output, dataset)
     from invgp.maps.predict import plan, points_in_words, write  # noqa: PLC0415 - mistakes are told without SciPy
 
     wish = plan(
@@ -77,6 +78,8 @@ def command(
         length=wish.grid.size, label="points", file=sys.stderr, hidden=voice().quiet or not sys.stderr.isatty()
     ) as bar:
         write(wish, output, bar.update)
+    for name in sorted(wish.undefined):
+        warn(f"{name} is not a number at some points: its expression is not defined for all that the posterior allows")
     names = ", ".join(quantity.name for quantity in wish.quantities)
     drawn = f"; {draws} {'exact' if wish.exact else 'approximate'} draw{'s' if draws > 1 else ''}" if draws else ""
     say(f"{output}: {names} at {points_in_words(wish.grid)}{drawn}")

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from array_api_compat import array_namespace, is_cupy_namespace, is_numpy_namespace
+from array_api_compat import array_namespace as any_namespace
 from array_api_compat import device as device_of
+from array_api_compat import is_cupy_namespace, is_numpy_namespace
 from numpy.typing import NDArray
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "device_of",
     "exponential",
     "identity",
+    "lower_outer_product",
+    "lower_product",
     "place",
     "place_of",
     "solve_triangular",
@@ -35,6 +38,7 @@ __all__ = [
     "symmetric",
     "to_numpy",
     "transposed_times",
+    "tril",
     "tril_with_diagonal",
     "zeros_like",
 ]
@@ -46,7 +50,14 @@ Array = Any  # an array of whichever array-API library; the standard has no comm
 JITTER_POWERS = (0.75, 0.625, 0.5, 0.375)
 
 SMALL = 32  # rows: stacks of smaller matrices are factorised by one call
-MIRRORED = 256  # rows at a time, which stay in the cache
+PANEL = 256  # rows or columns at a time of a triangular matrix: what is zero is left out, what is copied fits the cache
+
+NUMPY = any_namespace(np.empty(0))
+
+
+def array_namespace(*arrays: Array) -> Any:
+    """The namespace of arrays; NumPy's is known at a glance, and is asked for hundreds of times an evaluation."""
+    return NUMPY if all(type(array) is np.ndarray for array in arrays) else any_namespace(*arrays)
 
 
 class DeviceError(RuntimeError):
@@ -92,7 +103,7 @@ def place(device: str) -> Place:
 
 
 def _cpu() -> Place:
-    return Place(array_namespace(np.empty(0)), "cpu")
+    return Place(NUMPY, "cpu")
 
 
 def _cuda() -> Place:
@@ -216,10 +227,9 @@ def product(left: Array, right: Array) -> Array:
     left, right = (np.broadcast_to(m, (*stack, *m.shape[-2:])) for m in (left, right))
     for index in np.ndindex(stack):
         # BLAS sees transposes: right^T left^T, in Fortran order.
-        arguments = [
-            (m.T, 0) if m.flags.c_contiguous else (np.asfortranarray(m), 1) for m in (right[index], left[index])
-        ]
-        (a, trans_a), (b, trans_b) = arguments
+        (a, trans_a), (b, trans_b) = (
+            (m, 1) if m.flags.f_contiguous else (np.ascontiguousarray(m).T, 0) for m in (right[index], left[index])
+        )
         _blas("gemm", whole)(1.0, a, b, trans_a=trans_a, trans_b=trans_b, c=whole[index].T, overwrite_c=1)
     return whole
 
@@ -251,6 +261,40 @@ def transposed_times(lower: Array, right: Array) -> Array:
     for L, x in zip(_matrices(lower), _matrices(product), strict=True):
         _blas("trmm", x)(1.0, L.T, x.T, side=1, lower=0, trans_a=1, overwrite_b=1)
     return product
+
+
+def lower_product(lower: Array, right: Array, *, transposed: bool = False) -> Array:
+    """The lower triangles of L x, or of L^T x, for lower triangular L and x (..., M, M), at a third of the cost of L x.
+
+    What lies above the diagonals is zero for L x, and is not to be used for L^T x.
+    """
+    xp = array_namespace(lower, right)
+    if not is_numpy_namespace(xp):
+        return (xp.matrix_transpose(lower) if transposed else lower) @ right
+    stack, size = np.broadcast_shapes(lower.shape[:-2], right.shape[:-2]), right.shape[-1]
+    lower, right = (np.broadcast_to(m, (*stack, size, size)) for m in (lower, right))
+    whole = np.zeros((*stack, size, size), dtype=right.dtype)
+    for start in range(0, size, PANEL):
+        columns = slice(start, start + PANEL)
+        for index in np.ndindex(stack):
+            rest = np.ascontiguousarray(lower[index][start:, start:])
+            panel = np.array(right[index][start:, columns], order="C")
+            # BLAS sees transposes: x^T L^T, or x^T L.
+            _blas("trmm", panel)(1.0, rest.T, panel.T, side=1, lower=0, trans_a=int(transposed), overwrite_b=1)
+            whole[index][start:, columns] = panel
+    return whole
+
+
+def lower_outer_product(left: Array, right: Array) -> Array:
+    """The lower triangles of a b^T for lower triangular a and b (..., M, M); what lies above is not to be used."""
+    xp = array_namespace(left, right)
+    if not is_numpy_namespace(xp):
+        return left @ xp.matrix_transpose(right)
+    whole = np.zeros(np.broadcast_shapes(left.shape, right.shape), dtype=left.dtype)
+    for start in range(0, left.shape[-1], PANEL):
+        stop = start + PANEL
+        whole[..., start:, start:stop] = product(left[..., start:, :stop], right[..., start:stop, :stop].mT)
+    return whole
 
 
 def add_weighted_gram(total: Array, vectors: Array, weights: Array) -> Array:
@@ -286,24 +330,40 @@ def symmetric(lower: Array) -> Array:
     xp = array_namespace(lower)
     if not is_numpy_namespace(xp):
         return xp.tril(lower) + xp.matrix_transpose(xp.tril(lower, k=-1))
-    whole = np.tril(lower)
-    for start in range(0, lower.shape[-1], MIRRORED):
-        rows = slice(start, start + MIRRORED)
+    whole = tril(lower)
+    for start in range(0, lower.shape[-1], PANEL):
+        rows = slice(start, start + PANEL)
         whole[..., :start, rows] = whole[..., rows, :start].mT
         square = whole[..., rows, rows]
         square += np.tril(square, k=-1).mT
     return whole
 
 
-def tril_with_diagonal(matrices: Array, diagonal: Array) -> Array:
-    """The lower triangles of matrices (..., M, M), with another diagonal (..., M)."""
+def tril(matrices: Array) -> Array:
+    """The lower triangles of matrices (..., M, M)."""
+    xp = array_namespace(matrices)
+    if not is_numpy_namespace(xp) or matrices.shape[-1] <= PANEL:
+        return xp.tril(matrices)
+    lower = np.zeros_like(matrices, order="C")
+    for start in range(0, matrices.shape[-1], PANEL):
+        rows = slice(start, start + PANEL)
+        lower[..., rows, :start] = matrices[..., rows, :start]
+        lower[..., rows, rows] = np.tril(matrices[..., rows, rows])
+    return lower
+
+
+def tril_with_diagonal(matrices: Array, diagonal: Array, *, lower: bool = False) -> Array:
+    """The lower triangles of matrices (..., M, M), with another diagonal (..., M).
+
+    Matrices that are `lower` triangular may be used up.
+    """
     xp = array_namespace(matrices, diagonal)
-    lower = xp.tril(matrices, k=-1)
     if is_numpy_namespace(xp):
+        triangles = matrices if lower else tril(matrices)
         index = np.arange(matrices.shape[-1])
-        lower[..., index, index] = diagonal
-        return lower
-    return lower + diagonal[..., None] * identity(matrices)
+        triangles[..., index, index] = diagonal
+        return triangles
+    return xp.tril(matrices, k=-1) + diagonal[..., None] * identity(matrices)
 
 
 def sum_of_squares(matrices: Array) -> Array:
@@ -331,6 +391,22 @@ def exponential(array: Array) -> Array:
     """Of `array`, which may be used up."""
     xp = array_namespace(array)
     return np.exp(array, out=array) if is_numpy_namespace(xp) else xp.exp(array)
+
+
+def logarithm(array: Array) -> Array:
+    """Of `array`, which may be used up."""
+    xp = array_namespace(array)
+    return np.log(array, out=array) if is_numpy_namespace(xp) else xp.log(array)
+
+
+def zero_where(condition: Array, array: Array) -> Array:
+    """`array`, which may be used up, with 0 where a condition that broadcasts to it holds."""
+    xp = array_namespace(condition, array)
+    if not is_numpy_namespace(xp):
+        return xp.where(condition, xp.zeros_like(array), array)
+    if condition.any():
+        np.copyto(array, 0.0, where=condition)
+    return array
 
 
 def _blas(name: str, array: NDArray[Any]) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from invgp.core.backend import Array, array_namespace, symmetric, zeros_like
+from invgp.core.backend import Array, array_namespace, lower_product, symmetric, zeros_like
 from invgp.core.estimators import expectation, features_needed, score
 from invgp.core.geometry import (
     Geometry,
@@ -25,15 +25,18 @@ from invgp.core.geometry import (
     sparse_geometry,
 )
 from invgp.core.kernels import Kernel
+from invgp.core.memory import BATCH_BUDGET, MEMORY_BUDGET
 from invgp.core.posteriors import Family, Full, Mixture, MixtureGradient, Sites
-from invgp.core.posteriors.full import projection_gradient, spread_gradient
+from invgp.core.posteriors.full import (
+    dense_factor_gradient,
+    dense_marginals,
+    dense_pull_back,
+    projection_gradient,
+    spread_gradient,
+)
 from invgp.core.sampling import Points
 
 BLOCKS = ("posterior", "kernels", "inducing", "likelihood")
-MEMORY_BUDGET = 512 * 2**20  # bytes of arrays that are kept or temporary
-# Bytes of temporary arrays of a batch: each small enough that the allocator reuses the memory of the batch before, for
-# memory that is new costs as much as the arithmetic; large enough that matrix products run at full speed.
-BATCH_BUDGET = 144 * 2**20
 BATCH_SITES = 2048  # at the most: products are no faster with more, and what is done to each sample leaves the cache
 
 
@@ -210,6 +213,16 @@ class Frame:
         """Whether the spreads are factors of covariances; otherwise they are variances."""
         return bool(self.q.spread.ndim == 4)
 
+    @property
+    def triangular(self) -> bool:
+        """Whether the latents at the sites are u itself, and its covariances have lower triangular factors."""
+        return self.bound.dense and isinstance(self.family, Full)
+
+    @cached_property
+    def unwhitened(self) -> Array:
+        """L R, lower factors of the covariances of u, (K, Q, M, M)."""
+        return lower_product(self.factor, self.q.spread)
+
     @cached_property
     def sensitivity(self) -> Sensitivity:
         """How the marginals feel the covariances, where the spreads are factors."""
@@ -222,7 +235,10 @@ class Frame:
     def marginals(self, geometry: Geometry) -> tuple[Array, Array]:
         """Means and variances (K, B, Q) of the latents."""
         xp = array_namespace(self.factor)
-        mean, variance = self.family.marginals(self.q, geometry)
+        if geometry.dense and self.triangular:
+            mean, variance = dense_marginals(self.q, self.factor, self.unwhitened)
+        else:
+            mean, variance = self.family.marginals(self.q, geometry)
         # A sparse posterior can round to a variance of nothing.
         smallest = xp.finfo(variance.dtype).smallest_normal
         return mean + self.bound.prior_mean, xp.maximum(variance, smallest * xp.ones_like(variance))
@@ -253,8 +269,10 @@ class Frame:
         if not learns_latents(learn):
             return Terms(total.value + negative_kl, total.value, -negative_kl, gradient)
         kl_part = family.negative_kl_gradient(q, self.factor)
-        second = symmetric(total.spread) if self.factors else total.spread
-        by_spread = spread_gradient(q, second, lower=isinstance(family, Full)) if self.factors else second
+        by_spread = total.spread
+        if self.factors and not self.triangular:
+            second = symmetric(total.spread)
+            by_spread = spread_gradient(q, second, lower=isinstance(family, Full))
         by_spread += kl_part.spread
         mixture = MixtureGradient(
             total.weights + kl_part.weights, total.mean + kl_part.mean, by_spread, kl_part.geometry
@@ -279,6 +297,12 @@ class Frame:
                 gradient = replace(gradient, inducing=across[1] + inducing)
         return Terms(total.value + negative_kl, total.value, -negative_kl, gradient)
 
+    def pull_back(self, geometry: Geometry, mean_gradient: Array, variance_gradient: Array) -> MixtureGradient:
+        """From gradients (K, B, Q) with respect to the marginals of a batch to the mixture's."""
+        if self.triangular:
+            return dense_pull_back(self.q, self.factor, self.unwhitened, mean_gradient, variance_gradient)
+        return self.family.pull_back(self.q, geometry, mean_gradient, variance_gradient)
+
     def pull_back_batch(self, geometry: Geometry, X: Array, gradient: GeometryGradient) -> tuple[Array, ...]:
         """Gradient with respect to kernels, Z and the factor through a batch.
 
@@ -287,6 +311,12 @@ class Frame:
         Z, marginals = self.parameters.inducing, gradient.marginals
         if marginals is None:
             return pull_back_batch(self.kernels, Z, X, geometry, gradient)
+        if self.triangular:
+            return (
+                zeros_like(self.parameters.kernels),
+                zeros_like(Z),
+                dense_factor_gradient(self.q, self.unwhitened, marginals),
+            )
         by_residual = array_namespace(Z).sum(marginals.variance[..., 0], axis=0)
         if geometry.dense:
             by_projection = projection_gradient(self.q, geometry, marginals)
@@ -321,6 +351,8 @@ def learns_kernels(learn: Sequence[str]) -> bool:
 @dataclass(frozen=True)
 class Sum:
     """Sums over batches of sites; where spreads are factors, `spread` is what `spread_gradient` takes, lower triangles.
+
+    Where the frame is triangular it is the gradient with respect to the factors, lower triangles.
 
     Adding to a sum, or finishing it, uses it up.
     """
@@ -375,7 +407,7 @@ class Sum:
         whole = replace(self, value=value, weights=weights, likelihood=likelihood)
         if not learns_latents(learn):
             return whole
-        pulled = frame.family.pull_back(frame.q, geometry, xp.stack(by_mean), xp.stack(by_variance))
+        pulled = frame.pull_back(geometry, xp.stack(by_mean), xp.stack(by_variance))
         gram = isinstance(pulled.spread, Gram)
         spread = pulled.spread.added_to(self.spread) if gram else self.spread + pulled.spread
         whole = replace(whole, mean=self.mean + pulled.mean, spread=spread)

@@ -6,7 +6,15 @@ import math
 from typing import NamedTuple
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.hermite import Quadratic, coefficients, coefficients_by_site, hermite_features, quadratic
+from invgp.core.hermite import (
+    Quadratic,
+    coefficients,
+    coefficients_by_site,
+    hermite_features,
+    mean_squares,
+    quadratic,
+    unbiased_fitting,
+)
 from invgp.core.sampling import Points
 
 
@@ -37,6 +45,11 @@ def degree(latents: int, samples: int) -> int:
     return next((d for d, each in enough.items() if samples >= each * math.comb(latents + d, d)), 0)
 
 
+def fewest_unbiased_samples(latents: int) -> int:
+    """Fewest samples a site with which estimates from independent points have no bias."""
+    return 2 * math.comb(latents + 2, 2)
+
+
 def fewest_samples(latents: int) -> int:
     """Fewest samples a site with which `score` is well posed."""
     return 2 * (2 * latents + 1)
@@ -51,6 +64,9 @@ def score(points: Points, scale: Array, log_density: Array, valid: Array | None 
     distribution, so the estimates with optimal coefficients are the coefficients of the least-squares fit of log p to
     them. The estimates are exact for a log density that is such a polynomial in f; the higher degrees also take away
     most of the error that all sites have in common, for their points differ by a rotation only.
+
+    A fit to its own samples has a bias of order 1/S, of about the size of what one estimate still varies by.
+    Independent points get coefficients from all other samples instead: no bias, but some two to three times the error.
 
     Parameters
     ----------
@@ -87,7 +103,10 @@ def _coefficients(points: Points, values: Array, valid: Array | None) -> Array:
     xp = array_namespace(values)
     highest = _degree(points)
     if highest:
-        return coefficients(hermite_features(points.base, cross_terms=True, degree=highest), values, valid)
+        features = hermite_features(points.base, cross_terms=True, degree=highest)
+        squares = mean_squares(points.base.shape[1], highest)
+        fit = unbiased_fitting(features, squares) if points.independent else None
+        return coefficients(features, values, valid, fit)
     z = xp.permute_dims(points.normals(), (1, 2, 0))
     return coefficients_by_site(hermite_features(z, cross_terms=False, axis=1), values, valid)
 

@@ -20,11 +20,12 @@ from invgp.core.backend import (
     cholesky,
     device_of,
     identity,
+    lower_product,
     product,
     solve_triangular,
     stacked,
     sum_of_squares,
-    transposed_times,
+    tril,
     tril_with_diagonal,
 )
 from invgp.core.kernels import Covariance, Kernel
@@ -249,7 +250,7 @@ def pull_back_factor(
 def cholesky_pull_back(factor: Array, gradient: Array) -> Array:
     """Gradient with respect to the symmetric K = L L^T from that with respect to L, (Q, M, M) each."""
     xp = array_namespace(factor, gradient)
-    inner = transposed_times(factor, xp.tril(gradient))
+    inner = lower_product(factor, tril(gradient), transposed=True)
     inner = tril_with_diagonal(inner, 0.5 * xp.linalg.diagonal(inner))
     half = solve_triangular(factor, inner, transposed=True, overwrite=True)
     # The other half of a symmetric gradient is the transpose of this one.

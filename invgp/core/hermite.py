@@ -6,6 +6,7 @@ higher degrees are not used: what they explain is noise no more.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -13,7 +14,11 @@ from itertools import combinations, combinations_with_replacement
 from operator import mul
 from typing import NamedTuple
 
-from invgp.core.backend import Array, array_namespace, identity, product
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.backend import Array, array_namespace, device_of, identity, product, to_numpy
+from invgp.core.memory import BATCH_BUDGET
 
 
 class Quadratic(NamedTuple):
@@ -63,23 +68,70 @@ def _polynomial(z: Array, degree: int) -> Array:
     return here
 
 
-def coefficients(features: Array, values: Array, valid: Array | None = None) -> Array:
+def mean_squares(latents: int, degree: int) -> list[float]:
+    """Of each of the `hermite_features` with cross terms, under the normal distribution."""
+    low = [1.0] * (1 + latents) + [2.0] * latents + [1.0] * math.comb(latents, 2)
+    choices = (chosen for d in range(3, degree + 1) for chosen in _choices(latents, d))
+    return low + [float(math.prod(math.factorial(power) for power in chosen.values())) for chosen in choices]
+
+
+def fitting(features: Array) -> Array:
+    """What turns values at the samples into the coefficients of their fit to features (S, F): (F, S)."""
+    return array_namespace(features).linalg.pinv(features)
+
+
+def unbiased_fitting(features: Array, squares: Sequence[float]) -> Array:
+    """The same without bias, if the samples are independent.
+
+    A fit to its own samples has a bias of order 1/S. Here each sample's value is compared with the fit to all others,
+    which it knows nothing of: the mean over samples s of b_s + h_s (y_s - h_s^T b_s) / E[h^2] with b_s that fit. The
+    residual of a sample that was left out is r / (1 - leverage), so that no fit has to be made twice.
+
+    Parameters
+    ----------
+    squares : E[h^2] of each feature.
+    """
+    xp = array_namespace(features)
+    S = features.shape[0]
+    fit = fitting(features)
+    left_open = 1.0 - xp.vecdot(features, fit.T)
+    weight = xp.stack([features[:, k] / square for k, square in enumerate(squares)]) - fit
+    weight /= S * left_open
+    return fit + weight - product(product(weight, features), fit)
+
+
+def coefficients(features: Array, values: Array, valid: Array | None = None, fit: Array | None = None) -> Array:
     """Fit (N, T, F) of values (S, N, T) to features (S, F) that all sites share.
 
     Parameters
     ----------
-    valid : (S, N), False for what is left out; None if nothing is, when one regression serves all sites.
+    valid : (S, N), False for what is left out; None if nothing is. One regression serves all sites where nothing is
+        left out; each other site has its own, as many at a time as the memory budget allows.
+    fit : in place of `fitting(features)`, where nothing is left out.
     """
     xp = array_namespace(features, values)
     S, F = features.shape
     if valid is None:
-        fitted = product(xp.linalg.pinv(features), xp.reshape(values, (S, -1)))
+        fitted = product(fitting(features) if fit is None else fit, xp.reshape(values, (S, -1)))
         return xp.permute_dims(xp.reshape(fitted, (F, *values.shape[1:])), (1, 2, 0))
-    weight = xp.astype(valid, features.dtype).T
-    pairs = xp.reshape(features[:, :, None] * features[:, None, :], (S, F * F))
-    gram = xp.reshape(product(weight, pairs), (-1, F, F))
-    known = xp.where(valid[..., None], values, xp.zeros_like(values))
-    return _solved(gram, features.T @ xp.permute_dims(known, (1, 0, 2)), S)
+    whole = to_numpy(xp.all(valid, axis=0))
+    groups = [np.flatnonzero(whole)] if whole.any() else []
+    parts = [coefficients(features, _sites(values, group), fit=fit) for group in groups]
+    # Of a site by itself: its features without what is left out, and its normal equations.
+    step = max(1, BATCH_BUDGET // (8 * F * (S + 2 * F)))
+    some = np.flatnonzero(~whole)
+    for group in np.split(some, range(step, len(some), step)):
+        if len(group):
+            shared = xp.broadcast_to(features.T, (len(group), F, S))
+            parts.append(coefficients_by_site(shared, _sites(values, group), _sites(valid, group)))
+            groups.append(group)
+    return _sites(xp.concat(parts), np.argsort(np.concatenate(groups)), axis=0)
+
+
+def _sites(array: Array, which: NDArray[np.intp], axis: int = 1) -> Array:
+    """An array at some sites only, in their order."""
+    xp = array_namespace(array)
+    return xp.take(array, xp.asarray(which.astype(np.int32), device=device_of(array)), axis=axis)
 
 
 def coefficients_by_site(features: Array, values: Array, valid: Array | None = None) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +23,26 @@ class Points:
     ----------
     base : (S, Q).
     rotations : (N, Q, Q).
+    independent : the points are independent normals instead, for estimates without bias.
     """
 
     base: Array
     rotations: Array
+    independent: bool = False
 
     @staticmethod
-    def draw(rng: np.random.Generator, samples: int, sites: int, latents: int, where: Place) -> Points:
+    def draw(
+        rng: np.random.Generator, samples: int, sites: int, latents: int, where: Place, *, independent: bool = False
+    ) -> Points:
         """Draw on the host, hold in a place."""
         base, rotations = _draw(rng, samples, sites, latents)
-        return Points(where.asarray(base), where.asarray(rotations))
+        if independent:
+            base = rng.standard_normal(base.shape)
+        return Points(where.asarray(base), where.asarray(rotations), independent)
 
     def at(self, start: int, stop: int) -> Points:
         """The points of a range of sites."""
-        return Points(self.base, self.rotations[start:stop, ...])
+        return replace(self, rotations=self.rotations[start:stop, ...])
 
     def normals(self) -> Array:
         """Standard normals z, (S, N, Q)."""

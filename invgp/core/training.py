@@ -21,6 +21,7 @@ from invgp.core.backend import Array, place_of
 from invgp.core.bound import BLOCKS, Bound, Frame, Ground, Parameters, Sum, Terms
 from invgp.core.checks import whole, within
 from invgp.core.data import Data
+from invgp.core.estimators import fewest_unbiased_samples
 from invgp.core.finite import NotFiniteError, check_start, finite
 from invgp.core.natural import natural_step
 from invgp.core.optimisers import GAVE_UP, LBFGS, SETTLED
@@ -294,6 +295,8 @@ class MiniBatches:
     optimiser : `Adam`, `AdaDelta` or your own, for everything that `natural` does not move (`invgp.core.adaptive`).
     natural : step of natural gradients for the posterior (one full Gaussian); 0 leaves it to the optimiser.
     batch, epochs, samples : sites a batch, passes over the data, samples a site.
+    unbiased : whether the gradients have no bias at all, at some two to three times the error of each; by default
+        their bias is of order 1 / samples.
     """
 
     learn: tuple[str, ...] = ("posterior", "kernels", "likelihood")
@@ -302,12 +305,15 @@ class MiniBatches:
     batch: int = 256
     epochs: int = 20
     samples: int = 64
+    unbiased: bool = False
 
     def __post_init__(self) -> None:
         _check_blocks("learn", self.learn)
         for name in ("batch", "epochs", "samples"):
             whole(name, getattr(self, name), 1)
         within("natural", self.natural, 0.0, 1.0)
+        if not isinstance(self.unbiased, bool):
+            raise ValueError(f"unbiased must be True or False, was {self.unbiased!r}")  # noqa: TRY004 - as the others
         _check_optimiser(self.optimiser, "gradient", "MiniBatches", "Adam or AdaDelta")
 
     def fit(
@@ -345,6 +351,9 @@ class MiniBatches:
             )
         if self.natural and _single_full(bound) is None:
             raise ValueError(f"natural must be 0 unless the posterior is a single full Gaussian, was {self.natural}")
+        if self.unbiased:
+            latents = len(bound.kernels)
+            whole("samples", self.samples, fewest_unbiased_samples(latents), f" (Q = {latents}, unbiased)")
 
     def _epoch(
         self, progress: Progress, blocks: Sequence[str], bound: Bound, data: Data, rng: np.random.Generator
@@ -374,7 +383,7 @@ class MiniBatches:
         xp = where.namespace
         rows = xp.asarray(index.astype(np.int32), device=where.device)
         small = replace(bound, X=xp.take(bound.X, rows, axis=0), dense=False, weight=bound.X.shape[0] / len(index))
-        points = Points.draw(rng, self.samples, len(index), len(bound.kernels), where)
+        points = Points.draw(rng, self.samples, len(index), len(bound.kernels), where, independent=self.unbiased)
         return small, data.rows(rows), points
 
     def _natural_step(self, bound: Bound, parameters: Parameters, data: Data, points: Points) -> Parameters:

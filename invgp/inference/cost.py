@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from invgp.inference.emulated import runs_in_a_step, runs_of_steps, worth_emulating
+from invgp.inference.design import runs_in_a_step, runs_of_steps, worth_emulating
 from invgp.inference.factorised import SAMPLES
 from invgp.inference.field import MOST_RUNS
 from invgp.problem import Problem

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,21 +11,20 @@ from invgp.core.backend import Place, cholesky, to_numpy
 from invgp.core.coupled import Prior
 from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage, State
 from invgp.core.coupled.estimators import fewest_samples
-from invgp.core.coupled.minibatches import MiniBatches
 from invgp.core.sampling import Points
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import Cavity, diagnose
-from invgp.inference.inversion import Inversion, predictions
+from invgp.inference.inversion import Inversion
 from invgp.inference.learnt import with_hyperparameters
-from invgp.inference.model import gaussian_noise, learning_of, prior_of
-from invgp.inference.noise import noise_log_density
-from invgp.inference.notes import inducing_notes, noise_notes
+from invgp.inference.model import learning_of, prior_of
+from invgp.inference.noise import likelihood_of
+from invgp.inference.notes import inducing_notes, noise_notes, untold_notes
 from invgp.inference.second_start import search_again_where_unexplained
-from invgp.inference.simulator import Batch, Simulator
+from invgp.inference.settling import Evaluate, Found, Settling
+from invgp.inference.simulator import Simulator
 from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
 from invgp.processes import SaidBySites
-from invgp.wording import counted
 
 SETTLED_ROUGHLY, SETTLED = 0.3, 0.05  # standard deviations that a step still moves any site's posterior
 NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the prior's
@@ -35,21 +32,8 @@ REACH = 1.0  # standard deviations that a step may move any site's posterior whi
 SPARE = 2.0  # samples for each number that is estimated from runs that cost something
 SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 32, 256  # a site; the fewer the sites, the more
 SHAPE_RUNS, EMULATED_SHAPE_SAMPLES = 4096, 512
-NUMBERS_AT_ONCE = 5 * 10**7  # of samples or outputs: 400 MB
 DRAWN_TOGETHER = 1500  # sites
 MOST_SHAPE_SITES = 2000  # of an emulator: more take time and memory
-
-Sites = NDArray[np.intp]
-Evaluate = Callable[[Floats, str, Sites], Batch]
-
-
-@dataclass(frozen=True)
-class Found:
-    """The best posterior so far, with mean and standard deviation (N, P) of the outputs under it."""
-
-    position: Position
-    predicted: Floats
-    predicted_std: Floats
 
 
 class CoupledInversion(Inversion):
@@ -60,8 +44,8 @@ class CoupledInversion(Inversion):
     def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
         super().__init__(problem, where, simulator, seed)
         # One stream for each purpose: drawing more realizations must not change the posterior.
-        streams = np.random.default_rng(seed).spawn(6)
-        self.points, self.realizations, self.inducing, self.design, self.checks, self.shuffles = streams
+        streams = np.random.default_rng(seed).spawn(7)
+        self.points, self.realizations, self.inducing, self.design, self.checks, self.shuffles, self.elsewhere = streams
         self.everywhere = np.arange(problem.survey.size)
         self.found: Found | None = None
         self.notes: list[str] = []
@@ -70,9 +54,10 @@ class CoupledInversion(Inversion):
                 f"inference.runs_per_site = {problem.inference.runs_per_site} is too few for an emulator of this "
                 "survey: the simulator itself was run throughout, which takes far more runs."
             )
+        self.shape_notes: list[str] = []
         self.shape_error = np.full(problem.survey.size, np.nan)
         self.direct = np.ones(problem.survey.size, dtype=bool)
-        self.observed = np.isfinite(problem.survey.Y)
+        self.settling = Settling(problem, where, self.shuffles)
         self.prior = prior_of(problem, where, self.inducing)
         self.start = self.algorithm(self.stages()).init()
 
@@ -116,7 +101,7 @@ class CoupledInversion(Inversion):
         return CoupledSavigp(
             self.prior,
             stages,
-            gaussian_noise(problem, where) if problem.noise.kind == "gaussian" else noise_log_density(problem, where),
+            likelihood_of(problem, where),
             learning_of(problem, where),
         )
 
@@ -144,53 +129,13 @@ class CoupledInversion(Inversion):
 
     def settle(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> tuple[str, bool]:
         """Ask, evaluate, tell, until the posterior settles; the best one is kept on the way."""
-        size = self.batch_size(algorithm)
-        if size < self.problem.survey.size:
-            return self.settle_by_batches(algorithm, state, evaluate, size)
-        most = self.problem.inference.max_evaluations
-        while not state.finished:
-            if state.evaluations >= most:
-                return f"stopped at inference.max_evaluations = {most} before the posterior settled", False
-            label = f"evaluation-{state.evaluations + 1}"
-            batch = evaluate(to_numpy(algorithm.ask(state)), label, self.everywhere)
-            told = self.where.asarray(batch.needed(self.observed)), self.where.asmask(batch.valid)
-            state, info = algorithm.tell(state, *told)
-            if info.accepted and state.best is not None:
-                self.found = Found(state.best, *predictions(batch))
-            self.record(info.elbo, accepted=info.accepted)
-        if self.found is not None and state.best is not None:
-            self.found = replace(self.found, position=state.best)
-        return state.finished, state.settled
+        status, settled, found = self.settling(algorithm, state, evaluate, self._keep)
+        self.found = found or self.found
+        return status, settled
 
-    def batch_size(self, algorithm: CoupledSavigp) -> int:
-        """Sites in a mini-batch: as the config says, or as many as fit in memory with all their samples."""
-        samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
-        width = max(self.problem.latent_count, self.problem.noise_std.shape[1])
-        return self.problem.inference.batch or max(NUMBERS_AT_ONCE // (samples * width), 1)
-
-    def settle_by_batches(
-        self, algorithm: CoupledSavigp, start: State, evaluate: Evaluate, size: int
-    ) -> tuple[str, bool]:
-        """The same on mini-batches of sites; an evaluation of the bound is a pass over all of them."""
-        most = self.problem.inference.max_evaluations
-        batches = MiniBatches(algorithm, size, self.shuffles)
-        state = batches.init(start.trial, start.stage)
-        predicted, predicted_std = (np.full(self.problem.noise_std.shape, np.nan) for _ in range(2))
-        while not state.finished:
-            if state.passes >= most:
-                return f"stopped at inference.max_evaluations = {most} before the posterior settled", False
-            rows, latents = batches.ask(state)
-            batch = evaluate(to_numpy(latents), f"pass-{state.passes + 1}", rows)
-            predicted[rows], predicted_std[rows] = predictions(batch)
-            told = self.where.asarray(batch.needed(self.observed[rows])), self.where.asmask(batch.valid)
-            state, info = batches.tell(state, *told)
-            if info is not None:
-                if info.accepted:
-                    self.found = Found(state.verified or state.position, predicted.copy(), predicted_std.copy())
-                self.record(info.elbo, accepted=info.accepted)
-        if self.found is not None:
-            self.found = replace(self.found, position=state.position)
-        return state.finished, state.settled
+    def _keep(self, elbo: float, found: Found | None) -> None:
+        self.found = found or self.found
+        self.record(elbo, accepted=found is not None)
 
     def check_shape(self, evaluate: Evaluate, simulated_sites: int) -> None:
         """Ask at each site whether a Gaussian is the right shape, if the runs that it takes are left."""
@@ -208,12 +153,8 @@ class CoupledInversion(Inversion):
         cavity = Cavity(self.found.position, sites, self.checks, samples)
         found = cavity.shape_error(problem, evaluate(cavity.latents, "shape", sites))
         self.shape_error[sites] = found
-        unknown = int(np.isnan(found).sum())
-        if unknown:
-            self.notes.append(
-                f"At {unknown} of {counted(len(sites), 'site')} the shape of the posterior could not be told from "
-                f"{samples} samples."
-            )
+        unknown = sites[np.isnan(found)]
+        self.shape_notes = untold_notes(unknown, len(sites), samples)
 
     def report(self) -> EmulatorReport | None:
         """How far an emulator was trusted."""
@@ -250,7 +191,13 @@ class CoupledInversion(Inversion):
         """What else the person should know, in words."""
         marginals = to_numpy(position.marginals.mean), to_numpy(position.marginals.covariance)
         learnt = noise_notes(self.problem, to_numpy(position.hyper.noise))
-        return [*self.notes, *self.simulator.notes(*marginals), *learnt, *inducing_notes(position.prior)]
+        return [
+            *self.notes,
+            *self.shape_notes,
+            *self.simulator.notes(*marginals),
+            *learnt,
+            *inducing_notes(position.prior),
+        ]
 
     def _draws(self, position: Position) -> Floats:
         """Joint draws (R, N, Q) of the latents at the sites."""

@@ -8,21 +8,25 @@ the simulator itself then takes over. At the end fresh runs verify what is left 
 from __future__ import annotations
 
 import math
+from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 from scipy.stats import qmc
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import CoupledSavigp, Position, movement
-from invgp.inference.coupled import CoupledInversion, Evaluate
+from invgp.inference.coupled import CoupledInversion
+from invgp.inference.design import FEWEST_STEPS, neighbours_within_reach, runs_in_a_step, runs_of_steps
+from invgp.inference.diagnostics import DOUBTFUL
 from invgp.inference.earlier import earlier_runs
 from invgp.inference.emulation import Emulator, fit_emulator
 from invgp.inference.inversion import BudgetSpent
 from invgp.inference.learnt import with_hyperparameters
-from invgp.inference.second_start import search_again_where_unexplained
+from invgp.inference.other_solutions import look_for_other_solutions
+from invgp.inference.second_start import search_again, search_again_where_unexplained
+from invgp.inference.settling import Evaluate
 from invgp.inference.simulator import Batch, Simulator
 from invgp.posterior import EmulatorReport
 from invgp.problem import Floats, Problem
@@ -32,54 +36,9 @@ SAMPLES, FEWEST_SAMPLES = 256, 64  # of the emulator, a site: they cost next to 
 SITES_TO_SPARE = 1000  # that may have all of them: the errors of more sites average out
 SETTLED = 0.15  # standard deviations that any site's posterior moves from one outer step to the next
 WIDENED = 1.2  # the runs' spread about the posterior: an emulator must not be asked beyond its runs
-RUNS_PER_FEATURE = 1.3  # of a quadratic polynomial in the latents, in the first step, at least
-ENOUGH_PER_FEATURE = 4  # of a cubic one, in any step, at the most
-FEWEST_STEPS = 2
-LOOKED_AT = 1000  # sites
 GOOD_ENOUGH = 1.0  # noise standard deviations that an emulator may be off far from its posterior
 FARTHEST = 2.0  # standard deviations that a mean may leave the runs behind, which no emulator knows beyond
 LARGEST_ERROR = 1000.0  # noise standard deviations: of a site that nothing is known of
-
-
-def runs_in_a_step(problem: Problem, step: int = 0) -> int:
-    """Runs in an outer step, from 0: one a site; where sites are many, fewer, and twice as many from step to step.
-
-    Whoever has many sites has sharp data, for which the first emulators are not good enough; to learn that from a few
-    runs at a time takes many steps, each of which visits all sites.
-    """
-    return min(problem.survey.size, (ENOUGH_PER_FEATURE * math.comb(problem.latent_count + 3, 3)) << step)
-
-
-def runs_in_first_step(problem: Problem) -> int:
-    """As a step should have, but enough for a quadratic polynomial where sites are few."""
-    each = runs_in_a_step(problem)
-    return each * math.ceil(RUNS_PER_FEATURE * math.comb(problem.latent_count + 2, 2) / each)
-
-
-def runs_of_steps(problem: Problem) -> list[int]:
-    """Runs of each outer step that `inference.runs_per_site` allows, the runs of the verification being kept."""
-    left = problem.inference.runs_per_site * problem.survey.size - runs_in_a_step(problem)
-    steps: list[int] = []
-    while (runs := runs_in_a_step(problem, len(steps)) if steps else runs_in_first_step(problem)) <= left:
-        steps.append(runs)
-        left -= runs
-    return steps
-
-
-def worth_emulating(problem: Problem) -> bool:
-    """Whether the runs are enough for an emulator at all."""
-    return len(runs_of_steps(problem)) >= FEWEST_STEPS
-
-
-def neighbours_within_reach(problem: Problem, rng: np.random.Generator) -> Floats:
-    """How many sites' worth of data share a length-scale with each site, itself included, (N,)."""
-    X = problem.survey.X
-    some = X if len(X) <= LOOKED_AT else X[rng.choice(len(X), LOOKED_AT, replace=False)]
-    shares = [
-        np.exp(-0.5 * cdist(X / latent.length_scale, some / latent.length_scale, "sqeuclidean")).sum(axis=1)
-        for latent in problem.latents
-    ]
-    return np.asarray(np.maximum(np.mean(shares, axis=0) * len(X) / len(some), 1.0))
 
 
 class EmulatedInversion(CoupledInversion):
@@ -94,12 +53,19 @@ class EmulatedInversion(CoupledInversion):
         self.direct = np.zeros(problem.survey.size, dtype=bool)
         self.verification = np.full(problem.survey.size, np.nan)
         self.alike = neighbours_within_reach(problem, self.design)
+        samples = max(min(SAMPLES, SAMPLES * SITES_TO_SPARE // problem.survey.size), FEWEST_SAMPLES)
+        self.emulator_stages = [self.stage(s.kind, samples, s.tolerance) for s in self.stages()]
+        self.steps: deque[tuple[int, int]] = deque()
 
     def search_from_start(self) -> tuple[str, bool]:
         """The posterior on the emulator; then, where that is not good enough, with the simulator; then verification."""
-        runs = runs_in_a_step(self.problem)
-        self.begin(sum(runs_of_steps(self.problem)) + runs)
-        status, settled = self.search_on_emulator()
+        runs, steps = runs_in_a_step(self.problem), runs_of_steps(self.problem)
+        self.steps = deque(enumerate(steps))
+        self.begin(sum(steps) + runs)
+        status, settled = self.search_on_emulator(self.start.trial)
+        status, settled = look_for_other_solutions(self, status, settled=settled)
+        if not settled and self.steps and self.emulator is not None and self.found is not None:
+            status, settled = self.search_on_emulator(self.found.position, patient=True)
         if self.emulator is None:
             self.notes.append(
                 "No emulator could be fitted, since too many of its runs failed: the simulator itself was run "
@@ -115,15 +81,27 @@ class EmulatedInversion(CoupledInversion):
             status, settled = self.search_with_simulator()
         status, settled = search_again_where_unexplained(self, status, settled=settled)
         self.check_shape(self.answer, int(self.direct.sum()))
+        return self.search_again_where_doubtful(status, settled=settled)
+
+    def search_again_where_doubtful(self, status: str, *, settled: bool) -> tuple[str, bool]:
+        """A second search around the sites of the simulator, if few, whose shape is in doubt: beside a jump, say."""
+        doubtful = self.direct & ~(self.shape_error <= DOUBTFUL)  # nor where it could not be told
+        first = self.found
+        if 2 * self.direct.sum() <= len(doubtful):
+            status, settled = search_again(self, doubtful, status, settled=settled)
+        if self.found is not first:
+            self.check_shape(self.answer, int(self.direct.sum()))
         return status, settled
 
-    def search_on_emulator(self) -> tuple[str, bool]:
-        """Outer steps, until the posterior stays where it is and the emulator's error is small."""
-        samples = max(min(SAMPLES, SAMPLES * SITES_TO_SPARE // self.problem.survey.size), FEWEST_SAMPLES)
-        stages = [self.stage(s.kind, samples, s.tolerance) for s in self.stages()]
-        position, status, settled = self.start.trial, "", False
+    def search_on_emulator(self, position: Position, *, patient: bool = False) -> tuple[str, bool]:
+        """Outer steps from a position, until the posterior stays where it is and the emulator's error is small.
+
+        A search that goes on and on though the error is small may be in the wrong place: only a patient one does.
+        """
+        status, settled, small = "", False, False
         verification = runs_in_a_step(self.problem)
-        for step, runs in enumerate(runs_of_steps(self.problem)):
+        while self.steps:
+            step, runs = self.steps.popleft()
             # What earlier inversions ran does for the first step, if it is enough.
             if step or len(self.known) < runs or not self.fit(position):
                 if not self.simulator.affords(runs + verification):
@@ -131,15 +109,19 @@ class EmulatedInversion(CoupledInversion):
                 if not self.learn_from(position, runs, step):
                     self.emulator = None
                     break
-            algorithm = self.algorithm(stages, self.with_emulator_error())
+            algorithm = self.algorithm(self.emulator_stages, self.with_emulator_error())
             status, settled = self.settle(algorithm, algorithm.start_from(position, known=False), self.emulated)
             if self.found is None or self.emulator is None:
                 break
             moved = movement(position, self.found.position)
             position = algorithm.on_the_way(position, self.found.position, FARTHEST)
-            small = self.emulator.error <= 0.5 * self.problem.inference.emulator_error
-            if settled and step + 1 >= FEWEST_STEPS and moved < SETTLED and small:
+            was_small, small = small, self.emulator.error <= 0.5 * self.problem.inference.emulator_error
+            if step + 1 < FEWEST_STEPS or not small:
+                continue
+            if settled and moved < SETTLED:
                 return status, True
+            if was_small and not patient:
+                return status, False
         if self.found is not None and not settled:
             return status, False
         limit = self.problem.inference.runs_per_site
@@ -213,12 +195,18 @@ class EmulatedInversion(CoupledInversion):
 
     def bound_of(self, algorithm: CoupledSavigp, position: Position) -> float:
         """The bound at a position, with the simulator where it answers now, and the noise as it is."""
-        if self.batch_size(algorithm) < self.problem.survey.size:
+        if self.in_batches:
             return super().bound_of(algorithm, position)
-        state = algorithm.start_from(position, known=True)
-        batch = self.answer(to_numpy(algorithm.ask(state)), "bound", self.everywhere)
-        told = self.where.asarray(batch.needed(self.observed)), self.where.asmask(batch.valid)
-        return algorithm.tell(state, *told)[1].elbo
+        return self.settling.bound(algorithm, position, self.answer)
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether sites are too many to be looked at together."""
+        return self.settling.batch_size(self.emulator_stages) < self.problem.survey.size
+
+    def emulated_bound(self, position: Position) -> float:
+        """The bound at a position, on the emulator, with the noise as it is."""
+        return self.settling.bound(self.algorithm(self.emulator_stages), position, self.emulated)
 
     def mixed(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
         """The emulator where it is good enough, the simulator elsewhere."""

@@ -15,7 +15,8 @@ from threadpoolctl import threadpool_limits
 from invgp.core.backend import DeviceError, place
 from invgp.errors import ConfigError, DeviceMissingError, RunsFailedError
 from invgp.inference.coupled import CoupledInversion
-from invgp.inference.emulated import EmulatedInversion, worth_emulating
+from invgp.inference.design import worth_emulating
+from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.factorised import FactorisedInversion
 from invgp.inference.field import FieldInversion
 from invgp.inference.inversion import Inversion

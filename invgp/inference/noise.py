@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from invgp.core.backend import Array, Place, array_namespace
+from invgp.core.coupled import GaussianNoise
 from invgp.core.kernels import squared_distances
 from invgp.inference.model import gaussian_noise, noise_covariance
 from invgp.likelihoods import Laplace, StudentT
@@ -42,6 +43,11 @@ def noise_log_density(problem: Problem, where: Place) -> LogDensity:
         return likelihood.at_sites(sites).log_density(array_namespace(y).take(y, sites, axis=0), outputs)
 
     return of_likelihood
+
+
+def likelihood_of(problem: Problem, where: Place) -> GaussianNoise | LogDensity:
+    """What the coupled posterior takes: Gaussian noise as such, or a density."""
+    return gaussian_noise(problem, where) if problem.noise.kind == "gaussian" else noise_log_density(problem, where)
 
 
 def noise_draw(problem: Problem, rng: np.random.Generator) -> Floats:

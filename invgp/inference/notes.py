@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from invgp.core.backend import to_numpy
 from invgp.core.coupled import Prior
 from invgp.problem import Floats, Problem
+from invgp.wording import counted
 
 FARTHEST_NOISE = 30.0  # times what was given
+NAMED = 5  # sites
 MOST_LEFT_OPEN = 0.1  # of the prior's variance, by inducing points
 
 
@@ -21,6 +24,17 @@ def noise_notes(problem: Problem, log_scales: Floats) -> list[str]:
         "it a prior, or hold it fixed."
         for name, log_scale in zip(problem.noise.learn, log_scales, strict=True)
         if abs(log_scale) > math.log(FARTHEST_NOISE)
+    ]
+
+
+def untold_notes(unknown: NDArray[np.intp], looked_at: int, samples: int) -> list[str]:
+    """Of sites, by their numbers from 0, whose shape could not be told."""
+    if not len(unknown):
+        return []
+    named = ", ".join(str(n + 1) for n in unknown[:NAMED]) + (" and others" if len(unknown) > NAMED else "")
+    return [
+        f"At {len(unknown)} of {counted(looked_at, 'site')} the shape of the posterior could not be told from "
+        f"{samples} samples: site {named}."
     ]
 
 

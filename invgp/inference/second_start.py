@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
+from invgp.core.backend import Array, array_namespace
 from invgp.core.coupled.algorithm import CoupledSavigp, Position
 from invgp.core.coupled.posterior import SiteFactors
 from invgp.errors import RunsFailedError
@@ -19,6 +20,7 @@ from invgp.problem import Problem
 if TYPE_CHECKING:
     from invgp.inference.coupled import CoupledInversion
 
+ATTEMPTS = 3  # from another field each
 ROUGHLY = 0.1  # of the prior's precision, that each site of a second start says
 
 
@@ -29,13 +31,26 @@ def search_again_where_unexplained(inversion: CoupledInversion, status: str, *, 
     ----------
     status, settled : of the first search.
     """
+    for _ in range(ATTEMPTS):
+        found = inversion.found
+        if found is None:
+            break
+        problem = with_hyperparameters(inversion.problem, found.position)
+        sites = unexplained(problem, found.predicted, found.predicted_std)
+        if not sites.any():
+            break
+        status, settled = search_again(inversion, sites, status, settled=settled)
+    return status, settled
+
+
+def search_again(
+    inversion: CoupledInversion, sites: NDArray[np.bool_], status: str, *, settled: bool
+) -> tuple[str, bool]:
+    """The same around any sites (N,)."""
     first = inversion.found
-    if first is None:
+    if first is None or not sites.any():
         return status, settled
-    problem = with_hyperparameters(inversion.problem, first.position)
-    around = within_a_length_scale(problem, unexplained(problem, first.predicted, first.predicted_std))
-    if not around.any():
-        return status, settled
+    around = within_a_length_scale(with_hyperparameters(inversion.problem, first.position), sites)
     kept, algorithm = inversion.direct, inversion.algorithm(inversion.stages())
     bound, verdict = inversion.trace[-1][0], (status, settled)
     try:
@@ -77,12 +92,19 @@ def opened(
     start, where = inversion.start.trial, inversion.where
     xp, prior = where.namespace, start.prior
     normals = where.asarray(inversion.inducing.standard_normal((1, prior.latents * prior.inducing)))
-    drawn = start.q.site_draws(prior, normals)[0, ...]
-    precision = ROUGHLY * xp.linalg.inv(start.marginals.covariance)
-    shift = (precision @ (drawn - start.marginals.mean)[..., None])[..., 0]
+    said = saying(start, start.q.site_draws(prior, normals)[0, ...], ROUGHLY)
     chosen = where.asmask(sites)
-    said = SiteFactors(
-        xp.where(chosen[:, None, None], precision, position.sites.precision),
-        xp.where(chosen[:, None], shift, position.sites.shift),
+    return algorithm.position(
+        SiteFactors(
+            xp.where(chosen[:, None, None], said.precision, position.sites.precision),
+            xp.where(chosen[:, None], said.shift, position.sites.shift),
+        ),
+        position.hyper,
     )
-    return algorithm.position(said, position.hyper)
+
+
+def saying(start: Position, latents: Array, share: Array | float) -> SiteFactors:
+    """Sites that say that their latents are these, (N, Q), with a share (N, 1, 1) of the prior's precision."""
+    xp = array_namespace(latents)
+    precision = share * xp.linalg.inv(start.marginals.covariance)
+    return SiteFactors(precision, (precision @ (latents - start.marginals.mean)[..., None])[..., 0])

@@ -202,8 +202,9 @@ class Simulator:
         self.failed += len(bad)
         self.partial += sum(status is Status.PARTIAL for status in batch.status)
         self.causes.update(batch.status[i].value for i in bad)
-        room = MESSAGES_SHOWN - len(self.messages)
-        self.messages += [batch.messages[i] for i in bad[: max(room, 0)]]
+        if len(self.messages) < MESSAGES_SHOWN:  # each once: equal inputs are run once, and have one message
+            said = dict.fromkeys([*self.messages, *(batch.messages[i] for i in bad)])
+            self.messages = list(said)[:MESSAGES_SHOWN]
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from invgp.core.backend import Array, array_namespace, device_of, to_numpy
+from invgp.core.backend import Array, array_namespace, device_of, to_numpy, zero_where
 
 T = TypeVar("T")
 
@@ -49,9 +49,8 @@ def filled(y: Array) -> Array:
 
 
 def observed(y: Array, terms: Array) -> Array:
-    """`terms` (..., N, P) with 0 where y (N, P) is missing."""
-    xp = array_namespace(y, terms)
-    return xp.where(xp.isnan(y), xp.zeros_like(terms), terms)
+    """`terms` (..., N, P), which may be used up, with 0 where y (N, P) is missing."""
+    return zero_where(array_namespace(y).isnan(y), terms)
 
 
 def no_gradient(f: Array) -> Array:

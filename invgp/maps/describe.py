@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from invgp.maps.grids import Grid, Slices, axis_letters
+from invgp.maps.grids import Grid, Slices, letters_of
 from invgp.maps.quantities import DerivedQuantity, Quantity
 from invgp.problem import Floats
 
@@ -74,7 +74,7 @@ def coordinates_of(
     draws: int,
 ) -> dict[str, xr.DataArray]:
     """Of the points, of quantiles, draws and thresholds."""
-    letters = axis_letters(posterior, grid.coordinates)
+    letters = letters_of(posterior, grid.coordinates)
     found: dict[str, xr.DataArray] = {}
     for d, name in enumerate(grid.coordinates):
         about = dict(posterior[name].attrs)

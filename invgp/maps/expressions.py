@@ -172,6 +172,8 @@ class _Parser:
                 degree = left.degree + right.degree
                 return Term(lambda v: left.of(v) * right.of(v), _unit(left, right), min(degree, 2), dimension)
             case ast.Div():
+                if not right.degree and float(right.of({})) == 0.0:
+                    raise self._refused("it divides by 0")
                 degree = 2 if right.degree else left.degree
                 return Term(lambda v: left.of(v) / right.of(v), _unit(left, right, -1), degree, dimension)
         raise self._refused("of operators there are + - * / **")

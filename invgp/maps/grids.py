@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from invgp.axes import axis_letters
 from invgp.config.sentences import suggestion
 from invgp.config.tables import NETCDF_SUFFIXES, NetcdfTable, read_table
 from invgp.errors import ConfigError
@@ -26,14 +27,6 @@ MOST_POINTS = 10**9
 ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 FILES = (".csv", *NETCDF_SUFFIXES)
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-AXES = {
-    "projection_x_coordinate": "X",
-    "longitude": "X",
-    "grid_longitude": "X",
-    "projection_y_coordinate": "Y",
-    "latitude": "Y",
-    "grid_latitude": "Y",
-}
 
 Slices = tuple[slice, ...]
 
@@ -104,23 +97,13 @@ def grid_of(text: str | None, posterior: xr.Dataset) -> Grid:
     return _rectilinear(posterior, names, axes)
 
 
-def axis_letters(posterior: xr.Dataset, names: Sequence[str]) -> dict[str, str]:
-    """X, Y or Z for each coordinate: as its standard name says or `positive`, else in order."""
-    found: dict[str, str] = {}
-    for name in names:
-        about = posterior[name].attrs
-        letter = AXES.get(about.get("standard_name", ""), "Z" if "positive" in about else "")
-        if letter and letter not in found.values():
-            found[name] = letter
-    left = [letter for letter in "XYZ" if letter not in found.values()]
-    for name in names:
-        if name not in found:
-            found[name] = left.pop(0)
-    return found
+def letters_of(dataset: xr.Dataset, names: Sequence[str]) -> dict[str, str]:
+    """X, Y or Z for each of some coordinates."""
+    return axis_letters({name: dataset[name].attrs for name in names})
 
 
 def _rectilinear(posterior: xr.Dataset, names: tuple[str, ...], axes: Sequence[Floats]) -> Grid:
-    letters = axis_letters(posterior, names)
+    letters = letters_of(posterior, names)
     dims = tuple(sorted(names, key=lambda name: letters[name], reverse=True))
     return Grid(names, tuple(axes), None, dims)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from invgp.maps.belief import Belief, Projections
 from invgp.maps.describe import MapVariable, coordinates_of, described, map_attributes
 from invgp.maps.grids import Grid, Slices
+from invgp.maps.nodes import survey_positions
 from invgp.maps.paths import Paths, exact
 from invgp.maps.quantities import LatentQuantity, Quantity
 from invgp.problem import Floats
@@ -31,6 +32,7 @@ class Map:
     levels : probabilities of the quantiles, (K,).
     draws, seed : how many joint draws, and of which random numbers.
     memory : bytes of temporary arrays, about.
+    undefined : names of derived quantities that were no number at some point, once the blocks are made.
     """
 
     posterior: xr.Dataset
@@ -43,6 +45,7 @@ class Map:
     draws: int
     seed: int
     memory: int
+    undefined: set[str] = field(default_factory=set)
 
     @cached_property
     def exact(self) -> bool:
@@ -79,6 +82,7 @@ class Map:
         dataset = xr.Dataset(coords={**kept, **coordinates}, attrs=map_attributes(self.posterior, self.grid, names))
         if self.draws:
             dataset.attrs["invgp_draws"] = "exact" if self.exact else "sums of waves"
+        dataset = dataset.assign(survey_positions(self.posterior))
         return dataset.assign(crs=self.posterior["crs"]) if "crs" in self.posterior else dataset
 
     @cached_property
@@ -123,6 +127,8 @@ class Map:
     def _values(self, quantity: Quantity, at: Projections, f: Floats | None) -> dict[str, Floats]:
         """(..., B, L) of each variable of a quantity."""
         told, name = quantity.summary(self.belief, at, self.levels), quantity.name
+        if not np.all(np.isfinite(told.mean)):
+            self.undefined.add(name)
         found = {name: told.mean, f"{name}_std": told.std}
         if len(self.levels):
             found[f"{name}_quantile"] = told.quantiles

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from invgp.maps.grids import axis_letters
+from invgp.maps.grids import letters_of
 
+SURVEY = "survey_"  # before the name of a coordinate of the sites, where others are the points of a dataset
 OF_NODES = ("invgp_site_coordinates", "invgp_grid_shape", "invgp_grid_coordinates")
 
 
@@ -16,8 +17,24 @@ def as_points(dataset: xr.Dataset) -> xr.Dataset:
         return dataset
     here = [name for name, array in dataset.data_vars.items() if "site" not in array.dims]
     alone = dataset[here].drop_dims(["site", "iteration"], errors="ignore").rename(node="site")
+    alone = alone.assign(survey_positions(dataset))
     left = {key: value for key, value in dataset.attrs.items() if key not in OF_NODES}
     return alone.assign_attrs(left, invgp_observations="", invgp_points="node")
+
+
+def survey_positions(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Where the sites of a posterior are, by names that leave those of its coordinates free: ``survey_easting``."""
+    kept = {str(name): array for name, array in dataset.data_vars.items() if array.dims == ("survey_site",)}
+    if kept:
+        return kept
+    names = str(dataset.attrs.get("invgp_site_coordinates", dataset.attrs["invgp_coordinates"])).split()
+    found = {}
+    for name in names:
+        about = {**dataset[name].attrs, "long_name": f"{dataset[name].attrs.get('long_name', name)} of the sites"}
+        found[SURVEY + name.removeprefix("site_")] = xr.DataArray(
+            dataset[name].values, dims=("survey_site",), attrs={k: about[k] for k in ("long_name", "units")}
+        )
+    return found
 
 
 def as_map(dataset: xr.Dataset) -> xr.Dataset:
@@ -28,7 +45,7 @@ def as_map(dataset: xr.Dataset) -> xr.Dataset:
         return points
     # The grid's last coordinate runs fastest.
     names = str(dataset.attrs["invgp_grid_coordinates"]).split()
-    letters = axis_letters(dataset, names)
+    letters = letters_of(dataset, names)
     axes = {}
     for place, name in enumerate(names):
         values = np.moveaxis(points[name].values.reshape(shape), place, 0).reshape(shape[place], -1)[:, 0]

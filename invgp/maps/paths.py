@@ -153,6 +153,13 @@ def exact(belief: Belief, points: int) -> bool:
     return points + belief.inducing <= EXACT_POINTS
 
 
+def draw_bytes(belief: Belief, points: int, count: int) -> int:
+    """What draws hold in memory from the first block to the last, in bytes."""
+    Q, M = belief.centre.shape
+    numbers = M + points if exact(belief, points) else M + 2 * WAVES
+    return int(8 * count * Q * (numbers + M))
+
+
 def _jitter(shape: Shape, count: int, rng: np.random.Generator) -> Floats:
     """What the jitter adds to draws at the inducing inputs, (K, M)."""
     return math.sqrt(shape.jitter) * rng.standard_normal((count, len(shape.Z)))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import psutil
 import xarray as xr
 
 from invgp import netcdf
@@ -17,6 +18,7 @@ from invgp.maps.expressions import derived
 from invgp.maps.grids import Grid, Slices, grid_of
 from invgp.maps.mapping import Map
 from invgp.maps.nodes import as_points
+from invgp.maps.paths import draw_bytes
 from invgp.maps.quantities import DerivedQuantity, LatentQuantity, Quantity, ingredients, threshold
 from invgp.problem import Floats
 
@@ -79,10 +81,12 @@ def plan(
         raise ConfigError(
             f"--exceed: must be of a quantity that is mapped, was {unmapped[0]!r}, which --latent leaves out"
         )
+    where = grid_of(grid, posterior)
+    _check_draws(belief, where, draws)
     return Map(
         posterior,
         belief,
-        grid_of(grid, posterior),
+        where,
         tuple(quantities),
         {q.name: units[q.name] for q in quantities},
         {q.name: dimensions[q.name] for q in quantities},
@@ -91,6 +95,16 @@ def plan(
         int(posterior.attrs["invgp_seed"]) if seed is None else seed,
         memory,
     )
+
+
+def _check_draws(belief: Belief, grid: Grid, draws: int) -> None:
+    """Raise `ConfigError` if so many draws do not fit in memory."""
+    needed, free = draw_bytes(belief, grid.size, draws), psutil.virtual_memory().available
+    if needed > free:
+        raise ConfigError(
+            f"--draws: must fit in memory, was {draws:,}, which take {needed / 2**30:,.1f} GiB of the "
+            f"{free / 2**30:,.1f} GiB that are free; ask for fewer at a time, with another --seed each"
+        )
 
 
 def predict(

@@ -144,9 +144,11 @@ class DerivedQuantity:
         parts = []
         for f in normal_draws(mean, covariance):
             values = self._of(f)
-            centre = np.mean(values, axis=1)
-            above = _stacked([np.mean(values > t, axis=1) for t in self.thresholds], centre)
-            parts.append((centre, np.std(values, axis=1), np.quantile(values, levels, axis=1), above))
+            with np.errstate(invalid="ignore"):
+                centre = np.mean(values, axis=1)
+                above = [np.where(np.isnan(centre), np.nan, np.mean(values > t, axis=1)) for t in self.thresholds]
+                spread = np.std(values, axis=1), np.quantile(values, levels, axis=1)
+            parts.append((centre, *spread, _stacked(above, centre)))
         means, stds, quantiles, exceedance = zip(*parts, strict=True)
         return Summary(
             np.concatenate(means),
@@ -165,7 +167,8 @@ class DerivedQuantity:
         return self._shaped(values, f.shape[:-1])
 
     def _shaped(self, values: Values, points: tuple[int, ...]) -> Floats:
-        found = np.asarray(self.derived.of(values), dtype=np.float64)
+        with np.errstate(all="ignore"):  # the map says where it is no number
+            found = np.asarray(self.derived.of(values), dtype=np.float64)
         return found if self.derived.dimension else found.reshape(*points, 1)
 
 
@@ -181,8 +184,8 @@ def threshold(text: str, units: dict[str, str]) -> Threshold:
     parts = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*>\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(.*?)\s*", text)
     if parts is None:
         raise ConfigError(
-            f"--exceed: must be 'name > number unit', was {text!r}; the probability of being below is 1 minus that of "
-            "being above"
+            f"--exceed: must be 'name > number unit', was {text!r}; it holds for all labels of the name, and the "
+            "probability of being below is 1 minus that of being above"
         )
     name, unit = parts[1], parts[3]
     if name not in units:

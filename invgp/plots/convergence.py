@@ -11,16 +11,19 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from invgp.errors import PlotError
 from invgp.plots.labels import MINUS
-from invgp.plots.style import COLOURS, PAGE, STYLE, letter_panels
+from invgp.plots.look import Look
+from invgp.plots.style import COLOURS, PAGE, STYLE, arrange, letter_panels
 
 
-def convergence(ds: xr.Dataset) -> Figure:
+def convergence(ds: xr.Dataset, look: Look | None = None) -> Figure:
     """Draw the evidence lower bound after each step that was kept, its last half, and the runs spent until then.
 
     Parameters
     ----------
     ds : Dataset
         A posterior.
+    look : Look
+        The size of the figure.
 
     Returns
     -------
@@ -35,11 +38,15 @@ def convergence(ds: xr.Dataset) -> Figure:
         raise PlotError("The dataset is not a whole invgp posterior: it lacks elbo or runs.")
     iteration, bound, runs = (np.asarray(ds[name].values, dtype=np.float64) for name in ("iteration", "elbo", "runs"))
     half = len(iteration) // 2
+    sheet = arrange(3, (PAGE, 2.4) if look is None or look.size is None else look.size, most=3)
     with rc_context(STYLE):
-        figure = Figure((PAGE, 2.4), layout="constrained")
-        axes = figure.subplots(1, 3)
-        _draw(axes[0], iteration, bound, "Evidence lower bound (nats)")
-        _draw(axes[1], iteration[half:], bound[half:], "Evidence lower bound (nats)")
+        figure = Figure(sheet.size, layout="constrained")
+        axes, spare = np.split(figure.subplots(sheet.rows, sheet.columns, squeeze=False).ravel(), [3])
+        for ax in spare:
+            ax.remove()
+        label = "Bound (nats)" if sheet.rows > 1 else "Evidence lower bound (nats)"
+        _draw(axes[0], iteration, bound, label)
+        _draw(axes[1], iteration[half:], bound[half:], label)
         _draw(axes[2], iteration, runs, "Simulator runs")
         axes[2].set_ylim(bottom=0.0)
         letter_panels(axes, ["every step", "its last half", "cost"])

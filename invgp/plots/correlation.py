@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from invgp.errors import PlotError
 from invgp.maps.nodes import as_points
 from invgp.plots.labels import MINUS
+from invgp.plots.look import Look
 from invgp.plots.positions import name_site
-from invgp.plots.reading import Floats, read_curves, read_names, read_site, read_values
+from invgp.plots.reading import Floats, choose, read_curves, read_names, read_site, read_values
 from invgp.plots.style import COLUMN, PAGE, STYLE
 
 _READABLE = 12  # numbers in a row of the matrix
@@ -30,7 +31,7 @@ class Correlations(NamedTuple):
     draws: int
 
 
-def correlation(ds: xr.Dataset, site: int | None = None) -> Figure:
+def correlation(ds: xr.Dataset, site: int | None = None, look: Look | None = None) -> Figure:
     """Draw the posterior correlation between the latents at a site.
 
     Parameters
@@ -39,6 +40,8 @@ def correlation(ds: xr.Dataset, site: int | None = None) -> Figure:
         A posterior.
     site : int
         Number of the site, counted from 1; by default that in the middle of the survey's table.
+    look : Look
+        Latents and labels to show; the size of the figure.
 
     Returns
     -------
@@ -49,7 +52,8 @@ def correlation(ds: xr.Dataset, site: int | None = None) -> Figure:
     PlotError
         If ``ds`` is not a posterior of invgp, has one latent process only, or no such site.
     """
-    ds = as_points(ds)
+    look = look or Look()
+    ds = choose(as_points(ds), look.latents, look.labels)
     index = read_site(ds, site)
     found = read_correlations(ds, index)
     count = len(found.names)
@@ -57,7 +61,7 @@ def correlation(ds: xr.Dataset, site: int | None = None) -> Figure:
         raise PlotError("A correlation needs two latents, or labels of one, at the least.")
     with rc_context(STYLE):
         width = min(PAGE, max(COLUMN, 0.36 * count + 1.9))
-        figure = Figure((width, width - 0.6), layout="constrained")
+        figure = Figure(look.size or (width, width - 0.6), layout="constrained")
         ax = figure.subplots()
         shown = ax.imshow(found.values, cmap=colormaps["RdBu_r"], vmin=-1.0, vmax=1.0)
         ax.set_xticks(range(count), labels=found.names, rotation=45, ha="right", rotation_mode="anchor")

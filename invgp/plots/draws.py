@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -13,13 +14,14 @@ from matplotlib.lines import Line2D
 
 from invgp.errors import PlotError
 from invgp.maps.nodes import as_map
+from invgp.plots.between import between_sites
 from invgp.plots.grids import as_sites
 from invgp.plots.lines import draw_band, finish_panel
 from invgp.plots.look import Look
 from invgp.plots.maps import maps
-from invgp.plots.positions import read_positions
-from invgp.plots.reading import Floats, read_curves, read_interval, read_names, read_values
-from invgp.plots.style import COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels
+from invgp.plots.positions import read_positions, read_survey_positions
+from invgp.plots.reading import Floats, choose, read_curves, read_interval, read_names, read_survey, read_values
+from invgp.plots.style import GREY, STYLE, add_legend, arrange, letter_panels
 
 _LINES = 20  # that can be told apart
 _MAPS = 3  # beside the mean
@@ -47,29 +49,32 @@ def draws(ds: xr.Dataset, look: Look | None = None) -> Figure:
     PlotError
         If ``ds`` is not a posterior of invgp, or has no draws.
     """
-    look, ds = look or Look(), as_map(ds)
-    latents = read_names(ds, "latents")
+    look, latents = look or Look(), read_names(ds, "latents")
     missing = [name for name in latents if f"{name}_sample" not in ds]
     if missing or not ds.sizes["realization"]:
         raise PlotError("The dataset has no draws: output.realizations of its config must be 1 or more.")
-    if len(read_names(ds, "coordinates")) > 1:
+    if len(read_names(as_map(ds), "coordinates")) > 1:
         return _on_maps(ds, look)
-    return _along_line(as_sites(ds), latents, look)
+    return _along_line(ds, look)
 
 
-def _along_line(ds: xr.Dataset, latents: list[str], look: Look) -> Figure:
-    ((x, x_label),) = read_positions(ds, read_names(ds, "coordinates"))
-    columns = min(len(latents), 2)
-    rows = math.ceil(len(latents) / columns)
+def _along_line(ds: xr.Dataset, look: Look) -> Figure:
+    coordinate = read_names(as_map(ds), "coordinates")
+    ds = choose(as_map(between_sites(ds, min(_LINES, ds.sizes["realization"]))), look.latents, look.labels)
+    survey, ds = read_survey(ds, coordinate), as_sites(ds)
+    ((x, x_label),) = read_positions(ds, coordinate)
+    sites = read_survey_positions(ds, survey, coordinate)[0] if survey is not None else None
+    latents = read_names(ds, "latents")
+    sheet = arrange(len(latents), look.size)
     with rc_context(STYLE):
-        figure = Figure((COLUMN if columns == 1 else PAGE, 2.9 * rows + 0.3), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
+        figure = Figure(sheet.size, layout="constrained")
+        axes = figure.subplots(sheet.rows, sheet.columns, squeeze=False, sharex=True).ravel()
         for ax, name in zip(axes, latents, strict=False):
-            _draw_lines(ax, ds, name, x, look)
-            ax.set_xlabel(x_label)
+            _draw_lines(ax, ds, name, x, look, {"sites": sites, "width": sheet.characters})
         for ax in axes[len(latents) :]:
             ax.remove()
-        for ax in axes[: len(latents)][-columns:]:
+        for ax in axes[: len(latents)][-sheet.columns :]:
+            ax.set_xlabel(x_label)
             ax.tick_params(labelbottom=True)
         letter_panels(axes[: len(latents)])
         add_legend(
@@ -78,7 +83,7 @@ def _along_line(ds: xr.Dataset, latents: list[str], look: Look) -> Figure:
     return figure
 
 
-def _draw_lines(ax: Axes, ds: xr.Dataset, name: str, x: Floats, look: Look) -> None:
+def _draw_lines(ax: Axes, ds: xr.Dataset, name: str, x: Floats, look: Look, how: dict[str, Any]) -> None:
     order = np.argsort(x, kind="stable")
     curves = read_curves(ds, name)
     for curve in curves:
@@ -89,10 +94,11 @@ def _draw_lines(ax: Axes, ds: xr.Dataset, name: str, x: Floats, look: Look) -> N
             marker = "." if x.size == 1 else ""
             ax.plot(x[order], line[order], color=curve.colour, linewidth=0.5, alpha=0.6, marker=marker, markersize=2.5)
     ends = [float(read_values(ds, name, curve)[order[-1]]) for curve in curves]
-    finish_panel(ax, x, ds[name], curves, ends=ends, limits=look.limits_of(name, "mean"))
+    finish_panel(ax, x, ds[name], curves, ends=ends, limits=look.limits_of(name, "mean"), **how)
 
 
 def _on_maps(ds: xr.Dataset, look: Look) -> Figure:
     """Maps of the mean and of the first draws, as if each were a quantity."""
     count = min(_MAPS, ds.sizes["realization"])
-    return maps(ds, Look(("mean", *(f"draw {i + 1}" for i in range(count))), look.limits, hatch_below=0.0))
+    shown = ("mean", *(f"draw {i + 1}" for i in range(count)))
+    return maps(between_sites(ds, count), replace(look, show=shown, hatch_below=0.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from invgp.plots.look import Look
 from invgp.plots.maps import maps
 from invgp.plots.reading import label_dimension, read_names
 from invgp.plots.sections import section
-from invgp.plots.style import STYLE
+from invgp.plots.style import STYLE, too_small
 
 _FORMATS = (".png", ".svg", ".pdf")
 FIELDS = ("section", "map")  # the figure that takes the name it is given, where others get one of their own
@@ -26,10 +27,10 @@ Draw = Callable[[xr.Dataset, Look, int | None], Figure]
 KINDS: dict[str, Draw] = {
     "section": lambda ds, look, _: section(ds, look),
     "map": lambda ds, look, _: maps(ds, look),
-    "fit": lambda ds, _, __: data_fit(ds),
-    "correlation": lambda ds, _, site: correlation(ds, site),
+    "fit": lambda ds, look, _: data_fit(ds, look),
+    "correlation": lambda ds, look, site: correlation(ds, site, look),
     "draws": lambda ds, look, _: draws(ds, look),
-    "convergence": lambda ds, _, __: convergence(ds),
+    "convergence": lambda ds, look, _: convergence(ds, look),
 }
 
 
@@ -57,7 +58,6 @@ def plot(
     *,
     alone: bool = False,
     site: int | None = None,
-    size: tuple[float, float] | None = None,
     dpi: float | None = None,
 ) -> tuple[Path, ...]:
     """Write figures of a posterior.
@@ -72,13 +72,11 @@ def plot(
     kinds : sequence of str
         Names of `KINDS`; by default the section or the map, whichever suits, and the fit where there are data.
     look : Look
-        Quantities, limits, and from where to hatch.
+        What is drawn, limits, from where to hatch, and the size.
     alone : bool
         Whether one figure goes to ``path`` itself, of whatever kind.
     site : int
         Number of the site of the correlations.
-    size : tuple of float
-        Width and height in inches.
     dpi : float
         Dots per inch; 300 by default.
 
@@ -99,8 +97,6 @@ def plot(
     targets = [path if kind in here else path.with_name(f"{path.stem}_{kind}{path.suffix}") for kind in chosen]
     figures = {target: KINDS[kind](ds, look or Look(), site) for target, kind in zip(targets, chosen, strict=True)}
     for target, figure in figures.items():
-        if size is not None:
-            figure.set_size_inches(*size)
         save(figure, target, dpi)
     return tuple(figures)
 
@@ -116,7 +112,10 @@ def save(figure: Figure, path: Path, dpi: float | None = None) -> None:
     undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with rc_context(STYLE):
+        with rc_context(STYLE), warnings.catch_warnings():
+            warnings.filterwarnings("error", message="constrained_layout not applied")
             figure.savefig(path, metadata=undated.get(path.suffix.lower()), dpi=dpi or STYLE["savefig.dpi"])
+    except UserWarning:
+        raise too_small((figure.get_figwidth(), figure.get_figheight()), "what stands around the panels") from None
     except OSError as error:
         raise WriteError(f"the figure could not be written to {str(path)!r}: {error.strerror or error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from invgp.plots.labels import axis_label, quantity_name
 from invgp.plots.lines import band_handles, draw_band, finish_panel
+from invgp.plots.look import Look
 from invgp.plots.positions import read_positions
 from invgp.plots.reading import (
     TWO_SIGMA,
@@ -25,13 +27,14 @@ from invgp.plots.reading import (
     read_site_coordinates,
     read_values,
 )
-from invgp.plots.style import COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels
+from invgp.plots.style import CHARACTERS, COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels, too_small
 
+_NARROWEST, _LOWEST = 1.5, 2.0  # inches, of a fit that can be read
 _POINT: dict[str, Any] = {"markersize": 1.8, "markeredgewidth": 0.0}
 _ERROR_BAR: dict[str, Any] = {"fmt": "o", "elinewidth": 0.4, **_POINT}
 
 
-def data_fit(ds: xr.Dataset) -> Figure:
+def data_fit(ds: xr.Dataset, look: Look | None = None) -> Figure:
     """Draw the data against what the posterior predicts, and the residuals in units of the noise.
 
     Along a line, the observations stand over the predicted mean and its 95% interval. For sites with more
@@ -41,6 +44,8 @@ def data_fit(ds: xr.Dataset) -> Figure:
     ----------
     ds : Dataset
         A posterior.
+    look : Look
+        The size of the figure.
 
     Returns
     -------
@@ -55,18 +60,31 @@ def data_fit(ds: xr.Dataset) -> Figure:
     observations = read_names(ds, "observations")
     with rc_context(STYLE):
         width = COLUMN + 0.5 if len(observations) == 1 else PAGE / 2 * len(observations)
-        figure = Figure((width, 4.2), layout="constrained")
+        size = (look.size if look else None) or (width, 4.2)
+        if size[0] / len(observations) < _NARROWEST or size[1] < _LOWEST:
+            raise too_small(size, f"{len(observations)} fits" if len(observations) > 1 else "the fit")
+        figure = Figure(size, layout="constrained")
         axes = figure.subplots(2, len(observations), squeeze=False, sharex="col", height_ratios=(3, 1))
         draw = _draw_along_line if on_a_line else _draw_cross_plot
         for (above, below), name in zip(axes.T, observations, strict=True):
             draw(above, below, ds, name)
             _frame_residuals(below)
+            below.set_xlabel(_wrapped(below.get_xlabel(), size[0] / len(observations) - 0.7))
+            above.set_ylabel(_wrapped(above.get_ylabel(), 0.55 * size[1]))
         letter_panels(axes[0])
         figure.align_ylabels()
         sample = axes[0, 0].errorbar([], [], yerr=[], color=GREY, label="observed ± noise std", **_ERROR_BAR)
         diagonal = Line2D([], [], color=GREY, linewidth=0.7, label="observed = predicted")
         add_legend(figure, [sample, *(band_handles("predicted") if on_a_line else [diagonal])])
     return figure
+
+
+def _wrapped(label: str, inches: float) -> str:
+    """A label in lines of this length; its unit is not broken."""
+    text, bracket, unit = label.replace("\n", " ").partition("(")
+    whole = text + (bracket + unit).replace(" ", "\xa0")
+    lines = textwrap.wrap(whole, max(10, int(CHARACTERS * inches)), break_long_words=False)
+    return "\n".join(lines).replace("\xa0", " ")
 
 
 def _draw_along_line(above: Axes, below: Axes, ds: xr.Dataset, name: str) -> None:

@@ -30,6 +30,13 @@ def read_grid(ds: xr.Dataset) -> Grid | None:
     return Grid(along, tuple(ds.sizes[d] for d in along))
 
 
+def read_shape(grid: Grid, across: str, up: str) -> tuple[int, int]:
+    """The shape of a map of this grid, after `as_sites`: rows up, columns across."""
+    if grid.dimensions != (up, across):
+        raise PlotError(f"A map needs a grid along {up}, {across}, but this one is along {', '.join(grid.dimensions)}.")
+    return grid.shape[0], grid.shape[1]
+
+
 def cut(ds: xr.Dataset, at: Mapping[str, float]) -> xr.Dataset:
     """The slice of a grid nearest to these values of its coordinates."""
     if not at:

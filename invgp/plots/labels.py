@@ -21,10 +21,13 @@ _SYMBOLS = {
 }
 
 
-def axis_label(array: xr.DataArray, text: str = "", unit: str = "", width: int = 44) -> str:
-    """Label of an axis: the text, or else the name of the array, and the unit, or else that of the array."""
+def axis_label(array: xr.DataArray, text: str = "", unit: str = "", width: int = 44, power: int = 0) -> str:
+    """Label of an axis: the text, or else the name of the array, and the unit, or else that of the array.
+
+    `power` is that of the ten in which the axis counts, `width` the characters of a line.
+    """
     text = text or quantity_name(array)
-    unit = _typeset(unit) or unit_label(array)
+    unit = scaled_unit(_typeset(unit) or unit_label(array), power)
     if unit:
         text += " (" + unit.replace(" ", "\xa0") + ")"  # a unit is never broken over two lines
     return "\n".join(textwrap.wrap(sentence_case(text), width)).replace("\xa0", " ")
@@ -46,6 +49,11 @@ def quantity_name(array: xr.DataArray) -> str:
 def unit_label(array: xr.DataArray) -> str:
     """Unit of an array, typeset, or nothing."""
     return _typeset(str(array.attrs.get("units", "")))
+
+
+def scaled_unit(unit: str, power: int) -> str:
+    """A typeset unit with a power of ten before it: '10⁻⁴ m'."""
+    return " ".join(filter(None, (f"10{str(power).translate(_RAISED)}" if power else "", unit)))
 
 
 def range_of(array: xr.DataArray) -> str:

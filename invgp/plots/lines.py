@@ -19,6 +19,7 @@ from invgp.plots.look import HATCH
 from invgp.plots.positions import set_ticks
 from invgp.plots.reading import Curve, Floats, points_down
 from invgp.plots.style import COLOURS, GREY
+from invgp.plots.ticks import power_of, set_value_ticks
 
 # Points: the edge of a band as thin as its mean still shows on both sides of it.
 _MEAN, _EDGE = 0.7, 1.3
@@ -77,23 +78,28 @@ def finish_panel(
     margin: float = 0.0,
     limits: tuple[float, float] | None = None,
     mark: bool = True,
+    sites: Floats | None = None,
+    width: int = 44,
 ) -> None:
     """Label a panel of an array, once all is drawn, trim it to the line, mark the sites and name the curves.
 
     `ends` are the heights of the curves at the right end, `margin` the share of the line to leave free at each end,
-    `limits` the lowest and the highest value, `mark` whether to mark the sites.
+    `limits` the lowest and the highest value, `mark` whether to mark the sites, which are at x unless they are given,
+    `width` the characters of a line of the label.
     """
-    ax.set_ylabel(axis_label(array))
     around = margin * np.ptp(x) or (0.5 if np.ptp(x) == 0.0 else 0.0)  # a lone site stands in the middle
     ax.set_xlim(float(x.min()) - around, float(x.max()) + around)
     set_ticks(ax.xaxis, x, most=5)
     if mark:
-        _mark_sites(ax, x)
+        _mark_sites(ax, x if sites is None else sites)
     ax.spines["right"].set_visible(False)
     if points_down(array):
         _turn_down(ax)
     if limits is not None:
         ax.set_ylim(*(limits if not points_down(array) else limits[::-1]))
+    power = power_of(ax.get_ylim())
+    ax.set_ylabel(axis_label(array, width=width, power=power))
+    set_value_ticks(ax.yaxis, power, most=6)
     if len(curves) > len(COLOURS):
         _add_colour_bar(ax, curves)
     elif curves[0].label:

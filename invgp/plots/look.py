@@ -27,11 +27,16 @@ class Look:
     limits : lowest and highest value of the colours, or of the axis, by variable: ``depth``, ``depth_std``,
         ``depth_difference`` or ``depth_information``; in the unit of the latent.
     hatch_below : information below which an area is hatched as poorly informed; 0 hatches nothing.
+    latents, labels : those to draw; none stands for all.
+    size : width and height in inches; None for those that suit the figure.
     """
 
     show: tuple[str, ...] = ()
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     hatch_below: float = POORLY_INFORMED
+    latents: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    size: tuple[float, float] | None = None
 
     def limits_of(self, latent: str, quantity: str) -> tuple[float, float] | None:
         """The limits that were set for a quantity of a latent."""
@@ -76,11 +81,12 @@ def read_quantity(ds: xr.Dataset, latent: str, quantity: str, curve: Curve) -> F
     return read_values(ds, variable, curve)
 
 
-def quantity_label(ds: xr.Dataset, latent: str, quantity: str, width: int = 44) -> str:
-    """Label of an axis or a colour bar."""
+def quantity_label(ds: xr.Dataset, latent: str, quantity: str, width: int = 44, power: int = 0) -> str:
+    """Label of an axis or a colour bar that counts in a power of ten."""
     if quantity == "information":
         return "Information"
-    return axis_label(ds[latent], "" if is_field(quantity) else quantity_of(quantity).words, width=width)
+    text = "" if is_field(quantity) else quantity_of(quantity).words
+    return axis_label(ds[latent], text, width=width, power=power)
 
 
 def colours_of(ds: xr.Dataset, latent: str, quantity: str) -> str:

@@ -32,6 +32,16 @@ def read_positions(ds: xr.Dataset, coordinates: list[str]) -> list[tuple[Floats,
     return [_from_origin(array, array.values / scale, unit, span / scale) for array in arrays]
 
 
+def read_survey_positions(ds: xr.Dataset, survey: xr.Dataset, coordinates: list[str]) -> list[Floats]:
+    """Positions of the sites of a survey along each coordinate, as `read_positions` has those of the dataset."""
+    scale, _ = length_unit([ds[name] for name in coordinates])
+    found = []
+    for name, (positions, _) in zip(coordinates, read_positions(ds, coordinates), strict=True):
+        origin = float(ds[name].values[0]) / scale - float(positions[0])
+        found.append(survey[name].values / scale - origin)
+    return found
+
+
 def length_unit(arrays: Sequence[xr.DataArray]) -> tuple[float, str]:
     """What to divide coordinates by, and the unit they have then: km for a long survey in metres, or 1 and nothing."""
     span = max(float(np.ptp(array.values)) for array in arrays)
@@ -42,7 +52,7 @@ def length_unit(arrays: Sequence[xr.DataArray]) -> tuple[float, str]:
 def set_ticks(axis: Axis, positions: Floats, most: int) -> None:
     """Put at most about `most` ticks along positions (N,), or one where the sites share one position."""
     if np.ptp(positions) > 0.0:
-        axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))
         formatter = ScalarFormatter(useOffset=False)
         formatter.set_scientific(False)
         axis.set_major_formatter(formatter)

@@ -10,10 +10,13 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from invgp.errors import PlotError
+from invgp.maps.grids import letters_of
+from invgp.maps.nodes import SURVEY
 from invgp.plots.style import colours_for
 
 Floats = NDArray[np.float64]
 
+_HELD = ("site_precision", "site_shift", "whitened_mean", "whitened_factor", "whitened_root")
 TWO_SIGMA = 1.96  # standard deviations from the mean to the edge of a central 95% interval
 _NEEDED = {
     "coordinates": ("",),
@@ -78,6 +81,7 @@ def choose(ds: xr.Dataset, latents: Sequence[str] = (), labels: Sequence[str] = 
     if "process" in ds.dims and ds.sizes["process"] == len(processes):
         wanted |= dict.fromkeys(("process", "other_process"), np.flatnonzero(processes).tolist())
     kept = {dimension: indices for dimension, indices in wanted.items() if dimension in ds.dims}
+    ds = ds.drop_vars(_HELD, errors="ignore")  # what is left of them predicts nothing
     return ds.isel(kept).assign_attrs(invgp_latents=" ".join(chosen), invgp_derived="")
 
 
@@ -94,8 +98,9 @@ def labels_along(ds: xr.Dataset, dimension: str) -> list[Any]:
 
 
 def label_dimension(array: xr.DataArray) -> str | None:
-    """The dimension of a variable's labels, beside that of the sites, or nodes."""
-    return next((str(d) for d in array.dims if d not in ("site", "node", "quantile", "realization")), None)
+    """The dimension of a variable's labels, beside those of the sites, nodes or axes of a grid."""
+    others = ("site", "node", "quantile", "realization")
+    return next((str(d) for d in array.dims if d not in others and "axis" not in array[d].attrs), None)
 
 
 def read_site(ds: xr.Dataset, number: int | None, key: str = "--site") -> int:
@@ -117,8 +122,9 @@ def read_one_coordinate(ds: xr.Dataset) -> list[str]:
 
 
 def read_two_coordinates(ds: xr.Dataset) -> tuple[list[str], list[str]]:
-    """Names of the first two coordinates, which a map needs, and of those it leaves out."""
-    names = read_names(ds, "coordinates")
+    """Names of the coordinates across and up a map, and of those it leaves out: east across, north or height up."""
+    letters = letters_of(ds, read_names(ds, "coordinates"))
+    names = sorted(letters, key=lambda name: letters[name])
     if len(names) < 2:
         raise PlotError(f"A map needs sites with 2 coordinates or more, but these have 1: {names[0]}.")
     return names[:2], names[2:]
@@ -152,6 +158,20 @@ def read_interval(ds: xr.Dataset, variable: str, curve: Curve) -> tuple[Floats, 
             return lower, upper
     mean, std = read_values(ds, variable, curve), read_values(ds, f"{variable}_std", curve)
     return mean - TWO_SIGMA * std, mean + TWO_SIGMA * std
+
+
+def read_survey(ds: xr.Dataset, coordinates: Sequence[str]) -> xr.Dataset | None:
+    """Sites of the survey, by these coordinates, of a dataset whose points are others; None if it does not tell."""
+    names = {f"{SURVEY}{name}": name for name in coordinates}
+    if not all(name in ds for name in names):
+        return None
+    return ds[list(names)].rename(names).rename(survey_site="site")
+
+
+def survey_coordinates(ds: xr.Dataset) -> list[str]:
+    """Coordinates of the sites that `read_survey` can tell of."""
+    names = [str(name) for name, array in ds.data_vars.items() if array.dims == ("survey_site",)]
+    return [name.removeprefix(SURVEY) for name in names]
 
 
 def points_down(array: xr.DataArray) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from invgp.maps.nodes import as_map
-from invgp.plots.grids import as_sites, read_grid
+from invgp.plots.between import between_sites
+from invgp.plots.grids import as_sites
 from invgp.plots.lines import band_handles, draw_band, finish_panel, hatch_band
 from invgp.plots.look import (
     HATCH,
@@ -26,16 +26,19 @@ from invgp.plots.look import (
     read_quantity,
     value_range,
 )
-from invgp.plots.positions import read_positions
+from invgp.plots.positions import read_positions, read_survey_positions
 from invgp.plots.reading import (
     Floats,
+    choose,
     read_curves,
     read_interval,
     read_names,
     read_one_coordinate,
+    read_survey,
     read_values,
 )
-from invgp.plots.style import COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels
+from invgp.plots.style import GREY, STYLE, add_legend, arrange, letter_panels
+from invgp.plots.ticks import power_of
 
 _PRIOR: dict[str, Any] = {"linewidth": 0.6, "linestyle": (0, (5, 3))}
 
@@ -44,7 +47,8 @@ def section(ds: xr.Dataset, look: Look | None = None) -> Figure:
     """Draw every latent along the one coordinate of the survey.
 
     One panel a latent: the posterior mean and its central 95% interval for each label along the latent's
-    dimension, hatched where the data say little, and the prior mean dashed. A latent with the attribute
+    dimension, hatched where the data say little, and the prior mean dashed. Between the sites the posterior is told
+    too, where the file can tell it in a moment; else lines lead from site to site. A latent with the attribute
     ``positive = "down"`` is drawn downwards. The interval lies between the 0.025 and 0.975 quantiles, or within 1.96
     standard deviations of the mean if the Dataset lacks them.
 
@@ -64,37 +68,39 @@ def section(ds: xr.Dataset, look: Look | None = None) -> Figure:
     PlotError
         If ``ds`` is not a posterior of invgp, or its sites have more than one coordinate.
     """
-    look, ds = look or Look(), as_map(ds)
-    on_grid = read_grid(ds) is not None
-    coordinate = read_one_coordinate(ds)
-    ds = as_sites(ds)
+    look = look or Look()
+    coordinate = read_one_coordinate(as_map(ds))
+    ds = choose(as_map(between_sites(ds)), look.latents, look.labels)
+    survey, ds = read_survey(ds, coordinate), as_sites(ds)
     ((x, x_label),) = read_positions(ds, coordinate)
+    sites = read_survey_positions(ds, survey, coordinate)[0] if survey is not None else None
+    mark = sites is not None or "invgp_map" not in ds.attrs
     panels = [(name, quantity) for name in read_names(ds, "latents") for quantity in look.show or ("mean",)]
-    columns = min(len(panels), 2)
-    rows = math.ceil(len(panels) / columns)
+    sheet = arrange(len(panels), look.size)
     with rc_context(STYLE):
-        figure = Figure((COLUMN if columns == 1 else PAGE, 2.9 * rows + 0.3), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
+        figure = Figure(sheet.size, layout="constrained")
+        axes = figure.subplots(sheet.rows, sheet.columns, squeeze=False, sharex=True).ravel()
         axes, spare = axes[: len(panels)], axes[len(panels) :]
         hatched = False
+        how: dict[str, Any] = {"mark": mark, "sites": sites, "width": sheet.characters}
         for ax, (name, quantity) in zip(axes, panels, strict=True):
             if quantity == "mean":
-                hatched |= _draw_latent(ax, ds, name, x, look, mark=not on_grid)
+                hatched |= _draw_latent(ax, ds, name, x, look, how)
             else:
-                _draw_quantity(ax, ds, name, quantity, x, look, mark=not on_grid)
-            ax.set_xlabel(x_label)
+                _draw_quantity(ax, ds, name, quantity, x, look, how)
         for ax in spare:
             ax.remove()
-        for ax in axes[-columns:]:
+        for ax in axes[-sheet.columns :]:
+            ax.set_xlabel(x_label)
             ax.tick_params(labelbottom=True)
         titles = [f"{name.replace('_', ' ')}: {quantity_of(quantity).words}" for name, quantity in panels]
         letter_panels(axes, titles if look.show else ())
-        add_legend(figure, _handles(ds, [quantity for _, quantity in panels], look, hatched=hatched, mark=not on_grid))
+        add_legend(figure, _handles(ds, [quantity for _, quantity in panels], look, hatched=hatched, mark=mark))
     return figure
 
 
-def _draw_latent(ax: Axes, ds: xr.Dataset, name: str, x: Floats, look: Look, *, mark: bool) -> bool:
-    """Draw means and intervals; tell whether any of it is hatched."""
+def _draw_latent(ax: Axes, ds: xr.Dataset, name: str, x: Floats, look: Look, how: dict[str, Any]) -> bool:
+    """Draw means and intervals, finished in a certain way; tell whether any of it is hatched."""
     order = np.argsort(x, kind="stable")
     curves = read_curves(ds, name)
     means = [read_values(ds, name, curve) for curve in curves]
@@ -108,11 +114,13 @@ def _draw_latent(ax: Axes, ds: xr.Dataset, name: str, x: Floats, look: Look, *, 
             prior = read_values(ds, f"{name}_prior", curve)
             ax.plot(x[order], prior[order], color=curve.colour, marker="_" if x.size == 1 else "", **_PRIOR)
     ends = [float(mean[order[-1]]) for mean in means]
-    finish_panel(ax, x, ds[name], curves, ends=ends, limits=look.limits_of(name, "mean"), mark=mark)
+    finish_panel(ax, x, ds[name], curves, ends=ends, limits=look.limits_of(name, "mean"), **how)
     return hatched
 
 
-def _draw_quantity(ax: Axes, ds: xr.Dataset, name: str, quantity: str, x: Floats, look: Look, *, mark: bool) -> None:
+def _draw_quantity(
+    ax: Axes, ds: xr.Dataset, name: str, quantity: str, x: Floats, look: Look, how: dict[str, Any]
+) -> None:
     """Draw a line for each label of the latent."""
     order = np.argsort(x, kind="stable")
     curves = read_curves(ds, name)
@@ -128,8 +136,8 @@ def _draw_quantity(ax: Axes, ds: xr.Dataset, name: str, quantity: str, x: Floats
             1.0 if quantity == "information" else 1.05 * max(value_range(v, quantity, None)[1] for v in values),
         )
     plain = ds[name].drop_attrs()  # a spread is not drawn downwards
-    finish_panel(ax, x, plain, curves, ends=[float(v[order[-1]]) for v in values], limits=limits, mark=mark)
-    ax.set_ylabel(quantity_label(ds, name, quantity))
+    finish_panel(ax, x, plain, curves, ends=[float(v[order[-1]]) for v in values], limits=limits, **how)
+    ax.set_ylabel(quantity_label(ds, name, quantity, how["width"], power_of(ax.get_ylim())))
 
 
 def _handles(ds: xr.Dataset, shown: list[str], look: Look, *, hatched: bool, mark: bool) -> list[Any]:

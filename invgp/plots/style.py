@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from string import ascii_lowercase
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from invgp.errors import PlotError
+
 # Okabe and Ito (2008), without the yellow, which vanishes on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 GREY = "0.35"
 COLUMN, PAGE = 3.5, 7.2  # inches, the widths of a column and of a page of two columns
 PAGE_HEIGHT = 9.2  # inches
+INCH = 2.54  # cm
+CHARACTERS = 16.0  # in an inch of 8 point text
+_LEGEND_COLUMN = 1.4  # inches
+_AROUND, _LEGEND, _SMALLEST = (0.95, 0.45), 0.3, (0.75, 0.45)  # inches: labels of a panel, legend, panel itself
 STYLE: dict[Any, Any] = {
     "axes.labelsize": 8.0,
     "axes.linewidth": 0.6,
@@ -47,7 +53,7 @@ def colours_for(count: int) -> Sequence[Any]:
 
 def add_legend(figure: Figure, handles: list[Any]) -> None:
     """Put a legend on top of a figure, in one row where that has room."""
-    columns = len(handles) if figure.get_figwidth() >= PAGE else math.ceil(len(handles) / 2)
+    columns = min(len(handles), max(1, int(figure.get_figwidth() / _LEGEND_COLUMN)))
     figure.legend(
         handles=handles,
         loc="outside upper center",
@@ -55,6 +61,54 @@ def add_legend(figure: Figure, handles: list[Any]) -> None:
         frameon=False,
         columnspacing=1.5,
         handlelength=1.6,
+    )
+
+
+class Sheet(NamedTuple):
+    """Rows and columns of panels, and the size of their figure in inches."""
+
+    rows: int
+    columns: int
+    size: tuple[float, float]
+
+    @property
+    def characters(self) -> int:
+        """Of a label that is as long as a panel is high."""
+        return max(12, int(CHARACTERS * (self.size[1] / self.rows - _AROUND[1])))
+
+
+def arrange(count: int, size: tuple[float, float] | None, *, most: int = 2, row_height: float = 2.9) -> Sheet:
+    """Arrange panels on a page, or on a figure of this size so that they are as large as can be.
+
+    Raises
+    ------
+    PlotError
+        If they would be too small to be read.
+    """
+    if size is None:
+        columns = min(count, most)
+        rows = math.ceil(count / columns)
+        return Sheet(rows, columns, (COLUMN if columns == 1 else PAGE, row_height * rows + 0.3))
+    sheets = [Sheet(math.ceil(count / columns), columns, size) for columns in range(1, min(count, most) + 1)]
+    best = max(sheets, key=_readable)
+    if _readable(best) < 1.0:
+        raise too_small(size, f"{count} panels" if count > 1 else "a panel")
+    return best
+
+
+def _readable(sheet: Sheet) -> float:
+    """How large a panel is, where the smallest that can be read is 1."""
+    width = sheet.size[0] / sheet.columns - _AROUND[0]
+    height = (sheet.size[1] - _LEGEND) / sheet.rows - _AROUND[1]
+    return min(width / _SMALLEST[0], height / _SMALLEST[1])
+
+
+def too_small(size: tuple[float, float], what: str) -> PlotError:
+    """What is said of a size on which the figure cannot be read."""
+    given = " x ".join(f"{INCH * length:g}" for length in size)
+    return PlotError(
+        f"--size: must leave room for {what}, was {given} cm; make it larger, or draw less (--kind, --latent, --layer, "
+        "--show)"
     )
 
 

@@ -12,6 +12,7 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
+from invgp.maps.grids import letters_of
 from invgp.plots.labels import quantity_name, unit_label
 from invgp.plots.look import POORLY_INFORMED, QUANTITIES
 from invgp.plots.positions import length_unit
@@ -53,7 +54,8 @@ def _observations(ds: xr.Dataset) -> list[str]:
 
 def _coordinates(ds: xr.Dataset) -> list[dict[str, Any]]:
     """Where the sites are, each coordinate from its first value: it has more digits than a small number can hold."""
-    arrays = [ds[name].astype(np.float64) for name in read_names(ds, "coordinates")]
+    letters = letters_of(ds, read_names(ds, "coordinates"))  # east is across, north up
+    arrays = [ds[name].astype(np.float64) for name in sorted(letters, key=lambda name: letters[name])]
     factor, unit = length_unit(arrays)
     found = []
     for array in arrays:

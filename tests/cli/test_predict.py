@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -56,6 +57,12 @@ def test_that_the_same_seed_gives_the_same_draws(finished: Finished, invgp_here:
         (["--quantiles", "0,0.5"], "--quantiles: must be between 0 and 1, were 0, 0.5"),
         (["--derive", "elbo = depth"], "--derive: must give a new name, was 'elbo', which the posterior has already"),
         (["--exceed", "depth < 500"], "--exceed: must be 'name > number unit', was 'depth < 500'"),
+        (
+            ["--exceed", "depth[1] > 500 m"],
+            "--exceed: must be 'name > number unit', was 'depth[1] > 500 m'; it holds for",
+        ),
+        (["--derive", "x = depth / 0"], "--derive: it divides by 0, in 'x = depth / 0'"),
+        (["--draws", "100000000000"], "--draws: must fit in memory, was 100,000,000,000, which take "),
         (["-o", "map.tif"], "--output: must end in .nc, was 'map.tif'"),
     ],
 )
@@ -76,6 +83,30 @@ def test_that_a_posterior_is_not_overwritten_by_its_own_map(
         result = invgp_here(*command, posterior, "-o", posterior, cwd=tmp_path)
         assert result.returncode == 2
         assert "must be a file of its own" in result.stderr
+
+
+def test_that_neither_survey_nor_another_posterior_is_overwritten(
+    finished: Finished, invgp_here: Command, tmp_path: Path
+) -> None:
+    posterior, survey = finished[0] / "posterior.nc", tmp_path / "kept.csv"
+    shutil.copy(finished[0] / "sites.csv", survey)
+    before = survey.read_bytes()
+    result = invgp_here("export", posterior, "--format", "csv", "-o", survey, cwd=tmp_path)
+    assert (result.returncode, survey.read_bytes()) == (2, before)
+    assert result.stderr.startswith("invgp: --output: must be a file of its own, was ")
+    assert result.stderr.endswith("which is the survey\n")
+    other = shutil.copy(posterior, tmp_path / "other.nc")
+    result = invgp_here("predict", posterior, "-o", other, cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.endswith("which is a posterior\n")
+
+
+def test_that_what_an_expression_cannot_tell_is_said(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+    derive = ("--derive", 'x = log((depth - quantity(5000, "m")) / quantity(1, "m"))')
+    result = invgp_here("predict", finished[0] / "posterior.nc", *derive, "-o", "map.nc", cwd=tmp_path)
+    assert result.returncode == 0
+    assert result.stderr.startswith("invgp: warning: x is not a number at some points")
+    assert result.stderr.count("\n") == 1
 
 
 def test_that_export_names_the_files_that_it_wrote(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:

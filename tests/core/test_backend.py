@@ -3,7 +3,22 @@ import sys
 import numpy as np
 import pytest
 
-from invgp.core.backend import DeviceError, array_namespace, cholesky, device_of, place, to_numpy
+from invgp.core import backend
+from invgp.core.backend import (
+    DeviceError,
+    array_namespace,
+    cholesky,
+    device_of,
+    lower_outer_product,
+    lower_product,
+    place,
+    product,
+    symmetric,
+    to_numpy,
+    tril,
+    tril_with_diagonal,
+    zero_where,
+)
 
 
 def test_that_arrays_go_to_their_place_and_come_back(where, rng):
@@ -46,3 +61,56 @@ def test_that_cuda_without_cupy_is_one_clear_sentence(monkeypatch):
 def test_that_an_unknown_device_is_refused():
     with pytest.raises(DeviceError, match="must be 'cpu', 'cuda' or 'auto', was 'tpu'"):
         place("tpu")
+
+
+@pytest.mark.parametrize("panel", [3, 256])
+def test_that_products_of_triangles_are_those_of_whole_matrices(panel, where, tolerance, rng, monkeypatch):
+    monkeypatch.setattr(backend, "PANEL", panel)
+    left, right = np.tril(rng.standard_normal((2, 8, 8))), np.tril(rng.standard_normal((3, 2, 8, 8)))
+    there = [where.asarray(left), where.asarray(right)]
+    close = {"rtol": tolerance(where, 1e-13), "atol": tolerance(where, 1e-13)}
+    np.testing.assert_allclose(to_numpy(lower_product(*there)), left @ right, **close)
+    transposed = np.tril(left.swapaxes(-1, -2) @ right)
+    np.testing.assert_allclose(np.tril(to_numpy(lower_product(*there, transposed=True))), transposed, **close)
+    outer = np.tril(right @ right.swapaxes(-1, -2))
+    np.testing.assert_allclose(np.tril(to_numpy(lower_outer_product(there[1], there[1]))), outer, **close)
+    np.testing.assert_array_equal(to_numpy(there[1]), right.astype(where.dtype))
+
+
+def test_that_products_of_triangles_do_not_mind_how_these_lie(rng):
+    lower, upper = np.tril(rng.standard_normal((8, 8))), np.triu(rng.standard_normal((8, 8)))
+    for right in (upper.T, np.flip(upper), np.asfortranarray(lower)):
+        for left in (lower, upper.T, np.flip(upper)):
+            np.testing.assert_allclose(lower_product(left, right), left @ right, rtol=1e-13, atol=1e-13)
+            transposed = np.tril(lower_product(left, right, transposed=True))
+            np.testing.assert_allclose(transposed, np.tril(left.T @ right), rtol=1e-13, atol=1e-13)
+            outer = np.tril(lower_outer_product(left, right))
+            np.testing.assert_allclose(outer, np.tril(left @ right.T), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("panel", [3, 256])
+def test_that_triangles_are_cut_out_and_mirrored(panel, where, rng, monkeypatch):
+    monkeypatch.setattr(backend, "PANEL", panel)
+    whole = rng.standard_normal((2, 8, 8)).astype(where.dtype)
+    lower = np.tril(whole)
+    np.testing.assert_array_equal(to_numpy(tril(where.asarray(whole))), lower)
+    mirrored = lower + np.tril(whole, k=-1).swapaxes(-1, -2)
+    np.testing.assert_array_equal(to_numpy(symmetric(where.asarray(whole))), mirrored)
+    diagonal = rng.standard_normal((2, 8)).astype(where.dtype)
+    expected = np.tril(whole, k=-1) + diagonal[..., None] * np.eye(8, dtype=where.dtype)
+    for matrices, known in ((whole, False), (lower, True)):
+        found = tril_with_diagonal(where.asarray(matrices.copy()), where.asarray(diagonal), lower=known)
+        np.testing.assert_array_equal(to_numpy(found), expected)
+
+
+def test_that_products_take_parts_of_matrices_as_they_lie(rng):
+    left, right = rng.standard_normal((2, 9, 7)), rng.standard_normal((7, 5))
+    for a, b in ((left[:, 1:6, 2:], right[2:, 1:]), (left[:, :, :5], right.T[:, :5].T), (left[:, ::2, :], right)):
+        np.testing.assert_allclose(product(a, b), a @ b, rtol=1e-13, atol=1e-13)
+
+
+def test_that_zeros_are_put_where_a_condition_holds(where, rng):
+    array, condition = rng.standard_normal((4, 3, 2)).astype(where.dtype), np.asarray([[True], [False], [False]])
+    for holds in (condition, np.zeros_like(condition)):
+        found = zero_where(where.asmask(holds), where.asarray(array.copy()))
+        np.testing.assert_array_equal(to_numpy(found), np.where(holds, np.zeros_like(array), array))

@@ -1,15 +1,21 @@
+import math
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from invgp.core import hermite
 from invgp.core.backend import place, to_numpy
 from invgp.core.estimators import (
+    degree,
     expectation,
     features_needed,
     fewest_samples,
     quadratic_fit,
     score,
 )
-from invgp.core.hermite import hermite_features
+from invgp.core.hermite import coefficients, hermite_features, mean_squares
+from invgp.core.memory import BATCH_BUDGET
 from invgp.core.sampling import Points
 
 N, Q = 3, 2
@@ -57,14 +63,52 @@ def test_that_one_regression_for_all_sites_is_one_regression_a_site(latents, sam
     points = Points.draw(rng, samples, 20, latents, where)
     densities = where.asarray(np.exp(rng.standard_normal((samples, 20))))
     slopes = where.asarray(rng.standard_normal((samples, 20, 2)))
-    everything = where.asmask(np.ones((samples, 20)))
-    close = {"rtol": 0.0, "atol": tolerance(where, 1e-10, 1e-3)}
-    together, by_site = (quadratic_fit(points, densities, valid) for valid in (None, everything))
-    for one, other in zip(together, by_site, strict=True):
-        assert one.dtype == densities.dtype
-        np.testing.assert_allclose(to_numpy(one), to_numpy(other), **close)
-    mean, mean_by_site = (expectation(points, slopes, valid) for valid in (None, everything))
-    np.testing.assert_allclose(to_numpy(mean), to_numpy(mean_by_site), **close)
+    z, close = to_numpy(points.normals()), {"rtol": 0.0, "atol": tolerance(where, 1e-10, 1e-3)}
+    fit, mean = quadratic_fit(points, densities), expectation(points, slopes)
+    assert fit.value.dtype == mean.dtype == densities.dtype
+    highest = degree(latents, samples)
+    for n in range(20):
+        features = hermite_features(z[:, n, :], cross_terms=highest > 0, degree=highest or 2)
+        one, of_slopes = (np.linalg.lstsq(features, to_numpy(v)[:, n], rcond=None)[0] for v in (densities, slopes))
+        np.testing.assert_allclose(to_numpy(fit.value)[n], one[0], **close)
+        np.testing.assert_allclose(to_numpy(fit.gradient)[n], one[1 : 1 + latents], **close)
+        squares = np.diagonal(to_numpy(fit.curvature)[n])
+        np.testing.assert_allclose(squares, 2.0 * one[1 + latents : 1 + 2 * latents], **close)
+        np.testing.assert_allclose(to_numpy(mean)[n], of_slopes[0], **close)
+
+
+def test_that_mean_squares_are_those_of_the_features():
+    nodes, weights = np.polynomial.hermite_e.hermegauss(10)
+    z = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2)
+    weights = np.outer(weights, weights).ravel() / weights.sum() ** 2
+    expected = weights @ hermite_features(z, cross_terms=True, degree=4) ** 2
+    np.testing.assert_allclose(mean_squares(2, 4), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("budget", [BATCH_BUDGET, 1], ids=["at once", "one by one"])
+def test_that_a_site_is_fitted_to_what_it_has(budget, where, tolerance, rng, monkeypatch):
+    monkeypatch.setattr(hermite, "BATCH_BUDGET", budget)
+    features, values = rng.standard_normal((30, 4)), rng.standard_normal((30, 6, 2))
+    valid = rng.random((30, 6)) < 0.7
+    valid[:, [1, 4]] = True
+    found = coefficients(where.asarray(features), where.asarray(values), where.asmask(valid))
+    for n, has in enumerate(valid.T):
+        expected = np.linalg.lstsq(features[has], values[has, n], rcond=None)[0].T
+        np.testing.assert_allclose(to_numpy(found)[n], expected, atol=tolerance(where, 1e-10, 1e-4))
+
+
+def test_that_fits_with_missing_runs_keep_to_the_memory_budget(rng):
+    latents, sites = 8, 24
+    samples = 6 * math.comb(latents + 4, 4)
+    points = Points.draw(rng, samples, sites, latents, place("cpu"))
+    assert features_needed(latents, samples) == 495
+    densities = rng.standard_normal((samples, sites))
+    valid = rng.random((samples, sites)) < 0.99
+    tracemalloc.start()
+    quadratic_fit(points, densities, valid)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * BATCH_BUDGET
 
 
 def exact_terms(log_density, mean, scale):

@@ -138,6 +138,7 @@ def test_that_blocks_take_the_same_steps_in_every_place(family, where, tolerance
         (lambda: AdaDelta(decay=2.0), r"decay must be a number of at least 0 and below 1, was 2\.0"),
         (lambda: LBFGS(memory=-1), "memory must be a whole number of at least 1, was -1"),
         (lambda: MiniBatches(batch=0), "batch must be a whole number of at least 1, was 0"),
+        (lambda: MiniBatches(unbiased="no"), "unbiased must be True or False, was 'no'"),
         (lambda: MiniBatches(natural=1.5), r"natural must be a number of at least 0 and at most 1, was 1\.5"),
     ],
 )
@@ -202,6 +203,7 @@ METHODS = {
     "adam": MiniBatches(optimiser=Adam(0.02), batch=13, epochs=200, samples=16),
     "natural": MiniBatches(optimiser=Adam(0.02), natural=0.1, batch=13, epochs=100, samples=16),
     "adadelta": MiniBatches(optimiser=AdaDelta(), batch=13, epochs=400, samples=16),
+    "unbiased": MiniBatches(optimiser=Adam(0.02), batch=13, epochs=200, samples=16, unbiased=True),
 }
 
 
@@ -224,7 +226,33 @@ def test_that_mini_batches_take_the_same_steps_in_every_place(method, where, tol
     np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(where, 1e-8, 0.02))
 
 
-def test_that_the_same_seed_gives_the_same_answer_and_batches_are_shuffled(numpy_place):
+def test_that_batches_are_shuffled_anew_for_every_pass_and_leave_out_no_site(numpy_place):
+    bound, parameters, data, _ = regression(numpy_place, dense=False)
+    seen = []
+
+    class Recording(Data):
+        def rows(self, index):
+            seen.append(np.asarray(index))
+            return Data(self.likelihood, self.y).rows(index)
+
+    MiniBatches(batch=13, epochs=2, samples=16).fit(
+        bound, parameters, Recording(data.likelihood, data.y), np.random.default_rng(0)
+    )
+    first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
+    for one_pass in (first, second):
+        np.testing.assert_array_equal(np.sort(np.concatenate(one_pass)), np.arange(N))
+        assert not np.array_equal(one_pass[0], np.arange(13))
+    assert not np.array_equal(first[0], second[0])
+
+
+def test_that_gradients_without_bias_come_from_independent_samples(numpy_place):
+    bound, _, data, _ = regression(numpy_place, dense=False)
+    for unbiased in (True, False):
+        _, _, points = MiniBatches(unbiased=unbiased)._batch(bound, data, np.arange(5), np.random.default_rng(0))
+        assert points.independent is unbiased
+
+
+def test_that_the_same_seed_gives_the_same_answer(numpy_place):
     bound, parameters, data, _ = regression(numpy_place, dense=False)
     method = MiniBatches(batch=13, epochs=2, samples=16)
     first, second, other = (method.fit(bound, parameters, data, np.random.default_rng(s)).posterior for s in (1, 1, 2))
@@ -279,6 +307,12 @@ def test_that_natural_gradients_refuse_a_mixture(numpy_place):
     bound, parameters, data, _ = regression(numpy_place, "diagonal", dense=False, components=2)
     with pytest.raises(ValueError, match="single full Gaussian"):
         MiniBatches(natural=0.5).fit(bound, parameters, data, np.random.default_rng(0))
+
+
+def test_that_gradients_without_bias_refuse_too_few_samples(numpy_place):
+    bound, parameters, data, _ = regression(numpy_place, dense=False)
+    with pytest.raises(ValueError, match=r"samples must be .* at least 6 \(Q = 1, unbiased\), was 5"):
+        MiniBatches(samples=5, unbiased=True).fit(bound, parameters, data, np.random.default_rng(0))
 
 
 def test_that_a_noise_known_for_each_site_goes_with_its_sites(numpy_place):

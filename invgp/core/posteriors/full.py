@@ -12,6 +12,8 @@ from invgp.core.backend import (
     combined_rows,
     device_of,
     identity,
+    lower_outer_product,
+    lower_product,
     product,
     solve_triangular,
     sum_of_squares,
@@ -95,7 +97,8 @@ class Full:
         weights = -0.5 * (self.latents * self.inducing * LOG_2PI + _quadratic(q))
         mean, spread = -pi * q.mean, -pi[..., None] * q.spread
         if self.components == 1:
-            spread = tril_with_diagonal(spread, xp.linalg.diagonal(spread) + 1.0 / xp.linalg.diagonal(q.spread))
+            on_diagonal = xp.linalg.diagonal(spread) + 1.0 / xp.linalg.diagonal(q.spread)
+            spread = tril_with_diagonal(spread, on_diagonal, lower=True)
         else:
             overlaps, solved, inverse = self._overlaps(q)
             _, by_weight, coupling = mixture_entropy(q.weights, overlaps)
@@ -192,6 +195,38 @@ def factor_pull_back(q: Mixture, geometry: Geometry, mean_gradient: Array, varia
         spread=Gram(W, by_variance[..., 0]),
         geometry=GeometryGradient(None, None, None, MarginalGradient(by_mean, by_variance)),
     )
+
+
+def dense_marginals(q: Mixture, factor: Array, unwhitened: Array) -> tuple[Array, Array]:
+    """`factor_marginals` of the inducing inputs themselves, from the lower factors L R (K, Q, M, M) of covariances."""
+    xp = array_namespace(q.mean)
+    mean, variance = combined_rows(factor, q.mean), xp.vecdot(unwhitened, unwhitened)
+    return xp.permute_dims(mean, (0, 2, 1)), xp.permute_dims(variance, (0, 2, 1))
+
+
+def dense_pull_back(
+    q: Mixture, factor: Array, unwhitened: Array, mean_gradient: Array, variance_gradient: Array
+) -> MixtureGradient:
+    """Pull-back of `dense_marginals`.
+
+    Of the spread the lower triangles; of the geometry what `dense_factor_gradient` takes.
+    """
+    xp = array_namespace(q.mean)
+    by_mean, by_variance = site_gradients(mean_gradient, variance_gradient)
+    return MixtureGradient(
+        weights=xp.zeros_like(q.weights),
+        mean=combined_columns(factor, by_mean[..., 0]),
+        spread=lower_product(factor, 2.0 * by_variance * unwhitened, transposed=True),
+        geometry=GeometryGradient(None, None, None, MarginalGradient(by_mean, by_variance)),
+    )
+
+
+def dense_factor_gradient(q: Mixture, unwhitened: Array, marginals: MarginalGradient) -> Array:
+    """Gradient with respect to L, (Q, M, M), at a fixed mixture; of it only the lower triangle is to be used."""
+    xp = array_namespace(q.mean)
+    by_factor = lower_outer_product(2.0 * marginals.variance * unwhitened, q.spread)
+    by_factor += marginals.mean * q.mean[..., None, :]
+    return by_factor[0, ...] if by_factor.shape[0] == 1 else xp.sum(by_factor, axis=0)
 
 
 def spread_gradient(q: Mixture, gram: Array, *, lower: bool) -> Array:

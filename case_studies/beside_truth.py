@@ -1,0 +1,134 @@
+"""A field beside the truth that a synthetic survey was made from: mean, standard deviation and information."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from invgp.plots.style import PAGE, STYLE, letter_panels
+
+Floats = np.ndarray
+
+
+class Panel(NamedTuple):
+    """What one panel shows."""
+
+    title: str
+    values: Floats
+    colours: str
+    label: str
+    limits: tuple[float, float]
+
+
+class Marks(NamedTuple):
+    """Places that the panels show: stations, wells, shots."""
+
+    x: Floats
+    y: Floats
+    marker: str
+
+
+def truth_of(path: Path) -> Floats:
+    """The last column of a table of the truth, in the order of the grid's nodes."""
+    return np.loadtxt(path, delimiter=",", skiprows=1)[:, -1]
+
+
+def inside(ds: xr.Dataset, name: str, truth: Floats) -> float:
+    """The share of the nodes at which the 95% interval holds the truth."""
+    low, high = (ds[f"{name}_quantile"].sel(quantile=level).values for level in (0.025, 0.975))
+    return float(np.mean((low <= truth) & (truth <= high)))
+
+
+def panels_of(ds: xr.Dataset, name: str, truth: Floats, unit: str, shown: Callable[[Floats], Floats]) -> list[Panel]:
+    """Truth and mean in the same colours, standard deviation, information; `shown` turns values into what is drawn."""
+    fields = shown(truth), shown(ds[name].values)
+    ends = min(map(np.min, fields)), max(map(np.max, fields))
+    spread = ds[f"{name}_std"].values if shown is as_it_is else _relative(ds, name)
+    spread_label = unit if shown is as_it_is else "of the mean"
+    return [
+        Panel("truth", fields[0], "viridis", unit, ends),
+        Panel("mean", fields[1], "viridis", unit, ends),
+        Panel("standard deviation", spread, "cividis", spread_label, (0.0, float(spread.max()))),
+        Panel("information", ds[f"{name}_information"].values, "magma", "share of the prior's variance", (0.0, 1.0)),
+    ]
+
+
+def as_it_is(values: Floats) -> Floats:
+    """No change."""
+    return values
+
+
+def _relative(ds: xr.Dataset, name: str) -> Floats:
+    return np.asarray(ds[f"{name}_std"] / ds[name])
+
+
+def draw(
+    ds: xr.Dataset,
+    panels: list[Panel],
+    marks: Mapping[str, Marks],
+    axes: tuple[str, str],
+    *,
+    rows: int,
+    downwards: bool = False,
+) -> Figure:
+    """The panels, each a map of the nodes with the same places marked.
+
+    Parameters
+    ----------
+    ds : a posterior on a regular grid over two coordinates.
+    marks : by what the legend calls them.
+    axes : names of the coordinates across and up.
+    downwards : whether the second coordinate grows down the page.
+    """
+    x, y = (ds[name].values for name in axes)
+    labels = [_axis_label(ds[name]) for name in axes]
+    x, y = (value / scale for value, (scale, _) in zip((x, y), labels, strict=True))
+    shape = [len(np.unique(values)) for values in (y, x)]
+    order = np.lexsort((x, y))
+    columns = -(-len(panels) // rows)
+    height = PAGE / columns * 0.72 * np.ptp(y) / np.ptp(x) + 0.65
+    with rc_context(STYLE):
+        figure = Figure((PAGE, rows * height + 0.3), layout="constrained")
+        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        handles: list[Any] = []
+        for ax, panel in zip(grid.ravel(), panels, strict=True):
+            cells = (values[order].reshape(shape) for values in (x, y, panel.values))
+            low, high = panel.limits
+            drawn = ax.pcolormesh(*cells, cmap=panel.colours, vmin=low, vmax=high, shading="nearest", rasterized=True)
+            place = "right" if rows > 1 or shape[0] <= shape[1] else "bottom"
+            figure.colorbar(drawn, ax=ax, label=panel.label, location=place, pad=0.02, shrink=0.8)
+            handles = _mark(ax, marks, [scale for scale, _ in labels])
+            ax.set_aspect("equal")
+        if downwards:
+            grid[0, 0].invert_yaxis()
+        letter_panels(grid.ravel(), [panel.title for panel in panels])
+        for ax in grid[-1]:
+            ax.set_xlabel(labels[0][1])
+        for ax in grid[:, 0]:
+            ax.set_ylabel(labels[1][1])
+        figure.legend(handles, list(marks), loc="outside upper center", ncols=len(marks), frameon=False)
+    return figure
+
+
+def _axis_label(coordinate: xr.DataArray) -> tuple[float, str]:
+    """What to divide metres by, and the label of the axis."""
+    name = str(coordinate.attrs.get("long_name", coordinate.name)).capitalize()
+    far = float(np.max(coordinate.values)) > 5000.0
+    return (1000.0, f"{name} (km)") if far else (1.0, f"{name} (m)")
+
+
+def _mark(ax: Axes, marks: Mapping[str, Marks], scales: list[float]) -> list[Any]:
+    style: dict[str, Any] = {"linestyle": "none", "color": "white", "markeredgecolor": "black", "clip_on": False}
+    return [
+        ax.plot(
+            places.x / scales[0], places.y / scales[1], places.marker, markersize=3.5, markeredgewidth=0.5, **style
+        )[0]
+        for places in marks.values()
+    ]

@@ -1,0 +1,38 @@
+"""Draw the section beside its truth: python figure.py NAME [FIGURE], with the posterior in results/NAME.nc."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import model
+import numpy as np
+import xarray as xr
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from beside_truth import Marks, as_it_is, draw, inside, panels_of, truth_of  # noqa: E402
+
+
+def main() -> None:
+    """Draw it, and print what it comes to."""
+    name = sys.argv[1]
+    figure = Path(sys.argv[2]) if len(sys.argv) > 2 else HERE / "results" / f"{name}_truth.png"
+    truth = truth_of(HERE / "data" / ("small_truth.csv" if name == "small" else "truth.csv"))
+    with xr.open_dataset(HERE / "results" / f"{name}.nc") as ds:
+        shots, picks = (np.unique(ds[f"{end}_depth"]) for end in ("source", "receiver"))
+        marks = {
+            "shots": Marks(np.zeros(shots.size), shots, "o"),
+            "receivers": Marks(np.full(picks.size, model.WIDTH), picks, "<"),
+        }
+        panels = panels_of(ds, "velocity", truth, "m s$^{-1}$", as_it_is)
+        draw(ds, panels, marks, ("distance", "depth"), rows=1, downwards=True).savefig(figure, dpi=200)
+        error, spread = (np.sqrt(np.mean(part**2)) for part in (ds["velocity"] - truth, ds["velocity_std"]))
+        held, chi_square = inside(ds, "velocity", truth), float(ds["time_chi_square"])
+        print(f"{name}: {ds.attrs['invgp_runs']} runs; {held:.0%} of the truth within the 95% intervals")
+        print(f"error {error:.0f} m/s, standard deviation {spread:.0f} m/s; chi-square {chi_square:.2f}")
+
+
+if __name__ == "__main__":
+    main()

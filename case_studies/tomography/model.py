@@ -1,0 +1,38 @@
+"""Travel times between two boreholes, for the rays of the survey."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.forward_models import first_arrivals, ray_lengths
+
+Floats = NDArray[np.float64]
+
+WIDTH, DEPTH = 30.0, 60.0  # m: the boreholes are so far apart, and so deep
+SPACINGS = {(round(WIDTH / h) + 1) * (round(DEPTH / h) + 1): h for h in (1.0, 2.0, 3.0)}  # m, by the number of nodes
+
+
+def bent(velocity: Floats, source_depth: Floats, receiver_depth: Floats) -> Floats:
+    """First arrivals (B, N) in s for velocities (B, nodes) in m s-1, depth by depth from borehole to borehole."""
+    h = SPACINGS[velocity.shape[1]]
+    sources, shot = np.unique(source_depth[0], return_inverse=True)
+    receivers, heard = np.unique(receiver_depth[0], return_inverse=True)
+    section = velocity.reshape(len(velocity), round(WIDTH / h) + 1, -1)
+    ends = [np.column_stack([np.full(z.size, x), z]) for x, z in ((0.0, sources), (WIDTH, receivers))]
+    return first_arrivals(section, (h, h), *ends)[:, shot, heard]
+
+
+def straight(velocity: Floats, source_depth: Floats, receiver_depth: Floats) -> Floats:
+    """The same along straight rays through cells about the nodes."""
+    lengths = _lengths(tuple(source_depth[0]), tuple(receiver_depth[0]), SPACINGS[velocity.shape[1]])
+    return np.asarray((1.0 / velocity) @ lengths.T)
+
+
+@lru_cache
+def _lengths(source_depth: tuple[float, ...], receiver_depth: tuple[float, ...], h: float) -> Floats:
+    ends = [np.column_stack([np.full(len(z), x), z]) for x, z in ((0.0, source_depth), (WIDTH, receiver_depth))]
+    edges = [np.arange(-0.5 * h, extent + h, h) for extent in (WIDTH, DEPTH)]
+    return ray_lengths(*ends, *edges).reshape(len(source_depth), -1)

@@ -1,0 +1,66 @@
+"""Which way a coordinate runs: X to the east, Y to the north, Z up or down, by what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyproj import CRS
+
+from invgp.units import conversion
+
+BY_STANDARD_NAME = {
+    "projection_x_coordinate": "X",
+    "longitude": "X",
+    "grid_longitude": "X",
+    "projection_y_coordinate": "Y",
+    "latitude": "Y",
+    "grid_latitude": "Y",
+}
+_EAST = dict.fromkeys(("degrees_east", "degree_east", "degrees_E", "degree_E", "degreesE", "degreeE"), "X")
+_NORTH = dict.fromkeys(("degrees_north", "degree_north", "degrees_N", "degree_N", "degreesN", "degreeN"), "Y")
+BY_UNIT = _EAST | _NORTH
+BY_NAME = {
+    **dict.fromkeys(("x", "east", "easting", "eastings", "lon", "long", "longitude"), "X"),
+    **dict.fromkeys(("y", "north", "northing", "northings", "lat", "latitude"), "Y"),
+}
+DEGREES = {"X": "longitude", "Y": "latitude"}
+PROJECTED = {"X": "projection_x_coordinate", "Y": "projection_y_coordinate"}
+
+
+def axis_letters(about: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """X, Y or Z for each coordinate, of which the attributes are given.
+
+    What tells is the standard name, else a unit such as degrees_north, else `positive`, else names of which one is an
+    easting's and one a northing's; what none of them tells, goes in order.
+    """
+    named = {name: BY_NAME.get(name.lower()) for name in about}
+    paired = {"X", "Y"} <= set(named.values())
+    tellers: tuple[Callable[[str], str | None], ...] = (
+        lambda name: BY_STANDARD_NAME.get(str(about[name].get("standard_name", ""))),
+        lambda name: BY_UNIT.get(str(about[name].get("units", ""))),
+        lambda name: "Z" if about[name].get("positive") else None,
+        lambda name: named[name] if paired else None,
+    )
+    found: dict[str, str] = {}
+    for tell in tellers:
+        for name in about:
+            letter = tell(name)
+            if letter and name not in found and letter not in found.values():
+                found[name] = letter
+    left = [letter for letter in "XYZ" if letter not in found.values()]
+    return {name: found[name] if name in found else left.pop(0) for name in about}
+
+
+def is_north(unit: str) -> bool:
+    """Whether a unit is that of latitudes."""
+    return unit in _NORTH
+
+
+def standard_name(letter: str, unit: str, crs: str | None) -> str:
+    """The CF name of a horizontal coordinate: by its unit a latitude or longitude, else by its reference system."""
+    if unit in BY_UNIT:
+        return DEGREES[BY_UNIT[unit]]
+    if crs is None or letter not in PROJECTED or conversion(unit, "m") is None:
+        return ""
+    return PROJECTED[letter] if CRS.from_user_input(crs).is_projected else ""
