@@ -264,7 +264,7 @@ class ExecutableModel:
             if name not in names:
                 raise AdapterError("bounds", f"{name!r} is no output; {did_you_mean(name, names)}")
             if not low < high:
-                raise AdapterError("bounds", f"of {name!r} must grow; they are {low:g} and {high:g}")
+                raise AdapterError("bounds", f"{name!r} must have min below max; they are {low:g} and {high:g}")
 
     def _check_all_inputs_used(self, templates: tuple[InputTemplate, ...]) -> None:
         used = set().union(*(template.columns(self.inputs) for template in templates))

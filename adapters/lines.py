@@ -79,7 +79,7 @@ def read_answer(line: bytes, number: int, outputs: tuple[Quantity, ...]) -> list
     found = answer.get("outputs")
     if not isinstance(found, dict) or len(found) != len(outputs) or not all(q.name in found for q in outputs):
         names = [quantity.name for quantity in outputs]
-        shown = f"those of {list(found)}" if isinstance(found, dict) else kind_of(found)
+        shown = f"one of {list(found)}" if isinstance(found, dict) else kind_of(found)
         raise RunError(Status.UNREADABLE, f"'outputs' must be an object of {names}, but is {quoted(shown, _SHOWN)}")
     return [number for quantity in outputs for number in _numbers(quantity, found[quantity.name])]
 

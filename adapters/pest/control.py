@@ -170,7 +170,8 @@ def _parameters(sections: _Sections) -> dict[str, ControlParameter]:
         if parameter.transform == "tied":
             parent = ties.get(name, "")
             if parent not in parameters or parameters[parent].transform == "tied":
-                raise AdapterError(SETTING, f"{sections.path}: {name!r} is tied to {parent!r}, which it cannot be")
+                must = "which must be a parameter that is not tied itself"
+                raise AdapterError(SETTING, f"{sections.path}: {name!r} is tied to {parent!r}, {must}")
             parameters[name] = ControlParameter("tied", parameter.value, parameter.scale, parameter.offset, parent)
     if not parameters:
         raise AdapterError(SETTING, f"{sections.path} has no parameters")

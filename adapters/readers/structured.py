@@ -121,6 +121,8 @@ class RegexFile(OneFile):
         matches = list(islice(re.finditer(self.pattern, text, re.MULTILINE), LINE_LIMIT + 1))
         if len(matches) > LINE_LIMIT:
             raise ValueError(f"holds more than {LINE_LIMIT} matches")
+        if not matches:
+            raise ValueError(f"has no match of {self.pattern!r}")
         picked = pick_rows(matches, self.row, "match")
         words = [(match, word) for match in picked for word in (match.groups() or (match[0],))]
         if len(words) > size_of(quantities):

@@ -215,7 +215,7 @@ def test_that_a_template_value_cannot_lead_out(program: MakeProgram, tmp_path: P
         ({"fallback": ("./simulator", "{sped}")}, r"fallback\[1\]: line 1: \{sped\} names no input"),
         ({"fallback": ("./simulator",)}, "inputs: speed never reaches the program"),
         ({"bounds": {"tim": (0, 1)}}, r"bounds: 'tim' is no output; did you mean 'time'\?"),
-        ({"bounds": {"time": (1, 0)}}, "bounds: of 'time' must grow; they are 1 and 0"),
+        ({"bounds": {"time": (1, 0)}}, "bounds: 'time' must have min below max; they are 1 and 0"),
         ({"keep": "some"}, "keep: must be one of 'failed', 'all', 'none'; it is 'some'"),
         (
             {"input_files": (InputFile(Path("in.txt"), "in.txt", "ptf"),)},

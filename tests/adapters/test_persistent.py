@@ -154,7 +154,11 @@ TRICKLE = "[(os.write(1, b' '), time.sleep(0.01)) for _ in range(6000)]"
         ("answer(1)", Status.UNREADABLE, "output time must be a list of 2, but is a float"),
         ("answer([1, '4'])", Status.UNREADABLE, "output time must hold numbers, but holds a str"),
         ("answer([1, True])", Status.UNREADABLE, "output time must hold numbers, but holds a bool"),
-        ("answer(0, outputs={'tim': [1, 4]})", Status.UNREADABLE, "'outputs' must be an object of ['time'], but is"),
+        (
+            "answer(0, outputs={'tim': [1, 4]})",
+            Status.UNREADABLE,
+            "'outputs' must be an object of ['time'], but is one of ['tim']",
+        ),
         ("answer(0, outputs=[1, 4])", Status.UNREADABLE, "'outputs' must be an object of ['time'], but is a list"),
     ],
 )

@@ -207,8 +207,8 @@ def test_that_a_command_that_needs_a_shell_is_refused(command: str, tmp_path: Pa
     ("old", "new", "sentence"),
     [
         ("pcf\n", "pcx\n", "is no control file: its first line must start with 'pcf'"),
-        (" vk hk1\n", " vk hk9\n", "'vk' is tied to 'hk9', which it cannot be"),
-        (" vk hk1\n", " vk porosity\n vk vk\n", "'vk' is tied to 'vk', which it cannot be"),
+        (" vk hk1\n", " vk hk9\n", "'vk' is tied to 'hk9', which must be a parameter that is not tied"),
+        (" vk hk1\n", " vk porosity\n vk vk\n", "'vk' is tied to 'vk', which must be a parameter that is not tied"),
         ("porosity fixed factor 0.3", "porosity frozen factor 0.3", "the transform of 'porosity' is 'frozen'"),
         ("porosity fixed factor 0.3", "porosity fixed factor x", "parameter 'porosity', parval1: 'x' is not a number"),
         (" k.tpl      model/k.txt", " k.tpl", "line 27: must have the columns pest_file, model_file"),

@@ -223,10 +223,27 @@ def test_that_a_scheduler_that_is_not_there_is_a_sentence(monkeypatch: pytest.Mo
     monkeypatch.setattr("invgp.inference.pools.cluster.SECONDS_TO_ANSWER", 0.5)
     must = "inference.scheduler: must be the address or file of a Dask scheduler"
     mistaken(f"{must} that runs, was 'tcp://127.0.0.1:1': ", backend="dask", scheduler="tcp://127.0.0.1:1")
-    mistaken(f"{must} that runs, was 'nonsense://x': ", backend="dask", scheduler="nonsense://x")
     file = str(tmp_path / "none.json")
-    mistaken(f"{must} that runs, was '{file}': ", backend="dask", scheduler=file)
+    mistaken(f"{must} that runs, was '{file}': No such file", backend="dask", scheduler=file)
+    (tmp_path / "none.json").write_text("[]")
+    mistaken(f"{must} that runs, was '{file}': the file is no JSON object", backend="dask", scheduler=file)
     mistaken(f"{must} with inference.backend = 'dask', was left out", backend="dask")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "why"),
+    [
+        ("nonsense://x", "unknown address scheme 'nonsense'"),
+        ("nonsense", "missing port number in address 'nonsense'"),
+        ("tcp://no.such.host.invalid:8786", "(Name or service not known|Temporary failure in name resolution)"),
+    ],
+)
+def test_that_no_client_is_made_for_what_is_no_address(
+    scheduler: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It would go on for 20 s after the sentence, and then end with a traceback.
+    monkeypatch.setattr("distributed.Client", None)
+    mistaken(f"of a Dask scheduler that runs, was '{scheduler}': {why}", backend="dask", scheduler=scheduler)
 
 
 def test_that_dask_that_is_not_installed_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

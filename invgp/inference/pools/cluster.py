@@ -50,6 +50,7 @@ class Cluster:
     def __init__(self, scheduler: str, patience: float) -> None:
         try:
             from distributed import Client  # noqa: PLC0415 - an extra, and slow to import
+            from distributed.comm import resolve_address  # noqa: PLC0415 - as above
         except ImportError as error:
             raise ConfigError(
                 f"inference.backend: 'dask' needs {error.name}, which is not installed: pip install 'invgp[dask]'"
@@ -59,11 +60,13 @@ class Cluster:
         self._directories: set[Path] = set()
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it would say is told by our errors
         try:
-            self.client = Client(_address(scheduler), timeout=SECONDS_TO_ANSWER, set_as_default=False)  # type: ignore[no-untyped-call]
-        except (OSError, ValueError, LookupError, TypeError, ImportError) as error:  # tls may want a library
+            address = _address(scheduler)
+            resolve_address(address)  # a client that gets one that is none takes 20 s to end, with a traceback
+            self.client = Client(address, timeout=SECONDS_TO_ANSWER, set_as_default=False)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError, TypeError, ImportError, FutureWarning) as error:  # tls, ucx may want a library
             raise ConfigError(
                 f"inference.scheduler: must be the address or file of a Dask scheduler that runs, was {scheduler!r}: "
-                f"{_reason(error)}"
+                f"{getattr(error, 'strerror', None) or _first_line(error)}"
             ) from error
 
     def run(
@@ -212,9 +215,16 @@ def _address(scheduler: str) -> str:
     deadline = time.monotonic() + SECONDS_TO_ANSWER
     while not Path(scheduler).exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    return str(json.loads(Path(scheduler).read_text())["address"])
+    try:
+        return str(json.loads(Path(scheduler).read_text())["address"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError("the file is no JSON object with 'address'") from error
 
 
 def _reason(error: BaseException) -> str:
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    line = _first_line(error)
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
