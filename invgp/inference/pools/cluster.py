@@ -50,7 +50,7 @@ class Cluster:
     def __init__(self, scheduler: str, patience: float) -> None:
         try:
             from distributed import Client  # noqa: PLC0415 - an extra, and slow to import
-            from distributed.comm import resolve_address  # noqa: PLC0415 - as above
+            from distributed.comm.addressing import resolve_address  # noqa: PLC0415 - as above
         except ImportError as error:
             raise ConfigError(
                 f"inference.backend: 'dask' needs {error.name}, which is not installed: pip install 'invgp[dask]'"
