@@ -86,7 +86,7 @@ class Tally:
             f"{self.purpose}{within}{self.elsewhere if within else ''}",
             f"bound evaluated {times} | ELBO {elbo}",
             f"{counted(self.done, 'run')}, {self.failed:,} failed | {rate(made / seconds) if made else '- runs/s'} | "
-            f"at most {duration(left) if made else '-'} of runs left",
+            f"at most {duration(left) if made else '-'} of runs",
         )
 
 
