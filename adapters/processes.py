@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .protocol import RUN_DIRECTORY_VARIABLE
+from .stopping import check_wanted
 from .trees import end_group, end_tree, pipe_name, reap
 
 STDOUT = "standard_output.txt"
@@ -102,9 +103,10 @@ def run_process(
     Raises
     ------
     OSError
-        If the program cannot be started.
+        If the program cannot be started, or the run is wanted no more.
     """
     place = str(directory)
+    check_wanted(place)
     deadline = None if timeout is None else time.monotonic() + timeout
     process: subprocess.Popen[bytes] | None = None
     with _Lifeline() as lifeline, _opened(f"{place}/{STDOUT}", f"{place}/{STDERR}") as logs:
