@@ -58,8 +58,8 @@ class UmbridgeModel:
 
     The rows of a batch are shared out over all connections. A row that a server takes but does not answer is tried
     again, on another server if there is one; a server that cannot be reached is asked again after a pause, and left
-    alone for the rest of the batch when `retries` pauses were in vain, or if it does not say what it offers. A row that fails in any other way, or takes too
-    long, fails at once.
+    alone for the rest of the batch when `retries` pauses were in vain. So is one that does not say what it offers. A
+    row that fails in any other way, or takes too long, fails at once.
 
     Parameters
     ----------
@@ -148,9 +148,9 @@ class UmbridgeModel:
                         outputs = self._run(connection, values[task.row])
                     finally:
                         batch.spent(time.perf_counter() - started)
-                except NoConnectionError as error:
+                except (NoConnectionError, _SilentError) as error:
                     refused += 1
-                    if refused > self.retries:
+                    if refused > self.retries or isinstance(error, _SilentError):
                         self._give_up(connection.url, error, batch)
                     batch.put_back(task)
                     batch.pause(min(FIRST_PAUSE * 2 ** min(refused - 1, 8), LONGEST_PAUSE))
@@ -163,9 +163,6 @@ class UmbridgeModel:
                     else:
                         batch.put_back(task)
                         batch.pause(FIRST_PAUSE)
-                except _SilentError as error:
-                    self._give_up(connection.url, error, batch)
-                    batch.put_back(task)
                 except _UnfitError as error:
                     batch.stop(Status.NOT_STARTED, f"server {connection.url} {error}")
                     batch.put_back(task)

@@ -80,13 +80,12 @@ class Processes:
                         else:
                             finished.append((number, Died(deaths[number])))
         finally:
-            if running or waiting:  # interrupted, or failed: what still runs is wanted no more
+            # Interrupted, or failed: what still runs is wanted no more. Nor is what a dead worker left, which may hang.
+            if running or waiting or deaths:
                 with stopped(directory):
                     for worker in engaged:
                         worker.shutdown(kill_workers=True)  # and wait: it must not start another program
                     end_programs(directory)
-            elif deaths:  # a program that a worker left behind may hang, and nobody looks at its time
-                end_programs(directory)
 
     def __enter__(self) -> Self:
         return self
