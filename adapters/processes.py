@@ -6,6 +6,7 @@ search for stray processes happens only when a run was cut short or left some.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import subprocess
@@ -17,8 +18,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
-from .protocol import RUN_DIRECTORY_VARIABLE
-from .stopping import check_wanted
+from .protocol import RUN_DIRECTORY_VARIABLE, STOPPED
 from .trees import end_group, end_tree, pipe_name, reap
 
 STDOUT = "standard_output.txt"
@@ -77,6 +77,12 @@ def make_environment(extras: Mapping[str, str], threads: int) -> Environment:
 def environment_in(place: str, mark: str, environment: Environment) -> Environment:
     """The environment of a program that runs in the directory `place`, and is found by `mark`."""
     return {**environment, b"PWD": os.fsencode(place), os.fsencode(RUN_DIRECTORY_VARIABLE): os.fsencode(mark)}
+
+
+def check_wanted(place: str) -> None:
+    """Raise `OSError` if the run with the directory `place` is wanted no more."""
+    if STOPPED and os.path.dirname(place) in STOPPED:  # noqa: PTH120 - to make a `Path` takes longer
+        raise OSError(errno.ECANCELED, "its batch was stopped")
 
 
 def run_process(

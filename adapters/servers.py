@@ -21,9 +21,8 @@ from pathlib import Path
 from .failures import QUOTED, not_started, quoted
 from .lines import LostError
 from .outcomes import RunError, check_success
-from .processes import Ending, Environment, Outcome, apart, environment_in, exit_watch
+from .processes import Ending, Environment, Outcome, apart, check_wanted, environment_in, exit_watch
 from .protocol import Status
-from .stopping import check_wanted
 from .trees import end_tree, pipe_name, reap
 
 Key = tuple[str, ...]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from invgp.adapters.stopping import allow_programs, refuse_programs
+from invgp.adapters.protocol import STOPPED
 from invgp.inference.pools.base import THREADS_PER_WORKER, Died, Loop, R, T
 from invgp.inference.stray_programs import end_programs
 
@@ -28,7 +28,7 @@ class Threads(Loop):
     ) -> Generator[tuple[int, R | Died], None, None]:
         """Give each item's number and what became of it, as they finish."""
         whole = False
-        allow_programs(directory)
+        STOPPED.discard(str(directory))
         threads = ThreadPool(self.workers)
         try:
             with threadpool_limits(THREADS_PER_WORKER):
@@ -36,7 +36,7 @@ class Threads(Loop):
             whole = True
         finally:
             if not whole:  # a thread cannot be stopped, but what it waits for can
-                refuse_programs(directory)
+                STOPPED.add(str(directory))
             threads.terminate()
             if not whole:
                 end_programs(directory)
