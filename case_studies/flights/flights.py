@@ -6,6 +6,7 @@ RMSE is in the unit of the delays, NLPD that of standardised delays; seconds are
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 from collections.abc import Mapping
@@ -155,7 +156,8 @@ def entry(which: str, split: Split, found: Mapping[str, Score]) -> dict[str, obj
         for measure, value in ((f"RMSE, {split.unit}", one.rmse), ("NLPD", one.nlpd))
     ]
     rows.append({"measure": "seconds of processors", "setting": setting, "ours": ours.seconds})
-    return {**WHAT[which], "command": f"bash case_studies/flights/run.sh {which}", "page": "flights.md", "rows": rows}
+    asked = shlex.join(word for word in sys.argv[1:] if word != "--record")
+    return {**WHAT[which], "command": f"bash case_studies/flights/run.sh {asked}", "page": "flights.md", "rows": rows}
 
 
 def main() -> None:
