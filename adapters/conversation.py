@@ -112,7 +112,8 @@ class Conversation:
             return
         fresh: list[Request] = []
         size = 0
-        while waiting and len(self._asked) < server.ahead and size < AT_ONCE and server.all_sent:
+        # One that has answered all may not have read all: it gets its next row all the same.
+        while waiting and len(self._asked) < server.ahead and size < AT_ONCE and (server.all_sent or not self._asked):
             number = server.asked + len(fresh) + 1
             request = Request(waiting[0], number, self.write(number, waiting[0]), not self._asked)
             fresh.append(request)

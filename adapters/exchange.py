@@ -251,9 +251,10 @@ def parse_json(data: bytes) -> Any:
     return json.loads(text, parse_int=float)
 
 
-def said(data: bytes) -> str:
+def said(data: bytes | str) -> str:
     """A server's own words: the start of them, printable, on one line."""
-    text = " ".join(data[: 4 * SAID].decode(errors="replace").split())
+    start = data[: 4 * SAID]
+    text = " ".join((start.decode(errors="replace") if isinstance(start, bytes) else start).split())
     printable = "".join(character if character.isprintable() else "?" for character in text)
     return printable[:SAID] or "nothing"
 

@@ -6,6 +6,7 @@ search for stray processes happens only when a run was cut short or left some.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import subprocess
@@ -17,7 +18,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
-from .protocol import RUN_DIRECTORY_VARIABLE
+from .protocol import RUN_DIRECTORY_VARIABLE, STOPPED
 from .trees import end_group, end_tree, pipe_name, reap
 
 STDOUT = "standard_output.txt"
@@ -78,6 +79,12 @@ def environment_in(place: str, mark: str, environment: Environment) -> Environme
     return {**environment, b"PWD": os.fsencode(place), os.fsencode(RUN_DIRECTORY_VARIABLE): os.fsencode(mark)}
 
 
+def check_wanted(place: str) -> None:
+    """Raise `OSError` if the run with the directory `place` is wanted no more."""
+    if STOPPED and os.path.dirname(place) in STOPPED:  # noqa: PTH120 - to make a `Path` takes longer
+        raise OSError(errno.ECANCELED, "its batch was stopped")
+
+
 def run_process(
     argv: Sequence[str],
     directory: Path,
@@ -102,9 +109,10 @@ def run_process(
     Raises
     ------
     OSError
-        If the program cannot be started.
+        If the program cannot be started, or the run is wanted no more.
     """
     place = str(directory)
+    check_wanted(place)
     deadline = None if timeout is None else time.monotonic() + timeout
     process: subprocess.Popen[bytes] | None = None
     with _Lifeline() as lifeline, _opened(f"{place}/{STDOUT}", f"{place}/{STDERR}") as logs:

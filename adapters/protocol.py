@@ -25,6 +25,10 @@ RUN_DIRECTORY_VARIABLE = "INVGP_RUN_DIRECTORY"
 # How the names of empty directories begin that wait for the next run; see `RunContext`.
 SPARE = ".spare-"
 
+# Absolute paths of directories whose runs are wanted no more: this process starts no program for them. A thread that
+# waits for a program cannot be stopped, and would go on with the next row, the next attempt, a fresh program.
+STOPPED: set[str] = set()
+
 
 @dataclass(frozen=True)
 class Quantity:

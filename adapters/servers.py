@@ -21,7 +21,7 @@ from pathlib import Path
 from .failures import QUOTED, not_started, quoted
 from .lines import LostError
 from .outcomes import RunError, check_success
-from .processes import Ending, Environment, Outcome, apart, environment_in, exit_watch
+from .processes import Ending, Environment, Outcome, apart, check_wanted, environment_in, exit_watch
 from .protocol import Status
 from .trees import end_tree, pipe_name, reap
 
@@ -83,6 +83,7 @@ class Server:
         _tidy_up_at_exit()
 
     def _start(self, argv: Sequence[str], environment: Environment) -> None:
+        check_wanted(self._mark)
         place = tempfile.mkdtemp(prefix="invgp-persistent-")
         self._resources.callback(shutil.rmtree, place, ignore_errors=True)
         self._process = subprocess.Popen(

@@ -40,6 +40,10 @@ class _UnfitError(Exception):
     """A server that does not offer what the settings say."""
 
 
+class _SilentError(Exception):
+    """A server that does not say what it offers."""
+
+
 class _RunError(Exception):
     """One run did not give its outputs."""
 
@@ -54,8 +58,8 @@ class UmbridgeModel:
 
     The rows of a batch are shared out over all connections. A row that a server takes but does not answer is tried
     again, on another server if there is one; a server that cannot be reached is asked again after a pause, and left
-    alone for the rest of the batch when `retries` pauses were in vain. A row that fails in any other way, or takes too
-    long, fails at once.
+    alone for the rest of the batch when `retries` pauses were in vain. So is one that does not say what it offers. A
+    row that fails in any other way, or takes too long, fails at once.
 
     Parameters
     ----------
@@ -144,13 +148,10 @@ class UmbridgeModel:
                         outputs = self._run(connection, values[task.row])
                     finally:
                         batch.spent(time.perf_counter() - started)
-                except NoConnectionError as error:
+                except (NoConnectionError, _SilentError) as error:
                     refused += 1
-                    if refused > self.retries:
-                        # Of the only server, every run of the batch says so.
-                        level = logging.WARNING if len(self.urls) > 1 else logging.INFO
-                        _log.log(level, "%s %s; it gets no more runs of this batch", connection.url, error)
-                        batch.give_up(connection.url, f"server {connection.url} {error}")
+                    if refused > self.retries or isinstance(error, _SilentError):
+                        self._give_up(connection.url, error, batch)
                     batch.put_back(task)
                     batch.pause(min(FIRST_PAUSE * 2 ** min(refused - 1, 8), LONGEST_PAUSE))
                     continue
@@ -177,6 +178,12 @@ class UmbridgeModel:
         finally:
             connection.close()
 
+    def _give_up(self, url: str, error: Exception, batch: Batch) -> None:
+        # Of the only server, every run of the batch says so.
+        level = logging.WARNING if len(self.urls) > 1 else logging.INFO
+        _log.log(level, "%s %s; it gets no more runs of this batch", url, error)
+        batch.give_up(url, f"server {url} {error}")
+
     def _get_to_know(self, connection: Connection) -> None:
         """Check once that the server offers the model, with these sizes."""
         if connection.url in self._known:
@@ -184,7 +191,7 @@ class UmbridgeModel:
         try:
             self._check_server(connection)
         except TooSlowError as error:
-            raise _UnfitError(f"does not say what it offers: {error}") from error
+            raise _SilentError(f"does not say what it offers: {error}") from error
         except UnreadableReplyError as error:
             raise _UnfitError(f"does not speak UM-Bridge: {error}") from error
         self._known.add(connection.url)
@@ -194,9 +201,10 @@ class UmbridgeModel:
         if info.get("protocolVersion") != PROTOCOL_VERSION:
             raise _UnfitError(f"must speak UM-Bridge {PROTOCOL_VERSION}, but speaks {info.get('protocolVersion')!r}")
         models = info.get("models")
-        models = [str(m) for m in models] if isinstance(models, list) else []
+        models = models if isinstance(models, list) else []
         if self.model not in models:
-            raise _UnfitError(f"offers no model {self.model!r}; {did_you_mean(self.model, models)}")
+            known = [said(str(name)) for name in models]
+            raise _UnfitError(f"offers no model {self.model!r}; {did_you_mean(self.model, known)}")
         support = self._told(connection, "/ModelInfo", {"name": self.model}).get("support")
         if not isinstance(support, Mapping) or support.get("Evaluate") is not True:
             raise _UnfitError(f"does not evaluate the model {self.model!r}")
@@ -205,9 +213,9 @@ class UmbridgeModel:
             sizes = self._told(connection, f"/{side.capitalize()}Sizes", message).get(f"{side}Sizes")
             if sizes != [q.size for q in quantities]:
                 ours = ", ".join(f"{q.name} ({q.size})" for q in quantities)
-                shown = [int(s) if isinstance(s, float) and s.is_integer() else s for s in sizes or ()]
+                shown = _whole(sizes) if isinstance(sizes, list) else sizes
                 raise _UnfitError(
-                    f"{verb} blocks of sizes {said(str(shown).encode())} for the model {self.model!r}, but {side}s "
+                    f"{verb} blocks of sizes {said(str(shown))} for the model {self.model!r}, but {side}s "
                     f"must be as many blocks of the same sizes and are {ours}"
                 )
 
@@ -302,9 +310,14 @@ def _error_of(reply: Reply) -> str:
     """What a server says of its failure: UM-Bridge's error, or whatever came in its place."""
     try:
         error = reply.json()["error"]
-        return f"{said(str(error['type']).encode())}: {said(str(error['message']).encode())}"
+        return f"{said(str(error['type']))}: {said(str(error['message']))}"
     except (UnreadableReplyError, KeyError, TypeError, IndexError):
         return f"HTTP status {reply.status}: {said(reply.data)}"
+
+
+def _whole(sizes: list[Any]) -> list[Any]:
+    """The sizes that a server told, as integers where they are."""
+    return [int(size) if isinstance(size, float) and size.is_integer() else size for size in sizes]
 
 
 def _short(sizes: list[int]) -> str:

@@ -23,6 +23,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sp
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+smartquotes = False  # --from-data and unit = "m" are to be copied as they stand
 
 default_role = "literal"  # in docstrings, `name` is code
 autodoc_member_order = "bysource"
@@ -52,15 +53,21 @@ def spread_out(app: Sphinx, what: str, name: str, obj: object, options: object, 
     lines[:] = spread
 
 
+def drawn(tex: str, *, as_block: bool = False) -> str:
+    """A formula as MathML, which browsers draw by themselves: no script, no network."""
+    math = tex2mathml(tex, as_block=as_block).replace("<mo>‖</mo>", '<mo stretchy="false">‖</mo>')
+    return re.sub(r"<mo>&ApplyFunction;</mo>(?!\s*<mo)", '<mspace width="0.1667em"></mspace>', math)  # as in log p
+
+
 def visit_math(self: HTML5Translator, node: nodes.math) -> None:
-    """Formulas as MathML, which browsers draw by themselves: no script, no network."""
-    self.body.append(tex2mathml(node.astext()))
+    """One within a sentence."""
+    self.body.append(drawn(node.astext()))
     raise nodes.SkipNode
 
 
 def visit_displayed_math(self: HTML5Translator, node: nodes.math_block) -> None:
-    """The same for one that stands by itself."""
-    self.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    """One that stands by itself."""
+    self.body.append(f'<div class="math">{drawn(node.astext(), as_block=True)}</div>')
     raise nodes.SkipNode
 
 

@@ -46,6 +46,10 @@ def told(command: click.Command, context: click.Context) -> list[str]:
 def row(option: click.Option, context: click.Context) -> str:
     """Of the table; ranges that only keep nonsense out are left out."""
     names, text = option.get_help_record(context) or ("", "")
+    choices = re.search(r" \[(.+)\]$", names)
+    if choices:
+        names, among = names[: choices.start()], f" One of {choices[1].replace('|', ', ')}."
+        text = re.sub(r"(?= +\[)|$", among, text, count=1)
     names = names.replace(" RANGE", "").replace("|", "\\|")
     text = re.sub(r"(; )?[\d.<=]*x[<>=\d.]+", "", text).replace(" []", "")
     for character in "|*_<":

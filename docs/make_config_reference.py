@@ -29,7 +29,7 @@ is that of the quantity, the standard deviation that of its increments. Where a 
 def tables() -> list[tuple[str, str, type[Section]]]:
     """Heading, note and section, in the order of a config file."""
     return [
-        ("the top of the file", "", schema.Config),
+        ("The top of the file", "", schema.Config),
         ("[survey]", "", schema.SurveySection),
         ("[survey.coordinates.NAME], [survey.covariates.NAME]", "", schema.ColumnSection),
         ("[survey.observations.NAME]", "", schema.ObservationSection),

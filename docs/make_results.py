@@ -142,7 +142,7 @@ def page(paper: list[Experiment], found: dict[str, Found]) -> str:
     """The whole page."""
     keys = {experiment.key for experiment in paper}
     others = [entry for key, entry in found.items() if key not in keys]
-    overview, sections = ["| experiment | in the paper | |", "| --- | --- | --- |"], []
+    overview, sections = ["| experiment | in the paper | here |", "| --- | --- | --- |"], []
     for experiment in paper:
         entry = found.get(experiment.key)
         status = entry.status if entry else experiment.status

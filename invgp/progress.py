@@ -19,7 +19,13 @@ SECONDS_BETWEEN_DRAWINGS = 0.25  # in a notebook
 
 @dataclass
 class Tally:
-    """The counts that both displays show."""
+    """The counts that all displays show.
+
+    Attributes
+    ----------
+    running : seconds that runs were waited for; what an inversion computes between them says nothing of how long the
+        runs that are left will take.
+    """
 
     most_runs: int = 0
     purpose: str = ""
@@ -31,6 +37,8 @@ class Tally:
     answered: int = 0
     failed: int = 0
     elsewhere: str = ""
+    running: float = 0.0
+    since: float = field(default_factory=time.perf_counter)
     started: float = field(default_factory=time.perf_counter)
 
     def begin(self, most_runs: int) -> None:
@@ -40,6 +48,7 @@ class Tally:
     def batch(self, purpose: str, runs: int) -> None:
         """A batch of runs starts."""
         self.purpose, self.batch_size, self.batch_done, self.elsewhere = purpose, runs, 0, ""
+        self.since = time.perf_counter()
 
     def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
         """Count runs."""
@@ -47,6 +56,8 @@ class Tally:
         self.answered += answered
         self.batch_done += succeeded + failed
         self.failed += failed
+        now = time.perf_counter()
+        self.running, self.since = self.running + now - self.since, now
 
     def waiting(self, runs: int, maker: str) -> None:
         """Remember what is waited for."""
@@ -63,7 +74,7 @@ class Tally:
         """Where the inversion is; how the bound does; what its runs do."""
         if not self.purpose:
             return "starting", "", ""
-        seconds = max(time.perf_counter() - self.started, 1e-9)
+        seconds = max(self.running, 1e-9)
         made = self.done - self.answered  # what the ledger answers says nothing of how long a run takes
         left = max(self.most_runs - self.done, 0) * seconds / max(made, 1)
         within = (
@@ -75,7 +86,7 @@ class Tally:
             f"{self.purpose}{within}{self.elsewhere if within else ''}",
             f"bound evaluated {times} | ELBO {elbo}",
             f"{counted(self.done, 'run')}, {self.failed:,} failed | {rate(made / seconds) if made else '- runs/s'} | "
-            f"at most {duration(left) if made else '-'} left",
+            f"at most {duration(left) if made else '-'} of runs",
         )
 
 

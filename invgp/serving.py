@@ -7,8 +7,8 @@ import itertools
 import json
 import logging
 import math
+import os
 import shutil
-import signal
 import socketserver
 import sys
 import threading
@@ -27,6 +27,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownEx
 
 from invgp.adapters.exchange import BoundedReader, TooLargeError, parse_json
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status, input_size
+from invgp.inference.pools.processes import begin_worker, in_worker
 from invgp.inference.stray_programs import end_programs
 from invgp.problem import Floats
 
@@ -103,8 +104,9 @@ class ModelServer(ThreadingHTTPServer):
         try:
             if self._stopped:
                 raise RequestError(500, "InvalidOutput", f"run {label}: the server was stopped")
-            outcome = worker.submit(_run, row, label, self._directory).result()
+            outcome = worker.submit(in_worker, _run, (row, label, self._directory)).result()
         except BrokenProcessPool as error:
+            end_programs(self._directory / label)
             self._workers.discard(worker)
             worker = self._new_worker()
             sentence = f"run {label}: the worker process died while it ran {self.model.name!r}"
@@ -157,7 +159,7 @@ class ModelServer(ThreadingHTTPServer):
 
     def _new_worker(self) -> ProcessPoolExecutor:
         """A pool of one: if it dies, it dies alone."""
-        worker = ProcessPoolExecutor(1, env=ONE_THREAD, initializer=_begin, initargs=(self.model,))
+        worker = ProcessPoolExecutor(1, env=ONE_THREAD, initializer=_begin, initargs=(os.getpid(), self.model))
         self._workers.add(worker)
         return worker
 
@@ -170,14 +172,15 @@ class ModelServer(ThreadingHTTPServer):
 _model: ForwardModel  # of a worker process
 
 
-def _begin(model: ForwardModel) -> None:
-    """Start of a worker process; Ctrl-C goes to the whole process group, and the server ends its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _begin(server: int, model: ForwardModel) -> None:
+    """Start of a worker process."""
+    begin_worker(server)
     global _model  # noqa: PLW0603 - it is pickled once for each worker, not for each run
     _model = model
 
 
-def _run(row: Floats, label: str, directory: Path) -> Evaluations:
+def _run(wanted: tuple[Floats, str, Path]) -> Evaluations:
+    row, label, directory = wanted
     return _model.evaluate(row[None], RunContext([label], directory))
 
 

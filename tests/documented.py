@@ -32,7 +32,8 @@ def blocks(page: Path, *languages: str) -> list[Block]:
 
 def commands(block: Block) -> list[list[str]]:
     """The words of each command of a block of shell."""
-    return [words for line in block.text.splitlines() if (words := shlex.split(line, comments=True))]
+    lines = block.text.replace("\\\n", "").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
 def run_page(page: Path, instead: Mapping[str, str] | None = None) -> str:

@@ -21,10 +21,19 @@ from invgp.config.schema import Config
 from invgp.forward_models import two_way_times
 from invgp.scaffolds import files_of, write
 
-# Where the commands and the Python of a page are run, if not in this file by `run_page`.
+# Where the commands and the Python of a page, or small versions of them, are run, if not in this file by `run_page`.
 RUN_ELSEWHERE = {
     "README": "here, in test_otway.py and, on a survey of its own, in cli/test_newcomer.py",
+    "aquifer": "test_field_cases.py",
+    "basin": "test_field_cases.py",
+    "cox_process": "test_cox_process.py",
+    "em_survey": "test_em_survey.py",
+    "flights": "test_flights.py",
+    "gmt_valley": "test_gmt_valley.py",
+    "gprn": "test_gprn_case.py",
     "otway": "test_otway.py",
+    "paper_data": "test_paper_data.py",
+    "tomography": "test_field_cases.py",
     "cluster": "pools/ and, with Slurm, cluster/slurm.sh",
     "export": "maps/test_documented.py",
     "maps": "maps/test_documented.py",
@@ -57,10 +66,10 @@ IN_AN_EMPTY_FOLDER = {
 
 
 def pages(root):
-    readmes = [root / "README.md", root / "CONTRIBUTING.md", *(root / "case_studies").glob("*/README.md")]
-    return {"otway" if page.parent.name == "otway" else page.stem: page for page in readmes} | {
-        page.stem: page for page in sorted((root / "docs").glob("*.md")) if page.stem != "otway"
-    }
+    """By name; of a case study it is that of its folder, and its page of the site only shows its README."""
+    studies = {readme.parent.name: readme for readme in (root / "case_studies").glob("*/README.md")}
+    docs = {page.stem: page for page in sorted((root / "docs").glob("*.md"))}
+    return docs | {"README": root / "README.md", "CONTRIBUTING": root / "CONTRIBUTING.md"} | studies
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +221,7 @@ def test_that_the_page_about_reading_quotes_what_is_said(root):
     said = re.sub(r'"\s*\n\s*f?"', "", sources).lower()
     table = (root / "docs" / "reading.md").read_text(encoding="utf-8").partition("## The diagnostics")[2]
     quoted = re.findall(r"\*([^*|]+)\*", "".join(re.findall(r"^\| (\*.*?) \|", table, re.MULTILINE)))
-    assert len(quoted) == 12
+    assert len(quoted) == 13
     for words in (part.strip().lower() for quote in quoted for part in quote.split("...")):
         assert words in said, words
 

@@ -23,3 +23,12 @@ def test_that_the_site_is_built_without_a_warning_and_needs_no_network(root, tmp
     for documented in ("invgp.invert", "invgp.SAVIGP", "invgp.adapters.ForwardModel"):
         assert f'id="{documented}"' in built["api"]
     assert "<math" in built["theory"]
+
+
+def test_that_every_case_study_is_in_the_gallery(root):
+    gallery = (root / "docs" / "gallery.md").read_text(encoding="utf-8")
+    _, toctree, text = gallery.split("```", 2)
+    studies = {readme.parent.name for readme in (root / "case_studies").glob("*/README.md")}
+    assert studies == {line for line in toctree.splitlines()[1:] if line and not line.startswith(":")}
+    for study in studies:
+        assert f"]({study}.md)" in text, study

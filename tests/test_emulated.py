@@ -388,3 +388,16 @@ def test_that_realizations_with_inducing_points_are_as_smooth_as_the_field():
 
     np.testing.assert_allclose(roughness(sparse), roughness(dense), rtol=0.2)
     np.testing.assert_allclose(sparse["a_sample"].std("realization"), sparse["a_std"], rtol=0.1)
+
+
+@pytest.mark.parametrize(("emulator", "numbers"), [(False, 1_000), (True, 10_000)])  # half of all sites' samples
+def test_that_noise_that_mini_batches_cannot_learn_is_refused_before_any_run(emulator, numbers, monkeypatch):
+    monkeypatch.setattr("invgp.inference.settling.NUMBERS_AT_ONCE", numbers)
+    counted = Counted(smooth)
+    problem, _ = line_problem(counted, emulator=emulator)
+    assert invgp.invert(problem).attrs["invgp_settled"] == "yes"
+    counted.rows = 0
+    sentence = r"noise\.learn: must be left out for 40 sites, which are looked at in mini-batches of \d+, as many as"
+    with pytest.raises(ConfigError, match=sentence):
+        invgp.invert(replace(problem, noise=replace(problem.noise, learn={"t": np.inf})))
+    assert counted.rows == 0

@@ -190,6 +190,16 @@ def test_that_a_run_that_fails_is_tried_again_and_its_attempts_counted(ledger: L
     assert [(r.status, r.attempts) for r in ledger.runs()] == [(Status.OK, 1), (Status.OK, 3)]
 
 
+def test_that_a_message_may_name_a_file_whose_name_is_no_text(ledger: Ledger) -> None:
+    class Lost(Model):
+        def evaluate(self, values, context: RunContext) -> Evaluations:
+            outcome = super().evaluate(values, context)
+            return replace(outcome, messages=tuple(f"{m}: no file caf\udce9" if m else "" for m in outcome.messages))
+
+    assert run(Lost(), rows(1, -1), ledger).ok.tolist() == [True, False]
+    assert [r.message for r in ledger.runs()] == ["", "run label1 failed: no file caf\\udce9"]
+
+
 def test_that_more_retries_give_a_failed_run_another_chance(ledger: Ledger) -> None:
     model = Model(failures=3)
     assert not run(model, rows(-1), ledger, retries=1).ok.any()

@@ -67,6 +67,7 @@ def command(
     problem = load(config, data=data)
     refuse_field(problem, "calibrate")
     output, plot = _paths(problem, config, output, plot)
+    refuse_fewer(surveys, output)
     seed = problem.inference.seed if seed is None else seed
     result, whole = calibrated(problem, surveys, output.with_suffix(".surveys"), seed=seed, workers=workers)
     partial = output.with_suffix(".interrupted.nc"), plot.with_suffix(f".interrupted{plot.suffix}")
@@ -97,6 +98,22 @@ def _paths(problem: Problem, config: Path, output: Path | None, plot: Path | Non
     check_format(plot, "--plot")
     check_writable(plot, "--plot")
     return output, plot
+
+
+def refuse_fewer(surveys: int, output: Path) -> None:
+    """Raise `ConfigError` if a calibration would take the place of one that rests on more surveys."""
+    if not output.exists():
+        return
+    try:
+        with netcdf.opened(output) as earlier:
+            there = int(earlier.attrs.get("invgp_surveys", 0))
+    except ConfigError:  # no file of ours
+        return
+    if there > surveys:
+        raise ConfigError(
+            f"--surveys: must be at least {there}, was {surveys}: {str(output)!r} is a calibration with {there} "
+            "surveys; for fewer, name another --output, or remove that file"
+        )
 
 
 def calibrated(

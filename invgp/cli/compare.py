@@ -16,6 +16,7 @@ import numpy as np
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
+from invgp.cli.ledgers import holds_runs, ledger_of
 from invgp.cli.options import LARGEST_SEED, data_option, refuse_field, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, check_writable, remove_if_empty
 from invgp.cli.progress import SECONDS_BETWEEN_LINES, rate
@@ -48,7 +49,10 @@ PAPER = 120  # columns, where the table goes to a file
 @click.option(
     "--emulator",
     is_flag=True,
-    help="Draw on an emulator, fitted anew, with the simulator only where that is not good enough.",
+    help="Draw on an emulator, with the simulator only where that is not good enough.",
+)
+@click.option(
+    "--ledger", type=click.Path(path_type=Path), help="Keeps the runs of --emulator.  [default: that of POSTERIOR]"
 )
 @workers_option
 @scheduler_option
@@ -60,6 +64,7 @@ def command(
     config: Path | None,
     data: Path | None,
     emulator: bool,
+    ledger: Path | None,
     workers: int | None,
     scheduler: str | None,
     output: Path | None,
@@ -69,7 +74,7 @@ def command(
     """Compare POSTERIOR, a file that `invgp run` wrote, with draws from the same problem by elliptical slice sampling.
 
     The draws take many runs of the simulator. They are kept beside POSTERIOR: after Ctrl-C, or with more draws, the
-    same command goes on from there.
+    same command goes on from there. With --emulator the ledger keeps the runs.
     """
     dataset = netcdf.read(posterior)
     config = config or found_config(posterior, dataset)
@@ -78,17 +83,20 @@ def command(
     check_outputs(output, plot, posterior, problem, config)
     if emulator:
         check_emulator(problem)
+        ledger = ledger or ledger_of(problem, posterior)
+    elif ledger is not None:
+        raise ConfigError("--ledger: must be left out without --emulator: the file of the chains keeps their runs")
     started = time.perf_counter()
     checkpoint = chains_of(posterior, emulator=emulator)
-    comparison = compared(problem, dataset, checkpoint, workers, scheduler, settings, emulator=emulator)
+    comparison, made = compared(problem, dataset, checkpoint, ledger, workers, scheduler, settings, emulator=emulator)
     if output is not None:
         netcdf.write(comparison, output)
     draw(dataset, comparison, plot)
     seconds = time.perf_counter() - started
-    tell(comparison, seconds)
+    tell(comparison, made, seconds)
     for path in filter(None, (output, plot)):
         say(path)
-    give(facts(comparison) | {"seconds": seconds, "comparison": output, "figure": plot})
+    give(facts(comparison) | {"runs_now": made, "seconds": seconds, "comparison": output, "figure": plot})
 
 
 def found_config(path: Path, posterior: xr.Dataset) -> Path:
@@ -190,13 +198,14 @@ def compared(
     problem: Problem,
     posterior: xr.Dataset,
     checkpoint: Path,
+    ledger: Path | None,
     workers: int | None,
     scheduler: str | None,
     settings: dict[str, int],
     *,
     emulator: bool,
-) -> xr.Dataset:
-    """The posterior beside draws; if interrupted, they are kept, and the command ends."""
+) -> tuple[xr.Dataset, int]:
+    """The posterior beside draws, and the runs made now; if interrupted, all is kept, and the command ends."""
     # Here, not above: a mistake is told, and help given, without waiting for SciPy.
     try:
         from invgp.inference.comparison import compare  # noqa: PLC0415
@@ -204,6 +213,7 @@ def compared(
         raise ConfigError(
             f"`invgp compare` needs {error.name}, which is not installed: pip install arviz-stats"
         ) from error
+    from invgp.inference.invert import recorded  # noqa: PLC0415
     from invgp.inference.pools import open_pool  # noqa: PLC0415
     from invgp.inference.reference import Direct, emulated_reference, reference  # noqa: PLC0415
     from invgp.inference.simulator import own_directory  # noqa: PLC0415
@@ -217,42 +227,52 @@ def compared(
         with (
             open_pool(problem.inference, workers=workers, scheduler=scheduler) as pool,
             own_directory(runs) as directory,
+            recorded(problem, ledger) as recorder,
             progress() as tally,
         ):
-            run = Direct.of(problem, directory, pool, tally)
+            run = Direct.of(problem, directory, pool, tally, recorder)
             find = emulated_reference if emulator else reference
             try:
                 chains = find(problem, run, checkpoint=checkpoint, told=tally.told, **settings)
             except RunsFailedError as failure:
                 raise RunsFailedError(run.simulator.failures(str(failure))) from failure
     except KeyboardInterrupt:
-        note(f"interrupted {kept(tally, checkpoint)}")
+        note(f"interrupted {kept(tally, checkpoint, ledger)}")
         raise SystemExit(INTERRUPTED) from None
     finally:
         remove_if_empty(runs)
     comparison = compare(problem, posterior, chains)
     made = settings | {"draws": chains.draws.shape[1]}
     comparison.attrs |= {f"invgp_reference_{name}": value for name, value in made.items()}
-    return comparison
+    return comparison, run.simulator.runs - run.simulator.answered
 
 
-def kept(tally: Tally, checkpoint: Path) -> str:
+def kept(tally: Tally, checkpoint: Path, ledger: Path | None) -> str:
     """What there is, and how to go on."""
-    if not checkpoint.exists():
-        return f"after {counted(tally.runs, 'run')}, before the chains had started; nothing was kept"
     spent = counted(tally.runs, "run")
+    if not checkpoint.exists():
+        held = ledger is not None and holds_runs(ledger)
+        what = f"the runs are kept in {ledger}, and the same command goes on from there" if held else "nothing was kept"
+        return f"after {spent}, before the chains had started; {what}"
     return f"after {spent}; the chains are kept in {checkpoint}, and the same command goes on from there"
 
 
 @dataclass
 class Tally:
-    """How far the chains are; a monitor of the simulator as well."""
+    """How far the chains are; a monitor of the simulator as well.
+
+    Attributes
+    ----------
+    runs : made now; what a ledger answers is none.
+    first, began : where the chains stood when they began, or went on, and when.
+    """
 
     runs: int = 0
     failed: int = 0
     done: int = 0
     goal: int = 0
     first: int | None = None
+    began: float = 0.0
     started: float = field(default_factory=time.perf_counter)
 
     def begin(self, most_runs: int) -> None:
@@ -262,30 +282,32 @@ class Tally:
         """Nothing: batches are small."""
 
     def waiting(self, runs: int, maker: str) -> None:
-        """Nothing: there is no ledger."""
+        """Nothing: the line is full."""
 
     def evaluated(self, elbo: float, *, accepted: bool) -> None:
         """Nothing: there is no bound."""
 
-    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:  # noqa: ARG002 - there is no ledger
+    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
         """Count runs."""
-        self.runs += succeeded + failed
+        self.runs += succeeded + failed - answered
         self.failed += failed
 
     def told(self, done: int, goal: int) -> None:
         """Count iterations."""
-        self.first = done if self.first is None else self.first
+        if self.first is None:
+            self.first, self.began = done, time.perf_counter()
         self.done, self.goal = done, goal
 
     @property
     def text(self) -> str:
         """Where the chains are."""
-        seconds = max(time.perf_counter() - self.started, 1e-9)
+        now = time.perf_counter()
+        seconds = max(now - self.started, 1e-9)
         spent = f"{counted(self.runs, 'run')}, {self.failed:,} failed | {rate(self.runs / seconds)}"
         if not self.goal:
             return f"fitting a Gaussian | {spent}"
         gone = self.done - (self.first or 0)
-        left = duration((self.goal - self.done) * seconds / gone) if gone else "-"
+        left = duration((self.goal - self.done) * (now - self.began) / gone) if gone else "-"
         return f"iteration {self.done:,} of {self.goal:,} | {spent} | about {left} left"
 
 
@@ -349,7 +371,7 @@ def facts(comparison: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def tell(comparison: xr.Dataset, seconds: float) -> None:
+def tell(comparison: xr.Dataset, made: int, seconds: float) -> None:
     """The table, what both took, and whether the reference is one."""
     from rich.box import SIMPLE  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
@@ -376,7 +398,7 @@ def tell(comparison: xr.Dataset, seconds: float) -> None:
     say(
         f"Runs: posterior {attributes['invgp_runs']:,}; reference {attributes['invgp_reference_runs']:,} "
         f"({attributes['invgp_reference_chains']} chains of {attributes['invgp_reference_draws']:,} draws, "
-        f"{duration(seconds)} now)."
+        f"{counted(made, 'run')} and {duration(seconds)} now)."
     )
     if converged(comparison):
         say(f"Reference: {verdict(comparison)}.")

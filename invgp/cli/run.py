@@ -11,6 +11,7 @@ import click
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
+from invgp.cli.ledgers import holds_runs, ledger_of
 from invgp.cli.options import LARGEST_SEED, config_argument, data_option, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
 from invgp.cli.progress import Tally, progress
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from invgp.inference.invert import InterruptedInversion
     from invgp.problem import Problem
-
-CHEAP_ROWS = 1000  # in a task, or more: quicker to run again than to look up
 
 
 @click.command(
@@ -67,21 +66,6 @@ def command(
     seconds = time.perf_counter() - started
     tell(posterior, output, seconds)
     give(facts(posterior, output, ledger) | {"seconds": seconds})
-
-
-def ledger_of(problem: Problem, output: Path) -> Path | None:
-    """Where the runs are kept, if they are worth it: a model that takes many rows at once is not long at one."""
-    wanted, forward = problem.output.ledger, problem.forward
-    kept = forward.rows_per_task < CHEAP_ROWS if wanted is None else wanted
-    return output.with_suffix(".ledger.sqlite") if kept else None
-
-
-def holds_runs(ledger: Path) -> bool:
-    """Whether there is something to go on from."""
-    from invgp.ledger import Ledger  # noqa: PLC0415 - it waits for NumPy
-
-    with Ledger(ledger, read_only=True) as opened:
-        return bool(opened.models())
 
 
 def inverted(

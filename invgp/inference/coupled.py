@@ -75,6 +75,7 @@ class CoupledInversion(Inversion):
     def search_from_start(self) -> tuple[str, bool]:
         """Natural-gradient steps, each from runs of the simulator."""
         algorithm = self.algorithm(self.stages())
+        self.settling.refuse_to_learn_noise(algorithm.stages)
         samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
         self.begin(self.problem.inference.max_evaluations * samples * self.problem.survey.size)
         status, settled = self.settle(algorithm, self.start, self.simulated)

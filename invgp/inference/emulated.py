@@ -59,6 +59,7 @@ class EmulatedInversion(CoupledInversion):
 
     def search_from_start(self) -> tuple[str, bool]:
         """The posterior on the emulator; then, where that is not good enough, with the simulator; then verification."""
+        self.settling.refuse_to_learn_noise(self.emulator_stages)
         runs, steps = runs_in_a_step(self.problem), runs_of_steps(self.problem)
         self.steps = deque(enumerate(steps))
         self.begin(sum(steps) + runs)

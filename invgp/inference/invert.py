@@ -100,7 +100,7 @@ def invert(
         open_pool(settings, workers=workers, scheduler=scheduler) as pool,
         TemporaryDirectory(prefix="invgp-") as scratch,
         own_directory(run_directory or scratch) as directory,
-        _recorded(problem, ledger) as recorder,
+        recorded(problem, ledger) as recorder,
         displayed() if progress and monitor is None else nullcontext(Silent()) as display,
     ):
         try:
@@ -145,7 +145,7 @@ def _posterior(inversion: Inversion, status: str, *, settled: bool) -> xr.Datase
 
 
 @contextmanager
-def _recorded(problem: Problem, path: str | Path | None) -> Iterator[Recorder | None]:
+def recorded(problem: Problem, path: str | Path | None) -> Iterator[Recorder | None]:
     """The ledger of the simulator's runs, if there is to be one."""
     if path is None:
         yield None

@@ -19,6 +19,7 @@ from invgp.inference.pools import Pool
 from invgp.inference.simulator import Batch, Simulator, TooManyFailed
 from invgp.inference.slice_sampling import Chains, Proposal, sample, saved_proposal
 from invgp.inference.target import Run, WhitenedPrior, informed_sites
+from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
 
 STEPS = 8  # of the fit: each is a posterior of a linear simulator, so that few will do
@@ -33,10 +34,10 @@ class Direct:
     calls: int = 0
 
     @staticmethod
-    def of(problem: Problem, directory: Path, pool: Pool, monitor: Monitor) -> Direct:
-        """With runs in a directory; any share of them may fail."""
+    def of(problem: Problem, directory: Path, pool: Pool, monitor: Monitor, recorder: Recorder | None = None) -> Direct:
+        """With runs in a directory, and in a ledger, if there is one; any share of them may fail."""
         tolerant = replace(problem, inference=replace(problem.inference, max_failed_share=1.0))
-        return Direct(Simulator(tolerant, directory, pool, monitor))
+        return Direct(Simulator(tolerant, directory, pool, monitor, recorder=recorder))
 
     def __call__(self, f: Floats, sites: NDArray[np.intp]) -> Batch:
         """Run at latent values f (S, B, Q), at sites (B,)."""
@@ -67,7 +68,8 @@ def emulated_reference(
 ) -> Chains:
     """Draws on an emulator, with the simulator where that is not good enough, around the Gaussian found on it.
 
-    The emulator is fitted anew, in the same way as for a posterior: for a simulator too dear for draws of its own.
+    The emulator is fitted in the same way as for a posterior: for a simulator too dear for draws of its own. Chains
+    that go on need the same emulator again, whose runs a ledger answers; they count once.
     """
     dense = replace(problem, inference=replace(problem.inference, posterior="coupled gaussian", inducing=None))
     inversion = EmulatedInversion(dense, place("cpu"), run.simulator, seed)
@@ -76,13 +78,13 @@ def emulated_reference(
     if inversion.found is None or inversion.emulator is None:
         raise RunsFailedError("no emulator could be fitted")
     q = inversion.found.position.q
-    proposal = Proposal.from_covariance(to_numpy(q.mean).ravel(), to_numpy(q.root).T @ to_numpy(q.root))
+    covariance = to_numpy(q.root).T @ to_numpy(q.root)
+    proposal = Proposal.from_covariance(to_numpy(q.mean).ravel(), covariance, run.simulator.runs)
 
     def answer(f: Floats, sites: NDArray[np.intp]) -> Batch:
         return inversion.mixed(f, "chains", sites)
 
-    chains = sample(problem, answer, proposal, seed=seed, checkpoint=checkpoint, **settings)
-    return replace(chains, runs=run.simulator.runs)
+    return sample(problem, answer, proposal, seed=seed, simulated=inversion.direct, checkpoint=checkpoint, **settings)
 
 
 def linearised(problem: Problem, run: Run, *, seed: int = 0) -> Proposal:

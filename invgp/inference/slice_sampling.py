@@ -93,7 +93,7 @@ class State:
     threshold : (C,), what the logarithm of the target over that Gaussian must exceed on the ellipse.
     angle, lower, upper : (C,), where the ellipse is tried next, and between which bounds.
     iteration, attempt : (C,), iterations done, and attempts made in the present one.
-    evaluations : sites evaluated so far.
+    evaluations : runs so far.
     """
 
     v: Floats
@@ -116,7 +116,7 @@ class Chains:
     Attributes
     ----------
     draws : (C, draws, N, Q), on the scale of the Gaussian process.
-    runs : sites evaluated, with those that the proposal took.
+    runs : of the simulator, with those that the proposal took, and those before the chains were last stopped.
     """
 
     draws: Floats
@@ -133,6 +133,7 @@ def sample(
     burn_in: int = 200,
     thin: int = 1,
     seed: int = 0,
+    simulated: NDArray[np.bool_] | None = None,
     checkpoint: Path | None = None,
     told: Callable[[int, int], None] | None = None,
 ) -> Chains:
@@ -145,6 +146,7 @@ def sample(
     burn_in : iterations of each chain that are thrown away.
     thin : iterations from one draw to the next.
     draws : of each chain, at the least; a checkpoint that holds more gives them all.
+    simulated : (N,), the sites whose evaluations are runs and are counted, None for all: an emulator's are not.
     checkpoint : a file that holds the chains so far. If it is there they go on, to the bit as if they had never been
         stopped; with more draws than before they grow longer.
     told : called now and then with the iterations that the slowest chain has done, and those it has to do.
@@ -158,7 +160,7 @@ def sample(
     """
     # The number of threads decides how BLAS rounds; and threads do not help products as small as these.
     with threadpool_limits(1):
-        sampler = _Sampler(problem, run, proposal, seed)
+        sampler = _Sampler(problem, run, proposal, seed, simulated)
         mark = _fingerprint(problem, proposal, (chains, burn_in, thin, seed))
         sites = (problem.survey.size, problem.latent_count)
         state, before = _resume(checkpoint, mark) or (None, np.empty((chains, 0, *sites)))
@@ -214,8 +216,10 @@ def _run(
 class _Sampler:
     """What does not change while the chains run."""
 
-    def __init__(self, problem: Problem, run: Run, proposal: Proposal, seed: int) -> None:
-        self.field, self.likelihood = WhitenedPrior(problem), SiteLikelihood(problem, run)
+    def __init__(
+        self, problem: Problem, run: Run, proposal: Proposal, seed: int, simulated: NDArray[np.bool_] | None
+    ) -> None:
+        self.field, self.likelihood = WhitenedPrior(problem), SiteLikelihood(problem, run, simulated)
         self.proposal, self.seed = proposal, seed
         self.root = proposal.root(WIDENING)
         self.to_units = proposal.axes * np.sqrt(1.0 + proposal.gain / WIDENING**2)

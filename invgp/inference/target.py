@@ -44,11 +44,17 @@ class WhitenedPrior:
 
 
 class SiteLikelihood:
-    """Log likelihood of all data, from runs at the sites where something was observed."""
+    """Log likelihood of all data, from runs at the sites where something was observed.
 
-    def __init__(self, problem: Problem, run: Run) -> None:
+    Parameters
+    ----------
+    simulated : (N,), the sites for which the simulator itself is run; None for all.
+    """
+
+    def __init__(self, problem: Problem, run: Run, simulated: NDArray[np.bool_] | None = None) -> None:
         self.run, self.shape = run, problem.survey.Y.shape
         self.sites = informed_sites(problem)
+        self.runs = len(self.sites) if simulated is None else int(simulated[self.sites].sum())
         self.observed = np.isfinite(problem.survey.Y[self.sites])
         self.log_density = noise_log_density(problem, place("cpu"))
 
@@ -62,8 +68,8 @@ class SiteLikelihood:
         return np.where(whole.all(axis=1) & ~np.isnan(total), total, -np.inf)
 
     def cost(self, which: NDArray[np.bool_]) -> int:
-        """Sites that an evaluation of these chains takes."""
-        return int(which.sum()) * len(self.sites)
+        """Runs that an evaluation of these chains takes."""
+        return int(which.sum()) * self.runs
 
 
 def informed_sites(problem: Problem) -> NDArray[np.intp]:

@@ -150,7 +150,7 @@ class Recorder:
         inputs, outputs = (np.ascontiguousarray(a, dtype=FLOAT) for a in (values, outcome.outputs))
         rows = [
             (digest, self.number, label, row.tobytes(), gave.tobytes() if status in GAVE_OUTPUTS else None,
-             status.value, attempts, finished.seconds, finished.worker, now, message, directory)
+             status.value, attempts, finished.seconds, finished.worker, now, _text(message), _text(directory))
             for digest, label, row, gave, status, attempts, message, directory in zip(
                 self._digests(values), context.labels, inputs, outputs, outcome.status, finished.attempts.tolist(),
                 outcome.messages, _directories(context, outcome), strict=True,
@@ -198,6 +198,11 @@ class Recorder:
             one.update(row.data)
             digests.append(one.digest())
         return digests
+
+
+def _text(words: str) -> str:
+    """What SQLite can store: a name of a file that is no UTF-8 has characters that are none."""
+    return words.encode(errors="backslashreplace").decode()
 
 
 def _directories(context: RunContext, outcome: Evaluations) -> list[str]:

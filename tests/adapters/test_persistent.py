@@ -264,6 +264,28 @@ def test_that_a_program_that_does_not_read_is_not_waited_for(program: MakeProgra
     assert run(served, tmp_path, np.ones((1, 50_000))).status == (Status.TIMEOUT,)
 
 
+EARLY = """\
+import os, re, sys
+seen = b""
+while True:
+    while not (begun := re.match(rb'{"id": (\\d+),', seen)):
+        seen += os.read(0, 4096) or sys.exit()
+    os.write(1, b'{"id": %s, "outputs": {"time": [1, 2]}}\\n' % begun[1])
+    while b"\\n" not in seen:
+        seen += os.read(0, 4096) or sys.exit()
+    seen = seen.split(b"\\n", 1)[1]
+"""
+
+
+def test_that_a_program_may_answer_before_it_has_read_all(program: MakeProgram, tmp_path: Path) -> None:
+    many = Quantity("depth", "m", tuple(range(30_000)))
+    served = PersistentModel((program(EARLY, language="python"),), (many,), (TIME,), search_path=tmp_path, timeout=20.0)
+    for _ in range(2):  # the second batch meets what the first has left unread
+        outcome = run(served, tmp_path, np.full((3, 30_000), 1.2345678901234567))
+        assert outcome.status == (OK,) * 3, outcome.messages
+        assert outcome.outputs.tolist() == [[1.0, 2.0]] * 3
+
+
 def test_that_a_flood_on_standard_error_is_drained(program: MakeProgram, tmp_path: Path) -> None:
     body = "[os.write(2, b'complaint ' * 1000) for _ in range(1000)]; answer([2, 4])"
     assert run(model(program, tmp_path, body), tmp_path).ok.all()
@@ -307,7 +329,10 @@ def test_that_the_programs_of_another_model_or_another_inversion_are_ended(
     assert len({first, second, third}) == 3
 
 
-def test_that_a_batch_that_is_stopped_ends_the_programs_of_its_workers(program: MakeProgram, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_that_a_batch_that_is_stopped_ends_the_programs_of_its_workers(
+    backend: str, program: MakeProgram, tmp_path: Path
+) -> None:
     served = model(program, tmp_path, "time.sleep(60)", timeout=60.0)
     values = np.concatenate([np.linspace(3.0, 4.0, 64), np.linspace(1.0, 3.0, 129)[1:]])[:, None]  # one of them is 2
 
@@ -315,10 +340,28 @@ def test_that_a_batch_that_is_stopped_ends_the_programs_of_its_workers(program: 
         raise InterruptedError
 
     start = time.monotonic()
-    with pytest.raises(InterruptedError), open_pool(InferenceSettings(workers=2)) as pool:
+    with pytest.raises(InterruptedError), open_pool(InferenceSettings(workers=2, backend=backend)) as pool:
         evaluate(served, values, RunContext([f"r{i}" for i in range(192)], tmp_path / "runs"), pool=pool, watch=stop)
     assert gone(tmp_path)
+    time.sleep(1.0)  # in which a thread could start another
+    assert programs_of(tmp_path) == []
     assert time.monotonic() - start < 30.0
+    assert run(served, tmp_path, [1.0]).status == ((OK,) if backend == "loky" else (Status.NOT_STARTED,))
+    with open_pool(InferenceSettings(workers=2, backend=backend)) as pool:
+        again = evaluate(served, values[:1], RunContext(["again"], tmp_path / "runs"), pool=pool)
+    assert again.status == (OK,)
+
+
+def test_that_a_program_that_hangs_when_its_worker_is_killed_is_ended(program: MakeProgram, tmp_path: Path) -> None:
+    once = f"os.path.exists({str(tmp_path / 'once')!r}) or (open({str(tmp_path / 'once')!r}, 'w'), "
+    served = model(
+        program, tmp_path, f"{once}os.kill(os.getppid(), signal.SIGKILL), time.sleep(60)); answer([2.0, 4.0])"
+    )
+    context = RunContext(["r0", "r1", "r2"], tmp_path / "runs")
+    with open_pool(InferenceSettings(workers=2)) as pool:
+        outcome = evaluate(served, np.array([[1.0], [2.0], [3.0]]), context, pool=pool)
+    assert outcome.status == (OK,) * 3
+    assert gone(tmp_path, 1.0)
 
 
 def test_that_an_interrupt_ends_the_program_and_passes_through(

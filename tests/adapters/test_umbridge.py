@@ -417,6 +417,11 @@ def test_that_a_bad_answer_is_told_at_once(behaviour: Behaviour, status: Status,
     assert one_run(behaviour) == (status, f"run site-0: server URL: {sentence}")
 
 
+def test_that_an_error_may_hold_what_is_no_character() -> None:
+    status, message = one_run(sends(http(rb'{"error": {"type": "\ud800", "message": "no \udce9"}}')))
+    assert (status, message) == (Status.RAISED, "run site-0: server URL: ?: no ?")
+
+
 def test_that_an_answer_needs_no_content_type_and_may_come_in_chunks() -> None:
     chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n" + b'{"ou\r\n'
     body = b'tput": [[1, 2.5], [3e0]]}'
@@ -477,6 +482,15 @@ def test_that_a_hostile_answer_costs_little_memory_and_time(behaviour: Behaviour
             "gives blocks of sizes [2, 2] for the model 'times', but outputs must be as many blocks of the same sizes "
             "and are time (2), total (1)",
         ),
+        (
+            {"/InputSizes": {"inputSizes": 3}},
+            "takes blocks of sizes 3.0 for the model 'times', but inputs must be as many blocks of the same sizes and "
+            "are depth (2), velocity (1)",
+        ),
+        (
+            {"/Info": {"protocolVersion": 1.0, "models": ["t\ud800imes"]}},
+            "offers no model 'times'; did you mean 't?imes'?",
+        ),
         ({"/Info": {"protocolVersion": 1.0, "models": ["tims"]}}, "offers no model 'times'; did you mean 'tims'?"),
         ({"/Info": {"protocolVersion": 2.0, "models": []}}, "must speak UM-Bridge 1.0, but speaks 2.0"),
         ({"/Info": ["times"]}, 'does not speak UM-Bridge: /Info gave ["times"]'),
@@ -503,6 +517,18 @@ def test_that_a_server_that_never_says_what_it_offers_is_not_waited_for() -> Non
     assert outcome.messages[29] == (
         f"run site-29: server {url} does not say what it offers: no whole answer within 0.3 s"
     )
+
+
+def test_that_a_server_that_never_says_what_it_offers_costs_no_row(
+    servers: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        values = np.repeat(VALUES, 4, axis=0)
+        model = times_model(url, servers[0], timeout=1.0, config={"seconds": 0.2})
+        outcome = model.evaluate(values, context(12))
+    assert outcome.status == (Status.OK,) * 12, outcome.messages
+    assert f"{url} does not say what it offers" in caplog.text
 
 
 def test_that_ctrl_c_does_not_wait_for_the_servers() -> None:

@@ -35,12 +35,18 @@ def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_go_on_f
         first.load()
 
     (tmp_path / "was_called").unlink()
+    fewer = invgp(*COMMAND, "--surveys", "2", cwd=tmp_path)
+    assert fewer.returncode == 2
+    assert f"--surveys: must be at least 3, was 2: '{written[0]}' is a calibration with 3 surveys;" in fewer.stderr
+    with xr.open_dataset(written[0]) as still:
+        xr.testing.assert_identical(still, first)
+    written[0].unlink()
     again = invgp(*COMMAND, "--surveys", "2", "--plot", "figures/two.pdf", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert not (tmp_path / "was_called").exists()
     assert (tmp_path / "figures" / "two.pdf").exists()
-    with xr.open_dataset(written[0]) as fewer:
-        xr.testing.assert_equal(fewer["depth_pit"], first["depth_pit"][:2])
+    with xr.open_dataset(written[0]) as two:
+        xr.testing.assert_equal(two["depth_pit"], first["depth_pit"][:2])
     folder = tmp_path / "posterior_calibration.surveys"
     assert set(read_finished(folder, first.attrs["invgp_calibration"])) == {1, 2, 3}
     with pytest.raises(ConfigError, match=rf"--output: must not be that of another calibration, but '{folder}' keeps "):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from invgp import netcdf
 from invgp.cli import app
 from invgp.errors import ConfigError, PlotError
 
-from .conftest import CONFIG, SIMULATOR, invgp, with_program, write_files
+from .conftest import CONFIG, SIMULATOR, invgp, with_inference, with_program, write_files
 from .test_interrupts import PROMPT, interrupt, left_behind, own_words, running, wait_for
 
 
@@ -164,6 +165,51 @@ def test_that_draws_on_an_emulator_cost_a_few_runs(compared: tuple[Path, subproc
     np.testing.assert_allclose(ratios(result.stdout), ratios(direct.stdout), atol=0.2)
     runs = int(result.stdout.split("reference ")[1].split()[0].replace(",", ""))
     assert runs <= 10 * 10  # runs_per_site, at ten sites
+
+
+def told_runs(stdout: str) -> tuple[int, int]:
+    """Runs of the reference, and those that were made now."""
+    said = re.search(r"reference ([\d,]+) \(.* draws, ([\d,]+) runs? and ", stdout)
+    assert said is not None, stdout
+    return int(said[1].replace(",", "")), int(said[2].replace(",", ""))
+
+
+def test_that_a_stopped_comparison_on_an_emulator_goes_on_with_the_runs_of_the_ledger(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    body = (
+        f"echo $1 >> {calls}; case $PWD in */emulator-step-2-*) touch {tmp_path}/second; sleep 0.2;; esac; {SIMULATOR}"
+    )
+    write_files(tmp_path, with_program(with_inference("runs_per_site = 20"), body, directory=tmp_path))
+
+    def called() -> list[str]:
+        return calls.read_text().split()
+
+    assert invgp("run", "survey.toml", "--ledger", "elsewhere.sqlite", cwd=tmp_path).returncode == 0
+    paid = len(called())
+    (tmp_path / "second").unlink()
+    command = ("compare", "posterior.nc", "--emulator", "--workers", "1")
+    with running(*command, "--draws", "40", cwd=tmp_path) as (process, _):
+        wait_for(tmp_path / "second", process)
+        errors, _ = interrupt(process)
+    assert process.returncode == 130
+    kept = "the runs are kept in posterior.ledger.sqlite, and the same command goes on from there"
+    assert own_words(errors)[-1].endswith(f", before the chains had started; {kept}")
+
+    stopped = len(called())
+    few = invgp(*command, "--draws", "40", cwd=tmp_path)
+    assert few.returncode == 0, few.stderr
+    runs, made = told_runs(few.stdout)
+    assert made == len(called()) - stopped < runs
+    assert len(called()) - paid <= runs + 1  # the one that Ctrl-C cut short
+
+    before = len(called())
+    more = invgp(*command, "--draws", "80", cwd=tmp_path)
+    assert told_runs(more.stdout) == (runs, 0), more.stderr
+    assert len(called()) == before
+
+    alone = invgp("compare", "posterior.nc", "--ledger", "elsewhere.sqlite", cwd=tmp_path)
+    assert alone.returncode == 2
+    assert "--ledger: must be left out without --emulator" in alone.stderr
 
 
 def test_that_what_was_learnt_is_held_fixed_in_a_comparison(tmp_path: Path) -> None:

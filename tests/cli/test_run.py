@@ -56,7 +56,7 @@ def test_that_log_lines_hold_bound_runs_rate_and_time_left(finished: Finished) -
     for i, line in enumerate(lines, start=1):
         said = re.fullmatch(
             rf"emulator step (\d) \| bound evaluated {times(i)} \| ELBO -?[\d.]+ \| (\d+) runs, 0 failed \| "
-            r"[\d,.]+ runs/s \| at most [\d.]+ \S+ left",
+            r"[\d,.]+ runs/s \| at most [\d.]+ \S+ of runs",
             line,
         )
         assert said is not None, line
@@ -178,7 +178,7 @@ def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
     assert "inverting" in text
     assert re.search(r"evaluation 1, \d+ of 96 runs", text)
     assert "bound evaluated 0 times | ELBO -" in text
-    assert re.search(r"runs, 0 failed \| [\d,]+ runs/s \| at most [\d.]+ m?s left", text)
+    assert re.search(r"runs, 0 failed \| [\d,]+ runs/s \| at most [\d.]+ [mµ]?s of runs", text)
     assert "\x1b[2K" in text  # a line was drawn again
     drawn = re.split(r"\r|\n|\x1b\[\d*[AK]", text)
     plain = [re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", line) for line in drawn]
@@ -193,7 +193,7 @@ def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
 def test_that_a_display_fits_a_terminal() -> None:
     live = Live(purpose="emulator step 12", batch_size=123_456, batch_done=12_345, elbo=-1234567.89)
     live.evaluations, live.done, live.failed, live.most_runs = 1234, 1_234_567, 123_456, 9_999_999
-    live.started -= 1e6  # s
+    live.running = 1e6  # s
     lines = re.sub(r"\[/?[a-z ]*\]", "", live.__rich__()).split("\n")
     assert max(len(line) for line in lines) <= 80
 

@@ -268,6 +268,25 @@ def test_that_it_ends_at_once_with_all_its_programs(by: signal.Signals, tmp_path
     assert has_ended(int(pid.read_text()))
 
 
+def test_that_workers_do_not_outlive_a_server_that_was_killed(folder: Path) -> None:
+    with serving(folder) as (process, address):
+        umbridge.HTTPModel(address, "time")([[1.0]])
+        workers = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+    assert len(workers) > 0
+    assert all(has_ended(worker.pid) for worker in workers)
+
+
+def test_that_the_program_of_a_worker_that_was_killed_is_ended(tmp_path: Path) -> None:
+    body = "echo $$ > ../../started; kill -9 $PPID; sleep 60"
+    write_files(tmp_path, with_program(body=body, directory=tmp_path))
+    (tmp_path / "tmp").mkdir(exist_ok=True)
+    with serving(tmp_path) as (_, address):
+        status, reply = ask(address, "/Evaluate", json.dumps({**EVALUATE, "name": "simulator.sh"}).encode())
+        assert (status, "the worker process died" in reply["error"]["message"]) == (500, True)
+        assert has_ended(int((tmp_path / "tmp" / "started").read_text()))
+
+
 def test_that_a_port_in_use_is_one_sentence(url: str, folder: Path, invgp_here: Command) -> None:
     port = url.rpartition(":")[2]
     result = invgp_here("serve", "survey.toml", "--port", port, cwd=folder)

@@ -101,10 +101,21 @@ def test_that_answers_of_the_ledger_are_no_speed() -> None:
     tally.begin(1000)
     tally.batch("step 1", 500)
     tally.ran(100, 0, answered=100)
-    assert tally.text[2].startswith("100 runs, 0 failed | - runs/s | at most - left")
-    tally.started -= 10.0
+    assert tally.text[2].startswith("100 runs, 0 failed | - runs/s | at most - of runs")
+    tally.running, tally.since = 0.0, tally.since - 10.0
     tally.ran(20, 0)
-    assert tally.text[2] == "120 runs, 0 failed | 2 runs/s | at most 7 min left"
+    assert tally.text[2] == "120 runs, 0 failed | 2 runs/s | at most 7 min of runs"
+
+
+def test_that_what_is_computed_between_runs_is_not_taken_for_their_time() -> None:
+    tally = Tally()
+    tally.begin(1000)
+    for step in range(2):
+        tally.batch(f"step {step + 1}", 50)
+        tally.since -= 5.0  # s: as if the runs had taken so long
+        tally.ran(50, 0)
+        tally.started, tally.since = tally.started - 3600.0, tally.since - 3600.0  # and the algebra an hour
+    assert tally.text[2] == "100 runs, 0 failed | 10 runs/s | at most 90 s of runs"
 
 
 @pytest.mark.parametrize(

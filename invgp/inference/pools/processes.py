@@ -80,7 +80,8 @@ class Processes:
                         else:
                             finished.append((number, Died(deaths[number])))
         finally:
-            if running or waiting:  # interrupted, or failed: what still runs is wanted no more
+            # Interrupted, or failed: what still runs is wanted no more. Nor is what a dead worker left, which may hang.
+            if running or waiting or deaths:
                 with stopped(directory):
                     for worker in engaged:
                         worker.shutdown(kill_workers=True)  # and wait: it must not start another program
@@ -99,13 +100,13 @@ class Processes:
 
 def _new_worker() -> ProcessPoolExecutor:
     resource_tracker.ensure_running()  # loky would do so later, when it must not: it lets go of signals held back
-    return ProcessPoolExecutor(1, env=CAPS, initializer=_begin, initargs=(os.getpid(),))
+    return ProcessPoolExecutor(1, env=CAPS, initializer=begin_worker, initargs=(os.getpid(),))
 
 
 def _submitted(worker: ProcessPoolExecutor, work: Callable[[T], R], item: T) -> Future[R]:
     # The first item starts the process, and so may any, since loky replaces one that has grown too large.
     with _undisturbed():
-        future: Future[R] = worker.submit(_in_worker, work, item)
+        future: Future[R] = worker.submit(in_worker, work, item)
         while not (future.running() or future.done()):  # loky trips over work that is not yet taken when it must end
             time.sleep(SECONDS_TO_TAKE)
     return future
@@ -142,14 +143,15 @@ def _in_main_thread() -> bool:
 _at_work = threading.Lock()  # of a worker process
 
 
-def _begin(parent: int) -> None:
+def begin_worker(parent: int) -> None:
     """Start of a worker process; what Ctrl-C means is the parent's to say."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
     threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
 
 
-def _in_worker(work: Callable[[T], R], item: T) -> R:
+def in_worker(work: Callable[[T], R], item: T) -> R:
+    """Do a piece of work; a worker whose parent was killed ends after it."""
     with _at_work:
         return work(item)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from invgp.adapters.protocol import STOPPED
 from invgp.inference.pools.base import THREADS_PER_WORKER, Died, Loop, R, T
 from invgp.inference.stray_programs import end_programs
 
@@ -27,14 +28,17 @@ class Threads(Loop):
     ) -> Generator[tuple[int, R | Died], None, None]:
         """Give each item's number and what became of it, as they finish."""
         whole = False
+        STOPPED.discard(str(directory))
         threads = ThreadPool(self.workers)
         try:
             with threadpool_limits(THREADS_PER_WORKER):
                 yield from threads.imap_unordered(partial(_numbered, work), enumerate(items))
             whole = True
         finally:
-            threads.terminate()
             if not whole:  # a thread cannot be stopped, but what it waits for can
+                STOPPED.add(str(directory))
+            threads.terminate()
+            if not whole:
                 end_programs(directory)
 
 
