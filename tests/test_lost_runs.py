@@ -9,6 +9,7 @@ import pytest
 
 import invgp
 from invgp.adapters import Evaluations, ForwardModel, Status
+from invgp.errors import RunsFailedError
 from invgp.inference.failing import Outcomes
 from problems import map_problem
 
@@ -80,6 +81,14 @@ def test_that_what_is_lost_at_random_changes_nothing_in_expectation(loses: str, 
             assert np.sqrt(np.mean(change.mean(axis=0) ** 2)) < 2 * allowed
     assert not any("Failures are not random" in notes(posterior) for posterior in found)
     assert all(("gave only some of their outputs" in notes(p)) == (loses == "outputs") for p in found)
+
+
+def test_that_too_many_lost_outputs_are_told() -> None:
+    problem = map_problem(emulator=False, max_failed_share=0.9)
+    with pytest.raises(
+        RunsFailedError, match=r"no posterior could be found: .*, and \d+ gave only some of their outputs"
+    ):
+        invgp.invert(lossy(problem, 0.8))
 
 
 @pytest.mark.parametrize("kind", ["coupled gaussian", "full gaussian"])

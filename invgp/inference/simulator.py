@@ -172,6 +172,8 @@ class Simulator:
         """What failed, in words."""
         causes = ", ".join(f"{cause} ({count})" for cause, count in self.causes.most_common())
         text = f"{opening}: {self.failed} of {self.runs} runs failed"
+        if self.partial:
+            text += f", and {self.partial} gave only some of their outputs"
         again = []
         if self.answered:
             again = [
