@@ -70,4 +70,5 @@ def _at_the_mode(counts: Counts, root: Floats) -> Gaussian:
         w = w + step
         if np.abs(step).max() < 1e-9:
             break
-    return Gaussian.of_natural(precision, precision @ w)
+    covariance = np.linalg.inv(precision)
+    return Gaussian(w, covariance, np.linalg.cholesky(covariance))

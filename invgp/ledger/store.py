@@ -225,9 +225,13 @@ class Ledger:
 
     def _check(self) -> None:
         """Raise unless the file is a ledger, or nothing yet."""
-        [(application,)] = self.connection.execute("PRAGMA application_id")
-        [(version,)] = self.connection.execute("PRAGMA user_version")
-        [(tables,)] = self.connection.execute("SELECT COUNT(*) FROM sqlite_master")
+        self.connection.execute("BEGIN")  # as it is at one moment: another process may be making it
+        try:
+            [(application,)] = self.connection.execute("PRAGMA application_id")
+            [(version,)] = self.connection.execute("PRAGMA user_version")
+            [(tables,)] = self.connection.execute("SELECT COUNT(*) FROM sqlite_master")
+        finally:
+            self.connection.execute("ROLLBACK")
         if application != APPLICATION and (application or version or tables):
             raise not_a_ledger(self.path, "it is a SQLite file, but not a ledger of invgp")
         if version > VERSION:

@@ -50,17 +50,20 @@ def as_map(dataset: xr.Dataset) -> xr.Dataset:
     for place, name in enumerate(names):
         values = np.moveaxis(points[name].values.reshape(shape), place, 0).reshape(shape[place], -1)[:, 0]
         axes[name] = xr.DataArray(values, dims=(name,), attrs={**points[name].attrs, "axis": letters[name]})
+    dims = sorted(names, key=lambda name: letters[name], reverse=True)  # as CF has maps, whatever the order of the grid
     variables = {
-        name: _unfolded(array, names, shape) for name, array in points.drop_vars([*names, "site"]).variables.items()
+        name: _unfolded(array, dict(zip(names, shape, strict=True)), dims)
+        for name, array in points.drop_vars([*names, "site"]).variables.items()
     }
     found = xr.Dataset(variables, attrs=points.attrs).assign_coords(axes)
     return found.set_coords([name for name in points.coords if name in variables])
 
 
-def _unfolded(array: xr.Variable, names: list[str], shape: list[int]) -> xr.Variable:
-    """The variable with the axes of the grid in the place of its sites."""
+def _unfolded(array: xr.Variable, sizes: dict[str, int], wanted: list[str]) -> xr.Variable:
+    """The variable with the axes of the grid, which has these sizes, in the place of its sites, in the order wanted."""
     if "site" not in array.dims:
         return array
     at = array.dims.index("site")
-    dims = (*array.dims[:at], *names, *array.dims[at + 1 :])
-    return xr.Variable(dims, array.values.reshape(*array.shape[:at], *shape, *array.shape[at + 1 :]), array.attrs)
+    before, after = array.dims[:at], array.dims[at + 1 :]
+    values = array.values.reshape(*array.shape[:at], *sizes.values(), *array.shape[at + 1 :])
+    return xr.Variable((*before, *sizes, *after), values, array.attrs).transpose(*before, *wanted, *after)
