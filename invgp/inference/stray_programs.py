@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE
+from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE, STOPPED
 
 SECONDS_TO_DIE = 0.05
 MARK = ".stopped"
@@ -28,6 +28,7 @@ def end_programs(directory: Path) -> None:
 def stop_runs(directory: Path) -> None:
     """Kill the programs of runs in `directory`, in a worker that lives on: what becomes of those runs is no outcome."""
     _stopped.add(directory.absolute())
+    STOPPED.add(str(directory))  # a run that is about to start would be seen by nobody
     end_programs(directory)
 
 
