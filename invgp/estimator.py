@@ -31,6 +31,7 @@ from invgp.starting import JITTER, start
 
 CHUNK = 4096  # inputs predicted at once
 WORTH_THREADS = 500  # rows and columns: smaller products are slowed down by BLAS threads that wait for each other
+LENGTHS = ("rounds", "epochs", "settle")  # of a fit: a checkpoint goes on if they are others
 PLACEMENTS = ("subset", "clusters", "grid")
 
 
@@ -246,7 +247,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Where the fit is kept, and what it must be the same in; the device may be another."""
         if self.checkpoint is None:
             return None
-        words = described("X", X) | described("y", Y) | described("method", self.method, leave_out=("rounds", "epochs"))
+        words = described("X", X) | described("y", Y) | described("method", self.method, leave_out=LENGTHS)
         for setting in fields(self):
             if setting.name not in ("method", "device", "checkpoint"):
                 words |= described(setting.name, getattr(self, setting.name))

