@@ -76,7 +76,7 @@ class Elsewhere:
         if here is None:
             return
         seen, bound = [here], self.settling.bound(self.exact, here, self._answer)
-        for start in self._starts():
+        for start in self.starts():
             found = self._settled(self.rough, start)
             if found is not None and all(apart(found.position, other) for other in seen):
                 found = self._settled(self.exact, found.position)
@@ -114,7 +114,7 @@ class Elsewhere:
     def _answer(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
         return self.inversion.emulated(latents, label, self.sites[sites])
 
-    def _starts(self) -> Iterator[Position]:
+    def starts(self) -> Iterator[Position]:
         """Fields shifted as a whole, and fields drawn from the prior, each with its mirror image about its mean.
 
         Shifts are of one standard deviation of every latent, up or down, then of two, and so on.
