@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from invgp.core.backend import Place, cholesky, to_numpy
 from invgp.core.coupled import Prior
 from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage, State
+from invgp.core.coupled.estimators import fewest_samples
 from invgp.core.sampling import Points
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import Cavity, diagnose
+from invgp.inference.gaps import runs_for
 from invgp.inference.inversion import Inversion
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.model import learning_of, prior_of
@@ -71,14 +73,32 @@ class CoupledInversion(Inversion):
         return self.search_from_start()
 
     def search_from_start(self) -> tuple[str, bool]:
-        """Natural-gradient steps, each from runs of the simulator."""
+        """Natural-gradient steps, each from runs of the simulator; from more, if too few have all their outputs."""
         algorithm = self.algorithm(self.stages())
-        samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
-        self.begin(self.problem.inference.max_evaluations * samples * self.problem.survey.size)
-        status, settled = self.settle(algorithm, self.start, self.simulated)
+        status, settled = self._settle_on_simulator(algorithm, self.start)
+        if not settled and not all(self._enough_runs(stage) for stage in algorithm.stages):
+            algorithm = self.algorithm(self.stages())
+            start = self.start if self.found is None else algorithm.start_from(self.found.position, known=False)
+            status, settled = self._settle_on_simulator(algorithm, start)
         status, settled = search_again_where_unexplained(self, status, settled=settled)
         self.check_shape(self.answer, self.problem.survey.size)
         return status, settled
+
+    def _settle_on_simulator(self, algorithm: CoupledSavigp, start: State) -> tuple[str, bool]:
+        samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
+        self.begin(self.problem.inference.max_evaluations * samples * self.problem.survey.size)
+        return self.settle(algorithm, start, self.simulated)
+
+    def _enough_runs(self, stage: Stage) -> bool:
+        """Whether its samples are enough, by what is known by now of the outputs that runs lack."""
+        return bool(stage.points.base.shape[0] >= self._fewest_runs(stage.kind))
+
+    def _fewest_runs(self, kind: str) -> int:
+        """Runs a site of which as many as an estimator needs have what it looks at."""
+        gaps, noise = self.simulator.gaps, self.problem.noise
+        share = gaps.share_whole if kind == "log density" or noise.correlation else gaps.share_given
+        needed = fewest_samples(self.problem.latent_count, quadratic=kind != "linear")
+        return runs_for(needed, share, self.problem.noise_std.size)
 
     @property
     def answer(self) -> Evaluate:
@@ -111,7 +131,8 @@ class CoupledInversion(Inversion):
         """An estimator with points of its own."""
         reach = math.inf if plan.kind == "hermite" else REACH
         sites, latents = self.problem.survey.size, self.problem.latent_count
-        points = Points.draw(self.points, plan.samples, sites, latents, self.where)
+        samples = max(plan.samples, self._fewest_runs(plan.kind))
+        points = Points.draw(self.points, samples, sites, latents, self.where)
         return Stage(plan.kind, points, plan.tolerance, reach)
 
     def settle(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> tuple[str, bool]:

@@ -131,7 +131,8 @@ class Told:
     terms : of each site.
     by_group : the same by groups of outputs whose noise is learnt, (G, ...).
     usable : (B,), where there were runs enough for more than a value; None if everywhere.
-    trustworthy : whether the bound can be told: half of the runs of every site were valid.
+    trustworthy : whether the bound can be told: half of the runs of every site went well, and each of its outputs is
+        there in half of them, or often enough for a fit.
     """
 
     terms: SiteTerms
@@ -265,9 +266,11 @@ class CoupledSavigp:
         outputs = xp.where(valid[..., None] & present, outputs, xp.zeros_like(outputs))
         z, likelihood, by_group, counted = stage.points.base, self.likelihood, None, valid
         if not isinstance(likelihood, GaussianNoise):
+            whole = xp.all(present | ~valid[..., None], axis=-1)
             densities = likelihood(outputs, rows)
-            counted = valid = valid & xp.isfinite(densities) & xp.all(present | ~valid[..., None], axis=-1)
-            terms = estimate_log_density(z, densities, valid)
+            valid = valid & (xp.isfinite(densities) | ~whole)
+            counted = valid & whole
+            terms = estimate_log_density(z, densities, counted)
         else:
             given = likelihood if rows is None else likelihood.at(rows)
             if self.learning is not None and noise.shape[0]:
@@ -275,9 +278,9 @@ class CoupledSavigp:
             densities = given.log_density(outputs)
             if partial:
                 counted = valid[..., None] & given.known(present)
-                valid = xp.all(counted, axis=-1)
             if stage.kind == "log density":
-                terms, counted = estimate_log_density(z, densities, valid), valid
+                counted = xp.all(counted, axis=-1) if partial else counted
+                terms = estimate_log_density(z, densities, counted)
             else:
                 by_output = estimate_by_output(z, given.residuals(outputs), counted, quadratic=stage.quadratic)
                 terms = all_outputs(by_output, given.log_normaliser)
@@ -286,21 +289,25 @@ class CoupledSavigp:
         return self._judged(stage, Told(terms, by_group), densities, valid, counted)
 
     def _judged(self, stage: Stage, told: Told, densities: Array, valid: Array, counted: Array) -> Told:
-        """The same where there are runs enough; elsewhere only a value, if at least half of them are valid.
+        """The same where there are runs enough; elsewhere only a value, if at least half of them went well.
+
+        Runs fail where the posterior should not go. A run that lacks an output has not failed: what counts is whether
+        the runs that have it are enough.
 
         Parameters
         ----------
-        valid : (S, B), the runs that have a density.
-        counted : (S, B), or by output (S, B, P), the runs that were used.
+        valid : (S, B), the runs that went well.
+        counted : (S, B), or by output (S, B, P), those that were used.
         """
         xp = array_namespace(valid)
-        if bool(xp.all(valid)):
+        if bool(xp.all(counted)):
             return told
-        count = xp.sum(xp.astype(counted, densities.dtype), axis=0)
-        count = count if count.ndim == 1 else xp.min(count, axis=-1)
         needed = float(fewest_samples(self.prior.latents, quadratic=stage.quadratic))
-        usable = count >= needed
-        value = xp.where(usable, told.terms.value, plain_values(densities, valid))
+        went_well, used = (xp.sum(xp.astype(runs, densities.dtype), axis=0) for runs in (valid, counted))
+        whole = counted if counted.ndim == 2 else xp.all(counted, axis=-1)
+        used = used if used.ndim == 1 else xp.min(used, axis=-1)
+        usable = used >= needed
+        value = xp.where(usable, told.terms.value, plain_values(densities, whole))
         by_group = None
         if told.by_group is not None:
             weight = xp.astype(usable, value.dtype)
@@ -308,10 +315,9 @@ class CoupledSavigp:
             by_group = SiteTerms(
                 grouped.value * weight, grouped.gradient * weight[:, None], grouped.curvature * weight[:, None, None]
             )
-        fewest = float(xp.min(count))
-        return Told(
-            told.terms._replace(value=value), by_group, usable, trustworthy=fewest >= 0.5 * float(valid.shape[0])
-        )
+        half = 0.5 * float(valid.shape[0])
+        trustworthy = bool(xp.all((went_well >= half) & (usable | (used >= half))))
+        return Told(told.terms._replace(value=value), by_group, usable, trustworthy)
 
     def _step_on(self, state: State, here: Position, told: Told) -> tuple[State, float]:
         """Try the next step, or leave the stage if the step would move nothing."""
