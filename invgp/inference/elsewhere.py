@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage
+from invgp.core.coupled.algorithm import CoupledSavigp
+from invgp.core.coupled.position import Position
 from invgp.core.coupled.posterior import SiteFactors
+from invgp.core.coupled.stage import Stage
 from invgp.core.sampling import Points
 from invgp.inference.design import neighbours_within_reach
 from invgp.inference.learnt import with_hyperparameters

@@ -117,9 +117,9 @@ def _sentence(best: Explored, other: Explored) -> str:
     spread = np.sqrt(np.diagonal(to_numpy(best.found.position.marginals.covariance), axis1=1, axis2=2))
     differs = (np.abs(here - there) > spread).any(axis=1)
     return (
-        f"Another solution {'explains' if other.sure else 'may explain'} the data about as well, {_odds(best, other)}: it "
-        f"differs at {differs.sum()} of {counted(len(differs), 'site')}, and is no part of this posterior. A prior "
-        "that knows better, or other data, would tell them apart."
+        f"Another solution {'explains' if other.sure else 'may explain'} the data about as well, "
+        f"{_odds(best, other)}: it differs at {differs.sum()} of {counted(len(differs), 'site')}, and is no part of "
+        "this posterior. A prior that knows better, or other data, would tell them apart."
     )
 
 
