@@ -12,12 +12,15 @@ from arviz_stats.base.array import array_stats
 from invgp.adapters import CallableModel, Quantity
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.inference import slice_sampling
+from invgp.inference.chains import Chains
 from invgp.inference.comparison import compare, converged, rows, spread_mcse, verdict
+from invgp.inference.invert import recorded
 from invgp.inference.monitor import Silent
 from invgp.inference.pools import Loop
-from invgp.inference.reference import Direct, linearised, reference
+from invgp.inference.proposal import Proposal
+from invgp.inference.reference import Direct, fit_runs, linearised, reference
 from invgp.inference.simulator import Batch
-from invgp.inference.slice_sampling import Chains, Proposal, sample
+from invgp.inference.slice_sampling import sample
 from invgp.inference.target import WhitenedPrior
 from invgp.plots import comparison as comparison_figure
 from invgp.problem import Column, Latent, Noise, Observation, OutputSettings, Problem, Survey, Wire
@@ -339,3 +342,14 @@ def test_that_a_map_with_links_units_and_labels_compares(tmp_path: Path) -> None
 def test_that_the_widening_leaves_the_prior_as_it_is() -> None:
     proposal = Proposal(np.zeros(2), np.eye(2), np.asarray([0.0, 99.0]))
     np.testing.assert_allclose(np.diag(proposal.root(slice_sampling.WIDENING)), [1.0, 0.1099], atol=1e-4)
+
+
+def test_that_a_ledger_keeps_the_runs_of_the_fit_and_all_that_are_not_quick(tmp_path: Path) -> None:
+    problem = map_problem()
+    with recorded(problem, tmp_path / "runs.sqlite") as recorder:
+        run = Direct.of(problem, tmp_path, Loop(), Silent(), recorder)
+        simulator = run.simulator
+        assert run.kept == fit_runs(problem) == linearised(problem, run).runs == simulator.runs
+        for seconds, kept in ((0.0, False), (0.09 * simulator.runs, False), (0.11 * simulator.runs, True)):
+            simulator.concurrency.busy = seconds
+            assert run.worth_keeping is kept

@@ -22,6 +22,7 @@ from invgp.inference.field import FieldInversion
 from invgp.inference.inversion import Inversion
 from invgp.inference.monitor import Monitor, Silent
 from invgp.inference.pools import open_pool
+from invgp.inference.samples import refuse_to_learn_noise
 from invgp.inference.simulator import Simulator, own_directory
 from invgp.ledger import Ledger, Recorder
 from invgp.posterior import to_dataset
@@ -161,3 +162,4 @@ def _check(problem: Problem, seed: int) -> None:
         raise ConfigError(f"inference.samples: must be at least {least}, was {samples}")
     if seed < 0:
         raise ConfigError(f"seed: must be at least 0, was {seed}")
+    refuse_to_learn_noise(problem)

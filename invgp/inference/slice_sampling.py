@@ -11,21 +11,20 @@ on to the bit as if they had not been.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsInt
-from uuid import uuid4
-from zipfile import BadZipFile
+from typing import SupportsInt
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from invgp.errors import ConfigError, RunsFailedError, WriteError
+from invgp.errors import RunsFailedError
+from invgp.inference.chains import Chains, Schedule, State
+from invgp.inference.chains_file import ChainsFile, fingerprint, resumed
+from invgp.inference.proposal import Proposal
 from invgp.inference.target import Run, SiteLikelihood, WhitenedPrior
 from invgp.problem import Floats, Problem
 
@@ -37,90 +36,6 @@ START_WIDENING, START_NEARER = 100.0, 0.8
 START_ATTEMPTS = 50
 NARROWEST = 1e-9  # radians: a simulator that does not repeat itself could shrink a bracket for ever
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
-
-Integers = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A Gaussian over the whitened latents v, (D,) with D = Q N, latent after latent.
-
-    Attributes
-    ----------
-    mean : (D,).
-    axes : (D, D), orthonormal columns.
-    gain : (D,), at least 0; precision along each axis beyond that of the prior, which is 1.
-    runs : simulator runs that were spent to find it.
-    """
-
-    mean: Floats
-    axes: Floats
-    gain: Floats
-    runs: int = 0
-
-    @staticmethod
-    def prior(problem: Problem) -> Proposal:
-        """The prior itself: elliptical slice sampling as it was first published."""
-        D = problem.survey.size * problem.latent_count
-        return Proposal(np.zeros(D), np.eye(D), np.zeros(D))
-
-    @staticmethod
-    def from_precision(mean: Floats, precision: Floats, runs: int = 0) -> Proposal:
-        """From a mean (D,) and a precision (D, D); nothing is taken to be wider than the prior."""
-        values, axes = np.linalg.eigh(precision)
-        return Proposal(mean, axes, np.maximum(values - 1.0, 0.0), runs)
-
-    @staticmethod
-    def from_covariance(mean: Floats, covariance: Floats, runs: int = 0) -> Proposal:
-        """From a mean (D,) and a covariance (D, D); nothing is taken to be wider than the prior."""
-        values, axes = np.linalg.eigh(covariance)
-        return Proposal(mean, axes, 1.0 / np.clip(values, np.finfo(np.float64).tiny, 1.0) - 1.0, runs)
-
-    def root(self, widening: float) -> Floats:
-        """R (D, D), with R R^T the covariance; only what the data have narrowed is widened, not the prior."""
-        return self.axes / np.sqrt(1.0 + self.gain / widening**2)
-
-
-@dataclass(frozen=True)
-class State:
-    """Where C chains stand, each at its own attempt of its own iteration.
-
-    Attributes
-    ----------
-    v : (C, D), whitened latents.
-    log_likelihood : (C,), at `v`.
-    point, direction : (C, D), that span the ellipse: `v`, and a draw, in units of the Gaussian that it goes around.
-    threshold : (C,), what the logarithm of the target over that Gaussian must exceed on the ellipse.
-    angle, lower, upper : (C,), where the ellipse is tried next, and between which bounds.
-    iteration, attempt : (C,), iterations done, and attempts made in the present one.
-    evaluations : runs so far.
-    """
-
-    v: Floats
-    log_likelihood: Floats
-    point: Floats
-    direction: Floats
-    threshold: Floats
-    angle: Floats
-    lower: Floats
-    upper: Floats
-    iteration: Integers
-    attempt: Integers
-    evaluations: int
-
-
-@dataclass(frozen=True)
-class Chains:
-    """Draws from the posterior.
-
-    Attributes
-    ----------
-    draws : (C, draws, N, Q), on the scale of the Gaussian process.
-    runs : of the simulator, with those that the proposal took, and those before the chains were last stopped.
-    """
-
-    draws: Floats
-    runs: int
 
 
 def sample(
@@ -161,13 +76,14 @@ def sample(
     # The number of threads decides how BLAS rounds; and threads do not help products as small as these.
     with threadpool_limits(1):
         sampler = _Sampler(problem, run, proposal, seed, simulated)
-        mark = _fingerprint(problem, proposal, (chains, burn_in, thin, seed))
+        made = (chains, burn_in, thin, seed), WIDENING, PRIOR_EVERY, START_WIDENING, START_NEARER
+        mark = fingerprint(problem, proposal, made)
         sites = (problem.survey.size, problem.latent_count)
-        state, before = _resume(checkpoint, mark) or (None, np.empty((chains, 0, *sites)))
+        state, before = resumed(checkpoint, mark) or (None, np.empty((chains, 0, *sites)))
         kept = np.zeros((chains, max(draws, before.shape[1]), *sites))
         kept[:, : before.shape[1]] = before
         schedule = Schedule(burn_in, thin, goal=burn_in + draws * thin)
-        file = None if checkpoint is None else _File(checkpoint, mark, proposal, kept, schedule)
+        file = None if checkpoint is None else ChainsFile(checkpoint, mark, proposal, kept, schedule)
         if state is None:
             if file is not None:
                 file.save(None)  # the proposal need not be found again
@@ -177,22 +93,10 @@ def sample(
     return Chains(kept[:, : schedule.draws(state.iteration.min())], state.evaluations + proposal.runs)
 
 
-class Schedule(NamedTuple):
-    """Which iterations are draws: every `thin`-th after the burn-in, up to the goal."""
-
-    burn_in: int
-    thin: int
-    goal: int
-
-    def draws(self, iteration: SupportsInt) -> int:
-        """Draws that so many iterations give."""
-        return max(int(iteration) - self.burn_in, 0) // self.thin
-
-
 def _run(
     sampler: _Sampler,
     state: State,
-    file: _File | None,
+    file: ChainsFile | None,
     kept: Floats,
     schedule: Schedule,
     told: Callable[[int, int], None] | None,
@@ -316,86 +220,3 @@ def _around_prior(state: State) -> NDArray[np.bool_]:
 def _log_ratio(point: Floats, v: Floats) -> Floats:
     """Logarithm (C,) of the prior at v (C, D) over a Gaussian in whose units it is `point`, but for a constant."""
     return np.asarray(0.5 * (np.sum(point**2, axis=1) - np.sum(v**2, axis=1)))
-
-
-def saved_proposal(checkpoint: Path) -> Proposal | None:
-    """The proposal of saved chains, so that it need not be found again; None if there are none."""
-    if not checkpoint.exists():
-        return None
-    saved = _read(checkpoint)
-    mean, axes, gain = (saved[f"proposal_{name}"] for name in ("mean", "axes", "gain"))
-    return Proposal(mean, axes, gain, int(saved["proposal_runs"]))
-
-
-def _fingerprint(problem: Problem, proposal: Proposal, settings: tuple[int, ...]) -> str:
-    survey, noise, digest = problem.survey, problem.noise, hashlib.sha256()
-    columns = [c.values for c in (*survey.coordinates, *survey.covariates)]
-    for array in (*columns, survey.Y, problem.noise_std, *problem.prior(), proposal.mean, proposal.axes, proposal.gain):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    for latent in problem.latents:
-        digest.update(repr((latent.name, latent.kernel, latent.length_scale.tolist(), latent.link.name)).encode())
-    digest.update(
-        repr(
-            (
-                noise.kind,
-                noise.degrees,
-                {name: block.tolist() for name, block in noise.correlation.items()},
-                problem.forward.digest,
-                problem.inputs,
-                problem.outputs,
-            )
-        ).encode()
-    )
-    digest.update(repr((settings, WIDENING, PRIOR_EVERY, START_WIDENING, START_NEARER)).encode())
-    return digest.hexdigest()
-
-
-class _File(NamedTuple):
-    """Where chains are kept while they run."""
-
-    path: Path
-    mark: str
-    proposal: Proposal
-    kept: Floats
-    schedule: Schedule
-
-    def save(self, state: State | None) -> None:
-        """Write the chains so far, None for not yet begun; the file is there whole, or as it was."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_name(f".{self.path.name}.{uuid4().hex}.part")
-        begun = 0 if state is None else self.schedule.draws(state.iteration.max())
-        arrays = {} if state is None else {f"state_{f.name}": getattr(state, f.name) for f in fields(State)}
-        arrays |= {f"proposal_{f.name}": getattr(self.proposal, f.name) for f in fields(Proposal)}
-        try:
-            with part.open("wb") as file:
-                np.savez(file, mark=self.mark, kept=self.kept[:, :begun], **arrays)
-            os.replace(part, self.path)  # noqa: PTH105 - the atomic one, by name
-        except OSError as error:
-            raise WriteError(f"the chains could not be written to {str(self.path)!r}: {error}") from error
-        finally:
-            part.unlink(missing_ok=True)
-
-
-def _resume(path: Path | None, mark: str) -> tuple[State, Floats] | None:
-    """Where saved chains stood, and their draws; None if none were begun."""
-    if path is None or not path.exists():
-        return None
-    saved = _read(path)
-    if str(saved["mark"]) != mark:
-        raise ConfigError(
-            f"the chains in {str(path)!r} are of another problem, or of another number of chains, burn-in, thinning or "
-            "seed: ask for the same as before, or remove the file to start anew"
-        )
-    if "state_v" not in saved:
-        return None
-    arrays: dict[str, Any] = {f.name: saved[f"state_{f.name}"] for f in fields(State)}
-    arrays["evaluations"] = int(arrays["evaluations"])
-    return State(**arrays), saved["kept"]
-
-
-def _read(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as saved:
-            return dict(saved)
-    except (OSError, ValueError, BadZipFile, EOFError) as error:
-        raise ConfigError(f"the chains in {str(path)!r} cannot be read; remove the file to start anew") from error
