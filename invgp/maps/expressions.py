@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from cf_units import Unit
+from cf_units import Unit, suppress_errors
 
 from invgp.config.sentences import suggestion
 from invgp.errors import ConfigError
@@ -189,7 +189,8 @@ class _Parser:
             raise self._refused("an exponent must be a number")
         power = float(exponent.of({}))
         try:
-            unit = str(Unit(base.unit) ** power)
+            with suppress_errors():  # else the library would write a line of its own
+                unit = str(Unit(base.unit) ** power)
         except ValueError:
             raise self._refused(f"{base.unit!r} to the power of {power:g} is not a unit") from None
         return Term(lambda v: base.of(v) ** power, unit, 2 if base.degree else 0, base.dimension)
