@@ -24,3 +24,9 @@ def within(
         above = f" and below {high:g}" if open_above else f" and at most {high:g}"
         raise ValueError(f"{name} must be a number of {below}{above if high < math.inf else ''}, was {value!r}")
     return float(value)
+
+
+def true_or_false(name: str, value: Any) -> None:
+    """Raise unless the value is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, was {value!r}")  # noqa: TRY004 - as every wrong setting
