@@ -31,7 +31,8 @@ class Observing(NamedTuple):
     @property
     def numbers(self) -> int:
         """Held for each site, at the most, while its observations are predicted."""
-        return NUMBERS_A_SAMPLE * self.nodes.points.shape[0] * (self.likelihood.latents + self.likelihood.outputs)
+        samples = int(self.nodes.points.shape[0])
+        return NUMBERS_A_SAMPLE * samples * (self.likelihood.latents + self.likelihood.outputs)
 
     def moments(self, frame: Frame, x: Array, rows: slice) -> tuple[Floats, Floats]:
         """Mean and variance (B, P) of observations at inputs x, which are some rows of all."""

@@ -90,9 +90,8 @@ def estimated(points: Points, scale: Array, found: Sequence[tuple[Array, Array |
         terms.append(score(points, scale[k, ...], densities, valid))
         if derivatives is not None:
             likelihood.append(xp.sum(expectation(points, derivatives, valid), axis=0))
-    return Expected(
-        *(xp.stack(part) for part in zip(*terms, strict=True)), xp.stack(likelihood) if likelihood else None
-    )
+    value, gradient, curvature = (xp.stack(part) for part in zip(*terms, strict=True))
+    return Expected(value, gradient, curvature, xp.stack(likelihood) if likelihood else None)
 
 
 def _joined(parts: Sequence[Expected]) -> Expected:
