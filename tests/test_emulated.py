@@ -248,77 +248,6 @@ def test_that_a_posterior_that_is_not_gaussian_is_called_so(function, noise, emu
     assert any(words in said for words in ("not Gaussian in shape", "does not explain the data", "could not be told"))
 
 
-def mirrored_problem(prior_mean, truth_side, **inference):
-    """A line whose data are the same for a field and for its mirror image about 300 m; and the field."""
-    rng, x = np.random.default_rng(0), np.linspace(0.0, 100.0, 40)
-    covariance = np.exp(-0.5 * ((x[:, None] - x) / 30.0) ** 2) + 1e-8 * np.eye(40)
-    h = 300.0 + truth_side * 60.0 + 18.0 * np.linalg.cholesky(covariance) @ rng.standard_normal(40)
-
-    def squared(h):
-        return {"t": ((h - 300.0) / 60.0) ** 2}
-
-    y = squared(h)["t"] + NOISE * rng.standard_normal(40)
-    problem = Problem(
-        title="",
-        survey=Survey((Column("x", "m", x),), (Observation("t", "s", y[:, None]),)),
-        latents=(
-            Latent("h", "m", np.full(1, prior_mean), np.full(1, 60.0), "squared exponential", np.asarray([30.0])),
-        ),
-        noise=Noise("gaussian", {"t": np.full((40, 1), NOISE)}),
-        forward=CallableModel(function=squared, inputs=(Quantity("h", "m"),), outputs=(Quantity("t", "s"),)),
-        inputs=(Wire("h"),),
-        outputs=(Wire("t"),),
-        inference=InferenceSettings(**inference),
-    )
-    return problem, h
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize(("side", "odds"), [(1.0, "and is as probable"), (1.5, "and is as probable")])
-def test_that_a_mirrored_solution_of_the_whole_field_is_told(side, odds, seed):
-    problem, h = mirrored_problem(300.0, side)
-    posterior = invgp.invert(problem, seed=seed)
-    assert posterior.attrs["invgp_settled"] == "yes"
-    said = posterior.attrs["invgp_diagnostics"]
-    assert "Another solution explains the data about as well" in said
-    assert odds in said
-    assert "it differs at 40 of 40 sites" in said
-    # One of the two it is, without kinks from the one to the other, and at a price of a few runs a site.
-    mean = posterior["h"].values - 300.0
-    score = (np.abs(mean) - np.abs(h - 300.0)) / posterior["h_std"].values
-    assert np.abs(np.sign(mean).sum()) == 40
-    assert np.sqrt((score**2).mean()) < 1.6
-    assert posterior.attrs["invgp_runs"] <= 5 * 40
-
-
-def test_that_of_two_solutions_the_more_probable_is_kept():
-    """The prior is nearer to one of them, and says how much more probable it is; the evidence says it too."""
-    posterior = invgp.invert(mirrored_problem(330.0, 1.0)[0], seed=1)
-    assert (posterior["h"] > 300.0).all()
-    said = posterior.attrs["invgp_diagnostics"]
-    assert "though this one is 12 times as probable" in said
-    # Of two narrow solutions the odds are those of the prior at them.
-    x = posterior["x"].values
-    covariance = 60.0**2 * (np.exp(-0.5 * ((x[:, None] - x) / 30.0) ** 2) + 1e-6 * np.eye(40))
-    mean = posterior["h"].values
-    here, there = (0.5 * f @ np.linalg.solve(covariance, f) for f in (mean - 330.0, 600.0 - mean - 330.0))
-    assert there - here == pytest.approx(np.log(12.0), abs=0.3)
-
-
-def test_that_without_runs_left_a_second_solution_may_be_one():
-    posterior = invgp.invert(mirrored_problem(330.0, 1.0, max_runs=65)[0], seed=1)
-    assert posterior.attrs["invgp_runs"] <= 65
-    assert "Another solution may explain the data" in posterior.attrs["invgp_diagnostics"]
-
-
-def test_that_no_second_solution_is_seen_where_there_is_none():
-    """Nor a run spent on one: the smooth line takes as many as its steps and the verification."""
-    for seed in (0, 1, 2):
-        posterior = invgp.invert(line_problem(smooth, seed=seed)[0], seed=seed)
-        assert "Another solution" not in posterior.attrs["invgp_diagnostics"]
-        assert posterior.attrs["invgp_runs"] <= 3 * 40
-
-
 def test_that_a_gaussian_posterior_raises_no_doubt():
     posterior = invgp.invert(one_site(lambda a: {"t": 2.0 * a}, 0.2))
     assert posterior.attrs["invgp_diagnostics"] == ""
@@ -392,7 +321,7 @@ def test_that_realizations_with_inducing_points_are_as_smooth_as_the_field():
 
 @pytest.mark.parametrize(("emulator", "numbers"), [(False, 1_000), (True, 10_000)])  # half of all sites' samples
 def test_that_noise_that_mini_batches_cannot_learn_is_refused_before_any_run(emulator, numbers, monkeypatch):
-    monkeypatch.setattr("invgp.inference.settling.NUMBERS_AT_ONCE", numbers)
+    monkeypatch.setattr("invgp.inference.samples.NUMBERS_AT_ONCE", numbers)
     counted = Counted(smooth)
     problem, _ = line_problem(counted, emulator=emulator)
     assert invgp.invert(problem).attrs["invgp_settled"] == "yes"

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from maps.exact import joint_posterior
 
 import invgp
 from invgp.adapters import Evaluations, ForwardModel, Status
 from invgp.errors import RunsFailedError
 from invgp.inference.failing import Outcomes
-from problems import map_problem
+from problems import linear_problem, map_problem
 
 SALTS = 6
 LATENTS = ("resistivity", "thickness")
@@ -42,11 +43,14 @@ class Lossy:
 
     def evaluate(self, values, context):
         outputs = self.model.evaluate(values, context).outputs.copy()
+        # Digits that have nothing to do with the physics, and are the same for the same inputs.
+        weights = np.array([1.1, 1.7, 2.3, 0.1])[: values.shape[1]]
+        digits = np.modf(np.abs(np.sin(1e5 * values @ weights + self.salt)) * 1e4)[0]
         if self.loses == "runs where it is thick":
             lost = np.repeat(values[:, 2:3] > 1.25 * np.median(values[:, 2]), 3, axis=1)
+        elif self.loses == "the second output":
+            lost = (digits < self.share)[:, None] & (np.arange(outputs.shape[1]) == 1)
         else:
-            # Digits that have nothing to do with the physics, and are the same for the same inputs.
-            digits = np.modf(np.abs(np.sin(1e5 * values @ np.array([1.1, 1.7, 2.3, 0.1]) + self.salt)) * 1e4)[0]
             count = 1 if self.loses == "runs" else outputs.shape[1]
             lost = np.stack([np.modf(digits * 97.0**k)[0] < self.share for k in range(1, count + 1)], axis=1)
             lost = np.broadcast_to(lost, outputs.shape)
@@ -83,12 +87,28 @@ def test_that_what_is_lost_at_random_changes_nothing_in_expectation(loses: str, 
     assert all(("gave only some of their outputs" in notes(p)) == (loses == "outputs") for p in found)
 
 
-def test_that_too_many_lost_outputs_are_told() -> None:
-    problem = map_problem(emulator=False, max_failed_share=0.9)
+@pytest.mark.parametrize("share", [0.5, 0.8])
+@pytest.mark.parametrize("settings", [{}, {"emulator": False}, {"emulator": False, "estimator": "score"}])
+def test_that_an_output_that_most_runs_lack_leaves_the_posterior_as_it_is(settings, share: float) -> None:
+    problem = linear_problem(**settings)
+    posterior = invgp.invert(lossy(problem, share, loses="the second output"))
+    assert posterior.attrs["invgp_status"] == "the posterior has settled"
+    mean, covariance = joint_posterior(problem, problem.survey.X)
+    spread = np.sqrt(np.diag(covariance))
+    for k, name in enumerate(("velocity", "depth")):
+        here = slice(15 * k, 15 * k + 15)
+        np.testing.assert_array_less(np.abs(posterior[name].values - mean[here]) / spread[here], 1e-3)
+        np.testing.assert_allclose(posterior[f"{name}_std"], spread[here], rtol=1e-3)
+
+
+def test_that_an_output_that_no_run_of_a_site_has_is_named() -> None:
+    problem = linear_problem(emulator=False)
     with pytest.raises(
-        RunsFailedError, match=r"no posterior could be found: .*, and \d+ gave only some of their outputs"
+        RunsFailedError,
+        match=r"no posterior could be found: .*, and \d+ gave only some of their outputs\n.*no run gave second "
+        r"of site 1, second of site 2, second of site 3 and 12 more: leave the datum empty",
     ):
-        invgp.invert(lossy(problem, 0.8))
+        invgp.invert(lossy(problem, 1.0, loses="the second output"))
 
 
 @pytest.mark.parametrize("kind", ["coupled gaussian", "full gaussian"])

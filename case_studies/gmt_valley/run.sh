@@ -12,20 +12,12 @@ command -v gmt > /dev/null || {
     exit 1
 }
 
-here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd -- "$here/../.." && pwd)
-venv=$root/.venv
+source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
+enter_case_study
 
-# Installing again is only needed when the dependencies have changed; without it the second run starts at once.
-if [[ ! $venv/bin/invgp -nt $root/pyproject.toml ]]; then
-    bash "$root/.ci/venv"
-    touch "$venv/bin/invgp"
-fi
-
-cd -- "$here"
 mkdir -p results
-[[ -f data/profiles.csv ]] || "$venv/bin/python" make_survey.py
-"$venv/bin/invgp" check valley.toml
-"$venv/bin/invgp" run valley.toml -o results/valley.nc
-"$venv/bin/python" accuracy.py
-"$venv/bin/invgp" plot results/valley.nc
+[[ -f data/profiles.csv ]] || "$bin/python" make_survey.py
+"$bin/invgp" check valley.toml
+"$bin/invgp" run valley.toml -o results/valley.nc
+"$bin/python" accuracy.py
+"$bin/invgp" plot results/valley.nc

@@ -69,19 +69,10 @@ if [[ -n $published ]]; then
     published=$(cd -- "$published" && pwd)
 fi
 
-here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd -- "$here/../.." && pwd)
-venv=$root/.venv
+source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
+enter_case_study
+PYTHON=$bin/python ./setup.sh
 
-# Installing again is only needed when the dependencies have changed; without it the second run starts at once.
-if [[ ! $venv/bin/invgp -nt $root/pyproject.toml ]]; then
-    bash "$root/.ci/venv"
-    touch "$venv/bin/invgp"
-fi
-
-PYTHON=$venv/bin/python "$here/setup.sh"
-
-cd -- "$here"
 mkdir -p results
 name=otway
 arguments=()
@@ -92,9 +83,9 @@ elif [[ $model == c* ]]; then
     name=otway_$model
 fi
 # Bash before 4.4 takes an empty array for an unset one, hence the guard.
-"$venv/bin/invgp" check "$name.toml" ${arguments[@]+"${arguments[@]}"}
-"$venv/bin/invgp" run "$name.toml" ${arguments[@]+"${arguments[@]}"} -o "results/$name.nc"
-"$venv/bin/invgp" plot "results/$name.nc"
+"$bin/invgp" check "$name.toml" ${arguments[@]+"${arguments[@]}"}
+"$bin/invgp" run "$name.toml" ${arguments[@]+"${arguments[@]}"} -o "results/$name.nc"
+"$bin/invgp" plot "results/$name.nc"
 if [[ -n $compare ]]; then
-    "$venv/bin/python" accuracy.py ${arguments[@]+"${arguments[@]}"} ${published:+--published "$published"}
+    "$bin/python" accuracy.py ${arguments[@]+"${arguments[@]}"} ${published:+--published "$published"}
 fi

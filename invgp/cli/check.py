@@ -43,6 +43,7 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
     problem = load(config, data=data)
     check_posterior_path(problem.output.file, "output.file", problem, config)
     check_device(problem.inference.device)
+    check_noise(problem)
     where = "site 1" if problem.grid is None else "the whole grid"
     rows = prior_rows(problem)
     with scratch() as directory:
@@ -85,6 +86,13 @@ def check_device(device: str) -> None:
         place(device)
     except DeviceError as error:
         raise DeviceMissingError(str(error)) from error
+
+
+def check_noise(problem: Problem) -> None:
+    """Raise `ConfigError` if noise is to be learnt of more sites than it can be."""
+    from invgp.inference.samples import refuse_to_learn_noise  # noqa: PLC0415 - it waits for SciPy
+
+    refuse_to_learn_noise(problem)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from arviz_stats.base.array import array_stats
 
-from invgp.inference.slice_sampling import Chains
+from invgp.inference.chains import Chains
 from invgp.problem import Floats, Latent, Problem
 
 QUANTILES = (0.025, 0.5, 0.975)

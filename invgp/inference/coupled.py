@@ -9,16 +9,20 @@ from numpy.typing import NDArray
 
 from invgp.core.backend import Place, cholesky, to_numpy
 from invgp.core.coupled import Prior
-from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage, State
+from invgp.core.coupled.algorithm import CoupledSavigp, State
 from invgp.core.coupled.estimators import fewest_samples
+from invgp.core.coupled.position import Position
+from invgp.core.coupled.stage import Stage
 from invgp.core.sampling import Points
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import Cavity, diagnose
+from invgp.inference.gaps import runs_for
 from invgp.inference.inversion import Inversion
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.model import learning_of, prior_of
 from invgp.inference.noise import likelihood_of
 from invgp.inference.notes import inducing_notes, noise_notes, untold_notes
+from invgp.inference.samples import Planned, planned
 from invgp.inference.second_start import search_again_where_unexplained
 from invgp.inference.settling import Evaluate, Found, Settling
 from invgp.inference.simulator import Simulator
@@ -26,10 +30,8 @@ from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
 from invgp.processes import SaidBySites
 
-SETTLED_ROUGHLY, SETTLED = 0.3, 0.05  # standard deviations that a step still moves any site's posterior
 NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the prior's
 REACH = 1.0  # standard deviations that a step may move any site's posterior while it is far from the optimum
-SPARE = 2.0  # samples for each number that is estimated from runs that cost something
 SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 32, 256  # a site; the fewer the sites, the more
 SHAPE_RUNS, EMULATED_SHAPE_SAMPLES = 4096, 512
 DRAWN_TOGETHER = 1500  # sites
@@ -73,15 +75,32 @@ class CoupledInversion(Inversion):
         return self.search_from_start()
 
     def search_from_start(self) -> tuple[str, bool]:
-        """Natural-gradient steps, each from runs of the simulator."""
+        """Natural-gradient steps, each from runs of the simulator; from more, if too few have all their outputs."""
         algorithm = self.algorithm(self.stages())
-        self.settling.refuse_to_learn_noise(algorithm.stages)
-        samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
-        self.begin(self.problem.inference.max_evaluations * samples * self.problem.survey.size)
-        status, settled = self.settle(algorithm, self.start, self.simulated)
+        status, settled = self._settle_on_simulator(algorithm, self.start)
+        if not settled and not all(self._enough_runs(stage) for stage in algorithm.stages):
+            algorithm = self.algorithm(self.stages())
+            start = self.start if self.found is None else algorithm.start_from(self.found.position, known=False)
+            status, settled = self._settle_on_simulator(algorithm, start)
         status, settled = search_again_where_unexplained(self, status, settled=settled)
         self.check_shape(self.answer, self.problem.survey.size)
         return status, settled
+
+    def _settle_on_simulator(self, algorithm: CoupledSavigp, start: State) -> tuple[str, bool]:
+        samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
+        self.begin(self.problem.inference.max_evaluations * samples * self.problem.survey.size)
+        return self.settle(algorithm, start, self.simulated)
+
+    def _enough_runs(self, stage: Stage) -> bool:
+        """Whether its samples are enough, by what is known by now of the outputs that runs lack."""
+        return bool(stage.points.base.shape[0] >= self._fewest_runs(stage.kind))
+
+    def _fewest_runs(self, kind: str) -> int:
+        """Runs a site of which as many as an estimator needs have what it looks at."""
+        gaps, noise = self.simulator.gaps, self.problem.noise
+        share = gaps.share_whole if kind == "log density" or noise.correlation else gaps.share_given
+        needed = fewest_samples(self.problem.latent_count, quadratic=kind != "linear")
+        return runs_for(needed, share, self.problem.noise_std.size)
 
     @property
     def answer(self) -> Evaluate:
@@ -108,25 +127,15 @@ class CoupledInversion(Inversion):
 
     def stages(self) -> list[Stage]:
         """The estimators, one after the other, for runs that cost something."""
-        Q, estimator, given = (
-            self.problem.latent_count,
-            self.problem.inference.estimator,
-            self.problem.inference.samples,
-        )
-        few = max(round(1.5 * SPARE * (Q + 1)), 8)
-        many = given or max(round(SPARE * (Q + 1) * (Q + 2) / 2), 24)
-        if self.problem.noise.kind != "gaussian" or estimator == "score":
-            return [self.stage("log density", many, SETTLED)]
-        if estimator == "linearisation":
-            return [self.stage("linear", given or few, SETTLED)]
-        return [self.stage("linear", min(few, many), SETTLED_ROUGHLY), self.stage("hermite", many, SETTLED)]
+        return [self.stage(plan) for plan in planned(self.problem)]
 
-    def stage(self, kind: str, samples: int, tolerance: float) -> Stage:
+    def stage(self, plan: Planned) -> Stage:
         """An estimator with points of its own."""
-        reach = math.inf if kind == "hermite" else REACH
-        least = fewest_samples(self.problem.latent_count, quadratic=kind != "linear")
+        reach = math.inf if plan.kind == "hermite" else REACH
         sites, latents = self.problem.survey.size, self.problem.latent_count
-        return Stage(kind, Points.draw(self.points, max(samples, least), sites, latents, self.where), tolerance, reach)
+        samples = max(plan.samples, self._fewest_runs(plan.kind))
+        points = Points.draw(self.points, samples, sites, latents, self.where)
+        return Stage(plan.kind, points, plan.tolerance, reach)
 
     def settle(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> tuple[str, bool]:
         """Ask, evaluate, tell, until the posterior settles; the best one is kept on the way."""

@@ -16,7 +16,7 @@ from scipy.spatial import KDTree
 from scipy.stats import chi2, t
 
 from invgp.core.backend import Place, to_numpy
-from invgp.core.coupled.algorithm import Position
+from invgp.core.coupled.position import Position
 from invgp.core.sampling import Points
 from invgp.inference.noise import noise_log_density
 from invgp.inference.simulator import Batch

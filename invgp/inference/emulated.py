@@ -16,7 +16,8 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from invgp.core.backend import Place, to_numpy
-from invgp.core.coupled.algorithm import CoupledSavigp, Position, movement
+from invgp.core.coupled.algorithm import CoupledSavigp
+from invgp.core.coupled.position import Position, movement
 from invgp.inference.coupled import CoupledInversion
 from invgp.inference.design import FEWEST_STEPS, neighbours_within_reach, runs_in_a_step, runs_of_steps
 from invgp.inference.diagnostics import DOUBTFUL
@@ -25,6 +26,7 @@ from invgp.inference.emulation import Emulator, fit_emulator
 from invgp.inference.inversion import BudgetSpent
 from invgp.inference.learnt import with_hyperparameters
 from invgp.inference.other_solutions import look_for_other_solutions
+from invgp.inference.samples import planned_on_emulator
 from invgp.inference.second_start import search_again, search_again_where_unexplained
 from invgp.inference.settling import Evaluate
 from invgp.inference.simulator import Batch, Simulator
@@ -32,8 +34,6 @@ from invgp.posterior import EmulatorReport
 from invgp.problem import Floats, Problem
 from invgp.wording import counted
 
-SAMPLES, FEWEST_SAMPLES = 256, 64  # of the emulator, a site: they cost next to nothing, unless sites are many
-SITES_TO_SPARE = 1000  # that may have all of them: the errors of more sites average out
 SETTLED = 0.15  # standard deviations that any site's posterior moves from one outer step to the next
 WIDENED = 1.2  # the runs' spread about the posterior: an emulator must not be asked beyond its runs
 GOOD_ENOUGH = 1.0  # noise standard deviations that an emulator may be off far from its posterior
@@ -53,13 +53,12 @@ class EmulatedInversion(CoupledInversion):
         self.direct = np.zeros(problem.survey.size, dtype=bool)
         self.verification = np.full(problem.survey.size, np.nan)
         self.alike = neighbours_within_reach(problem, self.design)
-        samples = max(min(SAMPLES, SAMPLES * SITES_TO_SPARE // problem.survey.size), FEWEST_SAMPLES)
-        self.emulator_stages = [self.stage(s.kind, samples, s.tolerance) for s in self.stages()]
+        self.stages()  # draws that nobody uses: without them a seed would not give the posterior that it gave
+        self.emulator_stages = [self.stage(plan) for plan in planned_on_emulator(problem)]
         self.steps: deque[tuple[int, int]] = deque()
 
     def search_from_start(self) -> tuple[str, bool]:
         """The posterior on the emulator; then, where that is not good enough, with the simulator; then verification."""
-        self.settling.refuse_to_learn_noise(self.emulator_stages)
         runs, steps = runs_in_a_step(self.problem), runs_of_steps(self.problem)
         self.steps = deque(enumerate(steps))
         self.begin(sum(steps) + runs)

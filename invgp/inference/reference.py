@@ -13,35 +13,48 @@ from threadpoolctl import threadpool_limits
 
 from invgp.core.backend import cholesky, place, to_numpy
 from invgp.errors import RunsFailedError
+from invgp.inference.chains import Chains
+from invgp.inference.chains_file import saved_proposal
 from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.monitor import Monitor
 from invgp.inference.pools import Pool
+from invgp.inference.proposal import Proposal
 from invgp.inference.simulator import Batch, Simulator, TooManyFailed
-from invgp.inference.slice_sampling import Chains, Proposal, sample, saved_proposal
+from invgp.inference.slice_sampling import sample
 from invgp.inference.target import Run, WhitenedPrior, informed_sites
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
 
 STEPS = 8  # of the fit: each is a posterior of a linear simulator, so that few will do
 SAMPLES_PER_LATENT = 4
+QUICK = 0.1  # s: of shorter runs chains make millions, which the file of the chains keeps well enough
 
 
 @dataclass
 class Direct:
-    """The simulator itself, for a sampler, to which a failed run says only where not to go."""
+    """The simulator itself, for a sampler, to which a failed run says only where not to go.
+
+    Parameters
+    ----------
+    recorder : the ledger, if there is one, of the first runs, and of all that are not quick.
+    kept : the first runs, by number, whatever they take: those of the fit, which no file of chains keeps.
+    """
 
     simulator: Simulator
+    recorder: Recorder | None = None
+    kept: int = 0
     calls: int = 0
 
     @staticmethod
     def of(problem: Problem, directory: Path, pool: Pool, monitor: Monitor, recorder: Recorder | None = None) -> Direct:
         """With runs in a directory, and in a ledger, if there is one; any share of them may fail."""
         tolerant = replace(problem, inference=replace(problem.inference, max_failed_share=1.0))
-        return Direct(Simulator(tolerant, directory, pool, monitor, recorder=recorder))
+        return Direct(Simulator(tolerant, directory, pool, monitor, recorder=recorder), recorder, fit_runs(problem))
 
     def __call__(self, f: Floats, sites: NDArray[np.intp]) -> Batch:
         """Run at latent values f (S, B, Q), at sites (B,)."""
         self.calls += 1
+        self.simulator.recorder = self.recorder if self.worth_keeping else None
         try:
             return self.simulator.run(f, f"chains{self.calls}", sites)
         except TooManyFailed:
@@ -49,6 +62,14 @@ class Direct:
                 parts = [self(one[None, ...], sites) for one in f]
                 return Batch(np.concatenate([p.outputs for p in parts]), np.concatenate([p.valid for p in parts]))
             return Batch.failed(1, len(sites), self.simulator.problem.noise_std.shape[1])
+
+    @property
+    def worth_keeping(self) -> bool:
+        """Whether the next runs are to be in the ledger."""
+        if self.recorder is None or self.simulator.runs < self.kept:
+            return True
+        made = self.simulator.runs - self.recorder.answered
+        return self.simulator.concurrency.busy >= QUICK * made
 
 
 def reference(problem: Problem, run: Run, *, seed: int = 0, checkpoint: Path | None = None, **settings: Any) -> Chains:
@@ -87,6 +108,11 @@ def emulated_reference(
     return sample(problem, answer, proposal, seed=seed, simulated=inversion.direct, checkpoint=checkpoint, **settings)
 
 
+def fit_runs(problem: Problem) -> int:
+    """Runs that the fit of a Gaussian takes."""
+    return STEPS * SAMPLES_PER_LATENT * (problem.latent_count + 1) * len(informed_sites(problem))
+
+
 def linearised(problem: Problem, run: Run, *, seed: int = 0) -> Proposal:
     """A Gaussian near the posterior, coupled over latents and sites, by statistical linearisation.
 
@@ -112,7 +138,7 @@ def _linearised(problem: Problem, run: Run, seed: int) -> Proposal:
         J = np.asarray(np.linalg.solve(root.mT, slopes.mT).mT, dtype=np.float64)
         aim = residual + np.einsum("npq,nq->np", J, mean - prior.mean)
         now = _linear_posterior(prior, J, aim, sites)
-    return Proposal.from_precision(now.mean, now.precision, runs=STEPS * z[..., 0].size)
+    return Proposal.from_precision(now.mean, now.precision, runs=fit_runs(problem))
 
 
 class _Gaussian(NamedTuple):

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Place, to_numpy
-from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage, State
+from invgp.core.coupled.algorithm import CoupledSavigp, State
 from invgp.core.coupled.minibatches import MiniBatches
-from invgp.errors import ConfigError
+from invgp.core.coupled.position import Position
+from invgp.core.coupled.stage import Stage
 from invgp.inference.inversion import predictions
+from invgp.inference.samples import sites_at_once
 from invgp.inference.simulator import Batch
 from invgp.problem import Floats, Problem
-
-NUMBERS_AT_ONCE = 5 * 10**7  # of samples or outputs: 400 MB
 
 Sites = NDArray[np.intp]
 Evaluate = Callable[[Floats, str, Sites], Batch]
@@ -63,19 +63,8 @@ class Settling:
         return np.isfinite(self.problem.survey.Y)
 
     def batch_size(self, stages: Sequence[Stage]) -> int:
-        """Sites in a mini-batch: as the config says, or as many as fit in memory with all their samples."""
-        samples = max(stage.points.base.shape[0] for stage in stages)
-        width = max(self.problem.latent_count, self.problem.noise_std.shape[1])
-        return self.problem.inference.batch or max(NUMBERS_AT_ONCE // (samples * width), 1)
-
-    def refuse_to_learn_noise(self, stages: Sequence[Stage]) -> None:
-        """Raise `ConfigError` if noise is to be learnt and sites are too many to be looked at together."""
-        size, sites = self.batch_size(stages), self.problem.survey.size
-        if self.problem.noise.learn and size < sites:
-            raise ConfigError(
-                f"noise.learn: must be left out for {sites:,} sites, which are looked at in mini-batches of {size:,}, "
-                "as many as fit in memory, was given"
-            )
+        """Sites in a mini-batch."""
+        return sites_at_once(self.problem, max(stage.points.base.shape[0] for stage in stages))
 
     def __call__(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate, report: Report) -> Ended:
         """From a state of the algorithm; all sites at once, or, if they are too many, on mini-batches."""

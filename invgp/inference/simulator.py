@@ -21,6 +21,7 @@ from invgp.adapters.protocol import SPARE, Evaluations, RunContext, Status
 from invgp.inference.concurrency import Concurrency
 from invgp.inference.evaluate import evaluate
 from invgp.inference.failing import Outcomes
+from invgp.inference.gaps import Gaps
 from invgp.inference.monitor import Monitor, Silent
 from invgp.inference.pools import Loop, Pool
 from invgp.ledger import Recorder
@@ -89,6 +90,10 @@ class Simulator:
     messages: list[str] = field(default_factory=list)
     purposes: Counter[str] = field(default_factory=Counter)
     outcomes: Outcomes = field(default_factory=Outcomes)
+    gaps: Gaps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gaps = Gaps(np.isfinite(self.problem.survey.Y))
 
     def run(self, f: Floats, label: str, sites: NDArray[np.intp] | None = None) -> Batch:
         """Run the model at latent values f (S, B, Q), on the scale of the Gaussian process.
@@ -110,7 +115,9 @@ class Simulator:
         batch = self._evaluated(problem.to_simulator(problem.physical(f), numbers), label, runs)
         valid = batch.ok.reshape(samples, len(numbers))
         self.outcomes.add(f, numbers, valid)
-        return Batch(problem.from_simulator(batch.outputs, samples), valid)
+        outputs = problem.from_simulator(batch.outputs, samples)
+        self.gaps.add(outputs, valid, numbers)
+        return Batch(outputs, valid)
 
     def run_fields(self, f: Floats, label: str) -> tuple[Floats, NDArray[np.bool_]]:
         """Run a field model at latent values f (S, G, Q) on its grid; outputs (S, N, P), and which runs went well (S,).
@@ -179,7 +186,8 @@ class Simulator:
             again = [
                 f"{self.answered} of these runs are known from the ledger; `invgp runs rerun` tries failed ones again"
             ]
-        return "\n  ".join([f"{text}: {causes}" if causes else text, *self.messages, *again])
+        never = [sentence] if (sentence := self.gaps.never_given(self.problem)) else []
+        return "\n  ".join([f"{text}: {causes}" if causes else text, *self.messages, *never, *again])
 
     def notes(self, mean: Floats, covariance: Floats) -> list[str]:
         """What its runs mean for a posterior with these marginals (N, Q) and (N, Q, Q), in words."""

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from invgp.cli import app
 from invgp.cli.check import described
+from invgp.errors import ConfigError
 
 from .conftest import (
     CONFIG,
@@ -169,3 +171,17 @@ def test_that_noise_and_misfit_are_described_whatever_was_observed() -> None:
         "gaussian noise, standard deviation 1 s; root mean square misfit 730 standard deviations, "
         "largest 1,032 at site 3"
     )
+
+
+def test_that_noise_that_cannot_be_learnt_of_so_many_sites_is_told_before_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files(tmp_path, CONFIG.replace("[noise]", "[noise]\nlearn = { time = true }"))
+    monkeypatch.chdir(tmp_path)
+    app.main(["check", "survey.toml"], standalone_mode=False)
+    (tmp_path / "was_called").unlink()
+    monkeypatch.setattr("invgp.inference.samples.NUMBERS_AT_ONCE", 1000)
+    for command in ("check", "run"):
+        with pytest.raises(ConfigError, match=r"noise\.learn: must be left out for 6 sites, which are looked at in"):
+            app.main([command, "survey.toml"], standalone_mode=False)
+    assert not (tmp_path / "was_called").exists()

@@ -207,9 +207,28 @@ def test_that_a_stopped_comparison_on_an_emulator_goes_on_with_the_runs_of_the_l
     assert told_runs(more.stdout) == (runs, 0), more.stderr
     assert len(called()) == before
 
-    alone = invgp("compare", "posterior.nc", "--ledger", "elsewhere.sqlite", cwd=tmp_path)
-    assert alone.returncode == 2
-    assert "--ledger: must be left out without --emulator" in alone.stderr
+
+def test_that_a_comparison_stopped_while_its_gaussian_is_fitted_pays_for_no_run_twice(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    body = f"echo $1 >> {calls}; case $PWD in */chains3-*) touch {tmp_path}/third; sleep 0.1;; esac; {SIMULATOR}"
+    config = with_program(body=body, directory=tmp_path)
+    write_files(tmp_path, config.replace("sites.csv", "two_sites.csv").replace("samples = 16", "samples = 6"))
+    assert invgp("run", "survey.toml", cwd=tmp_path).returncode == 0
+    calls.unlink()
+    command = ("compare", "posterior.nc", "--draws", "10", "--burn-in", "0", "--chains", "2", "--workers", "1")
+    with running(*command, cwd=tmp_path) as (process, _):
+        wait_for(tmp_path / "third", process)
+        errors, _ = interrupt(process)
+    assert process.returncode == 130
+    kept = "the runs are kept in posterior.ledger.sqlite, and the same command goes on from there"
+    assert own_words(errors)[-1].endswith(f", before the chains had started; {kept}")
+    stopped = len(calls.read_text().split())
+    result = invgp(*command, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    runs, made = told_runs(result.stdout)
+    assert len(calls.read_text().split()) - stopped == made
+    assert stopped + made <= runs + 1  # the one that Ctrl-C cut short
+    assert stopped >= 2 * 8 * 2  # two steps of the fit at least, of eight runs at each of two sites
 
 
 def test_that_what_was_learnt_is_held_fixed_in_a_comparison(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from scipy.stats import multivariate_normal
 
 from invgp.core.backend import place, to_numpy
 from invgp.core.coupled import GaussianNoise, Prior, SiteFactors
-from invgp.core.coupled.algorithm import CoupledSavigp, Stage
+from invgp.core.coupled.algorithm import CoupledSavigp
 from invgp.core.coupled.estimators import all_outputs, estimate_by_output, estimate_log_density, hermite_fit
 from invgp.core.coupled.hyperparameters import Learning, site_evidence
 from invgp.core.coupled.minibatches import MiniBatches
+from invgp.core.coupled.stage import Stage
 from invgp.core.inducing import cluster_centres
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.sampling import Points
@@ -93,8 +94,10 @@ def settled(algorithm, outputs_of, where, most=40):
     return state, bounds
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.6])
 @pytest.mark.parametrize("kind", ["linear", "hermite", "log density", "any likelihood"])
-def test_that_a_linear_model_has_its_exact_posterior_and_evidence(kind, where, tolerance):
+def test_that_a_linear_model_has_its_exact_posterior_and_evidence(kind, missing, where, tolerance, rng):
+    """Also where an output is missing of most runs, at random: what is there tells it all."""
     model = Linear()
     noise = model.noise(where)
     xp = where.namespace
@@ -104,8 +107,13 @@ def test_that_a_linear_model_has_its_exact_posterior_and_evidence(kind, where, t
 
     likelihood = log_density if kind == "any likelihood" else noise
     kind = "log density" if kind == "any likelihood" else kind
-    algorithm = CoupledSavigp(model.prior(where), [stage(kind, 40, where, 1e-4)], likelihood)
-    state, bounds = settled(algorithm, model.outputs, where)
+    algorithm = CoupledSavigp(model.prior(where), [stage(kind, 80 if missing else 40, where, 1e-4)], likelihood)
+
+    def outputs(where, f):
+        lost = (rng.random(f.shape[:2]) < missing)[..., None] & model.observed & (np.arange(P) == 0)
+        return xp.where(where.asmask(lost), where.asarray(np.nan), model.outputs(where, f))
+
+    state, bounds = settled(algorithm, outputs, where)
     mean, covariance, evidence = model.exact()
     found = state.best.marginals
     assert state.finished == "the posterior has settled"

@@ -8,9 +8,10 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
 from invgp.core.coupled import GaussianNoise, Prior, SiteFactors
-from invgp.core.coupled.algorithm import CoupledSavigp, Stage
+from invgp.core.coupled.algorithm import CoupledSavigp
 from invgp.core.coupled.hyperparameters import Learning, ScaledSites
 from invgp.core.coupled.minibatches import MiniBatches
+from invgp.core.coupled.stage import Stage
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.sampling import Points
 

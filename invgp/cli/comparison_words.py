@@ -1,0 +1,68 @@
+"""What a comparison found, for a person and for a machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from invgp.cli.voice import say, speaks, warn
+from invgp.wording import counted, duration
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+PAPER = 120  # columns, where the table goes to a file
+
+
+def facts(comparison: xr.Dataset) -> dict[str, Any]:
+    """What `tell` says, for a machine."""
+    from invgp.inference.comparison import converged, rows, verdict  # noqa: PLC0415
+
+    attributes = comparison.attrs
+    return {
+        "latents": [row._asdict() for row in rows(comparison)],
+        "converged": converged(comparison),
+        "verdict": verdict(comparison),
+        "runs": attributes["invgp_runs"],
+        "reference_runs": attributes["invgp_reference_runs"],
+        "reference_chains": attributes["invgp_reference_chains"],
+        "reference_draws": attributes["invgp_reference_draws"],
+    }
+
+
+def tell(comparison: xr.Dataset, made: int, seconds: float) -> None:
+    """The table, what both took, and whether the reference is one."""
+    from rich.box import SIMPLE  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    from invgp.inference.comparison import converged, rows, verdict  # noqa: PLC0415
+
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
+    table.add_column("", no_wrap=True)
+    for heading in ("error of mean", "± sampler's", "ratio of spreads", "± sampler's", "R-hat", "effective"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows(comparison):
+        name = f"{row.latent}, {row.label}" if row.label else row.latent
+        errors = f"{row.error:.3f}", f"{row.error_mcse:.3f}", f"{row.ratio:.3f}", f"{row.ratio_mcse:.3f}"
+        table.add_row(name, *errors, f"{row.r_hat:.3f}", f"{row.ess:,.0f}")
+    if speaks():
+        Console(highlight=False, width=None if sys.stdout.isatty() else PAPER).print(table)
+    attributes: dict[str, Any] = comparison.attrs
+    say(
+        "Error of the posterior mean in standard deviations of the reference, root mean square over the sites; "
+        "posterior spread\nover that of the reference, median over the sites; each with the Monte Carlo error of the "
+        "reference; worst R-hat and\neffective sample size over the sites."
+    )
+    say(
+        f"Runs: posterior {attributes['invgp_runs']:,}; reference {attributes['invgp_reference_runs']:,} "
+        f"({attributes['invgp_reference_chains']} chains of {attributes['invgp_reference_draws']:,} draws, "
+        f"{counted(made, 'run')} and {duration(seconds)} now)."
+    )
+    if converged(comparison):
+        say(f"Reference: {verdict(comparison)}.")
+    else:
+        warn(
+            f"{verdict(comparison)}; more --draws go on from here; if they do not help, "
+            "remove the file of the chains and give them a longer --burn-in"
+        )
