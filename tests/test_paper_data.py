@@ -75,3 +75,23 @@ def test_that_results_that_are_recorded_are_of_five_splits(root):
     path = root / "case_studies" / "paper_data" / "results.json"
     entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     assert all(row["spread"] > 0 for entry in entries for row in entry["rows"])
+
+
+def test_that_digits_are_told_better_with_inducing_inputs_that_are_learnt(study, monkeypatch, tmp_path):
+    import mnist  # noqa: PLC0415
+    import mnist_figures  # noqa: PLC0415
+
+    monkeypatch.setattr(mnist, "TRAIN", 400)
+    monkeypatch.setattr(mnist, "EPOCHS", 10)
+    mnist.digits.cache_clear()
+    mnist.centres.cache_clear()
+    fixed, learnt = (mnist.Setting(mnist.PARITY, 10, learnt=learnt) for learnt in (False, True))
+    by_name = {setting.name: [mnist.measured(setting, 0)] for setting in (fixed, learnt)}
+    by_name[f"{mnist.PARITY}, {mnist.LINE}"] = [mnist.straight(mnist.PARITY, 0)]
+    assert by_name[learnt.name][0].nlp < by_name[fixed.name][0].nlp < np.log(2)
+    told = mnist_figures.rows(by_name, mnist_figures.pairs()["inducing_inputs"])
+    assert [row["reference"] for row in told] == [by_name[fixed.name][0].error, by_name[fixed.name][0].nlp]
+    mnist_figures.draw(by_name, tmp_path / "mnist.png")
+    assert (tmp_path / "mnist.png").stat().st_size > 10_000
+    mnist.digits.cache_clear()
+    mnist.centres.cache_clear()

