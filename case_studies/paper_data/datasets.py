@@ -38,6 +38,7 @@ class Dataset:
     ----------
     train : sites to learn from; all others are predicted.
     ard : whether each input has a length-scale of its own.
+    chained : whether denser fits start from what sparser ones have learnt, where they are too many sites for more.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Dataset:
     train: int
     ard: bool
     likelihood: Likelihood
+    chained: bool = False
 
     @property
     def discrete(self) -> bool:
@@ -102,11 +104,12 @@ def digits() -> tuple[Floats, Floats]:
     return X, np.eye(len(DIGITS))[np.searchsorted(DIGITS, label)]
 
 
+WARPED = Warped(0.5, [0.5] * 2, [1.0] * 2, [0.2, -0.2], learn="noise and warp")
 DATASETS = {
     dataset.name: dataset
     for dataset in (
         Dataset("boston", boston, 300, True, Gaussian(0.5)),
-        Dataset("abalone", abalone, 1000, True, Warped(0.5, [0.5] * 2, [1.0] * 2, [0.2, -0.2], learn="noise and warp")),
+        Dataset("abalone", abalone, 1000, True, WARPED, chained=True),
         Dataset("cancer", cancer, 300, False, Logistic()),
         Dataset("digits", digits, 750, False, Softmax(len(DIGITS))),
     )

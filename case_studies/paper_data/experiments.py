@@ -100,9 +100,8 @@ def run(
 ) -> None:
     """All fits of a dataset, each written as soon as it is there.
 
-    The first full Gaussian, the sparsest, starts from scratch; each denser one from what the one before has learnt;
-    diagonal ones, whose bound has several maxima in the kernels, from what the full Gaussian on the
-    same inducing inputs has.
+    Full Gaussians start from scratch, or in a chained dataset from what the sparser one before has learnt; diagonal
+    ones, whose bound has several maxima in the kernels, from what the full one on the same inducing inputs has.
     """
     for number in range(splits):
         split = dataset.split(number)
@@ -115,7 +114,7 @@ def run(
                 learnt = folder / "learnt" / path.name
                 if not path.exists():
                     clock = time.process_time()
-                    model = fitted(dataset, split, family, factor, start)
+                    model = fitted(dataset, split, family, factor, start if dataset.chained or family != FULL else None)
                     error, nlpd = measured(dataset, split, model)
                     seconds, settled = time.process_time() - clock, bool(model.settled_)
                     elbo = model.trace_[-1]
