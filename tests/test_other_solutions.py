@@ -249,6 +249,16 @@ def test_that_odds_are_told_down_to_one_in_a_hundred(lead, sure, words, tmp_path
         assert "it differs at 1 of 1 site, and" in posterior.notes[0]
 
 
+def test_that_solutions_differ_where_any_latent_does_by_more_than_its_spread():
+    def explored(mean):
+        marginals = SimpleNamespace(mean=np.asarray(mean), covariance=np.stack([np.diag([1.0, 0.04])] * 3))
+        found = SimpleNamespace(position=SimpleNamespace(marginals=marginals))
+        return SimpleNamespace(found=found, elbo=0.0, sure=True)
+
+    best, other = explored(np.zeros((3, 2))), explored([[0.9, 0.1], [0.1, 0.3], [-1.1, -0.1]])
+    assert "it differs at 2 of 3 sites, and" in other_solutions.in_words(best, other)
+
+
 def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None):
     """An inversion after the look for others, whose one rival is behind by `lead`, and both solutions."""
     inversion, settled = inversion_on(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
@@ -298,3 +308,55 @@ def test_that_a_search_that_comes_to_nothing_leaves_the_first_solution(error, tm
     assert inversion.emulator.name == "first"
     assert inversion.notes == []
     assert inversion.trace == []
+
+
+def test_that_only_the_best_rivals_cost_runs_and_the_best_of_them_is_told(tmp_path, monkeypatch):
+    inversion, settled = inversion_on(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
+    inversion.found = settled(1.0)
+    inversion.emulator = SimpleNamespace(output_error=lambda _: np.zeros((1, 1)))
+    inversion.steps.append((1, 1))
+    mirrored = settled(-1.0)
+    rivals = {lead: replace(mirrored, position=replace(mirrored.position)) for lead in (-2.0, -0.7, -1.4, -5.0)}
+    leads = {id(rival.position): lead for lead, rival in rivals.items()}
+    explored = []
+    monkeypatch.setattr(Elsewhere, "rivals", lambda self: iter(rivals.items()))
+    monkeypatch.setattr(inversion, "emulated_bound", lambda position: leads.get(id(position), 0.0))
+    monkeypatch.setattr(inversion, "search_on_emulator", lambda p: explored.append(leads[id(p)]) or ("", True))
+    other_solutions.look_for_other_solutions(inversion, "settled", settled=True)
+    assert explored == [-0.7, -1.4]
+    assert len(inversion.notes) == 1
+    assert "though this one is 2 times as probable" in inversion.notes[0]
+    rivals = {-5.0: rivals[-5.0]}
+    other_solutions.look_for_other_solutions(inversion, "settled", settled=True)
+    assert explored == [-0.7, -1.4]
+
+
+@pytest.mark.parametrize(
+    ("settled_well", "misfit", "lead_in_part", "searched"),
+    [
+        (True, 0.0, None, [32]),
+        (True, 0.0, -5.0, [32]),
+        (True, 0.0, -4.0, [32, 40]),
+        (True, 1.0, None, [40]),
+        (False, 0.0, None, [40]),
+    ],
+    ids=["nothing", "a poor rival in the part", "a rival in the part", "data unexplained", "not settled"],
+)
+def test_that_a_larger_survey_is_searched_as_a_whole_only_for_a_reason(
+    settled_well, misfit, lead_in_part, searched, tmp_path, monkeypatch
+):
+    line = sites_on_a_line(np.arange(40.0))
+    problem = replace(line, noise=Noise("gaussian", {"t": np.full((40, 1), 0.05)}))
+    inversion, settled = inversion_on(lambda f: f, problem, tmp_path)
+    inversion.found = found = settled(0.1)
+    inversion.found = replace(found, predicted=found.predicted + misfit)
+    inversion.emulator = SimpleNamespace(output_error=lambda sites: np.zeros((len(sites), 1)))
+    sizes = []
+
+    def rivals(self):
+        sizes.append(len(self.sites))
+        return iter([(lead_in_part, found)] if len(self.sites) < 40 and lead_in_part is not None else [])
+
+    monkeypatch.setattr(Elsewhere, "rivals", rivals)
+    assert other_solutions.look_for_other_solutions(inversion, "", settled=settled_well) == ("", settled_well)
+    assert sizes == searched
