@@ -84,6 +84,23 @@ def test_that_without_runs_left_a_second_solution_may_be_one():
     assert "Another solution may explain the data" in posterior.attrs["invgp_diagnostics"]
 
 
+@pytest.mark.parametrize("budget", [64, 70, 90, 110])
+def test_that_failures_and_the_search_for_others_stay_within_the_budget(budget):
+    problem, _ = mirrored_problem(330.0, 1.0, max_runs=budget, max_failed_share=0.4)
+    made = []
+
+    def fragile(h):
+        made.append(len(h))
+        t = ((h - 300.0) / 60.0) ** 2
+        return {"t": np.where(np.abs(h - 345.0) < 8.0, np.nan, t)}  # a tenth of what the prior has, and of the solution
+
+    forward = replace(problem.forward, function=fragile)
+    posterior = invgp.invert(replace(problem, forward=forward), seed=1)
+    assert posterior.attrs["invgp_runs_failed"] > 0
+    assert sum(made) == posterior.attrs["invgp_runs"] <= budget
+    assert "Another solution" in posterior.attrs["invgp_diagnostics"]
+
+
 def test_that_no_second_solution_is_seen_where_there_is_none():
     """Nor a run spent on one: the smooth line takes as many as its steps and the verification."""
     for seed in (0, 1, 2):
@@ -259,7 +276,7 @@ def test_that_solutions_differ_where_any_latent_does_by_more_than_its_spread():
     assert "it differs at 2 of 3 sites, and" in other_solutions.in_words(best, other)
 
 
-def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None):
+def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None, slides_back=False):
     """An inversion after the look for others, whose one rival is behind by `lead`, and both solutions."""
     inversion, settled = inversion_on(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
     first, rival = settled(1.0), settled(-1.0)
@@ -276,6 +293,8 @@ def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None):
             raise error
         if not sure:
             raise BudgetSpent(1)
+        if slides_back:
+            inversion.found = first
         return "explored", True
 
     monkeypatch.setattr(inversion, "search_on_emulator", explored)
@@ -308,6 +327,11 @@ def test_that_a_search_that_comes_to_nothing_leaves_the_first_solution(error, tm
     assert inversion.emulator.name == "first"
     assert inversion.notes == []
     assert inversion.trace == []
+
+
+def test_that_a_rival_whose_runs_lead_back_to_the_first_solution_is_none(tmp_path, monkeypatch):
+    inversion, _ = looked_at(1.0, tmp_path, monkeypatch, slides_back=True)
+    assert inversion.notes == []
 
 
 def test_that_only_the_best_rivals_cost_runs_and_the_best_of_them_is_told(tmp_path, monkeypatch):
