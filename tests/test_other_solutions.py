@@ -196,8 +196,10 @@ def test_that_what_is_within_a_length_scale_of_any_latent_is_near():
 def inversion_on(function, problem, tmp_path, seed=0):
     """An inversion whose emulator is exact, and its posterior about the field where the latent is `about`."""
     inversion = EmulatedInversion(problem, place("cpu"), Simulator(problem, tmp_path), seed)
+    inversion.asked_of = set()
 
     def emulated(latents, label, sites):
+        inversion.asked_of |= set(sites)
         return Batch(function(latents[..., 0])[..., None], np.ones(latents.shape[:2], dtype=bool))
 
     inversion.emulated = emulated
@@ -211,20 +213,28 @@ def inversion_on(function, problem, tmp_path, seed=0):
     return inversion, settled
 
 
-def test_that_searches_start_on_either_side_of_the_prior_by_one_and_two_standard_deviations(tmp_path):
-    problem = one_site(lambda a: {"t": a}, 0.1)
-    prior = replace(problem.latents[0], mean=np.full(1, 5.0), std=np.full(1, 2.0))
-    inversion, _ = inversion_on(np.square, replace(problem, latents=(prior,)), tmp_path)
-    starts = Elsewhere(inversion, np.arange(1), inversion.start.trial).starts()
-    means = np.asarray([float(start.marginals.mean[0, 0]) - 5.0 for start in starts])
+@pytest.mark.parametrize("x", [[0.0], [0.0, 0.05, 0.1]], ids=["one site", "neighbours"])
+def test_that_searches_start_on_either_side_of_the_prior_by_one_and_two_standard_deviations(x, tmp_path):
+    line = sites_on_a_line(x)
+    prior = replace(line.latents[0], mean=np.full(1, 5.0), std=np.full(1, 2.0))
+    inversion, _ = inversion_on(np.square, replace(line, latents=(prior,)), tmp_path)
+    starts = Elsewhere(inversion, np.arange(len(x)), inversion.start.trial).starts()
+    means = np.asarray([start.marginals.mean[:, 0] - 5.0 for start in starts])
     assert len(means) == 8
     np.testing.assert_allclose(means[::2], -means[1::2])  # each with its mirror image about the prior's mean
-    # A precision three times the prior's leads three quarters of the way.
-    np.testing.assert_allclose(np.abs(means[:4]), [1.5, 1.5, 3.0, 3.0])
+    # A precision three times the prior's, which neighbours share, leads three quarters of the way.
+    np.testing.assert_allclose(np.abs(means[:4]), np.outer([1.5, 1.5, 3.0, 3.0], np.ones(len(x))), rtol=0.01)
     assert 0.0 < np.abs(means[4:]).max() < 6.0  # those that are drawn
 
 
-@pytest.mark.parametrize("sites", [[0], range(40)], ids=["a part", "the whole"])
+def test_that_the_error_of_the_emulator_is_among_the_noise_of_searches_elsewhere(tmp_path):
+    inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 100.0]), tmp_path)
+    inversion.emulator = SimpleNamespace(output_error=lambda _: np.asarray([[0.0], [2.0]]))
+    search = Elsewhere(inversion, np.arange(2), inversion.start.trial)
+    np.testing.assert_allclose(search.settling.problem.noise_std, [[1.0], [np.sqrt(5.0)]])
+
+
+@pytest.mark.parametrize("sites", [[5], range(40)], ids=["a part", "the whole"])
 def test_that_a_rival_leads_by_the_logarithm_of_its_odds(sites, tmp_path):
     """Two narrow solutions, at 1 and at -1, of forty sites that are independent, or of one of them."""
     line = sites_on_a_line(100.0 * np.arange(40.0))
@@ -239,7 +249,9 @@ def test_that_a_rival_leads_by_the_logarithm_of_its_odds(sites, tmp_path):
     inversion, settled = inversion_on(np.square, problem, tmp_path)
     first = settled(1.0)
     np.testing.assert_allclose(first.position.marginals.mean, 1.0, atol=0.01)
+    inversion.asked_of.clear()
     rivals = list(Elsewhere(inversion, np.asarray(sites), first.position).rivals())
+    assert inversion.asked_of == set(sites)
     signs = np.asarray([np.sign(rival.position.marginals.mean[:, 0]) for _, rival in rivals])
     assert len(np.unique(signs, axis=0)) == len(rivals)  # no solution twice
     assert (signs < 0.0).any(axis=1).all()  # nor the first one
