@@ -280,7 +280,10 @@ def _diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.
     if solution.emulator is not None:
         error = {"long_name": "error of the emulator at fresh runs", "units": "1"}
         error["comment"] = "root mean square over the outputs, in standard deviations of the noise"
-        direct = {"long_name": "whether the simulator itself was run throughout", "flag_meanings": "emulator simulator"}
+        direct: dict[str, Any] = {
+            "long_name": "whether the simulator itself was run throughout",
+            "flag_meanings": "emulator simulator",
+        }
         direct["flag_values"] = np.asarray([0, 1], dtype=np.int8)
         variables["emulator_error"] = _array(("site",), solution.emulator.verification_error, error)
         variables["direct_evaluation"] = _array(("site",), solution.emulator.direct.astype(np.int8), direct)
