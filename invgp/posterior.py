@@ -317,7 +317,10 @@ def _coordinates(problem: Problem, solution: Solution) -> dict[str, xr.DataArray
         coordinates[column.name] = _array(("site",), column.values, _column_attributes(column))
     crs = problem.survey.crs
     for column, attributes in _positioned(problem.survey.coordinates, crs):
-        coordinates[site_coordinate(problem, column)] = _array(("site",), column.values, attributes)
+        name = site_coordinate(problem, column)
+        if name != column.name:  # CF has one easting for a projection: that of the nodes
+            attributes.pop("standard_name", None)
+        coordinates[name] = _array(("site",), column.values, attributes)
     if problem.grid is not None:
         for column, attributes in _positioned(problem.grid.coordinates, crs):
             coordinates[column.name] = _array(("node",), column.values, attributes)
