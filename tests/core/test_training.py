@@ -18,6 +18,7 @@ from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.natural import natural_step
 from invgp.core.optimisers import LBFGS
 from invgp.core.posteriors import Diagonal, Full, Sites
+from invgp.core.profile import Profile
 from invgp.core.sampling import Points
 from invgp.core.training import PAPER_ORDER, Blocks, MiniBatches, evaluate
 from invgp.likelihoods import BlackBox, Gaussian, StudentT
@@ -95,6 +96,17 @@ def test_that_a_dense_fit_takes_few_evaluations_to_the_exact_evidence(family, nu
     assert value == pytest.approx(-best.fun, abs=1e-3)
     free = np.concatenate([learnt.kernels[0], learnt.likelihood])
     assert value == pytest.approx(-negative_evidence(free), abs=1e-5)
+
+
+@pytest.mark.parametrize("family", ["full", "sites"])
+def test_that_natural_gradients_count_from_the_prior_mean(family, numpy_place):
+    """With Gaussian noise a single step finds the posterior, wherever the prior has its mean."""
+    bound, parameters, data, points = regression(numpy_place, family)
+    far = replace(bound, prior_mean=numpy_place.asarray([40.0]))
+    raised = replace(data, y=data.y + 40.0)
+    trials = [Profile(*model, points, 1e-7).start(parameters) for model in ((bound, data), (far, raised))]
+    assert trials[1].elbo == pytest.approx(trials[0].elbo, abs=1e-6)
+    np.testing.assert_allclose(trials[1].pseudo.pull, trials[0].pseudo.pull, atol=1e-6)
 
 
 def test_that_a_likelihood_with_heavy_tails_has_the_optimum_of_many_more_evaluations(numpy_place):
