@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from invgp.core.data import Data
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.natural import natural_step
-from invgp.core.optimisers import LBFGS
+from invgp.core.optimisers import LBFGS, SETTLED
 from invgp.core.posteriors import Diagonal, Full, Sites
 from invgp.core.profile import Profile
 from invgp.core.sampling import Points
@@ -201,6 +201,42 @@ def test_that_a_mixture_of_diagonals_improves_and_learns_its_weights(numpy_place
     weights = bound.frame(learnt).q.weights
     assert float(np.sum(weights)) == pytest.approx(1.0)
     assert not np.allclose(weights, 0.5, atol=1e-6)
+
+
+@dataclass(frozen=True)
+class DescentState:
+    trial: object
+    point: object
+    value: float = np.inf
+    gradient: object = None
+    step: float = 0.01
+    accepted: bool = False
+    finished: str = ""
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Steepest descent, with what `invgp.core.optimisers` asks of an optimiser and no more."""
+
+    tolerance: float = 1e-6
+
+    def init(self, point):
+        return DescentState(point, point)
+
+    def tell(self, state, value, gradient):
+        if value < state.value:
+            wider = 2 * state.step
+            return DescentState(state.trial - wider * gradient, state.trial, value, gradient, wider, accepted=True)
+        short = 0.25 * state.step
+        finished = SETTLED if short < 1e-9 else ""
+        trial = state.point - short * state.gradient
+        return replace(state, trial=trial, step=short, accepted=False, finished=finished)
+
+
+def test_that_the_optimiser_of_blocks_can_be_replaced(numpy_place, best):
+    bound, parameters, data, points = regression(numpy_place)
+    learnt = Blocks(optimiser=Descent(), tolerance=1e-3).fit(bound, parameters, data, points)
+    assert float(evaluate(bound, learnt, data, points, ()).elbo) == pytest.approx(-best.fun, abs=0.01)
 
 
 def test_that_inducing_inputs_that_move_raise_the_bound(numpy_place):
