@@ -13,9 +13,10 @@ from invgp.core.adaptive import AdaDelta, Adam
 from invgp.core.backend import to_numpy
 from invgp.core.bound import Bound, Parameters
 from invgp.core.data import Data
+from invgp.core.estimators import SiteTerms
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.core.natural import natural_step
+from invgp.core.natural import add_sites, natural_step, prior_parameters
 from invgp.core.optimisers import LBFGS, SETTLED
 from invgp.core.posteriors import Diagonal, Full, Sites
 from invgp.core.profile import Profile
@@ -233,6 +234,27 @@ class Descent:
         return replace(state, trial=trial, step=short, accepted=False, finished=finished)
 
 
+class Watching(LBFGS):
+    """L-BFGS that remembers how much it was given to learn."""
+
+    sizes: ClassVar[list[int]] = []
+
+    def init(self, point):
+        self.sizes.append(len(point))
+        return super().init(point)
+
+
+def test_that_a_posterior_that_is_not_found_anew_goes_ahead_once(numpy_place):
+    bound, parameters, data, points = regression(numpy_place, dense=False)
+    Watching.sizes.clear()
+    Blocks(order=PAPER_ORDER, anew=False, rounds=2, evaluations=2, optimiser=Watching()).fit(
+        bound, parameters, data, points
+    )
+    posterior, kernels, noise = len(parameters.posterior), parameters.kernels.size, 1
+    one_round = [kernels, posterior, kernels, noise]
+    assert Watching.sizes == [posterior, *one_round, *one_round]
+
+
 def test_that_the_optimiser_of_blocks_can_be_replaced(numpy_place, best):
     bound, parameters, data, points = regression(numpy_place)
     learnt = Blocks(optimiser=Descent(), tolerance=1e-3).fit(bound, parameters, data, points)
@@ -352,6 +374,19 @@ def test_that_a_natural_step_is_shorter_where_a_whole_one_leaves_no_distribution
     _, before = bound.frame(parameters).marginals(frame.geometry(0, N))
     assert np.all(np.isfinite(variance))
     assert np.all(variance > before)
+
+
+def test_that_sites_take_away_at_most_half_of_their_own_precision_where_that_is_limited(numpy_place):
+    bound, parameters, _, _ = regression(numpy_place)
+    frame = bound.frame(parameters)
+    geometry = frame.geometry(0, N)
+    variance = frame.marginals(geometry)[1][0]
+    curvature = np.where(np.arange(N)[:, None] % 2, 100.0, -3.0)
+    terms = SiteTerms(np.zeros(N), np.zeros((N, 1)), curvature)
+    found = add_sites(prior_parameters(frame), frame, geometry, terms, variance).precision[0]
+    added = np.where(curvature > 0, -0.5 / variance, -curvature)[:, 0]
+    W = geometry.projection[0]
+    np.testing.assert_allclose(found, np.eye(N) + (W * added) @ W.T, atol=1e-10)
 
 
 def test_that_natural_gradients_refuse_a_mixture(numpy_place):
