@@ -54,3 +54,28 @@ def test_that_a_search_ends_at_the_most_evaluations(batch, tmp_path):
     assert ended.status == "stopped at inference.max_evaluations = 2 before the posterior settled"
     assert not ended.settled
     assert len(looked_at) == 2 * 4
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+def test_that_a_search_that_has_settled_ends_with_its_last_step(batch, tmp_path):
+    """Of a linear simulator the first step is exact; so it has settled at once, if any movement is small enough."""
+    problem = sites_on_a_line([0.0, 100.0, 200.0, 300.0], batch=batch)
+    survey = replace(problem.survey, observations=(replace(problem.survey.observations[0], values=np.ones((4, 1))),))
+    inversion, _ = inversion_on(lambda f: f, replace(problem, survey=survey), tmp_path)
+    algorithm = inversion.algorithm([replace(inversion.emulator_stages[0], tolerance=100.0, reach=np.inf)])
+    ended = inversion.settling(algorithm, inversion.start, inversion.emulated, lambda _elbo, _found: None)
+    assert ended.settled
+    np.testing.assert_allclose(ended.found.position.marginals.mean, 0.5, atol=1e-6)  # prior and datum weigh the same
+
+
+def test_that_a_bound_is_by_the_last_estimator_which_has_the_most_samples(tmp_path):
+    inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 100.0]), tmp_path)
+    taken = []
+
+    def emulated(latents, label, sites):
+        taken.append(len(latents))
+        return inversion.emulated(latents, label, sites)
+
+    algorithm = inversion.algorithm(inversion.stages())
+    inversion.settling.bound(algorithm, inversion.start.trial, emulated)
+    assert taken == [24]
