@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import invgp
 from invgp import netcdf
 from invgp.core.backend import place
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.inference.field import FieldInversion
+from invgp.inference.inversion import WORTH_THREADS
+from invgp.inference.monitor import Silent
 from invgp.inference.simulator import Simulator
 from invgp.plots import plot
 
@@ -311,6 +314,34 @@ def test_that_a_field_is_described_in_python() -> None:
     posterior = invgp.invert(problem)
     assert posterior["depth"].dims == ("node",)
     assert float(posterior["average_chi_square"]) < 1.5
+
+
+class Threads(Silent):
+    """Notes how many threads BLAS has when a batch of runs has been taken in."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def evaluated(self, elbo: float, *, accepted: bool) -> None:
+        self.seen |= {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_that_the_algebra_has_one_thread_however_many_data() -> None:
+    nodes, many = np.arange(0.0, 99.0, 2.0), np.linspace(0.0, 98.0, WORTH_THREADS)
+    problem = invgp.define(
+        {"position": many, "average": 20.0 + np.sin(many / 10.0)},
+        coordinates={"position": "m"},
+        observations={"average": "m"},
+        latents={"depth": {"unit": "m", "mean": 20.0, "std": 4.0, "kernel": {"length_scale": 12.0}}},
+        grid={"position": {"unit": "m", "start": 0, "stop": 98, "step": 2}},
+        forward=lambda depth: np.stack([np.interp(many, nodes, row) for row in np.atleast_2d(depth)]),
+        noise={"average": 0.5},
+        inference={"max_runs": 12},
+    )
+    monitor = Threads()
+    with threadpool_limits(2):
+        invgp.invert(problem, monitor=monitor)
+    assert monitor.seen == {1}
 
 
 def exact_with(problem: invgp.Problem, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

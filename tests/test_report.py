@@ -24,6 +24,7 @@ from problems import map_problem, reflector_map
 
 CHROMIUM, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
 HOSTILE = '</script><img src=x onerror="alert(1)">&"\'\u2028'
+PAPER = 670  # pixels across A4, without its margins
 PHONE = 360  # px
 LARGEST_PAGE = 5e6  # bytes
 
@@ -329,6 +330,25 @@ def test_that_ten_thousand_sites_with_gaps_are_drawn(browser: Any, area: xr.Data
     assert text_of(browser, "site-title").startswith("Site 150:")
     assert "\N{EN DASH}" in text_of(browser, "readout")
     assert browser.get_log("browser") == []
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "media", "scrolls"), [(390, "", True), (PAPER, "print", False)])
+def test_that_a_wide_table_scrolls_in_its_box_on_a_phone_and_is_whole_on_paper(
+    browser: Any, width: int, media: str, scrolls: bool, area: xr.Dataset, tmp_path: Path
+) -> None:
+    wide = area.copy()
+    for name in str(area.attrs["invgp_observations"]).split():
+        wide[f"{name}_noise_std"] = area[f"{name}_noise_std"] * (100.0 + wide["site"])  # a range, and long words
+    opened(browser, wide, tmp_path)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media})
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    widths = "return [...document.querySelectorAll('.table')].map(box => [box.clientWidth, box.scrollWidth])"
+    boxes = np.asarray(browser.execute_script(widths))
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert np.all(boxes[:, 0] <= width)
+    assert np.any(boxes[:, 1] > boxes[:, 0]) == scrolls
 
 
 @needs_chromium

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from invgp.core.backend import Place, cholesky, to_numpy
 from invgp.core.coupled import Prior
-from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage, State
+from invgp.core.coupled.algorithm import CoupledSavigp, State
 from invgp.core.coupled.estimators import fewest_samples
+from invgp.core.coupled.position import Position
+from invgp.core.coupled.stage import Stage
 from invgp.core.sampling import Points
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import Cavity, diagnose

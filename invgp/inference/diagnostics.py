@@ -16,7 +16,7 @@ from scipy.spatial import KDTree
 from scipy.stats import chi2, t
 
 from invgp.core.backend import Place, to_numpy
-from invgp.core.coupled.algorithm import Position
+from invgp.core.coupled.position import Position
 from invgp.core.sampling import Points
 from invgp.inference.noise import noise_log_density
 from invgp.inference.simulator import Batch
@@ -25,6 +25,7 @@ from invgp.problem import Floats, Problem
 from invgp.wording import counted
 
 WIDENED = 1.5  # of the draws from the posterior: wider than what they are to judge
+LEAST_PRECISION = 0.1  # of what the other sites say, in units of the prior's
 FEWEST_EFFECTIVE = 4.0  # draws: with fewer, nothing is said
 DOUBTFUL = 0.2  # standard deviations, beyond chance
 POOR_FIT, CLOSE_FIT = 2.0, 0.2  # reduced chi-square
@@ -79,11 +80,12 @@ class Cavity:
         prior_mean = to_numpy(position.prior.mean)
         own_precision, own_shift = (to_numpy(part)[sites] for part in position.sites)
         precision = np.linalg.inv(covariance)
-        rest = precision - own_precision
-        # A site that says less than nothing leaves a message of the others that is no distribution: keep the posterior.
-        values, vectors = np.linalg.eigh(rest)
-        values = np.maximum(values, 1e-6 * np.linalg.eigvalsh(precision)[:, :1])
-        spread = (vectors / values[:, None, :]) @ vectors.swapaxes(-1, -2)
+        prior_std = np.sqrt([float(kernel.variance) for kernel in position.prior.kernels])
+        # In units of the prior. Others that take precision away may leave no distribution, or one so wide that a
+        # simulator would be asked for what nobody believes.
+        values, vectors = np.linalg.eigh((precision - own_precision) * prior_std[:, None] * prior_std)
+        factor = prior_std[:, None] * vectors / np.sqrt(np.maximum(values, LEAST_PRECISION))[:, None, :]
+        spread = factor @ factor.swapaxes(-1, -2)
         shift = precision @ (mean - prior_mean)[..., None] - own_shift[..., None]
         self.mean, self.covariance = mean, covariance
         self.others = prior_mean + (spread @ shift)[..., 0], spread

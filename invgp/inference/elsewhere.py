@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage
+from invgp.core.coupled.algorithm import CoupledSavigp
+from invgp.core.coupled.position import Position
 from invgp.core.coupled.posterior import SiteFactors
+from invgp.core.coupled.stage import Stage
 from invgp.core.sampling import Points
 from invgp.inference.design import neighbours_within_reach
 from invgp.inference.learnt import with_hyperparameters
@@ -76,7 +78,7 @@ class Elsewhere:
         if here is None:
             return
         seen, bound = [here], self.settling.bound(self.exact, here, self._answer)
-        for start in self._starts():
+        for start in self.starts():
             found = self._settled(self.rough, start)
             if found is not None and all(apart(found.position, other) for other in seen):
                 found = self._settled(self.exact, found.position)
@@ -114,7 +116,7 @@ class Elsewhere:
     def _answer(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
         return self.inversion.emulated(latents, label, self.sites[sites])
 
-    def _starts(self) -> Iterator[Position]:
+    def starts(self) -> Iterator[Position]:
         """Fields shifted as a whole, and fields drawn from the prior, each with its mirror image about its mean.
 
         Shifts are of one standard deviation of every latent, up or down, then of two, and so on.

@@ -16,7 +16,8 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from invgp.core.backend import Place, to_numpy
-from invgp.core.coupled.algorithm import CoupledSavigp, Position, movement
+from invgp.core.coupled.algorithm import CoupledSavigp
+from invgp.core.coupled.position import Position, movement
 from invgp.inference.coupled import CoupledInversion
 from invgp.inference.design import FEWEST_STEPS, neighbours_within_reach, runs_in_a_step, runs_of_steps
 from invgp.inference.diagnostics import DOUBTFUL

@@ -29,7 +29,7 @@ MOST_HELD = 4000  # numbers of a process that predict anywhere, over all process
 MOST_RUNS = 1000  # where the config sets no limit
 FEWEST_RUNS = 8  # for a regression at all
 SETTLED = 0.05  # standard deviations that a batch of runs still moves the posterior
-FEW_RUNS = 0.02  # of the variance, that more runs would take away
+FEW_RUNS = 0.05  # of the variance, that more runs would take away
 NARROWER = (1.0, 0.5, 0.2)  # spreads of the draws, where the simulator fails too often
 LEARNABLE = 0.5  # of the variance that comes from few runs: above, the runs say too little of hyperparameters
 SAME = 0.01  # change of a logarithm that is no change
@@ -55,6 +55,11 @@ class FieldInversion(Inversion):
         self.info: FieldInfo | None = None
         self._set_up(problem)
         self.state = self.algorithm.init()
+
+    @classmethod
+    def threads(cls, problem: Problem) -> int:  # noqa: ARG003 - of whatever size
+        """One: the many small factorisations between products would have BLAS threads wait for each other."""
+        return 1
 
     def _set_up(self, problem: Problem) -> None:
         """The algorithm for a problem with these hyperparameters."""

@@ -13,6 +13,7 @@ from invgp.inference.simulator import Batch, Simulator, TooManyFailed
 from invgp.posterior import Solution
 from invgp.problem import Floats, Problem
 
+WORTH_THREADS = 500  # sites: products of smaller matrices are slowed down by BLAS threads that wait for each other
 RETRACES = 5  # steps in a row that are taken back because the simulator failed there
 
 
@@ -37,6 +38,11 @@ class Inversion(ABC):
         self.problem, self.where, self.simulator, self.seed = problem, where, simulator, seed
         self.trace: list[tuple[float, int]] = []
         self.retraced = 0
+
+    @classmethod
+    def threads(cls, problem: Problem) -> int | None:
+        """BLAS threads for the algebra of a problem; None for as many as there are."""
+        return 1 if problem.survey.size < WORTH_THREADS else None
 
     @abstractmethod
     def search(self) -> tuple[str, bool]:

@@ -29,8 +29,6 @@ from invgp.posterior import to_dataset
 from invgp.problem import Problem, fewest_samples
 from invgp.progress import progress as displayed
 
-WORTH_THREADS = 500  # sites: products of smaller matrices are slowed down by BLAS threads that wait for each other
-
 
 class InterruptedInversion(KeyboardInterrupt):
     """The person stopped the inversion.
@@ -97,7 +95,9 @@ def invert(
         where = place(device or settings.device)
     except DeviceError as error:
         raise DeviceMissingError(str(error)) from error
+    kind = inversion_of(problem)
     with (
+        threadpool_limits(kind.threads(problem)),
         open_pool(settings, workers=workers, scheduler=scheduler) as pool,
         TemporaryDirectory(prefix="invgp-") as scratch,
         own_directory(run_directory or scratch) as directory,
@@ -106,12 +106,11 @@ def invert(
     ):
         try:
             simulator = Simulator(problem, directory, pool, monitor or display, settings.max_runs, recorder)
-            inversion = inversion_of(problem)(problem, where, simulator, seed)
+            inversion = kind(problem, where, simulator, seed)
         except np.linalg.LinAlgError as error:
             raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
         try:
-            with threadpool_limits(1 if problem.survey.size < WORTH_THREADS else None):
-                status, settled = inversion.run()
+            status, settled = inversion.run()
         except KeyboardInterrupt as error:
             if not inversion.simulator.failed:
                 shutil.rmtree(directory, ignore_errors=True)  # of runs that were cut short: they tell nothing

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from invgp.core.backend import to_numpy
-from invgp.core.coupled.algorithm import Position
+from invgp.core.coupled.position import Position
 from invgp.problem import Latent, Problem
 
 

@@ -66,18 +66,20 @@ def look_for_other_solutions(inversion: EmulatedInversion, status: str, *, settl
     elbo = inversion.emulated_bound(first.position)
     best, others = Explored(first, emulator, inversion.known, elbo, (status, settled)), []
     search = Elsewhere(inversion, inversion.everywhere, first.position)
-    for lead, rival in sorted(search.rivals(), key=lambda pair: -pair[0])[:MOST_EXPLORED]:
-        if lead < -math.log(ODDS):
-            break
-        there = _explored(inversion, rival, best, elbo + lead)
-        if there is not None and apart(there.found.position, best.found.position):
-            best, there = (there, best) if there.sure and there.elbo > best.elbo else (best, there)
-            others.append(there)
-    inversion.found, inversion.emulator, inversion.known = best.found, best.emulator, best.known
+    try:
+        for lead, rival in sorted(search.rivals(), key=lambda pair: -pair[0])[:MOST_EXPLORED]:
+            if lead < -math.log(ODDS):
+                break
+            there = _explored(inversion, rival, best, elbo + lead)
+            if there is not None and apart(there.found.position, best.found.position):
+                best, there = (there, best) if there.sure and there.elbo > best.elbo else (best, there)
+                others.append(there)
+    finally:  # whoever interrupts this gets the best of what was explored, not what was under way
+        inversion.found, inversion.emulator, inversion.known = best.found, best.emulator, best.known
     if others:
         inversion.record(best.elbo, accepted=True)
     nearest = sorted((other for other in others if other.rivals(best)), key=lambda other: -other.elbo)
-    inversion.notes += [_sentence(best, other) for other in nearest[:1]]
+    inversion.notes += [in_words(best, other) for other in nearest[:1]]
     return best.verdict
 
 
@@ -110,14 +112,23 @@ def _explored(inversion: EmulatedInversion, rival: Found, best: Explored, elbo: 
     return Explored(found, emulator, inversion.known, inversion.emulated_bound(found.position), verdict)
 
 
-def _sentence(best: Explored, other: Explored) -> str:
+def in_words(best: Explored, other: Explored) -> str:
+    """What a person should know of another solution."""
     here, there = (to_numpy(one.found.position.marginals.mean) for one in (best, other))
     spread = np.sqrt(np.diagonal(to_numpy(best.found.position.marginals.covariance), axis1=1, axis2=2))
     differs = (np.abs(here - there) > spread).any(axis=1)
-    times = math.exp(max(best.elbo - other.elbo, 0.0))
-    probable = "and is as probable" if times < 1.5 else f"though this one is {times:.0f} times as probable"
     return (
-        f"Another solution {'explains' if other.sure else 'may explain'} the data about as well, {probable}: it "
-        f"differs at {differs.sum()} of {counted(len(differs), 'site')}, and is no part of this posterior. A prior "
-        "that knows better, or other data, would tell them apart."
+        f"Another solution {'explains' if other.sure else 'may explain'} the data about as well, "
+        f"{_odds(best, other)}: it differs at {differs.sum()} of {counted(len(differs), 'site')}, and is no part of "
+        "this posterior. A prior that knows better, or other data, would tell them apart."
     )
+
+
+def _odds(best: Explored, other: Explored) -> str:
+    """Of the other, which may be the more probable one only if runs were too few to make sure."""
+    lead = best.elbo - other.elbo
+    if abs(lead) < math.log(1.5):
+        return "and is as probable"
+    if lead < 0.0:
+        return "and may be the more probable one, which runs were too few to make sure of"
+    return f"though this one is {math.exp(lead):.0f} times as probable"

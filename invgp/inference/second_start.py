@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.coupled.algorithm import CoupledSavigp, Position
+from invgp.core.coupled.algorithm import CoupledSavigp
+from invgp.core.coupled.position import Position
 from invgp.core.coupled.posterior import SiteFactors
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import unexplained

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Place, to_numpy
-from invgp.core.coupled.algorithm import CoupledSavigp, Position, Stage, State
+from invgp.core.coupled.algorithm import CoupledSavigp, State
 from invgp.core.coupled.minibatches import MiniBatches
+from invgp.core.coupled.position import Position
+from invgp.core.coupled.stage import Stage
 from invgp.inference.inversion import predictions
 from invgp.inference.samples import sites_at_once
 from invgp.inference.simulator import Batch

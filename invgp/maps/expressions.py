@@ -2,7 +2,7 @@
 
 The expression is parsed, never evaluated as code: it may hold numbers, latents, their labels in brackets, + - * / **,
 `abs`, `exp`, `log`, `log10`, `sqrt`, `minimum`, `maximum`, and `quantity(100, "m")` for a number with a unit. Units are
-carried, and what is added is converted to the unit of what it is added to.
+carried, and what is added is converted to the unit of what it is added to. Temperatures are in K, from absolute zero.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from cf_units import Unit
+from cf_units import Unit, suppress_errors
 
 from invgp.config.sentences import suggestion
 from invgp.errors import ConfigError
@@ -139,6 +139,11 @@ class _Parser:
             raise self._refused(f"{term.unit!r} cannot be converted to {unit!r}")
         return Term(lambda v: term.of(v) * how.factor + how.offset, unit, term.degree, term.dimension)
 
+    def _absolute(self, term: Term) -> Term:
+        """A temperature in K: what counts from another zero, as degC does, can be neither added nor multiplied."""
+        how = conversion(term.unit, "K")
+        return self.converted(term, "K") if how is not None and how.offset else term
+
     def _latent(self, name: str) -> Term:
         if name not in self.known:
             raise self._refused(f"there is no latent {name!r}{suggestion(name, list(self.known))}")
@@ -146,8 +151,8 @@ class _Parser:
         latent = self.known[name]
         degree = 1 if latent.linear else 2
         if latent.dimension is None:
-            return Term(lambda v: v[name][..., 0], latent.unit, degree)
-        return Term(lambda v: v[name], latent.unit, degree, latent.dimension)
+            return self._absolute(Term(lambda v: v[name][..., 0], latent.unit, degree))
+        return self._absolute(Term(lambda v: v[name], latent.unit, degree, latent.dimension))
 
     def _labelled(self, name: str, label: ast.expr) -> Term:
         whole = self._latent(name)
@@ -159,7 +164,7 @@ class _Parser:
                 f"{name!r} has no label {ast.unparse(label)}; it has {', '.join(repr(one) for one in labels)}"
             )
         column = labels.index(label.value)
-        return Term(lambda v: v[name][..., column], whole.unit, whole.degree)
+        return replace(whole, of=lambda v: whole.of(v)[..., column], dimension=None)
 
     def _combined(self, left: Term, operator: ast.operator, right: Term) -> Term:
         left, right, dimension = self._together(left, right)
@@ -184,7 +189,8 @@ class _Parser:
             raise self._refused("an exponent must be a number")
         power = float(exponent.of({}))
         try:
-            unit = str(Unit(base.unit) ** power)
+            with suppress_errors():  # else the library would write a line of its own
+                unit = str(Unit(base.unit) ** power)
         except ValueError:
             raise self._refused(f"{base.unit!r} to the power of {power:g} is not a unit") from None
         return Term(lambda v: base.of(v) ** power, unit, 2 if base.degree else 0, base.dimension)
@@ -216,7 +222,7 @@ class _Parser:
             case [number, ast.Constant(value=str() as unit)]:
                 term = self.term(number)
                 if not term.degree and term.unit == "1" and is_unit(unit):
-                    return Term(term.of, unit)
+                    return self._absolute(Term(term.of, unit))
         raise self._refused('quantity is written as quantity(100, "m")')
 
     def _together(self, left: Term, right: Term) -> tuple[Term, Term, str | None]:

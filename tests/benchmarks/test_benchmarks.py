@@ -42,6 +42,13 @@ def test_that_whole_fits_are_measured_beside_exact_ones(benchmark, capsys):
     assert float(dense[-2]) > float(dense[-1]) - 0.05
 
 
+def test_that_the_algebra_of_a_field_is_measured_beside_its_runs(benchmark, capsys):
+    found = benchmark("field").main(["--nodes", "10", "--data", "30", "--runs", "30"])
+    assert found["seconds"] > 0.0
+    assert found["share"] == pytest.approx(found["seconds"] / 30)
+    assert "bar 0.1" in capsys.readouterr().out
+
+
 def test_that_the_comparison_says_why_when_gpflow_cannot_be_installed(benchmark, tmp_path, monkeypatch):
     gpflow = benchmark("against_gpflow")
     monkeypatch.setattr(gpflow, "REQUIREMENTS", (str(tmp_path / "no_such_package"),))

@@ -7,10 +7,11 @@ from scipy.stats import multivariate_normal
 
 from invgp.core.backend import place, to_numpy
 from invgp.core.coupled import GaussianNoise, Prior, SiteFactors
-from invgp.core.coupled.algorithm import CoupledSavigp, Stage
+from invgp.core.coupled.algorithm import CoupledSavigp
 from invgp.core.coupled.estimators import all_outputs, estimate_by_output, estimate_log_density, hermite_fit
 from invgp.core.coupled.hyperparameters import Learning, site_evidence
 from invgp.core.coupled.minibatches import MiniBatches
+from invgp.core.coupled.stage import Stage
 from invgp.core.inducing import cluster_centres
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.sampling import Points

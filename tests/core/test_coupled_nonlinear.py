@@ -10,10 +10,11 @@ from scipy.special import ndtri
 from invgp.core.backend import to_numpy
 from invgp.core.bound import Bound, Parameters
 from invgp.core.coupled import GaussianNoise, Prior
-from invgp.core.coupled.algorithm import CoupledSavigp, Stage
+from invgp.core.coupled.algorithm import CoupledSavigp
 from invgp.core.coupled.estimators import all_outputs, estimate_by_output, estimate_log_density, hermite_fit
 from invgp.core.coupled.hyperparameters import Hyperparameters
 from invgp.core.coupled.minibatches import MiniBatches
+from invgp.core.coupled.stage import Stage
 from invgp.core.data import Data
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from invgp.core.backend import Place, to_numpy
 from invgp.core.field.algorithm import FieldInference, FieldState
 from invgp.core.field.basis import leading_modes, pivoted_cholesky
 from invgp.core.field.evidence import LinearData, NodeSlopes
-from invgp.core.field.gaussian import Narrowed, mirrored_normals, orthogonal_normals
+from invgp.core.field.gaussian import Narrowed, mirrored_normals
 from invgp.core.field.regression import Modes, fit
 from invgp.core.kernels import CORRELATIONS, Kernel
 
@@ -125,20 +126,30 @@ def test_that_the_regression_knows_its_runs_and_doubts_far_from_them(where: Plac
     assert far > 100.0 * near
 
 
-def test_that_averages_of_the_regression_agree_with_samples() -> None:
+def test_that_averages_of_the_regression_agree_with_quadrature(where: Place, tolerance: Tolerance) -> None:
     rng = np.random.default_rng(4)
     w = rng.standard_normal((30, 2))
-    outputs = np.stack([np.exp(0.4 * w[:, 0]), w[:, 0] * w[:, 1]], axis=-1) * 5.0
-    regression = fit(Modes(np.asarray([1.0, 0.7]), (2,)), w, outputs)
+    outputs = np.stack([np.sin(3.0 * w[:, 0]), w[:, 0] * w[:, 1]], axis=-1) * 5.0
+    modes = Modes(where.asarray([1.0, 0.7]), (2,))
+    # A smooth part that outweighs the line and reaches less far than the posterior.
+    wiggly = replace(
+        fit(modes, where.asarray(w), where.asarray(outputs)), hyper=np.asarray([1.0, 2.0, np.log(0.4), -10.0])
+    )
     mean, factor = np.asarray([0.3, -0.2]), np.asarray([[0.5, 0.0], [0.2, 0.4]])
-    precision = np.linalg.inv(factor @ factor.T)
-    value, slope = regression.averaged(Narrowed(mean, np.linalg.cholesky(precision - np.eye(2))))
-    samples = mean + orthogonal_normals(rng, 200_000, 2) @ factor.T
-    np.testing.assert_allclose(value, regression.predictions(samples)[0].mean(axis=0), atol=0.02)
+    covariance = factor @ factor.T
+    added = np.linalg.cholesky(np.linalg.inv(covariance) - np.eye(2))
+    value, slope = wiggly.averaged(Narrowed(where.asarray(mean), where.asarray(added)))
+    points, weights = np.polynomial.hermite_e.hermegauss(60)
+    normals = np.stack([part.ravel() for part in np.meshgrid(points, points)], axis=-1)
+    share = np.outer(weights, weights).ravel() / weights.sum() ** 2
+    found = to_numpy(wiggly.predictions(where.asarray(mean + normals @ factor.T))[0])
+    exact = share @ found
+    scale = np.abs(exact).max()
+    np.testing.assert_allclose(to_numpy(value), exact, atol=tolerance(where, 1e-8, 1e-3) * scale)
     # Stein: the average slope is the covariance of value and sample, times the precision.
-    off = regression.predictions(samples)[0]
-    stein = np.linalg.solve(factor @ factor.T, (samples - mean).T @ (off - off.mean(axis=0)) / len(samples)).T
-    np.testing.assert_allclose(slope, stein, atol=0.1)
+    stein = np.linalg.solve(covariance, (share[:, None] * (normals @ factor.T)).T @ (found - exact)).T
+    scale = np.abs(stein).max()
+    np.testing.assert_allclose(to_numpy(slope), stein, atol=tolerance(where, 1e-8, 1e-3) * scale)
 
 
 def test_that_student_t_noise_shrugs_off_outliers() -> None:

@@ -87,8 +87,10 @@ class Counted(Gaussian):
 def test_that_a_dense_fit_takes_few_evaluations_to_the_exact_evidence(family, numpy_place, best):
     bound, parameters, data, points = regression(numpy_place, family)
     Counted.calls.clear()
-    learnt = Blocks().fit(bound, parameters, replace(data, likelihood=Counted(START_NOISE, outputs=1)), points)
+    counted, rounds = replace(data, likelihood=Counted(START_NOISE, outputs=1)), []
+    learnt = Blocks().fit(bound, parameters, counted, points, rounds.append)
     assert len(Counted.calls) < 150
+    assert len(rounds) == 2  # one that learns, one that finds no more to learn
     value = float(evaluate(bound, learnt, data, points, ()).elbo)
     assert value == pytest.approx(-best.fun, abs=1e-3)
     free = np.concatenate([learnt.kernels[0], learnt.likelihood])
@@ -132,12 +134,13 @@ def test_that_blocks_take_the_same_steps_in_every_place(family, where, tolerance
         (lambda: Blocks(optimiser=Adam()), r"optimiser of Blocks must be LBFGS, .*, was Adam\("),
         (lambda: MiniBatches(optimiser=LBFGS()), r"optimiser of MiniBatches must be Adam or AdaDelta, .*, was LBFGS\("),
         (lambda: MiniBatches(optimiser=Adam), "optimiser of MiniBatches must be Adam or AdaDelta"),
-        (lambda: Adam(rate=-1), "rate must be a number of above 0, was -1"),
+        (lambda: Adam(rate=-1), "rate must be a number above 0, was -1"),
         (lambda: Adam(decay=(0.9, 1.0)), r"decay must be a number of at least 0 and below 1, was 1\.0"),
         (lambda: Adam(decay=0.9), r"decay must be two numbers from 0 to below 1, was 0\.9"),
         (lambda: AdaDelta(decay=2.0), r"decay must be a number of at least 0 and below 1, was 2\.0"),
         (lambda: LBFGS(memory=-1), "memory must be a whole number of at least 1, was -1"),
         (lambda: MiniBatches(batch=0), "batch must be a whole number of at least 1, was 0"),
+        (lambda: Blocks(anew="no"), "anew must be True or False, was 'no'"),
         (lambda: MiniBatches(unbiased="no"), "unbiased must be True or False, was 'no'"),
         (lambda: MiniBatches(natural=1.5), r"natural must be a number of at least 0 and at most 1, was 1\.5"),
     ],
@@ -346,7 +349,7 @@ rng = np.random.default_rng(0)
 X = rng.standard_normal((1_000_000, 2))
 y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(len(X)) > 0, 1.0, -1.0)
 method = MiniBatches(natural=0.1, batch=50_000, epochs=1, samples=16)
-model = SAVIGP(Logistic(), inducing=X[:30], method=method).fit(X, y)
+model = SAVIGP(Logistic(), inducing=50, method=method).fit(X, y)
 accuracy = np.mean((model.predict(X[:5000]) > 0.5) == (y[:5000] > 0))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, accuracy)
 """

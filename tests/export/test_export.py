@@ -42,7 +42,7 @@ def volume():
 
 def test_that_a_csv_file_has_a_row_a_site_and_a_column_a_layer(posterior, tmp_path):
     [path] = export(posterior, "csv", tmp_path / "new" / "sites.csv")
-    table = pd.read_csv(path, float_precision="round_trip")
+    table = pd.read_csv(path)
     np.testing.assert_array_equal(table["northing"], posterior["northing"])
     np.testing.assert_array_equal(table["resistivity_2"], posterior["resistivity"].sel(layer=2))
     expected = posterior["resistivity_quantile"].sel(quantile=0.95, layer=1)
@@ -54,7 +54,7 @@ def test_that_a_csv_file_has_a_row_a_site_and_a_column_a_layer(posterior, tmp_pa
 
 def test_that_a_csv_file_of_a_map_is_in_the_order_of_its_dimensions(grid, tmp_path):
     [path] = export(grid, "csv", tmp_path / "map.csv", ["thickness"])
-    table = pd.read_csv(path, float_precision="round_trip")
+    table = pd.read_csv(path)
     assert list(table) == ["easting", "northing", "thickness"]
     back = table.set_index(["northing", "easting"]).to_xarray()["thickness"]
     np.testing.assert_array_equal(back, grid["thickness"])
@@ -82,6 +82,22 @@ def test_that_a_geotiff_and_the_netcdf_file_agree_cell_for_cell_in_gdal(grid, tm
         assert (tiff.crs, tiff.shape, tiff.count) == (cf.crs, cf.shape, cf.count)
         assert tiff.transform.almost_equals(cf.transform)
         np.testing.assert_array_equal(tiff.read(), cf.read())
+
+
+@pytest.mark.parametrize("northing", [[6000060.0, 6000030.0, 6000000.0], [6000000.0, 6000030.0, 6000060.0]])
+@pytest.mark.parametrize("easting", [[500100.0, 500050.0, 500000.0], [500000.0, 500050.0, 500100.0]])
+def test_that_axes_may_rise_or_fall(posterior, northing, easting, tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    xr.Dataset(coords={"easting": easting, "northing": northing}).to_netcdf(tmp_path / "axes.nc")
+    grid = predict(posterior, grid=str(tmp_path / "axes.nc"))
+    np.testing.assert_array_equal(grid["northing"], northing)
+    [path] = export(grid, "geotiff", tmp_path / "map.tif", ["thickness"])
+    with rasterio.open(path) as file:
+        found = {(x, y): value[0] for x in easting for y in northing for value in file.sample([(x, y)])}
+    for (x, y), value in found.items():
+        assert value == grid["thickness"].sel(easting=x, northing=y)
+        [alone] = predict(posterior, grid=f"easting={x},northing={y}")["thickness"].values.flat
+        assert value == pytest.approx(alone)
 
 
 def test_that_each_height_of_a_volume_is_a_band(volume, tmp_path):
@@ -114,6 +130,14 @@ def test_that_aseg_gdf2_files_hold_what_they_define(source, request, tmp_path):
         assert missing.tolist() == np.isnan(dataset["near_observed"].values).tolist()
     assert "UNIT=ohm m" in dfn.read_text()
     assert "GDA94 / MGA zone 54" in dfn.read_text()
+
+
+def test_that_units_of_any_letters_are_plain_in_aseg_gdf2_files(posterior, tmp_path):
+    changed = posterior.copy()
+    changed["resistivity"].attrs["units"] = "Ω m"
+    changed["thickness"].attrs["units"] = "µm² s⁻²"
+    dfn, _ = export(changed, "aseg-gdf2", tmp_path / "survey.dfn", ["resistivity", "thickness"])
+    assert re.findall("UNIT=([^,]*)", dfn.read_text(encoding="ascii"))[2:] == ["ohm m", "um2 s-2"]
 
 
 def test_that_aseg_gdf2_files_are_read_by_a_reader_of_that_format(posterior, tmp_path):
@@ -188,11 +212,17 @@ def test_that_arviz_reads_the_draws(source, request, tmp_path):
 def test_that_a_pest_ensemble_has_a_row_a_realisation(source, request, tmp_path):
     dataset = request.getfixturevalue(source)
     [path] = export(dataset, "pest", tmp_path / "ensemble.csv")
-    table = pd.read_csv(path, index_col=0, float_precision="round_trip")
+    table = pd.read_csv(path, index_col=0)
     draws = dataset["resistivity_sample"].sel(layer=2).values.reshape(len(table), -1)
     np.testing.assert_array_equal(table[[f"resistivity_2_{i + 1}" for i in range(draws.shape[1])]], draws)
     assert table.index.to_list() == dataset["realization"].values.tolist()
     assert table.shape[1] == 3 * draws.shape[1]
+
+
+def test_that_names_in_an_ensemble_are_words(posterior, tmp_path):
+    named = posterior.assign_coords(layer_label=("layer", ["Upper clay", "Lower-clay"])).drop_vars("layer")
+    [path] = export(named, "pest", tmp_path / "ensemble.csv", ["resistivity"])
+    assert list(pd.read_csv(path, index_col=0))[11:13] == ["resistivity_upper_clay_12", "resistivity_lower_clay_1"]
 
 
 def test_that_pyemu_reads_the_ensemble(posterior, tmp_path):

@@ -8,25 +8,19 @@ optimum; then the Hermite terms, which are exact. A stage has settled when its n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from invgp.core.backend import Array, array_namespace, cholesky
-from invgp.core.coupled.estimators import (
-    GaussianNoise,
-    SiteTerms,
-    all_outputs,
-    bounded_precision,
-    estimate_by_output,
-    estimate_log_density,
-    fewest_samples,
-    plain_values,
-)
-from invgp.core.coupled.hyperparameters import Hyperparameters, Learning, ScaledSites
-from invgp.core.coupled.posterior import Coupled, Marginals, SiteFactors, natural_parameters, posterior_of
+from invgp.core.coupled.estimators import GaussianNoise
+from invgp.core.coupled.hyperparameters import Hyperparameters, Learning
+from invgp.core.coupled.position import Position, mean_movement, movement
+from invgp.core.coupled.posterior import Marginals, SiteFactors, natural_parameters, posterior_of
 from invgp.core.coupled.prior import Prior
+from invgp.core.coupled.stage import SLACK, Stage
+from invgp.core.coupled.told import LogDensity, Told, scaled_sites, told_by
 from invgp.core.sampling import Points
 
 SMALLEST_STEP = 1.0 / 64.0
@@ -34,61 +28,10 @@ SHORTEST_REACH = (
     2.0**-30
 )  # of a step that is shortened for its reach alone: data may be that much sharper than the prior
 GROWTH = 8.0  # of a step that was shortened for its reach, from one to the next
-SLACK = 1e-4  # nats a latent and site that the bound may fall: below what its estimate can tell
-ROUGH_SLACK, MOST_IDLE = 0.1, 10  # of a stage that leads beside its optimum
+MOST_IDLE = 10  # steps of a stage that leads beside its optimum
 NO_IMPROVEMENT = "no further step improves the bound"
 SETTLED = "the posterior has settled"
 LEARN_FROM = 1.0  # standard deviations: hyperparameters are learnt once a step moves the posterior by less
-
-
-LogDensity = Callable[[Array, Array | None], Array]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """An estimator with the points it uses.
-
-    Parameters
-    ----------
-    kind : ``"linear"`` (statistical linearisation) or ``"hermite"``, both for Gaussian noise, or ``"log density"``.
-    tolerance : settled when a step moves no site's posterior by more, in standard deviations.
-    reach : no step moves a site's posterior by more, in standard deviations.
-    """
-
-    kind: str
-    points: Points
-    tolerance: float
-    reach: float = math.inf
-
-    @property
-    def slack(self) -> float:
-        """Nats a latent and site that the bound may fall: linearisation leads beside its optimum, not to it."""
-        return ROUGH_SLACK if self.kind == "linear" else SLACK
-
-    @property
-    def quadratic(self) -> bool:
-        """Whether it fits second-order terms."""
-        return self.kind != "linear"
-
-
-@dataclass(frozen=True)
-class Position:
-    """A posterior and all that follows from it.
-
-    Attributes
-    ----------
-    sites, hyper : what is learnt.
-    prior, q : that these make.
-    marginals : at the sites.
-    factor : lower triangular F with F F^T = Sigma_n, (N, Q, Q).
-    """
-
-    sites: SiteFactors
-    hyper: Hyperparameters
-    prior: Prior
-    q: Coupled
-    marginals: Marginals
-    factor: Array
 
 
 @dataclass(frozen=True)
@@ -120,36 +63,6 @@ class State:
     def settled(self) -> bool:
         """Whether it is over because a further step would move nothing."""
         return self.finished == SETTLED
-
-
-@dataclass(frozen=True)
-class Told:
-    """What the runs tell of the sites.
-
-    Attributes
-    ----------
-    terms : of each site.
-    by_group : the same by groups of outputs whose noise is learnt, (G, ...).
-    usable : (B,), where there were runs enough for more than a value; None if everywhere.
-    trustworthy : whether the bound can be told: half of the runs of every site went well, and each of its outputs is
-        there in half of them, or often enough for a fit.
-    """
-
-    terms: SiteTerms
-    by_group: SiteTerms | None
-    usable: Array = None
-    trustworthy: bool = True
-
-    def sites(self, factor: Array, offset: Array, old: SiteFactors, *, bounded: bool) -> SiteFactors:
-        """What the sites should say; where that cannot be told, what they said."""
-        new = said_by(factor, offset, self.terms, bounded=bounded)
-        if self.usable is None:
-            return new
-        xp = array_namespace(factor)
-        return SiteFactors(
-            xp.where(self.usable[:, None, None], new.precision, old.precision),
-            xp.where(self.usable[:, None], new.shift, old.shift),
-        )
 
 
 @dataclass(frozen=True)
@@ -260,64 +173,8 @@ class CoupledSavigp:
 
     def told(self, stage: Stage, noise: Array, outputs: Array, valid: Array, rows: Array | None = None) -> Told:
         """What outputs (S, B, P) tell of all sites, or of some (B,), with noise of these log scales (G,)."""
-        xp = array_namespace(outputs)
-        present = xp.isfinite(outputs)
-        partial = bool(xp.any(valid[..., None] & ~present))
-        outputs = xp.where(valid[..., None] & present, outputs, xp.zeros_like(outputs))
-        z, likelihood, by_group, counted = stage.points.base, self.likelihood, None, valid
-        if not isinstance(likelihood, GaussianNoise):
-            whole = xp.all(present | ~valid[..., None], axis=-1)
-            densities = likelihood(outputs, rows)
-            valid = valid & (xp.isfinite(densities) | ~whole)
-            counted = valid & whole
-            terms = estimate_log_density(z, densities, counted)
-        else:
-            given = likelihood if rows is None else likelihood.at(rows)
-            if self.learning is not None and noise.shape[0]:
-                given = given.scaled((self.learning.noise_groups @ noise[:, None])[:, 0])
-            densities = given.log_density(outputs)
-            if partial:
-                counted = valid[..., None] & given.known(present)
-            if stage.kind == "log density":
-                counted = xp.all(counted, axis=-1) if partial else counted
-                terms = estimate_log_density(z, densities, counted)
-            else:
-                by_output = estimate_by_output(z, given.residuals(outputs), counted, quadratic=stage.quadratic)
-                terms = all_outputs(by_output, given.log_normaliser)
-                if self.learning is not None and noise.shape[0]:
-                    by_group = _grouped(by_output, self.learning.noise_groups)
-        return self._judged(stage, Told(terms, by_group), densities, valid, counted)
-
-    def _judged(self, stage: Stage, told: Told, densities: Array, valid: Array, counted: Array) -> Told:
-        """The same where there are runs enough; elsewhere only a value, if at least half of them went well.
-
-        Runs fail where the posterior should not go. A run that lacks an output has not failed: what counts is whether
-        the runs that have it are enough.
-
-        Parameters
-        ----------
-        valid : (S, B), the runs that went well.
-        counted : (S, B), or by output (S, B, P), those that were used.
-        """
-        xp = array_namespace(valid)
-        if bool(xp.all(counted)):
-            return told
-        needed = float(fewest_samples(self.prior.latents, quadratic=stage.quadratic))
-        went_well, used = (xp.sum(xp.astype(runs, densities.dtype), axis=0) for runs in (valid, counted))
-        whole = counted if counted.ndim == 2 else xp.all(counted, axis=-1)
-        used = used if used.ndim == 1 else xp.min(used, axis=-1)
-        usable = used >= needed
-        value = xp.where(usable, told.terms.value, plain_values(densities, whole))
-        by_group = None
-        if told.by_group is not None:
-            weight = xp.astype(usable, value.dtype)
-            grouped = told.by_group
-            by_group = SiteTerms(
-                grouped.value * weight, grouped.gradient * weight[:, None], grouped.curvature * weight[:, None, None]
-            )
-        half = 0.5 * float(valid.shape[0])
-        trustworthy = bool(xp.all((went_well >= half) & (usable | (used >= half))))
-        return Told(told.terms._replace(value=value), by_group, usable, trustworthy)
+        groups = None if self.learning is None else self.learning.noise_groups
+        return told_by(stage, self.likelihood, groups, noise, outputs, valid, rows)
 
     def _step_on(self, state: State, here: Position, told: Told) -> tuple[State, float]:
         """Try the next step, or leave the stage if the step would move nothing."""
@@ -412,76 +269,3 @@ class CoupledSavigp:
     def log_prior(self, position: Position) -> float:
         """Of the hyperparameters, less its constants."""
         return 0.0 if self.learning is None else float(self.learning.log_prior(position.hyper))
-
-
-def _grouped(by_output: SiteTerms, groups: Array) -> SiteTerms:
-    """Terms by output (P, ...) -> by group (G, ...)."""
-    xp = array_namespace(groups)
-    parts = []
-    for part in by_output:
-        summed = groups.T @ xp.reshape(part, (part.shape[0], -1))
-        parts.append(xp.reshape(summed, (groups.shape[1], *part.shape[1:])))
-    return SiteTerms(*parts)
-
-
-def scaled_sites(
-    sites: SiteFactors, factor: Array, offset: Array, by_group: SiteTerms | None, counts: Array | None
-) -> ScaledSites:
-    """What sites say as a function of the noise, from what they say now and the terms by group, in units of z."""
-    xp = array_namespace(offset)
-    if by_group is None or counts is None:
-        nothing = xp.zeros_like(offset[:0, 0])
-        empty = SiteFactors(
-            xp.zeros_like(sites.precision)[None, ...][:0, ...], xp.zeros_like(offset)[None, ...][:0, ...]
-        )
-        return ScaledSites(sites, empty, nothing, nothing)
-    inverse = xp.linalg.inv(factor)
-    back = xp.matrix_transpose(inverse)
-    precision = -(back @ by_group.curvature @ inverse)
-    gradient = (back @ by_group.gradient[..., None])[..., 0]
-    shift = gradient + (precision @ offset[..., None])[..., 0]
-    spread = 0.5 * xp.sum(xp.linalg.diagonal(by_group.curvature), axis=-1)
-    bent = 0.5 * xp.sum(offset * (shift - gradient), axis=-1)
-    constants = xp.sum(by_group.value - spread - xp.sum(gradient * offset, axis=-1) - bent, axis=-1)
-    own = SiteFactors(precision, shift)
-    fixed = SiteFactors(*(whole - xp.sum(part, axis=0) for whole, part in zip(sites, own, strict=True)))
-    return ScaledSites(fixed, own, constants, counts)
-
-
-def said_by(factor: Array, offset: Array, terms: SiteTerms, *, bounded: bool) -> SiteFactors:
-    """What sites should say, from their terms in units of z.
-
-    Parameters
-    ----------
-    factor : F with f = mean + F z, (B, Q, Q).
-    offset : mean less the prior's, (B, Q).
-    bounded : whether no site may take much of its own precision away.
-    """
-    xp = array_namespace(factor)
-    inverse = xp.linalg.inv(factor)
-    back = xp.matrix_transpose(inverse)
-    precision = back @ (bounded_precision(terms.curvature) if bounded else -terms.curvature) @ inverse
-    precision = 0.5 * (precision + xp.matrix_transpose(precision))
-    return SiteFactors(precision, (back @ terms.gradient[..., None] + precision @ offset[..., None])[..., 0])
-
-
-def movement(old: Position, new: Position) -> float:
-    """How far the posterior of the site that moves most does: mean in standard deviations, or spread as a share.
-
-    Root mean square over its latents.
-    """
-    return max(mean_movement(old.factor, old.marginals, new.marginals), spread_movement(old.marginals, new.marginals))
-
-
-def mean_movement(factor: Array, old: Marginals, new: Marginals) -> float:
-    """How far the mean of the site that moves most does, in units of a factor (B, Q, Q) of its covariance."""
-    xp = array_namespace(factor)
-    change = xp.linalg.solve(factor, (new.mean - old.mean)[..., None])[..., 0]
-    return math.sqrt(float(xp.max(xp.mean(xp.square(change), axis=1))))
-
-
-def spread_movement(old: Marginals, new: Marginals) -> float:
-    """How much the spread of the site that changes most does, as a share."""
-    xp = array_namespace(old.mean)
-    ratio = xp.linalg.diagonal(new.covariance) / xp.linalg.diagonal(old.covariance)
-    return math.sqrt(float(xp.max(xp.mean(xp.square(0.5 * xp.log(ratio)), axis=1))))

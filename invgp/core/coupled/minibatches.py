@@ -15,19 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, cholesky, identity, to_numpy
-from invgp.core.coupled.algorithm import (
-    LEARN_FROM,
-    SETTLED,
-    SHORTEST_REACH,
-    SMALLEST_STEP,
-    CoupledSavigp,
-    Position,
-    Told,
-    mean_movement,
-    movement,
-    scaled_sites,
-    spread_movement,
-)
+from invgp.core.coupled.algorithm import LEARN_FROM, SETTLED, SHORTEST_REACH, SMALLEST_STEP, CoupledSavigp
+from invgp.core.coupled.position import Position, mean_movement, movement, spread_movement
 from invgp.core.coupled.posterior import (
     Coupled,
     Marginals,
@@ -37,6 +26,7 @@ from invgp.core.coupled.posterior import (
     natural_parameters,
     posterior_of,
 )
+from invgp.core.coupled.told import Told, scaled_sites
 from invgp.core.geometry import Geometry
 
 GROWTH = 1.2  # of a step that was kept: faster, and it would be too long again in the next pass

@@ -37,7 +37,7 @@ SMALLEST_STEP = 1.0 / 64.0
 SLACK = 1e-9  # of the bound's size: rounding
 GAUSSIAN = 0.03  # nats: a posterior whose log density differs from the Gaussian's by less needs no sampling
 CHAINS = 64
-MOST_FITTED = 500  # runs of a regression, or twice its variables: beyond, the algebra takes longer than it helps
+MOST_FITTED = 1000  # runs of a regression, or twice its variables: beyond, the algebra takes longer than it helps
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from invgp.core.backend import Array, array_namespace, cholesky, place_of, to_numpy
 from invgp.core.field.gaussian import Gaussian, Narrowed
 
-WIDER = 1.3  # than the Gaussian: the ratio must not grow without bound in the tails
+TAILS = 1.0  # nats: how much wider than the Gaussian the sampler's prior is; the ratio must not grow without bound
 BURNED = 0.25  # of the steps
 CORRELATED = 4.0  # steps that count as one
 
@@ -60,12 +60,19 @@ def slice_chains(
     rng: np.random.Generator,
     chains: int,
     steps: int,
+    start: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Samples (steps, chains, R), as normals that `near` takes to w."""
+    """Samples (steps, chains, R), as normals that `near` takes to w.
+
+    Parameters
+    ----------
+    start : (chains, R), such normals; by default drawn.
+    """
     density = density if isinstance(density, Density) else Density.of(density)
     where = place_of(near.mean)
-    ellipses = _Ellipses(density, near.mean, density.image(near.mean[None, :]))
-    z = rng.standard_normal((chains, near.mean.shape[0]))
+    size = near.mean.shape[0]
+    ellipses = _Ellipses(density, near.mean, density.image(near.mean[None, :]), wider(size))
+    z = rng.standard_normal((chains, size)) if start is None else start
     here = ellipses.point(near, where.asarray(z))
     level = ellipses.rest(z, here)
     visited = []
@@ -73,6 +80,15 @@ def slice_chains(
         z, here, level = _moved(ellipses, near, z, here, level, rng)
         visited.append(z)
     return np.stack(visited)
+
+
+def wider(size: int) -> float:
+    """How much wider than the Gaussian the sampler's prior is, for so many variables.
+
+    A draw of N(0, (1 + e)^2 I) lies 2 e^2 R nats lower in the ratio than one of N(0, I): with an e that does not fall
+    with the number of variables R, every step would end near where it began.
+    """
+    return 1.0 + (0.5 * TAILS / size) ** 0.5
 
 
 class _Point(NamedTuple):
@@ -91,11 +107,15 @@ class _Point(NamedTuple):
 
 
 class _Ellipses(NamedTuple):
-    """Where the density is looked at: about a middle (R,), whose image is (1, n)."""
+    """Where the density is looked at: about a middle (R,), whose image is (1, n).
+
+    `wider` is the standard deviation of the sampler's prior, in that of the Gaussian.
+    """
 
     density: Density
     middle: Array
     image: Array
+    wider: float
 
     def point(self, near: Narrowed | Gaussian, z: Array) -> _Point:
         """From normals (S, R)."""
@@ -105,7 +125,7 @@ class _Ellipses(NamedTuple):
     def rest(self, z: np.ndarray, point: _Point) -> np.ndarray:
         """The log density (S,) less that of the wider Gaussian."""
         found = to_numpy(self.density.value(self.middle + point.off, self.image + point.image))
-        return np.asarray(np.where(np.isfinite(found), found, -np.inf) + 0.5 * np.sum(z**2, axis=1) / WIDER**2)
+        return np.asarray(np.where(np.isfinite(found), found, -np.inf) + 0.5 * np.sum(z**2, axis=1) / self.wider**2)
 
 
 def _moved(
@@ -118,7 +138,7 @@ def _moved(
 ) -> tuple[np.ndarray, _Point, np.ndarray]:
     """One step of every chain: along an ellipse through z (S, R), to where the rest is above a random level."""
     where = place_of(near.mean)
-    other = WIDER * rng.standard_normal(z.shape)
+    other = ellipses.wider * rng.standard_normal(z.shape)
     there = ellipses.point(near, where.asarray(other))
     threshold = level + np.log(rng.random(len(z)))
     angle = 2.0 * np.pi * rng.random(len(z))
