@@ -77,7 +77,7 @@ def make_environment(extras: Mapping[str, str], threads: int) -> Environment:
 
 def environment_in(place: str, mark: str, environment: Environment) -> Environment:
     """The environment of a program that runs in the directory `place`, and is found by `mark`."""
-    ours = {RUN_DIRECTORY_VARIABLE: mark, VARIABLE: guarded_by(), "PWD": place}
+    ours: dict[str, str | bytes] = {RUN_DIRECTORY_VARIABLE: mark, VARIABLE: guarded_by(), "PWD": place}
     return {**environment, **{os.fsencode(name): os.fsencode(value) for name, value in ours.items()}}
 
 

@@ -35,9 +35,10 @@ def _cap_threads() -> None:
 @contextmanager
 def _stopped_if_unwanted(directory: Path) -> Iterator[None]:
     """Meanwhile, see whether the scheduler has forgotten the item, as it does when the client is gone."""
-    from distributed.worker import get_worker, thread_state  # noqa: PLC0415 - an extra, and slow to import
+    from distributed.worker import get_worker  # noqa: PLC0415 - an extra, and slow to import
 
-    worker, key, done = get_worker(), thread_state.key, threading.Event()
+    worker, done = get_worker(), threading.Event()
+    key = worker.get_current_task()
 
     def look() -> None:
         while not done.wait(LOOK_EVERY):
