@@ -19,6 +19,7 @@ import xarray as xr
 from invgp import invert, netcdf, report
 from invgp.errors import ConfigError
 from invgp.ledger import Ledger
+from invgp.maps.predict import predict
 from invgp.report.ledger import runs_kept
 from problems import map_problem, reflector_map
 
@@ -146,6 +147,16 @@ def test_that_the_numbers_in_the_page_are_those_of_the_file(area: xr.Dataset, pa
     np.testing.assert_allclose(floats(east["values"]) + east["origin"], area["easting"].values / 1e3, atol=1e-5)
 
 
+def test_that_a_map_in_the_page_is_the_posterior_between_the_sites(area: xr.Dataset, page: str) -> None:
+    between = payload(page)["between"]
+    across, up = (np.linspace(one["from"], one["to"], one["count"]) for one in (between["across"], between["up"]))
+    row, column = up.size // 3, across.size // 2
+    there = predict(area, grid=f"easting={1e3 * across[column]:.6f},northing={1e3 * up[row]:.6f}")
+    for key, name in (("mean", "velocity"), ("information", "velocity_information")):
+        shown = steps(between["latents"][1][1][key]).reshape(up.size, across.size)[row, column]
+        assert shown == pytest.approx(there[name].isel(layer=1).item(), rel=1e-3)
+
+
 def test_that_hostile_names_stay_text(area: xr.Dataset) -> None:
     hostile = area.assign_attrs(title=HOSTILE, invgp_config=HOSTILE, invgp_diagnostics=HOSTILE)
     hostile["depth"] = hostile["depth"].assign_attrs(long_name=HOSTILE, units=HOSTILE)
@@ -260,6 +271,10 @@ def test_that_the_controls_of_a_map_work(browser: Any, area: xr.Dataset, tmp_pat
     pixels = "const c = document.querySelector('#field canvas'); return c.toDataURL().length"
     before = browser.execute_script("return document.querySelector('#field canvas').toDataURL()")
     assert browser.execute_script(pixels) > 1000
+    filled = "const c = document.querySelector('#field canvas'); const {width: w, height: h} = c; "
+    filled += "const d = c.getContext('2d').getImageData(0, 0, w, h).data; "
+    filled += "return [...Array(h).keys()].filter(r => d[4 * (r * w + (w >> 1)) + 3] === 255).length / h"
+    assert browser.execute_script(filled) > 0.85, "down the middle the field is shown between the sites, too"
     choose(browser, "latent", "1")
     choose(browser, "layer", "1")
     choose(browser, "quantity", "std")
