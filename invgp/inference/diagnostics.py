@@ -117,9 +117,9 @@ class Cavity:
 
 def doubtful_latents(problem: Problem, shape_errors: Floats) -> list[str]:
     """The latents, and labels of theirs, whose shape is in doubt at some site, from errors (N, Q); none if all are."""
-    doubtful = (np.nan_to_num(shape_errors) > DOUBTFUL).any(axis=0)
+    doubtful = np.any(np.nan_to_num(shape_errors) > DOUBTFUL, axis=0).tolist()
     names = [f"{v.name} {label}".strip() for v in problem.latents for label in v.labels or [""]]
-    return [] if doubtful.all() else [name for name, doubt in zip(names, doubtful, strict=True) if doubt]
+    return [] if all(doubtful) else [name for name, doubt in zip(names, doubtful, strict=True) if doubt]
 
 
 def diagnose(
