@@ -122,6 +122,8 @@ def _from_words(text: str | None, names: tuple[str, ...], extents: Sequence[tupl
                 f"--grid: must be a file ({', '.join(FILES)}), a step, or coordinates as in "
                 f"{names[0]}=0:100:5, was {text!r}{suggestion(name, names)}"
             )
+        if parts[name]:
+            raise ConfigError(f"--grid: must tell of every coordinate once, told of {name!r} twice, was {text!r}")
         parts[name] = what
     missing = [name for name, what in parts.items() if not what]
     if missing:
