@@ -175,12 +175,12 @@ class _Parser:
                 return Term(lambda v: left.of(v) + sign * right.of(v), left.unit, degree, dimension)
             case ast.Mult():
                 degree = left.degree + right.degree
-                return Term(lambda v: left.of(v) * right.of(v), _unit(left, right), min(degree, 2), dimension)
+                return Term(lambda v: left.of(v) * right.of(v), self._unit(left, right), min(degree, 2), dimension)
             case ast.Div():
                 if not right.degree and float(right.of({})) == 0.0:
                     raise self._refused("it divides by 0")
                 degree = 2 if right.degree else left.degree
-                return Term(lambda v: left.of(v) / right.of(v), _unit(left, right, -1), degree, dimension)
+                return Term(lambda v: left.of(v) / right.of(v), self._unit(left, right, -1), degree, dimension)
         raise self._refused("of operators there are + - * / **")
 
     def _power(self, base: Term, node: ast.expr) -> Term:
@@ -188,11 +188,7 @@ class _Parser:
         if exponent.degree or exponent.unit != "1":
             raise self._refused("an exponent must be a number")
         power = float(exponent.of({}))
-        try:
-            with suppress_errors():  # else the library would write a line of its own
-                unit = str(Unit(base.unit) ** power)
-        except ValueError:
-            raise self._refused(f"{base.unit!r} to the power of {power:g} is not a unit") from None
+        unit = self._combination(lambda: Unit(base.unit) ** power, f"{base.unit!r} to the power of {power:g}")
         return Term(lambda v: base.of(v) ** power, unit, 2 if base.degree else 0, base.dimension)
 
     def _call(self, name: str, arguments: list[ast.expr]) -> Term:
@@ -225,6 +221,23 @@ class _Parser:
                     return self._absolute(Term(term.of, unit))
         raise self._refused('quantity is written as quantity(100, "m")')
 
+    def _unit(self, left: Term, right: Term, power: int = 1) -> str:
+        """Of a product or quotient; as it was written, where nothing has to be combined."""
+        if right.unit == "1":
+            return left.unit
+        if left.unit == "1" and power == 1:
+            return right.unit
+        words = f"{left.unit!r} {'times' if power == 1 else 'over'} {right.unit!r}"
+        return self._combination(lambda: Unit(left.unit) * Unit(right.unit) ** power, words)
+
+    def _combination(self, unit: Callable[[], Unit], words: str) -> str:
+        """A unit made of others, which not every one allows: a logarithmic one is multiplied by nothing."""
+        try:
+            with suppress_errors():  # else the library would write a line of its own
+                return str(unit())
+        except ValueError:
+            raise self._refused(f"{words} is not a unit") from None
+
     def _together(self, left: Term, right: Term) -> tuple[Term, Term, str | None]:
         """Both along their common dimension: what has none is the same for all labels."""
         if left.dimension and right.dimension and left.dimension != right.dimension:
@@ -243,12 +256,3 @@ def _along(term: Term) -> Term:
     if term.dimension or not term.degree:
         return term
     return replace(term, of=lambda v: term.of(v)[..., None])
-
-
-def _unit(left: Term, right: Term, power: int = 1) -> str:
-    """Of a product or quotient; as it was written, where nothing has to be combined."""
-    if right.unit == "1":
-        return left.unit
-    if left.unit == "1" and power == 1:
-        return right.unit
-    return str(Unit(left.unit) * Unit(right.unit) ** power)

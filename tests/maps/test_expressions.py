@@ -96,6 +96,20 @@ def test_that_temperatures_count_from_absolute_zero(text, value, unit):
     assert found.linear
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("x = gain * gain", "'dBZ' times 'dBZ' is not a unit"),
+        ("x = 1 / gain", "'1' over 'dBZ' is not a unit"),
+        ("x = gain ** 2", "'dBZ' to the power of 2 is not a unit"),
+    ],
+)
+def test_that_logarithms_are_not_multiplied(text, sentence, capfd):
+    with pytest.raises(ConfigError, match=sentence):
+        derived(text, [Ingredient("gain", "dBZ", None, None, linear=True)])
+    assert capfd.readouterr().err == ""
+
+
 UNITS = {"depth": "m", "velocity": "m s-1", "temperature": "degC"}
 
 
