@@ -124,8 +124,8 @@ class FieldInversion(Inversion):
         never = np.argwhere(observed)[np.isnan(values).all(axis=0)]
         if never.size:
             raise RunsFailedError(f"no run gave the output that was observed at site {never[0, 0] + 1}")
-        known = isinstance(state.regression, Regression)
-        hyper = state.regression.hyper if known else self.algorithm.modes.usual
+        regression = state.regression
+        hyper = regression.hyper if isinstance(regression, Regression) else self.algorithm.modes.usual
         covariance = to_numpy(covariance_of_runs(self.algorithm.modes, hyper, self.where.asarray(w)))
         whole = np.zeros_like(self.outputs)
         whole[:, observed] = filled(values, covariance)

@@ -44,7 +44,7 @@ def neighbourhoods(problem: Problem, field: Field, where: Place) -> list[Neighbo
     found = []
     for number in range(cell.max() + 1):
         sites = np.flatnonzero(cell_of_site == number)
-        weight = taper(cKDTree(places[sites]).query(nodes)[0])
+        weight = taper(np.asarray(cKDTree(places[sites]).query(nodes)[0]))
         data = np.flatnonzero(cell_of_site[site_of_datum] == number)
         turn, modes = _felt(problem, field, weight, where)
         found.append(Neighbourhood(sites, Block(data, turn, modes)))
