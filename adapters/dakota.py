@@ -197,7 +197,10 @@ class DakotaResults:
         if len(words) != len(self.responses):
             raise wrong_count(len(self.responses), len(words))
         labels = [label for _, label in words] if any(label for _, label in words) else self.responses
-        return {label: number(word, f"response {label!r}") for label, (word, _) in zip(labels, words, strict=True)}
+        return {
+            label: number(word, f"must hold a number and its label a line, such as '1.5 {name}'")
+            for name, label, (word, _) in zip(self.responses, labels, words, strict=True)
+        }
 
 
 def _descriptors(setting: str, quantities: tuple[Quantity, ...], descriptor: str) -> tuple[str, ...]:

@@ -242,9 +242,8 @@ class ExecutableModel:
         for (name, label), number in zip(columns_of(self.outputs), row.tolist(), strict=True):
             low, high = self.bounds.get(name, (-math.inf, math.inf))
             if not (low <= number <= high or math.isnan(number)):
-                raise RunError(
-                    Status.OUT_OF_BOUNDS, f"output {written(name, label)} is {number:g}, not from {low:g} to {high:g}"
-                )
+                broken = f"below its lower bound, {low:g}" if number < low else f"above its upper bound, {high:g}"
+                raise RunError(Status.OUT_OF_BOUNDS, f"output {written(name, label)} is {number:g}, {broken}")
 
     def _output_paths(self) -> dict[str, str]:
         paths = {

@@ -18,6 +18,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
+from .guard import VARIABLE, guarded_by
 from .protocol import RUN_DIRECTORY_VARIABLE, STOPPED
 from .trees import end_group, end_tree, pipe_name, reap
 
@@ -76,7 +77,8 @@ def make_environment(extras: Mapping[str, str], threads: int) -> Environment:
 
 def environment_in(place: str, mark: str, environment: Environment) -> Environment:
     """The environment of a program that runs in the directory `place`, and is found by `mark`."""
-    return {**environment, b"PWD": os.fsencode(place), os.fsencode(RUN_DIRECTORY_VARIABLE): os.fsencode(mark)}
+    ours: dict[str, str | bytes] = {RUN_DIRECTORY_VARIABLE: mark, VARIABLE: guarded_by(), "PWD": place}
+    return {**environment, **{os.fsencode(name): os.fsencode(value) for name, value in ours.items()}}
 
 
 def check_wanted(place: str) -> None:
@@ -102,7 +104,7 @@ def run_process(
     ----------
     argv : program (an absolute path) and arguments.
     directory : absolute path of an existing directory that no other run uses at the time.
-    environment : the program's environment; ``PWD`` and ``INVGP_RUN_DIRECTORY`` are added.
+    environment : the program's environment; ``PWD``, ``INVGP_RUN_DIRECTORY`` and the mark of our guard are added.
     timeout : seconds; None waits without end.
     log_limit : bytes for each of standard output and standard error.
 

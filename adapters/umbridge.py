@@ -113,7 +113,12 @@ class UmbridgeModel:
     @property
     def rows_per_task(self) -> int:
         """Enough to keep every connection busy; settings alone decide it."""
-        return ROWS_PER_CONNECTION * self.connections * len(self.urls)
+        return ROWS_PER_CONNECTION * self.runs_at_once
+
+    @property
+    def runs_at_once(self) -> int:
+        """Requests that may be under way."""
+        return self.connections * len(self.urls)
 
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
         """Ask the servers for each row of `values`, (B, I); a single connection is a plain loop in this thread."""

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The figures of the gallery's projects, made anew: bash docs/make_gallery.sh, with invgp installed.
+# The figures of the gallery's projects, made anew: bash docs/make_gallery.sh, with invgp installed. Those of the Otway line too,
+# once case_studies/otway/run.sh has made its posterior, and its report, where there is a Chromium.
 set -euo pipefail
 figures=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/figures
 work=$(mktemp -d)
@@ -18,3 +19,10 @@ for kind in python executable pest umbridge; do
   [ "$kind" = pest ] && figure=map
   invgp plot posterior.nc --kind "$figure" -o "$figures/$kind.png" --dpi 150
 done
+
+otway=$figures/../../case_studies/otway/results/otway.nc
+[ -f "$otway" ] || exit 0
+invgp plot "$otway" --kind section --kind fit --kind draws --kind correlation -o "$figures/otway.png" --dpi 200
+chromium=$(command -v chromium || command -v google-chrome) || exit 0
+invgp report --quiet "$otway" -o "$work/report.html"
+"$chromium" --headless --no-sandbox --hide-scrollbars --window-size=1000,940 --screenshot="$figures/report.png" "file://$work/report.html"

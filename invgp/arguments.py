@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,11 @@ def real(name: str, value: Any, must: str) -> Floats:
     except (TypeError, ValueError):
         wanted = None
     if wanted is None:
-        was = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else reprlib.repr(value)
+        was = reprlib.repr(value)
+        if isinstance(value, np.ndarray):
+            was = f"an array of {value.dtype}"
+        elif not isinstance(value, Sequence):  # a table in words would be cut to pieces
+            was = f"a {type(value).__name__} that holds others"
         raise ValueError(f"{name} must be {must}, was {was}")
     return wanted
 
@@ -85,7 +89,8 @@ def outputs(y: Any, count: int) -> Floats:
     array = real("y", y, must)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] != count:
-        raise ValueError(f"y must be {must}, had shape {array.shape}")
+        for_each = ": a likelihood takes numbers for each site in the shape (N, 1)" if count == len(array) > 1 else ""
+        raise ValueError(f"y must be {must}, had shape {array.shape}{for_each}")
     if np.any(np.isinf(array)):
         raise ValueError("y must be finite, or NaN where nothing was observed, had numbers that are infinite")
     return array

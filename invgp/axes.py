@@ -52,6 +52,15 @@ def axis_letters(about: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return {name: found[name] if name in found else left.pop(0) for name in about}
 
 
+def axis_attribute(letter: str, about: Mapping[str, Any]) -> dict[str, str]:
+    """CF's `axis` of a coordinate, of which the attributes are given; none where it would mislead.
+
+    GDAL takes an X axis for a longitude unless it is in metres, so that one in kilometres would end up elsewhere.
+    """
+    unit = about.get("units")
+    return {"axis": letter} if letter == "Z" or unit == "m" or unit in BY_UNIT else {}
+
+
 def is_north(unit: str) -> bool:
     """Whether a unit is that of latitudes."""
     return unit in _NORTH

@@ -22,6 +22,7 @@ from invgp.core.backend import Array, Place, array_namespace, cholesky, place, t
 from invgp.core.bound import Frame, Parameters
 from invgp.core.data import Data
 from invgp.core.estimators import fewest_samples
+from invgp.core.memory import BATCH_BUDGET
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 from invgp.core.sampling import Points
 from invgp.core.training import Blocks, MiniBatches, Progress
@@ -29,7 +30,7 @@ from invgp.likelihoods import Likelihood
 from invgp.observing import Observing, check_sites
 from invgp.starting import JITTER, start
 
-CHUNK = 4096  # inputs predicted at once
+CHUNK = 4096  # inputs predicted at once, at the most
 WORTH_THREADS = 500  # rows and columns: smaller products are slowed down by BLAS threads that wait for each other
 PLACEMENTS = ("subset", "clusters", "grid")
 
@@ -104,6 +105,11 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         X, Y = inputs(X), outputs(y, self.likelihood.outputs)
         if not len(X) == len(Y) > 0:
             raise ValueError(f"X and y must have a row for each site, had {len(X)} and {len(Y)}")
+        if np.all(np.isnan(Y)):
+            raise ValueError("y must hold an observation, was NaN throughout")
+        self._check_samples()
+        if not (report is None or callable(report)):
+            raise ValueError(f"report must be a function, was {report!r}")
         where = self._where()
         check_sites(self.likelihood, len(X), where)
         if hasattr(self.likelihood, "check"):
@@ -126,7 +132,9 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 report(progress)
 
         M = parameters.inducing.shape[1]
-        with threadpool_limits(None if self._is_worth_threads(M, len(X)) else 1):
+        # A trial that goes too far is stepped back from; NumPy need not tell of it as well.
+        silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+        with silent, threadpool_limits(None if self._is_worth_threads(M, len(X)) else 1):
             if isinstance(self.method, Blocks):
                 points = Points.draw(points_stream, self.samples, len(X), self.likelihood.latents, where)
                 parameters = self.method.fit(bound, parameters, data, points, told, after)
@@ -149,7 +157,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             site. It gets the learnt parameters, if it has as many.
         """
         observing = self._observing(X, likelihood)
-        parts = [observing.moments(self._fitted, x, rows) for x, rows in self._chunks(X)]
+        parts = [observing.moments(self._fitted, x, rows) for x, rows in self._chunks(X, observing)]
         mean, variance = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         shaped = [a[:, 0] if a.shape[1] == 1 else a for a in (mean, np.sqrt(variance))]
         return (shaped[0], shaped[1]) if return_std else shaped[0]
@@ -189,7 +197,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         if len(x) != len(Y):
             raise ValueError(f"X and y must have a row for each site, had {len(x)} and {len(Y)}")
         observing = self._observing(x, likelihood)
-        parts = [observing.log_density(self._fitted, x, Y, rows) for x, rows in self._chunks(x, observing.at_once)]
+        parts = [observing.log_density(self._fitted, x, Y, rows) for x, rows in self._chunks(x, observing)]
         return np.concatenate(parts)
 
     def score(self, X: ArrayLike, y: ArrayLike, *, likelihood: Likelihood | None = None) -> float:
@@ -234,13 +242,15 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         instance("ard", self.ard, (bool,), "True or False")
         whole("components", self.components, 1)
         whole("seed", self.seed, 0)
-        owner = self if isinstance(self.method, Blocks) else self.method
-        latents = self.likelihood.latents
-        whole("samples", owner.samples, fewest_samples(latents), f" (Q = {latents})")
         if self.checkpoint is not None:
             instance("checkpoint", self.checkpoint, (str, Path), "the name of a file")
             if Path(self.checkpoint).is_dir():
                 raise ValueError(f"checkpoint must be the name of a file, was the folder {str(self.checkpoint)!r}")
+
+    def _check_samples(self) -> None:
+        owner = self if isinstance(self.method, Blocks) else self.method
+        latents = self.likelihood.latents
+        whole("samples", owner.samples, fewest_samples(latents), f" (Q = {latents})")
 
     def _checkpoint(self, X: Floats, Y: Floats) -> Checkpoint | None:
         """Where the fit is kept, and what it must be the same in; the device may be another."""
@@ -299,8 +309,12 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             raise ValueError(f"X must have shape (N, {D}), as the inputs that were learnt from, had {array.shape}")
         return array
 
-    def _chunks(self, X: ArrayLike, size: int = CHUNK) -> Iterator[tuple[Array, slice]]:
+    def _chunks(self, X: ArrayLike, observing: Observing | None = None) -> Iterator[tuple[Array, slice]]:
+        """Inputs, and which they are, in pieces whose prediction fits in the memory budget."""
         where, array = self._where(), self._new_inputs(X)
+        K, Q, M = self._fitted.q.mean.shape
+        numbers = (K + 3) * Q * M + (0 if observing is None else observing.numbers)
+        size = max(1, min(CHUNK, BATCH_BUDGET // (8 * numbers)))
         for first in range(0, max(len(array), 1), size):
             rows = slice(first, min(first + size, len(array)))
             yield where.asarray(array[rows]), rows

@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 
 DRAWS = 2**12  # for quantiles that have no closed form: they are off by a hundredth of a standard deviation
 SITES_AT_ONCE = 256
+TINY = 1e-12  # added to correlations that may be 1
 
 
 class Link(Protocol):
@@ -63,8 +64,11 @@ def normal_draws(mean: Floats, covariance: Floats) -> Iterator[Floats]:
 
     labels = mean.shape[-1]
     normals = ndtri(qmc.Sobol(labels, rng=np.random.default_rng(0)).random(DRAWS))
-    tiny = 1e-12 * np.mean(np.diagonal(covariance, axis1=-2, axis2=-1))
-    factors = np.linalg.cholesky(covariance + tiny * np.eye(labels))
+    # Of the correlations: latents of different units have variances that differ by many orders of magnitude.
+    std = _std(covariance)
+    scale = np.where(std > 0.0, std, 1.0)
+    correlation = covariance / (scale[..., :, None] * scale[..., None, :])
+    factors = std[..., :, None] * np.linalg.cholesky(correlation + TINY * np.eye(labels))
     for start in range(0, len(mean), SITES_AT_ONCE):
         here = slice(start, start + SITES_AT_ONCE)
         yield mean[here, None, :] + normals @ factors[here].swapaxes(-1, -2)

@@ -13,7 +13,7 @@ from invgp.core.backend import Array, Place, array_namespace, place_of, to_numpy
 from invgp.core.bound import Frame
 from invgp.likelihoods import Likelihood
 
-AT_ONCE = 2**21  # numbers, in samples of several latents
+NUMBERS_A_SAMPLE = 8  # at the most, for each latent and output: values, squares, and what importance sampling keeps
 SAMPLES = 1024  # at least, of several latents
 
 
@@ -29,9 +29,10 @@ class Observing(NamedTuple):
         return Observing(likelihood, prediction.nodes(frame, max(samples, SAMPLES), np.random.default_rng(seed)))
 
     @property
-    def at_once(self) -> int:
-        """Sites whose densities may be found at once."""
-        return max(1, AT_ONCE // self.nodes.points.size) if self.likelihood.latents > 1 else 4096
+    def numbers(self) -> int:
+        """Held for each site, at the most, while its observations are predicted."""
+        samples = int(self.nodes.points.shape[0])
+        return NUMBERS_A_SAMPLE * samples * (self.likelihood.latents + self.likelihood.outputs)
 
     def moments(self, frame: Frame, x: Array, rows: slice) -> tuple[Floats, Floats]:
         """Mean and variance (B, P) of observations at inputs x, which are some rows of all."""
@@ -76,7 +77,8 @@ def check_sites(likelihood: Likelihood, count: int, where: Place) -> None:
         return
     y = where.asarray(np.full((count, likelihood.outputs), np.nan))
     try:
-        likelihood.log_density(y, where.asarray(np.zeros((1, count, likelihood.latents))))
+        with np.errstate(all="ignore"):  # latents of 0 may mean nothing to it
+            likelihood.log_density(y, where.asarray(np.zeros((1, count, likelihood.latents))))
     except ValueError as error:
         raise ValueError(
             f"likelihood must hold numbers for each of the {count} sites of X; to predict at other sites than those of "

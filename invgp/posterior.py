@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from pyproj import CRS
 
 from invgp.axes import axis_letters, standard_name
+from invgp.georeference import grid_mapping
 from invgp.problem import Column, Floats, Labels, Latent, Observation, Problem
 from invgp.processes import Processes
 
@@ -117,14 +117,10 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     )
     variables |= _diagnostic_variables(problem, solution)
     if solution.processes is not None:
-        variables |= solution.processes.variables([c.name for c in positions(problem)])
+        variables |= solution.processes.variables({c.name: c.unit for c in positions(problem)})
     dataset = xr.Dataset(variables, coords=_coordinates(problem, solution), attrs=_attributes(problem, solution))
     if survey.crs is not None:
-        mapping = {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in CRS.from_user_input(survey.crs).to_cf().items()
-        }
-        dataset["crs"] = xr.DataArray(np.int32(0), attrs=mapping)
+        dataset["crs"] = xr.DataArray(np.int32(0), attrs=grid_mapping(survey.crs, survey.coordinates[0].unit))
         for variable in dataset.data_vars.values():
             if "site" in variable.dims or "node" in variable.dims:
                 variable.attrs["grid_mapping"] = "crs"
@@ -284,7 +280,11 @@ def _diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.
     if solution.emulator is not None:
         error = {"long_name": "error of the emulator at fresh runs", "units": "1"}
         error["comment"] = "root mean square over the outputs, in standard deviations of the noise"
-        direct = {"long_name": "whether the simulator itself was run throughout", "units": "1"}
+        direct: dict[str, Any] = {
+            "long_name": "whether the simulator itself was run throughout",
+            "flag_meanings": "emulator simulator",
+        }
+        direct["flag_values"] = np.asarray([0, 1], dtype=np.int8)
         variables["emulator_error"] = _array(("site",), solution.emulator.verification_error, error)
         variables["direct_evaluation"] = _array(("site",), solution.emulator.direct.astype(np.int8), direct)
     return variables
@@ -317,7 +317,10 @@ def _coordinates(problem: Problem, solution: Solution) -> dict[str, xr.DataArray
         coordinates[column.name] = _array(("site",), column.values, _column_attributes(column))
     crs = problem.survey.crs
     for column, attributes in _positioned(problem.survey.coordinates, crs):
-        coordinates[site_coordinate(problem, column)] = _array(("site",), column.values, attributes)
+        name = site_coordinate(problem, column)
+        if name != column.name:  # CF has one easting for a projection: that of the nodes
+            attributes.pop("standard_name", None)
+        coordinates[name] = _array(("site",), column.values, attributes)
     if problem.grid is not None:
         for column, attributes in _positioned(problem.grid.coordinates, crs):
             coordinates[column.name] = _array(("node",), column.values, attributes)

@@ -5,7 +5,7 @@ The prior of each process is in the attributes of its latent. What the data said
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,8 +32,8 @@ class SaidBySites:
     inducing: Floats | None = None
     jitter: float = 0.0
 
-    def variables(self, coordinates: Sequence[str]) -> dict[str, xr.DataArray]:
-        """What of it is in a file."""
+    def variables(self, units: Mapping[str, str]) -> dict[str, xr.DataArray]:
+        """What of it is in a file, where the coordinates have these units."""
         about = "of a site about its latent processes: it says exp(shift f - f precision f / 2), f from the prior mean"
         found = {
             "site_precision": _process_array(
@@ -42,7 +42,7 @@ class SaidBySites:
             "site_shift": _process_array(("site", "process"), self.shift, f"shift {about}"),
         }
         if self.inducing is not None:
-            found |= _inducing_variables(self.inducing, coordinates)
+            found |= _inducing_variables(self.inducing, units)
             found["site_shift"].attrs["inducing_jitter"] = self.jitter
         return found
 
@@ -60,8 +60,8 @@ class WhitenedGaussians:
     mean: Floats
     factor: Floats
 
-    def variables(self, coordinates: Sequence[str]) -> dict[str, xr.DataArray]:  # noqa: ARG002 - as the other
-        """What of it is in a file."""
+    def variables(self, units: Mapping[str, str]) -> dict[str, xr.DataArray]:  # noqa: ARG002 - as the other
+        """What of it is in a file, where the coordinates have these units."""
         about = "of the processes at the sites, whitened by the Cholesky factor of their prior covariance"
         return {
             "whitened_mean": _process_array(("process", "site"), self.mean, f"mean {about}"),
@@ -86,8 +86,8 @@ class WhitenedInducing:
     mean: Floats
     root: Floats
 
-    def variables(self, coordinates: Sequence[str]) -> dict[str, xr.DataArray]:
-        """What of it is in a file."""
+    def variables(self, units: Mapping[str, str]) -> dict[str, xr.DataArray]:
+        """What of it is in a file, where the coordinates have these units."""
         about = "of the processes at the inducing points, whitened by the Cholesky factor of their prior covariance"
         found = {
             "whitened_mean": _process_array(("process", "inducing"), self.mean, f"mean {about}"),
@@ -95,7 +95,7 @@ class WhitenedInducing:
                 ("whitened", "other_whitened"), self.root, f"T, with covariance T^T T, {about}"
             ),
         }
-        return found | _inducing_variables(self.inducing, coordinates)
+        return found | _inducing_variables(self.inducing, units)
 
 
 Processes = SaidBySites | WhitenedGaussians | WhitenedInducing
@@ -117,13 +117,14 @@ def held_by(dataset: xr.Dataset, coordinates: Sequence[str]) -> Processes | None
     return SaidBySites(dataset["site_precision"].values, shift.values, inducing, jitter)
 
 
-def _process_array(dims: tuple[str, ...], values: Floats, long_name: str) -> xr.DataArray:
-    return xr.DataArray(values, dims=dims, attrs={"long_name": long_name, "units": "1"})
+def _process_array(dims: tuple[str, ...], values: Floats, long_name: str, unit: str = "1") -> xr.DataArray:
+    return xr.DataArray(values, dims=dims, attrs={"long_name": long_name, "units": unit})
 
 
-def _inducing_variables(inducing: Floats, coordinates: Sequence[str]) -> dict[str, xr.DataArray]:
+def _inducing_variables(inducing: Floats, units: Mapping[str, str]) -> dict[str, xr.DataArray]:
     """The coordinates of inducing inputs (Q, M, D)."""
+    dims = ("process", "inducing")
     return {
-        f"{name}{INDUCING}": _process_array(("process", "inducing"), inducing[..., d], f"{name} of the inducing points")
-        for d, name in enumerate(coordinates)
+        f"{name}{INDUCING}": _process_array(dims, inducing[..., d], f"{name} of the inducing points", unit)
+        for d, (name, unit) in enumerate(units.items())
     }

@@ -27,7 +27,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownEx
 
 from invgp.adapters.exchange import BoundedReader, TooLargeError, parse_json
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status, input_size
-from invgp.inference.pools.processes import begin_worker, in_worker
+from invgp.inference.pools.processes import begin_worker
 from invgp.inference.stray_programs import end_programs
 from invgp.problem import Floats
 
@@ -104,7 +104,7 @@ class ModelServer(ThreadingHTTPServer):
         try:
             if self._stopped:
                 raise RequestError(500, "InvalidOutput", f"run {label}: the server was stopped")
-            outcome = worker.submit(in_worker, _run, (row, label, self._directory)).result()
+            outcome = worker.submit(_run, (row, label, self._directory)).result()
         except BrokenProcessPool as error:
             end_programs(self._directory / label)
             self._workers.discard(worker)

@@ -96,17 +96,18 @@ def _inducing_inputs(settings: SAVIGP, X: Floats, rng: np.random.Generator) -> t
 
 
 def _placed(X: Floats, count: int, placement: str, rng: np.random.Generator) -> Floats:
-    N, D = X.shape
-    if not 1 <= count <= N:
-        raise ValueError(f"inducing must be between 1 and the number of sites, {N}, was {count}")
+    if not 1 <= count <= len(X):
+        raise ValueError(f"inducing must be between 1 and the number of sites, {len(X)}, was {count}")
     if placement == "subset":
         return choices.nested_subset(X, count, rng)
     if placement == "clusters":
         return choices.cluster_centres(X, count, rng)
-    side = round(count ** (1.0 / D))
-    if side < 2:
-        raise ValueError(f"inducing must be at least {2**D} for a grid (D = {D}), was {count}")
-    return choices.regular_grid(X, (side,) * D)
+    varies = np.ptp(X, axis=0) > 0  # a dimension that does not needs one place only
+    dimensions = int(varies.sum())
+    side = round(count ** (1.0 / max(dimensions, 1)))
+    if side < 2 and dimensions:
+        raise ValueError(f"inducing must be at least {2**dimensions} for a grid (D = {dimensions}), was {count}")
+    return choices.regular_grid(X, tuple(np.where(varies, side, 1).tolist()))
 
 
 def _family(settings: SAVIGP, M: int, N: int, kernels: tuple[Kernel, ...], where: Place) -> Family:

@@ -181,7 +181,7 @@ def test_that_other_files_are_refused_in_a_sentence(tmp_path):
     path = tmp_path / "fit.npz"
     kept = {"inducing": 6, "method": EPOCHS, "checkpoint": path}
     path.write_text("not an archive")
-    with pytest.raises(ValueError, match=r"fit\.npz' must be the checkpoint of a fit, was a file that invgp did not"):
+    with pytest.raises(ValueError, match=r"fit\.npz' must be the checkpoint of a fit, was a file that is damaged"):
         SAVIGP(Gaussian(0.5), **kept).fit(X, Y)
     path.unlink()
     model = SAVIGP(Gaussian(0.5), **kept).fit(X, Y)

@@ -182,6 +182,48 @@ def test_that_a_claim_that_could_not_be_given_up_binds_nobody_here(tmp_path: Pat
         assert run(model, [1.0], tmp_path).ok.all()
 
 
+FULL = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from invgp.adapters import Quantity
+from invgp.errors import LedgerError
+from invgp.ledger import Ledger
+
+class Model:
+    name, digest, inputs, outputs = "slow", "5eed", (Quantity("x", "m"),), (Quantity("z", "s"),)
+
+here = Path(sys.argv[1])
+with Ledger(here / "runs.sqlite", patience=0.1) as ledger:
+    recorder = ledger.of(Model())
+    recorder.claim(np.array([[1.0]]))
+    print("claimed", flush=True)
+    while not (here / "full").exists():
+        time.sleep(0.01)
+    try:
+        recorder.release()
+    except LedgerError:
+        print("not released", flush=True)
+time.sleep(600)
+"""
+
+
+def test_that_a_claim_that_could_not_be_given_up_is_given_up_later(tmp_path: Path) -> None:
+    """By a process that lives on: others must not wait for it for ever."""
+    command = [sys.executable, "-c", FULL, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, ThreadPoolExecutor(1) as pool:
+        try:
+            assert process.stdout.readline() == "claimed\n"
+            with Ledger(tmp_path / "runs.sqlite") as ledger, ledger.transaction():  # it cannot be written meanwhile
+                (tmp_path / "full").touch()
+                assert process.stdout.readline() == "not released\n"
+            waiting = pool.submit(run, Slow(), [1.0], tmp_path)
+            assert waiting.result(PATIENCE).ok.all()
+            assert process.poll() is None
+        finally:
+            process.kill()
+
+
 def test_that_more_retries_than_anothers_are_made(tmp_path: Path) -> None:
     model = Slow()
     with Ledger(tmp_path / "runs.sqlite") as ledger, ThreadPoolExecutor(1) as pool:

@@ -1,10 +1,13 @@
 """The face of scikit-learn: fit, predict, score, save and load."""
 
+import tracemalloc
 import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -16,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 import invgp
 from invgp.core.adaptive import Adam
+from invgp.core.memory import BATCH_BUDGET
 from invgp.core.optimisers import LBFGS
 from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator import SAVIGP
@@ -231,6 +235,10 @@ def test_that_a_black_box_needs_its_moments_only_to_predict(observed):
         ({"checkpoint": 3}, "checkpoint must be the name of a file, was 3"),
         ({"checkpoint": "."}, r"checkpoint must be the name of a file, was the folder '\.'"),
         ({"seed": -1}, "seed must be a whole number of at least 0, was -1"),
+        (
+            {"likelihood": Poisson(np.zeros(60))},
+            r"y must be numbers of shape \(N, 60\), had shape \(60, 1\): a likelihood takes numbers for each site in",
+        ),
         ({"likelihood": "gaussian"}, "likelihood must be one of invgp.likelihoods, .*, was 'gaussian'"),
     ],
 )
@@ -258,6 +266,12 @@ def test_that_wrong_shapes_are_told_in_a_sentence(observed):
         SAVIGP(Gaussian(0.3)).fit(X, observed[1:])
     with pytest.raises(ValueError, match="y must be finite, or NaN"):
         SAVIGP(Gaussian(0.3)).fit(X, np.full(60, np.inf))
+    with pytest.raises(ValueError, match="y must hold an observation, was NaN throughout"):
+        SAVIGP(Gaussian(0.3)).fit(X, np.full(60, np.nan))
+    with pytest.raises(ValueError, match=r"X must be finite numbers of shape .*, was a DataFrame that holds others"):
+        SAVIGP(Gaussian(0.3)).fit(pd.DataFrame({"easting": X[:, 0], "rock": "shale"}), observed)
+    with pytest.raises(ValueError, match="report must be a function, was 3"):
+        SAVIGP(Gaussian(0.3)).fit(X, observed, report=3)
     model = SAVIGP(Gaussian(0.3), inducing=5, method=POSTERIOR_ONLY).fit(X, observed)
     with pytest.raises(ValueError, match=r"X must have shape \(N, 1\), .*, had \(3, 2\)"):
         model.predict(np.ones((3, 2)))
@@ -265,6 +279,60 @@ def test_that_wrong_shapes_are_told_in_a_sentence(observed):
         model.score(X[:3], observed)
     with pytest.raises(ValueError, match="not fitted yet"):
         SAVIGP(Gaussian(0.3)).predict(X)
+
+
+def test_that_inputs_need_not_be_arrays(observed):
+    expected = SAVIGP(Gaussian(0.3), inducing=6, method=POSTERIOR_ONLY).fit(X, observed).predict(X)
+    table, line = pd.DataFrame({"easting": X[:, 0]}), pd.Series(observed)
+    for x, y in {
+        "tables": (table, line),
+        "tables that know of missing values": (table.convert_dtypes(), line.convert_dtypes()),
+        "labelled arrays": (xr.DataArray(X, dims=("site", "axis")), xr.DataArray(observed, dims="site")),
+        "lists": (X.tolist(), observed.tolist()),
+    }.values():
+        model = SAVIGP(Gaussian(0.3), inducing=6, method=POSTERIOR_ONLY).fit(x, y)
+        np.testing.assert_array_equal(model.predict(x), expected)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_that_the_unit_of_the_inputs_does_not_matter(scale, observed):
+    expected = SAVIGP(Gaussian(0.3), inducing=6).fit(X, observed)
+    model = SAVIGP(Gaussian(0.3), inducing=6).fit(scale * X, observed)
+    np.testing.assert_allclose(model.predict(scale * X), expected.predict(X), rtol=1e-4, atol=1e-4)
+
+
+def test_that_a_dimension_that_does_not_vary_changes_nothing(observed):
+    flat = np.column_stack([X, np.full(60, 3.0)])
+    for placement in ("grid", "clusters"):
+        settings = {"inducing": 9, "placement": placement, "method": POSTERIOR_ONLY}
+        with_it, without = (SAVIGP(Gaussian(0.3), **settings).fit(x, observed) for x in (flat, X))
+        np.testing.assert_allclose(with_it.predict(flat), without.predict(X), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("inducing", [None, 6])
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_that_observations_that_are_all_alike_are_fitted_without_a_word_of_overflow(value, inducing):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the noise has no smallest value
+        model = SAVIGP(Gaussian(0.3), inducing=inducing).fit(X, np.full(60, value))
+        np.testing.assert_allclose(model.predict(X), value, atol=1e-3)
+
+
+def test_that_predictions_keep_to_the_memory_budget():
+    """All at once, 4,096 inputs of six latents, 1,024 samples and two components take gigabytes."""
+    sites = np.linspace(0, 6, 4096)[:, None]
+    labels = np.eye(6)[np.arange(60) % 6]
+    model = SAVIGP(Softmax(6), inducing=5, components=2, method=Blocks(("posterior",), rounds=1, evaluations=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, labels)
+    tracemalloc.start()
+    shares = model.predict(sites)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * BATCH_BUDGET
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

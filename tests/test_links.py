@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from invgp.links import LINKS
+from invgp.links import LINKS, normal_draws
 
 MEAN, STD = np.asarray([1.5, 200.0]), np.asarray([0.4, 250.0])
 EVERY_LINK = pytest.mark.parametrize("link", LINKS.values(), ids=LINKS.keys())
@@ -24,6 +24,16 @@ def test_that_moments_and_quantiles_are_those_of_draws(link):
     levels = np.asarray([0.025, 0.5, 0.975])
     found, spread = link.quantiles(mean, covariance, levels)[:, 0], draws.std(axis=0)
     np.testing.assert_allclose(found / spread, np.quantile(draws, levels, axis=0) / spread, atol=0.03)
+    for limit in (-0.3, 0.9, 1.6):
+        found = link.exceedance(mean, covariance, limit)[0]
+        np.testing.assert_allclose(found, np.mean(draws > limit, axis=0), atol=4e-3)
+
+
+def test_that_draws_keep_the_spread_of_each_latent_whatever_its_unit():
+    covariance = np.diag([1e6, 1e-6, 0.0]) + np.asarray([[0, 0.8, 0], [0.8, 0, 0], [0, 0, 0]])  # correlation 0.8
+    [draws] = normal_draws(np.asarray([[2000.0, 0.01, 5.0]]), covariance[None])
+    np.testing.assert_allclose(draws[0].std(axis=0), [1e3, 1e-3, 0.0], rtol=2e-3)
+    assert np.corrcoef(draws[0, :, :2].T)[0, 1] == pytest.approx(0.8, abs=2e-3)
 
 
 @EVERY_LINK

@@ -93,6 +93,7 @@ def test_that_an_output_that_most_runs_lack_leaves_the_posterior_as_it_is(settin
     problem = linear_problem(**settings)
     posterior = invgp.invert(lossy(problem, share, loses="the second output"))
     assert posterior.attrs["invgp_status"] == "the posterior has settled"
+    assert settings or posterior.attrs["invgp_runs"] <= 6 * problem.survey.size  # the emulator makes do with few
     mean, covariance = joint_posterior(problem, problem.survey.X)
     spread = np.sqrt(np.diag(covariance))
     for k, name in enumerate(("velocity", "depth")):

@@ -84,6 +84,23 @@ def test_that_without_runs_left_a_second_solution_may_be_one():
     assert "Another solution may explain the data" in posterior.attrs["invgp_diagnostics"]
 
 
+@pytest.mark.parametrize("budget", [64, 70, 90, 110])
+def test_that_failures_and_the_search_for_others_stay_within_the_budget(budget):
+    problem, _ = mirrored_problem(330.0, 1.0, max_runs=budget, max_failed_share=0.4)
+    made = []
+
+    def fragile(h):
+        made.append(len(h))
+        t = ((h - 300.0) / 60.0) ** 2
+        return {"t": np.where(np.abs(h - 345.0) < 8.0, np.nan, t)}  # a tenth of what the prior has, and of the solution
+
+    forward = replace(problem.forward, function=fragile)
+    posterior = invgp.invert(replace(problem, forward=forward), seed=1)
+    assert posterior.attrs["invgp_runs_failed"] > 0
+    assert sum(made) == posterior.attrs["invgp_runs"] <= budget
+    assert "Another solution" in posterior.attrs["invgp_diagnostics"]
+
+
 def test_that_no_second_solution_is_seen_where_there_is_none():
     """Nor a run spent on one: the smooth line takes as many as its steps and the verification."""
     for seed in (0, 1, 2):
@@ -179,8 +196,10 @@ def test_that_what_is_within_a_length_scale_of_any_latent_is_near():
 def inversion_on(function, problem, tmp_path, seed=0):
     """An inversion whose emulator is exact, and its posterior about the field where the latent is `about`."""
     inversion = EmulatedInversion(problem, place("cpu"), Simulator(problem, tmp_path), seed)
+    inversion.asked_of = set()
 
     def emulated(latents, label, sites):
+        inversion.asked_of |= set(sites)
         return Batch(function(latents[..., 0])[..., None], np.ones(latents.shape[:2], dtype=bool))
 
     inversion.emulated = emulated
@@ -194,20 +213,34 @@ def inversion_on(function, problem, tmp_path, seed=0):
     return inversion, settled
 
 
-def test_that_searches_start_on_either_side_of_the_prior_by_one_and_two_standard_deviations(tmp_path):
-    problem = one_site(lambda a: {"t": a}, 0.1)
-    prior = replace(problem.latents[0], mean=np.full(1, 5.0), std=np.full(1, 2.0))
-    inversion, _ = inversion_on(np.square, replace(problem, latents=(prior,)), tmp_path)
-    starts = Elsewhere(inversion, np.arange(1), inversion.start.trial).starts()
-    means = np.asarray([float(start.marginals.mean[0, 0]) - 5.0 for start in starts])
+@pytest.mark.parametrize("x", [[0.0], [0.0, 0.05, 0.1]], ids=["one site", "neighbours"])
+def test_that_searches_start_on_either_side_of_the_prior_by_one_and_two_standard_deviations(x, tmp_path):
+    line = sites_on_a_line(x)
+    prior = replace(line.latents[0], mean=np.full(1, 5.0), std=np.full(1, 2.0))
+    inversion, _ = inversion_on(np.square, replace(line, latents=(prior,)), tmp_path)
+    starts = Elsewhere(inversion, np.arange(len(x)), inversion.start.trial).starts()
+    means = np.asarray([start.marginals.mean[:, 0] - 5.0 for start in starts])
     assert len(means) == 8
     np.testing.assert_allclose(means[::2], -means[1::2])  # each with its mirror image about the prior's mean
-    # A precision three times the prior's leads three quarters of the way.
-    np.testing.assert_allclose(np.abs(means[:4]), [1.5, 1.5, 3.0, 3.0])
+    # A precision three times the prior's, which neighbours share, leads three quarters of the way.
+    np.testing.assert_allclose(np.abs(means[:4]), np.outer([1.5, 1.5, 3.0, 3.0], np.ones(len(x))), rtol=0.01)
     assert 0.0 < np.abs(means[4:]).max() < 6.0  # those that are drawn
 
 
-@pytest.mark.parametrize("sites", [[0], range(40)], ids=["a part", "the whole"])
+def test_that_many_sites_have_half_the_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr("invgp.inference.elsewhere.MANY_SITES", 2)
+    inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 1.0, 2.0]), tmp_path)
+    assert len(list(Elsewhere(inversion, np.arange(3), inversion.start.trial).starts())) == 4
+
+
+def test_that_the_error_of_the_emulator_is_among_the_noise_of_searches_elsewhere(tmp_path):
+    inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 100.0]), tmp_path)
+    inversion.emulator = SimpleNamespace(output_error=lambda _: np.asarray([[0.0], [2.0]]))
+    search = Elsewhere(inversion, np.arange(2), inversion.start.trial)
+    np.testing.assert_allclose(search.settling.problem.noise_std, [[1.0], [np.sqrt(5.0)]])
+
+
+@pytest.mark.parametrize("sites", [[5], range(40)], ids=["a part", "the whole"])
 def test_that_a_rival_leads_by_the_logarithm_of_its_odds(sites, tmp_path):
     """Two narrow solutions, at 1 and at -1, of forty sites that are independent, or of one of them."""
     line = sites_on_a_line(100.0 * np.arange(40.0))
@@ -222,7 +255,9 @@ def test_that_a_rival_leads_by_the_logarithm_of_its_odds(sites, tmp_path):
     inversion, settled = inversion_on(np.square, problem, tmp_path)
     first = settled(1.0)
     np.testing.assert_allclose(first.position.marginals.mean, 1.0, atol=0.01)
+    inversion.asked_of.clear()
     rivals = list(Elsewhere(inversion, np.asarray(sites), first.position).rivals())
+    assert inversion.asked_of == set(sites)
     signs = np.asarray([np.sign(rival.position.marginals.mean[:, 0]) for _, rival in rivals])
     assert len(np.unique(signs, axis=0)) == len(rivals)  # no solution twice
     assert (signs < 0.0).any(axis=1).all()  # nor the first one
@@ -249,7 +284,17 @@ def test_that_odds_are_told_down_to_one_in_a_hundred(lead, sure, words, tmp_path
         assert "it differs at 1 of 1 site, and" in posterior.notes[0]
 
 
-def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None):
+def test_that_solutions_differ_where_any_latent_does_by_more_than_its_spread():
+    def explored(mean):
+        marginals = SimpleNamespace(mean=np.asarray(mean), covariance=np.stack([np.diag([1.0, 0.04])] * 3))
+        found = SimpleNamespace(position=SimpleNamespace(marginals=marginals))
+        return SimpleNamespace(found=found, elbo=0.0, sure=True)
+
+    best, other = explored(np.zeros((3, 2))), explored([[0.9, 0.1], [0.1, 0.3], [-1.1, -0.1]])
+    assert "it differs at 2 of 3 sites, and" in other_solutions.in_words(best, other)
+
+
+def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None, slides_back=False):
     """An inversion after the look for others, whose one rival is behind by `lead`, and both solutions."""
     inversion, settled = inversion_on(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
     first, rival = settled(1.0), settled(-1.0)
@@ -266,6 +311,8 @@ def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None):
             raise error
         if not sure:
             raise BudgetSpent(1)
+        if slides_back:
+            inversion.found = first
         return "explored", True
 
     monkeypatch.setattr(inversion, "search_on_emulator", explored)
@@ -298,3 +345,60 @@ def test_that_a_search_that_comes_to_nothing_leaves_the_first_solution(error, tm
     assert inversion.emulator.name == "first"
     assert inversion.notes == []
     assert inversion.trace == []
+
+
+def test_that_a_rival_whose_runs_lead_back_to_the_first_solution_is_none(tmp_path, monkeypatch):
+    inversion, _ = looked_at(1.0, tmp_path, monkeypatch, slides_back=True)
+    assert inversion.notes == []
+
+
+def test_that_only_the_best_rivals_cost_runs_and_the_best_of_them_is_told(tmp_path, monkeypatch):
+    inversion, settled = inversion_on(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
+    inversion.found = settled(1.0)
+    inversion.emulator = SimpleNamespace(output_error=lambda _: np.zeros((1, 1)))
+    inversion.steps.append((1, 1))
+    mirrored = settled(-1.0)
+    rivals = {lead: replace(mirrored, position=replace(mirrored.position)) for lead in (-2.0, -0.7, -1.4, -5.0)}
+    leads = {id(rival.position): lead for lead, rival in rivals.items()}
+    explored = []
+    monkeypatch.setattr(Elsewhere, "rivals", lambda self: iter(rivals.items()))
+    monkeypatch.setattr(inversion, "emulated_bound", lambda position: leads.get(id(position), 0.0))
+    monkeypatch.setattr(inversion, "search_on_emulator", lambda p: explored.append(leads[id(p)]) or ("", True))
+    other_solutions.look_for_other_solutions(inversion, "settled", settled=True)
+    assert explored == [-0.7, -1.4]
+    assert len(inversion.notes) == 1
+    assert "though this one is 2 times as probable" in inversion.notes[0]
+    rivals = {-5.0: rivals[-5.0]}
+    other_solutions.look_for_other_solutions(inversion, "settled", settled=True)
+    assert explored == [-0.7, -1.4]
+
+
+@pytest.mark.parametrize(
+    ("settled_well", "misfit", "lead_in_part", "searched"),
+    [
+        (True, 0.0, None, [32]),
+        (True, 0.0, -5.0, [32]),
+        (True, 0.0, -4.0, [32, 40]),
+        (True, 1.0, None, [40]),
+        (False, 0.0, None, [40]),
+    ],
+    ids=["nothing", "a poor rival in the part", "a rival in the part", "data unexplained", "not settled"],
+)
+def test_that_a_larger_survey_is_searched_as_a_whole_only_for_a_reason(
+    settled_well, misfit, lead_in_part, searched, tmp_path, monkeypatch
+):
+    line = sites_on_a_line(np.arange(40.0))
+    problem = replace(line, noise=Noise("gaussian", {"t": np.full((40, 1), 0.05)}))
+    inversion, settled = inversion_on(lambda f: f, problem, tmp_path)
+    inversion.found = found = settled(0.1)
+    inversion.found = replace(found, predicted=found.predicted + misfit)
+    inversion.emulator = SimpleNamespace(output_error=lambda sites: np.zeros((len(sites), 1)))
+    sizes = []
+
+    def rivals(self):
+        sizes.append(len(self.sites))
+        return iter([(lead_in_part, found)] if len(self.sites) < 40 and lead_in_part is not None else [])
+
+    monkeypatch.setattr(Elsewhere, "rivals", rivals)
+    assert other_solutions.look_for_other_solutions(inversion, "", settled=settled_well) == ("", settled_well)
+    assert sizes == searched

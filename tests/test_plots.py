@@ -18,6 +18,8 @@ from matplotlib.text import Text
 import invgp
 from invgp import plots
 from invgp.errors import PlotError
+from invgp.plots.look import read_quantity
+from invgp.plots.reading import Curve
 from problems import map_problem
 
 QUANTILES = np.array([0.025, 0.5, 0.975])
@@ -541,6 +543,9 @@ def test_that_draws_stand_over_their_band_or_beside_their_mean(line: xr.Dataset,
     figure = plots.draws(plots.choose(area, ["depth"], ["1"]))
     assert len({ax.child_axes[0].get_ylim() for ax in figure.axes}) == 1  # the same colours
     assert len(figure.axes) == 3
+    assert figure.axes[2].get_title(loc="left").endswith("draw\N{NO-BREAK SPACE}2")
+    at_sites = [read_quantity(area.isel(layer=[0]), "depth", f"draw {i}", Curve(0, "", "")) for i in (1, 2)]
+    np.testing.assert_allclose(at_sites, np.outer([0.9, 1.1], area["depth"].isel(layer=0)))
 
 
 def test_that_convergence_shows_bound_and_runs(line: xr.Dataset) -> None:

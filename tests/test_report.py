@@ -19,11 +19,13 @@ import xarray as xr
 from invgp import invert, netcdf, report
 from invgp.errors import ConfigError
 from invgp.ledger import Ledger
+from invgp.maps.predict import predict
 from invgp.report.ledger import runs_kept
 from problems import map_problem, reflector_map
 
 CHROMIUM, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
 HOSTILE = '</script><img src=x onerror="alert(1)">&"\'\u2028'
+PAPER = 670  # pixels across A4, without its margins
 PHONE = 360  # px
 LARGEST_PAGE = 5e6  # bytes
 
@@ -145,6 +147,16 @@ def test_that_the_numbers_in_the_page_are_those_of_the_file(area: xr.Dataset, pa
     np.testing.assert_allclose(floats(east["values"]) + east["origin"], area["easting"].values / 1e3, atol=1e-5)
 
 
+def test_that_a_map_in_the_page_is_the_posterior_between_the_sites(area: xr.Dataset, page: str) -> None:
+    between = payload(page)["between"]
+    across, up = (np.linspace(one["from"], one["to"], one["count"]) for one in (between["across"], between["up"]))
+    row, column = up.size // 3, across.size // 2
+    there = predict(area, grid=f"easting={1e3 * across[column]:.6f},northing={1e3 * up[row]:.6f}")
+    for key, name in (("mean", "velocity"), ("information", "velocity_information")):
+        shown = steps(between["latents"][1][1][key]).reshape(up.size, across.size)[row, column]
+        assert shown == pytest.approx(there[name].isel(layer=1).item(), rel=1e-3)
+
+
 def test_that_hostile_names_stay_text(area: xr.Dataset) -> None:
     hostile = area.assign_attrs(title=HOSTILE, invgp_config=HOSTILE, invgp_diagnostics=HOSTILE)
     hostile["depth"] = hostile["depth"].assign_attrs(long_name=HOSTILE, units=HOSTILE)
@@ -259,6 +271,10 @@ def test_that_the_controls_of_a_map_work(browser: Any, area: xr.Dataset, tmp_pat
     pixels = "const c = document.querySelector('#field canvas'); return c.toDataURL().length"
     before = browser.execute_script("return document.querySelector('#field canvas').toDataURL()")
     assert browser.execute_script(pixels) > 1000
+    filled = "const c = document.querySelector('#field canvas'); const {width: w, height: h} = c; "
+    filled += "const d = c.getContext('2d').getImageData(0, 0, w, h).data; "
+    filled += "return [...Array(h).keys()].filter(r => d[4 * (r * w + (w >> 1)) + 3] === 255).length / h"
+    assert browser.execute_script(filled) > 0.85, "down the middle the field is shown between the sites, too"
     choose(browser, "latent", "1")
     choose(browser, "layer", "1")
     choose(browser, "quantity", "std")
@@ -329,6 +345,25 @@ def test_that_ten_thousand_sites_with_gaps_are_drawn(browser: Any, area: xr.Data
     assert text_of(browser, "site-title").startswith("Site 150:")
     assert "\N{EN DASH}" in text_of(browser, "readout")
     assert browser.get_log("browser") == []
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "media", "scrolls"), [(390, "", True), (PAPER, "print", False)])
+def test_that_a_wide_table_scrolls_in_its_box_on_a_phone_and_is_whole_on_paper(
+    browser: Any, width: int, media: str, scrolls: bool, area: xr.Dataset, tmp_path: Path
+) -> None:
+    wide = area.copy()
+    for name in str(area.attrs["invgp_observations"]).split():
+        wide[f"{name}_noise_std"] = area[f"{name}_noise_std"] * (100.0 + wide["site"])  # a range, and long words
+    opened(browser, wide, tmp_path)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media})
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    widths = "return [...document.querySelectorAll('.table')].map(box => [box.clientWidth, box.scrollWidth])"
+    boxes = np.asarray(browser.execute_script(widths))
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert np.all(boxes[:, 0] <= width)
+    assert np.any(boxes[:, 1] > boxes[:, 0]) == scrolls
 
 
 @needs_chromium

@@ -61,9 +61,12 @@ def linear(f: np.ndarray, sites: np.ndarray) -> Batch:
     return Batch(f @ SLOPES.T, np.ones(f.shape[:2], dtype=bool))
 
 
-def linear_problem() -> Problem:
+TIED, INDEPENDENT = 2.0, 0.01  # length-scales of sites 1 m apart
+
+
+def linear_problem(length_scale: float = TIED) -> Problem:
     Y = np.asarray([[1.0, 0.5], [2.5, 1.5], [np.nan, 2.0], [np.nan, np.nan], [3.0, 0.0]])
-    return line_problem(Y)
+    return line_problem(Y, length_scale=length_scale)
 
 
 def exact_posterior(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
@@ -89,9 +92,12 @@ def wrong_proposal(problem: Problem) -> Proposal:
     return Proposal(0.5 * rng.standard_normal(D), axes, 4.0 * rng.random(D))
 
 
-@pytest.mark.parametrize("proposal", ["prior", "linearised", "wrong"])
-def test_that_the_posterior_of_a_linear_problem_is_drawn_from(proposal: str) -> None:
-    problem = linear_problem()
+@pytest.mark.parametrize(
+    ("proposal", "length_scale"),
+    [("prior", TIED), ("linearised", TIED), ("wrong", TIED), ("linearised", INDEPENDENT), ("wrong", INDEPENDENT)],
+)
+def test_that_the_posterior_of_a_linear_problem_is_drawn_from(proposal: str, length_scale: float) -> None:
+    problem = linear_problem(length_scale)
     proposals = {
         "prior": Proposal.prior,
         "linearised": lambda problem: linearised(problem, linear),
@@ -150,8 +156,26 @@ def test_that_both_modes_of_a_bimodal_posterior_are_visited() -> None:
     assert np.mean(f**2) == pytest.approx(np.sum(density * grid**2), abs=0.03)
 
 
-def test_that_chains_go_on_to_the_bit_after_an_interrupt_and_pay_once(tmp_path: Path) -> None:
-    problem, proposal, file = linear_problem(), wrong_proposal(linear_problem()), tmp_path / "chains.npz"
+def grown(f: np.ndarray, sites: np.ndarray) -> Batch:
+    return Batch(np.exp(f), np.ones(f.shape[:2], dtype=bool))
+
+
+def test_that_independent_sites_walk_on_their_own_however_many_they_are() -> None:
+    sites = 40
+    problem = line_problem(np.ones((sites, 1)), latents=1, length_scale=INDEPENDENT)
+    f = reference(problem, grown, draws=200, seed=3).draws
+    assert np.median(array_stats.ess(f, chain_axis=0, draw_axis=1)) > 200.0  # moved together: less than 20
+    grid = np.linspace(-5.0, 5.0, 4001)
+    density = np.exp(-0.5 * (grid - 1.0) ** 2 - 0.5 * ((np.exp(grid) - 1.0) / NOISE) ** 2)
+    density /= density.sum()
+    error = f.mean(axis=(0, 1)).ravel() - np.sum(density * grid)
+    assert np.abs(error.mean()) < 4.0 * error.std() / np.sqrt(sites)
+
+
+@pytest.mark.parametrize("length_scale", [TIED, INDEPENDENT])
+def test_that_chains_go_on_to_the_bit_after_an_interrupt_and_pay_once(length_scale: float, tmp_path: Path) -> None:
+    problem, file = linear_problem(length_scale), tmp_path / "chains.npz"
+    proposal = wrong_proposal(problem)
     calls: list[int] = []
 
     def counted(f: np.ndarray, sites: np.ndarray) -> Batch:

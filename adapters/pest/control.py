@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ _COLUMNS = {
     "model input": ("pest_file", "model_file"),
     "model output": ("pest_file", "model_file"),
 }  # fmt: skip
+_VERSIONS = ("1", "2")
 _TRANSFORMS = ("none", "log", "fixed", "tied")
 
 Row = Mapping[str, str]
@@ -85,7 +87,9 @@ def read_control(path: Path) -> Control:
         for row in sections.rows(section)
     ]
     observations = tuple(row["obsnme"].lower() for row in sections.rows("observation data"))
-    return Control(_parameters(sections), observations, commands[0], tuple(pairs))
+    case = Control(_parameters(sections), observations, commands[0], tuple(pairs))
+    _check_counts(sections, case)
+    return case
 
 
 @dataclass
@@ -99,6 +103,10 @@ class _Sections:
         first, *lines = read_setting(SETTING, self.path).splitlines() or [""]
         if first.split()[:1] != ["pcf"]:
             raise AdapterError(SETTING, f"{self.path} is no control file: its first line must start with 'pcf'")
+        version = re.search(r"version\s*=\s*(\S+)", first.lower())
+        if version is not None and version[1] not in _VERSIONS:
+            must = "must be of version 2, or of the older style, which says no version"
+            raise AdapterError(SETTING, f"{self.path} {must}; its first line is {first.strip()!r}")
         current: list[tuple[int, str]] = []
         for position, line in enumerate(lines, start=2):
             text = line.strip()
@@ -155,6 +163,25 @@ class _Sections:
             entries = [entry.strip() for entry in row]
             missing = settings.get("missing_values", "")
             yield {key: entry for key, entry in zip(header, entries, strict=False) if entry not in ("", missing)}
+
+
+def _check_counts(sections: _Sections, case: Control) -> None:
+    """Raise if the control data of the older style count otherwise than we do: the file may have been cut short."""
+    for (position, line), names in zip(
+        sections.lines("control data")[1:3], ("NPAR and NOBS", "NTPLFLE and NINSFLE"), strict=False
+    ):
+        first, second = (*line.split()[:2], "", "")[:2]
+        if not (first.isdecimal() and second.isdecimal()):
+            raise sections.wrong(position, f"must start with the whole numbers {names}, was {line!r}")
+        said = {"template and instruction files": (int(first) + int(second), len(case.files))}
+        if "NPAR" in names:
+            said = {
+                "parameters": (int(first), len(case.parameters)),
+                "observations": (int(second), len(case.observations)),
+            }
+        for what, (expected, found) in said.items():
+            if expected != found:
+                raise sections.wrong(position, f"says {expected} {what} ({names}), but the file has {found}")
 
 
 def _parameters(sections: _Sections) -> dict[str, ControlParameter]:

@@ -47,10 +47,10 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
     where = "site 1" if problem.grid is None else "the whole grid"
     rows = prior_rows(problem)
     with scratch() as directory:
-        outcome, seconds = timed(problem, rows, directory)
+        outcome, seconds, pace = timed(problem, rows, directory)
         if not outcome.ok[0]:
             raise RunsFailedError(f"the simulator failed at the prior mean, {where}: {outcome.messages[0]}")
-        modelled = at_sites(problem, rows, outcome.outputs, seconds, directory)
+        modelled = at_sites(problem, rows, outcome.outputs, pace, directory)
     warn_of_hanging(problem)
     say_survey(problem)
     say(f"\nOne run of {problem.forward.name!r} at the prior mean, {where}:")
@@ -58,7 +58,7 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
     say_quantities("out", problem.forward.outputs, outcome.outputs[0])
     say_data(problem, modelled)
     workers = workers or problem.inference.workers
-    cost = say_cost(problem, seconds, workers)
+    cost = say_cost(problem, seconds, pace, workers)
     give(
         {
             "title": problem.title,
@@ -116,24 +116,28 @@ def prior_rows(problem: Problem) -> Floats:
     return problem.to_simulator(np.broadcast_to(means, (1, problem.survey.size, len(means))))
 
 
-def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations, float]:
-    """The outcome of the first row, and the seconds a run takes."""
+def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations, float, float]:
+    """The outcome of the first row, the seconds that a run takes, and those from one to the next in a worker."""
     from invgp.adapters.protocol import RunContext  # noqa: PLC0415
 
     model = problem.forward
     started = time.perf_counter()
     outcome = model.evaluate(rows[:1], RunContext(["prior-mean" if problem.grid is not None else "site-1"], directory))
-    seconds = time.perf_counter() - started
+    elapsed = time.perf_counter() - started
+    # One that makes several at once knows best what a run takes: the first has to get to know its servers as well.
+    seconds = elapsed if outcome.seconds is None else outcome.seconds
+    pace = seconds / getattr(model, "runs_at_once", 1)
     if outcome.ok[0] and seconds < QUICK:
         many = np.repeat(rows[:1], min(MANY, model.rows_per_task), axis=0)
         labels = [f"repeat-{i + 1}" for i in range(len(many))]
         started = time.perf_counter()
-        model.evaluate(many, RunContext(labels, directory))
-        seconds = (time.perf_counter() - started) / len(many)
-    return outcome, seconds
+        repeated = model.evaluate(many, RunContext(labels, directory))
+        pace = (time.perf_counter() - started) / len(many)
+        seconds = pace if repeated.seconds is None else repeated.seconds / len(many)
+    return outcome, seconds, pace
 
 
-def at_sites(problem: Problem, rows: Floats, first: Floats, seconds: float, directory: Path) -> Floats:
+def at_sites(problem: Problem, rows: Floats, first: Floats, pace: float, directory: Path) -> Floats:
     """What the simulator gives at the prior mean, (N, P), in data units; NaN at sites where that is not known."""
     if problem.grid is not None:
         everywhere: Floats = problem.field_from_simulator(first)[0]
@@ -143,7 +147,7 @@ def at_sites(problem: Problem, rows: Floats, first: Floats, seconds: float, dire
     outputs = np.repeat(first, len(rows), axis=0)
     # The prior mean is the same at every site, but a covariate or a coordinate may go in as well.
     if np.any(rows != rows[0]):
-        if seconds * len(rows) < PATIENCE:
+        if pace * len(rows) < PATIENCE:
             labels = [f"site-{n + 1}" for n in range(len(rows))]
             outcome = problem.forward.evaluate(rows, RunContext(labels, directory))
             outputs = outcome.outputs
@@ -245,14 +249,14 @@ def plain(number: float) -> str:
     return f"{number:,.0f}" if 99.5 <= number < 1e7 else f"{number:.2g}"
 
 
-def say_cost(problem: Problem, seconds: float, workers: int) -> Cost:
-    """What the inversion will take."""
+def say_cost(problem: Problem, seconds: float, pace: float, workers: int) -> Cost:
+    """What the inversion will take, if a run takes so many seconds, and a worker as many from one to the next."""
     from invgp.inference.cost import expected_cost  # noqa: PLC0415 - it waits for SciPy
 
     cost = expected_cost(problem)
     say(
         f"\nA run takes {duration(seconds)}. {cost.words}: about {cost.runs:,} runs, "
-        f"{duration(cost.runs * seconds / workers)} of simulation with {counted(workers, 'worker')}."
+        f"{duration(cost.runs * pace / workers)} of simulation with {counted(workers, 'worker')}."
     )
     if problem.inference.max_runs is not None:
         say(f"Never more than inference.max_runs = {problem.inference.max_runs:,} runs.")

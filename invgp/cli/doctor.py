@@ -6,13 +6,15 @@ import importlib
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
 
 import click
 
 from invgp.cli.voice import give, json_option, say
+from invgp.wording import counted
 
 GIB = 2**30
-EXTRAS = {"dask": "dask"}
+EXTRAS = {"dask": "dask", "rasterio": "geotiff", "pyevtk": "vtk"}
 
 
 @click.command(epilog="Examples: invgp doctor; invgp doctor --json")
@@ -59,7 +61,10 @@ def threads() -> list[str]:
 
     for name in ("numpy", "scipy.linalg"):
         importlib.import_module(name)
-    found = [f"{i['internal_api']} {i.get('version') or ''}: {i['num_threads']} threads" for i in threadpool_info()]
+    found = [
+        f"{i['internal_api']} {i.get('version') or ''}: {counted(i['num_threads'], 'thread')}"
+        for i in threadpool_info()
+    ]
     return found or ["none that threadpoolctl knows"]
 
 
@@ -82,15 +87,12 @@ def devices() -> list[str]:
 
 def extras() -> list[str]:
     """Packages that are not there, and how to get them."""
-    lines = []
-    for package, extra in EXTRAS.items():
-        try:
-            module = importlib.import_module(package)
-        except ImportError:
-            lines.append(f"{package}: not installed; pip install 'invgp[{extra}]'")
-        else:
-            lines.append(f"{package} {module.__version__}")
-    return lines
+    return [
+        f"{package} {version(package)}"
+        if find_spec(package)
+        else f"{package}: not installed; pip install 'invgp[{extra}]'"
+        for package, extra in EXTRAS.items()
+    ]
 
 
 def _name(requirement: str) -> str:

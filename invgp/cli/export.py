@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from invgp import netcdf
+from invgp.cli.options import refuse_calibration
 from invgp.cli.outputs import check_not_survey, check_other, check_writable
 from invgp.cli.voice import give, json_option, say
 from invgp.export import FORMATS, export
@@ -32,6 +33,7 @@ def command(source: Path, kind: str, output: Path | None, variables: tuple[str, 
     check_other(output, source)
     check_writable(output, "--output")
     with netcdf.opened(source) as dataset:
+        refuse_calibration(dataset, source)
         check_not_survey(output, dataset)
         written = export(dataset, kind, output, variables)
     for path in written:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from invgp.errors import ConfigError
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from invgp.problem import Problem
 
 LARGEST_SEED = 2**63 - 1  # it is an attribute of the posterior file
@@ -24,6 +27,26 @@ scheduler_option = click.option(
 workers_option = click.option(
     "--workers", type=click.IntRange(min=1), help="Simulator runs at once; 1 is a plain loop.  [default: config]"
 )
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range, which 'nan' is not, though it compares as if it were."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number, checked."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{number} is not a finite number.", param, ctx)
+        return number
+
+
+def refuse_calibration(dataset: xr.Dataset, path: Path) -> None:
+    """Raise `ConfigError` for a file of `invgp calibrate`, which names latents but holds no posterior."""
+    if "invgp_calibration" in dataset.attrs:
+        raise ConfigError(
+            f"POSTERIOR: must be a file that `invgp run` wrote, was {str(path)!r}, a calibration: `invgp calibrate` "
+            "makes its table and figure"
+        )
 
 
 def refuse_field(problem: Problem, command: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from invgp.cli.options import FiniteRange, refuse_calibration
 from invgp.cli.outputs import check_writable
 from invgp.cli.voice import give, json_option, say
 from invgp.errors import ConfigError
@@ -55,11 +57,11 @@ INCH = 2.54  # cm
 )
 @click.option(
     "--hatch-below",
-    type=click.FloatRange(0.0, 1.0),
+    type=FiniteRange(0.0, 1.0),
     help="Hatch where the information is less; 0: nowhere.  [default: 0.2]",
 )
-@click.option("--size", type=(click.FloatRange(3.0, 200.0),) * 2, metavar="WIDTH HEIGHT", help="In centimetres.")
-@click.option("--dpi", type=click.FloatRange(30.0, 2400.0), help="Dots per inch.  [default: 300]")
+@click.option("--size", type=(FiniteRange(3.0, 200.0),) * 2, metavar="WIDTH HEIGHT", help="In centimetres.")
+@click.option("--dpi", type=FiniteRange(30.0, 2400.0), help="Dots per inch.  [default: 300]")
 @click.option("--format", "suffix", type=click.Choice(FORMATS), help="Of the files.  [default: that of --output, png]")
 @json_option
 def command(
@@ -81,7 +83,9 @@ def command(
     from invgp import netcdf, plots  # noqa: PLC0415
 
     plots.check_format(target, "--output")
-    dataset = plots.cut(netcdf.read(posterior), dict(chosen["at"]))
+    read = netcdf.read(posterior)
+    refuse_calibration(read, posterior)
+    dataset = plots.cut(read, dict(chosen["at"]))
     drawn = plots.choose(dataset, chosen["latents"], chosen["layers"])
     look = replace(
         look_of(drawn, **{key: chosen[key] for key in ("show", "limits", "hatch_below")}),
@@ -90,6 +94,8 @@ def command(
         size=None if size is None else (size[0] / INCH, size[1] / INCH),
     )
     wanted = plots.suitable(drawn) if "all" in kinds else kinds
+    if chosen["site"] is not None and "correlation" not in wanted:
+        raise ConfigError(f"--site: must go with --kind correlation, was {chosen['site']}")
     figures = list(plots.plot(dataset, target, wanted, look, alone=output is not None, site=chosen["site"], dpi=dpi))
     for path in figures:
         say(path)
@@ -116,7 +122,7 @@ def look_of(
     for variable, low, high in limits:
         if variable not in known:
             raise ConfigError(f"--limits: must be of one of {', '.join(known)}, was {variable!r}")
-        if not low < high:
+        if not (low < high and math.isfinite(high - low)):
             raise ConfigError(f"--limits: the lower must be below the upper, was {low:g} and {high:g} for {variable!r}")
     shown = QUANTITIES if "all" in show else tuple(dict.fromkeys(show))
     settings: dict[str, Any] = {} if hatch_below is None else {"hatch_below": hatch_below}

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from invgp import netcdf
+from invgp.cli.options import FiniteRange, refuse_calibration
 from invgp.cli.outputs import check_map_path, check_not_survey
 from invgp.cli.voice import give, json_option, say, voice, warn
 from invgp.errors import ConfigError
@@ -38,7 +39,7 @@ GIBIBYTE = 2**30
 @click.option("--seed", type=click.IntRange(min=0), help="Of the draws.  [default: that of POSTERIOR]")
 @click.option(
     "--memory",
-    type=click.FloatRange(min=0.01),
+    type=FiniteRange(min=0.01),
     default=0.5,
     help="GiB of temporary arrays, about; more is hardly faster.  [default: 0.5]",
 )
@@ -57,6 +58,7 @@ def command(
 ) -> None:
     """The posterior of POSTERIOR, a file that `invgp run` wrote, on a grid or at points; no simulator is needed."""
     dataset = netcdf.read(posterior)
+    refuse_calibration(dataset, posterior)
     output = output or posterior.with_suffix(".map.nc")
     check_map_path(output, posterior)
     check_not_survey(output, dataset)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from invgp.cli.options import refuse_calibration
 from invgp.cli.outputs import check_writable
 from invgp.cli.voice import give, json_option, say, warn
 from invgp.errors import ConfigError, LedgerError
@@ -36,6 +37,7 @@ def command(posterior: Path, output: Path | None, ledger: Path | None) -> None:
     from invgp import netcdf, report  # noqa: PLC0415
 
     dataset = netcdf.read(posterior)
+    refuse_calibration(dataset, posterior)
     if "site" not in dataset.dims or "invgp_config" not in dataset.attrs:
         raise ConfigError(f"POSTERIOR: must be a file that `invgp run` wrote, was {str(posterior)!r}")
     runs = read_runs(posterior, ledger, str(dataset.attrs.get("invgp_simulator_digest", "")))

@@ -55,8 +55,8 @@ def same_problem(posterior: xr.Dataset, config: Path, data: Path | None) -> Prob
             "name the same file with --data"
         )
     names = posterior.attrs["invgp_latents"].split()
-    if any(f"{name}_prior" not in posterior for name in names):
-        raise ConfigError("POSTERIOR: must be a file that `invgp run` wrote, was one without a posterior")
+    if "site" not in posterior.dims or any(f"{name}_prior" not in posterior for name in names):
+        raise ConfigError("POSTERIOR: must be a file that `invgp run` wrote, was a map, or one without a posterior")
     shapes = {latent.name: latent.size for latent in problem.latents}
     if {name: _labels(posterior, name) for name in names} != shapes:
         raise ConfigError(f"the config {str(config)!r} has other latents than the posterior")

@@ -266,7 +266,10 @@ class InferenceSection(Section):
         description="share of a batch's runs that may fail; above it a step is taken back, or the inversion stops",
     )
     retries: int = Field(
-        default=0, ge=0, description="how often a run that failed is tried again before it counts as failed"
+        default=0,
+        ge=0,
+        description="how often a run that failed is tried again before it counts as failed; for `max_runs` it is one "
+        "run however often it was tried",
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="of all random numbers")
     workers: int = Field(

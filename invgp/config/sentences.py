@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date, time
@@ -31,6 +32,9 @@ _WORDS = {
     "too_short": "must hold {min_length} at least",
     "too_long": "must hold {max_length} at most",
 }
+
+
+_COMMANDS = ("command", "driver", "fallback")
 
 
 def path_of(*parts: str | int) -> str:
@@ -138,6 +142,8 @@ def _words(item: ErrorDetails) -> str:
     context: dict[str, Any] = item.get("ctx", {})
     # Limits as a person writes them: 1, not 1.0.
     context = {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in context.items()}
+    if item["type"] == "list_type" and item["loc"][-1] in _COMMANDS and isinstance(item["input"], str):
+        return f"must be a list of words, such as {json.dumps(item['input'].split())}"
     if item["type"] in _WORDS:
         return _WORDS[item["type"]].format(**context)
     return one_line(item["msg"]).replace("Input should", "must")

@@ -6,12 +6,12 @@ geometry, the marginals, the sites' terms, and what they pull back. Batches are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from invgp.core.backend import Array, array_namespace, lower_product, symmetric, zeros_like
-from invgp.core.estimators import expectation, features_needed, score
+from invgp.core.expectations import Expected, LogDensity, expected
 from invgp.core.geometry import (
     Geometry,
     GeometryGradient,
@@ -25,7 +25,7 @@ from invgp.core.geometry import (
     sparse_geometry,
 )
 from invgp.core.kernels import Kernel
-from invgp.core.memory import BATCH_BUDGET, MEMORY_BUDGET
+from invgp.core.memory import BATCH_BUDGET, BATCH_SITES, MEMORY_BUDGET
 from invgp.core.posteriors import Family, Full, Mixture, MixtureGradient, Sites
 from invgp.core.posteriors.full import (
     dense_factor_gradient,
@@ -37,7 +37,6 @@ from invgp.core.posteriors.full import (
 from invgp.core.sampling import Points
 
 BLOCKS = ("posterior", "kernels", "inducing", "likelihood")
-BATCH_SITES = 2048  # at the most: products are no faster with more, and what is done to each sample leaves the cache
 
 
 @dataclass(frozen=True)
@@ -90,10 +89,6 @@ class Terms:
     expected_log_likelihood: Array
     kl: Array
     gradient: Parameters
-
-
-# samples f (S, B, Q), first site, last site + 1 -> log densities (S, B), and their derivatives (S, B, P) or None
-LogDensity = Callable[[Array, int, int], tuple[Array, Array | None]]
 
 
 @dataclass(frozen=True)
@@ -158,13 +153,10 @@ class Bound:
             ground.geometries[start, stop] = replace(found, covariances=None)
         return found
 
-    def batches(self, samples: int = 0) -> Iterator[tuple[int, int]]:
-        """Ranges of sites that fit in the memory budget, with so many samples a site."""
-        N, Q = self.X.shape[0], len(self.kernels)
-        width = max(
-            self.posterior.inducing * Q * (self.posterior.components + 5),
-            samples * (2 * features_needed(Q, samples) + 6),
-        )
+    def batches(self) -> Iterator[tuple[int, int]]:
+        """Ranges of sites whose geometry fits in the memory budget; a dense model has only one."""
+        N = self.X.shape[0]
+        width = self.posterior.inducing * len(self.kernels) * (self.posterior.components + 5)
         fitting = min(BATCH_BUDGET, MEMORY_BUDGET) // (8 * width)
         step = N if self.dense else max(1, min(fitting, BATCH_SITES))
         for start in range(0, N, step):
@@ -243,22 +235,31 @@ class Frame:
         smallest = xp.finfo(variance.dtype).smallest_normal
         return mean + self.bound.prior_mean, xp.maximum(variance, smallest * xp.ones_like(variance))
 
-    def evaluate(self, log_density: LogDensity, points: Points, learn: Sequence[str] = BLOCKS) -> Terms:
-        """The bound and its gradient; the blocks that are not learnt get zeros."""
-        return self.finish(self.site_terms(log_density, points, learn), learn)
+    def expected(
+        self,
+        log_density: LogDensity,
+        points: Points,
+        sites: tuple[int, int],
+        geometry: Geometry,
+        *,
+        strict: bool = False,
+    ) -> Expected:
+        """What a range of sites expects; `strict` as in `invgp.core.expectations`."""
+        mean, variance = self.marginals(geometry)
+        scale = array_namespace(variance).sqrt(variance)
+        return expected(log_density, points.at(*sites), mean, scale, sites[0], strict=strict)
 
-    def site_terms(self, log_density: LogDensity, points: Points, learn: Sequence[str] = BLOCKS) -> Sum:
-        """Expected log likelihood and its gradient, summed over batches of sites."""
+    def evaluate(
+        self, log_density: LogDensity, points: Points, learn: Sequence[str] = BLOCKS, *, strict: bool = False
+    ) -> Terms:
+        """The bound and its gradient; the blocks that are not learnt get zeros."""
         total = Sum.nothing(self)
-        for start, stop in self.bound.batches(points.base.shape[0]):
-            geometry, here = self.geometry(start, stop, and_back=learns_kernels(learn)), points.at(start, stop)
-            mean, variance = self.marginals(geometry)
-            scale = array_namespace(variance).sqrt(variance)
-            samples = (here.samples(mean[k, ...], scale[k, ...]) for k in range(self.family.components))
-            found = [log_density(f, start, stop) for f in samples]
-            complete = all(all_finite(densities) for densities, _ in found)
-            total = total.plus(self, geometry, (start, stop), here, scale, found, learn, complete=complete)
-        return total
+        for sites in self.bound.batches():
+            geometry = self.geometry(*sites, and_back=learns_kernels(learn))
+            total = total.plus(
+                self, geometry, sites, self.expected(log_density, points, sites, geometry, strict=strict), learn
+            )
+        return self.finish(total, learn)
 
     def finish(self, total: Sum, learn: Sequence[str]) -> Terms:
         """Add the KL term and pull everything back to the free parameters."""
@@ -332,12 +333,6 @@ class Frame:
         return pull_back_batch(self.kernels, self.parameters.inducing, self.bound.X, whole, gradient)
 
 
-def all_finite(log_density: Array) -> bool:
-    """Whether no sample has to be left out; the host waits for the answer."""
-    xp = array_namespace(log_density)
-    return bool(xp.all(xp.isfinite(log_density)))
-
-
 def learns_latents(learn: Sequence[str]) -> bool:
     """Whether any of the blocks to learn acts through the latents."""
     return "posterior" in learn or learns_kernels(learn)
@@ -375,39 +370,21 @@ class Sum:
         return Sum(xp.sum(xp.zeros_like(q.weights)), *(zeros_like(a) for a in like))
 
     def plus(
-        self,
-        frame: Frame,
-        geometry: Geometry,
-        sites: tuple[int, int],
-        points: Points,
-        scale: Array,
-        found: Sequence[tuple[Array, Array | None]],
-        learn: Sequence[str],
-        *,
-        complete: bool,
+        self, frame: Frame, geometry: Geometry, sites: tuple[int, int], found: Expected, learn: Sequence[str]
     ) -> Sum:
-        """Add a batch of sites, from log densities (and derivatives) at the samples of each component.
-
-        A log density that is not finite marks a sample to leave out; `complete` says that there is none.
-        """
+        """Add a batch of sites with what they expect."""
         xp = array_namespace(frame.factor)
-        weight = frame.bound.weight
-        values, by_mean, by_variance, likelihood = [], [], [], self.likelihood
-        for k, (densities, derivatives) in enumerate(found):
-            valid = None if complete else xp.isfinite(densities)
-            terms = score(points, scale[k, ...], densities, valid)
-            pi = frame.q.weights[k]
-            values.append(weight * xp.sum(terms.value))
-            by_mean.append(weight * pi * terms.gradient)
-            by_variance.append(weight * pi * 0.5 * terms.curvature)
-            if derivatives is not None:
-                likelihood = likelihood + weight * pi * xp.sum(expectation(points, derivatives, valid), axis=0)
-        by_weight = xp.stack(values)
-        value, weights = self.value + xp.sum(frame.q.weights * by_weight), self.weights + by_weight
+        q, weight = frame.q, frame.bound.weight
+        by_weight = weight * xp.sum(found.value, axis=1)
+        likelihood = self.likelihood
+        if found.likelihood is not None:
+            likelihood = likelihood + weight * xp.sum(q.weights[:, None] * found.likelihood, axis=0)
+        value, weights = self.value + xp.sum(q.weights * by_weight), self.weights + by_weight
         whole = replace(self, value=value, weights=weights, likelihood=likelihood)
         if not learns_latents(learn):
             return whole
-        pulled = frame.pull_back(geometry, xp.stack(by_mean), xp.stack(by_variance))
+        share = weight * q.weights[:, None, None]
+        pulled = frame.pull_back(geometry, share * found.gradient, 0.5 * share * found.curvature)
         gram = isinstance(pulled.spread, Gram)
         spread = pulled.spread.added_to(self.spread) if gram else self.spread + pulled.spread
         whole = replace(whole, mean=self.mean + pulled.mean, spread=spread)

@@ -20,7 +20,13 @@ def within(
     """The value, if it is a finite number from low to high, which are meant as well unless they are open."""
     number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not (number and low <= value <= high) or (open_below and value == low) or (open_above and value == high):
-        below = f"above {low:g}" if open_below else f"at least {low:g}"
+        below = f"above {low:g}" if open_below else f"of at least {low:g}"
         above = f" and below {high:g}" if open_above else f" and at most {high:g}"
-        raise ValueError(f"{name} must be a number of {below}{above if high < math.inf else ''}, was {value!r}")
+        raise ValueError(f"{name} must be a number {below}{above if high < math.inf else ''}, was {value!r}")
     return float(value)
+
+
+def true_or_false(name: str, value: Any) -> None:
+    """Raise unless the value is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, was {value!r}")  # noqa: TRY004 - as every wrong setting

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from invgp.core.backend import Array, array_namespace, device_of
-from invgp.core.bound import LogDensity
+from invgp.core.expectations import LogDensity
 
 
 class Likelihood(Protocol):
@@ -43,9 +43,21 @@ class Data:
             slopes = here.parameter_gradient(y, f) if wanted else None
             if wanted and slopes is None:
                 slopes = self._differences(parameters, y, f, slice(start, stop))
-            return here.log_density(y, f), slopes
+            values = here.log_density(y, f)
+            if tuple(values.shape) != tuple(f.shape[:2]):
+                raise ValueError(
+                    f"log_density of {self.name} must have shape {tuple(f.shape[:2])} for f of shape "
+                    f"{tuple(f.shape)}, had {tuple(values.shape)}"
+                )
+            return values, slopes
 
         return evaluate
+
+    @property
+    def name(self) -> str:
+        """Of the likelihood, with that of the function of a black box."""
+        function = getattr(getattr(self.likelihood, "function", None), "__name__", "")
+        return type(self.likelihood).__name__ + (f"({function})" if function else "")
 
     def _differences(self, parameters: Array, y: Array, f: Array, sites: slice) -> Array:
         """Central differences at the same samples, for a black box without derivatives."""

@@ -10,6 +10,7 @@ from invgp.core.hermite import (
     Quadratic,
     coefficients,
     coefficients_by_site,
+    fitting,
     hermite_features,
     mean_squares,
     quadratic,
@@ -103,12 +104,21 @@ def _coefficients(points: Points, values: Array, valid: Array | None) -> Array:
     xp = array_namespace(values)
     highest = _degree(points)
     if highest:
-        features = hermite_features(points.base, cross_terms=True, degree=highest)
-        squares = mean_squares(points.base.shape[1], highest)
-        fit = unbiased_fitting(features, squares) if points.independent else None
+        features, fit = _shared_fit(points, highest)
         return coefficients(features, values, valid, fit)
     z = xp.permute_dims(points.normals(), (1, 2, 0))
     return coefficients_by_site(hermite_features(z, cross_terms=False, axis=1), values, valid)
+
+
+def _shared_fit(points: Points, highest: int) -> tuple[Array, Array]:
+    """Features (S, F) of the base points, and what turns values there into coefficients (F, S); found once."""
+    kept = points.kept
+    if not kept:
+        kept["features"] = hermite_features(points.base, cross_terms=True, degree=highest)
+        squares = mean_squares(points.base.shape[1], highest)
+        independent = points.independent
+        kept["fit"] = unbiased_fitting(kept["features"], squares) if independent else fitting(kept["features"])
+    return kept["features"], kept["fit"]
 
 
 def _degree(points: Points) -> int:

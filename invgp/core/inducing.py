@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2
+from scipy.spatial.distance import cdist
 
 Floats = NDArray[np.float64]
+CLUSTERED, CLUSTERED_EACH = 20_000, 20  # inputs that are clustered at the most: this many, or so many for each centre
 
 
 def nested_subset(X: Floats, count: int, rng: np.random.Generator) -> Floats:
@@ -15,10 +19,36 @@ def nested_subset(X: Floats, count: int, rng: np.random.Generator) -> Floats:
 
 
 def cluster_centres(X: Floats, count: int, rng: np.random.Generator) -> Floats:
-    """Centres (count, D) of a k-means clustering of the inputs."""
+    """Centres (count, D) of a k-means clustering of the inputs; of many inputs some, at random, stand for all.
+
+    Where there are no more than `count` inputs that differ, these are the centres.
+    """
     spread = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
-    centres, _ = kmeans2(X / spread, count, minit="++", rng=rng)
-    return centres * spread
+    most = max(CLUSTERED, CLUSTERED_EACH * count)
+    some = X if len(X) <= most else X[np.sort(rng.choice(len(X), most, replace=False))]
+    scaled = some / spread
+    first = _spread_out(scaled, count, rng)
+    with warnings.catch_warnings():
+        # Such a cluster keeps its centre.
+        warnings.filterwarnings("ignore", "One of the clusters is empty")
+        centres, _ = kmeans2(scaled, first, minit="matrix")
+    return np.asarray(centres * spread)
+
+
+def _spread_out(X: Floats, count: int, rng: np.random.Generator) -> Floats:
+    """Inputs drawn one by one with a probability in proportion to the squared distance from those drawn before.
+
+    The seeds of k-means++ (Arthur and Vassilvitskii, 2007). SciPy's own finds all distances again for each of them.
+    """
+    drawn = [int(rng.integers(len(X)))]
+    nearest = np.full(len(X), np.inf)
+    while len(drawn) < count:
+        nearest = np.minimum(nearest, cdist(X[drawn[-1:]], X, metric="sqeuclidean")[0])
+        total = nearest.sum()
+        if not total > 0.0:
+            break
+        drawn.append(min(int(np.searchsorted(np.cumsum(nearest / total), rng.uniform())), len(X) - 1))
+    return X[drawn]
 
 
 def regular_grid(X: Floats, shape: tuple[int, ...]) -> Floats:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from invgp.core.backend import Array, array_namespace, cholesky, identity, solve_triangular
-from invgp.core.bound import Frame, LogDensity, all_finite
-from invgp.core.estimators import SiteTerms, score
+from invgp.core.bound import Frame
+from invgp.core.estimators import SiteTerms
+from invgp.core.expectations import LogDensity
 from invgp.core.geometry import Geometry
 from invgp.core.posteriors import Mixture
 from invgp.core.sampling import Points
@@ -108,16 +109,12 @@ def natural_step(frame: Frame, log_density: LogDensity, points: Points, step: fl
 
 def _target(frame: Frame, log_density: LogDensity, points: Points, *, limited: bool) -> NaturalParameters:
     """Where the sites would lead the posterior, with or without a limit to the precision that they take away."""
-    xp = array_namespace(frame.factor)
     target = prior_parameters(frame)
-    for start, stop in frame.bound.batches(points.base.shape[0]):
-        geometry, here = frame.geometry(start, stop), points.at(start, stop)
-        mean, variance = (moment[0, ...] for moment in frame.marginals(geometry))
-        scale = xp.sqrt(variance)
-        densities, _ = log_density(here.samples(mean, scale), start, stop)
-        valid = None if all_finite(densities) else xp.isfinite(densities)
-        terms = score(here, scale, densities, valid)
-        target = add_sites(target, frame, geometry, terms, variance if limited else None)
+    for sites in frame.bound.batches():
+        geometry = frame.geometry(*sites)
+        terms = frame.expected(log_density, points, sites, geometry).of_component(0)
+        limit = frame.marginals(geometry)[1][0, ...] if limited else None
+        target = add_sites(target, frame, geometry, terms, limit)
     return target
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -61,8 +61,13 @@ def latent_draws(frame: Frame, X: Array, normals: Array, components: Sequence[in
     """Joint draws (R, B, Q) of the latents at inputs X, from normals (R, B, Q) and the component of each draw."""
     xp = array_namespace(X)
     mean, _ = latent_moments(frame, X)
-    factors = {k: cholesky(latent_covariance(frame, X, k)) for k in set(components)}
-    draws = [mean[k, ...] + (factors[k] @ normals[r, ...].T[..., None])[..., 0].T for r, k in enumerate(components)]
+    draws: list[Array] = [None] * len(components)
+    for k in set(components):
+        chosen = [r for r, component in enumerate(components) if component == k]
+        normal = xp.stack([normals[r, ...] for r in chosen], axis=-1)
+        moved = cholesky(latent_covariance(frame, X, k)) @ xp.permute_dims(normal, (1, 0, 2))
+        for i, r in enumerate(chosen):
+            draws[r] = mean[k, ...] + moved[..., i].T
     return xp.stack(draws)
 
 
@@ -124,12 +129,13 @@ def log_predictive_density(
     return largest + xp.log(xp.sum(xp.exp(terms - largest), axis=0))
 
 
-def _samples(frame: Frame, X: Array, at: Nodes) -> list[Array]:
-    """Latents (S, B, Q) at the nodes, for each component."""
+def _samples(frame: Frame, X: Array, at: Nodes) -> Iterator[Array]:
+    """Latents (S, B, Q) at the nodes, for one component after the other."""
     xp = array_namespace(X)
     mean, variance = latent_moments(frame, X)
     scale = xp.sqrt(xp.maximum(variance, xp.zeros_like(variance)))
-    return [mean[k, ...] + scale[k, ...] * at.points[:, None, :] for k in range(mean.shape[0])]
+    for k in range(mean.shape[0]):
+        yield mean[k, ...] + scale[k, ...] * at.points[:, None, :]
 
 
 def _geometry(frame: Frame, X: Array) -> Geometry:

@@ -9,7 +9,7 @@ at the best posterior the gradient with respect to everything else is that of th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -24,9 +24,9 @@ from invgp.core.backend import (
     symmetric,
     zeros_like,
 )
-from invgp.core.bound import Bound, Frame, Ground, Parameters, all_finite
+from invgp.core.bound import Bound, Frame, Ground, Parameters
 from invgp.core.data import Data
-from invgp.core.estimators import score
+from invgp.core.expectations import NotFiniteError, expected
 from invgp.core.natural import covariance_factor
 from invgp.core.posteriors import Full, Mixture, Sites
 from invgp.core.sampling import Points
@@ -159,7 +159,7 @@ class Profile:
     def _posterior(self, ground: Ground, pseudo: PseudoObservations) -> Mixture:
         xp = array_namespace(ground.factor)
         data, shift = zeros_like(ground.factor), zeros_like(ground.factor[..., 0])
-        for start, stop in self._batches():
+        for start, stop in self.bound.batches():
             W = self.bound.geometry(ground, start, stop).projection
             data = add_weighted_gram(data, W, pseudo.precision[:, start:stop])
             shift = shift + combined_rows(W, pseudo.pull[:, start:stop])
@@ -172,18 +172,14 @@ class Profile:
         xp = array_namespace(frame.factor)
         density = self.data.log_density(frame.parameters.likelihood, derivatives=False)
         elbo, precisions, pulls = frame.family.negative_kl(frame.q, frame.factor), [], []
-        for start, stop in self._batches():
-            here = self.points.at(start, stop)
-            mean, variance = (moment[0, ...] for moment in frame.marginals(frame.geometry(start, stop)))
-            scale = xp.sqrt(variance)
-            densities, _ = density(here.samples(mean, scale), start, stop)
-            if not all_finite(densities):
+        for start, stop in self.bound.batches():
+            mean, variance = frame.marginals(frame.geometry(start, stop))
+            try:
+                found = expected(density, self.points.at(start, stop), mean, xp.sqrt(variance), start, strict=True)
+            except NotFiniteError:
                 return None
-            terms = score(here, scale, densities)
+            terms = found.of_component(0)
             elbo = elbo + xp.sum(terms.value)
             precisions.append(-terms.curvature.T)
-            pulls.append((terms.gradient - terms.curvature * (mean - self.bound.prior_mean)).T)
+            pulls.append((terms.gradient - terms.curvature * (mean[0, ...] - self.bound.prior_mean)).T)
         return float(elbo), PseudoObservations(xp.concat(precisions, axis=1), xp.concat(pulls, axis=1))
-
-    def _batches(self) -> Iterator[tuple[int, int]]:
-        return self.bound.batches(self.points.base.shape[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,13 @@ class Points:
     base : (S, Q).
     rotations : (N, Q, Q).
     independent : the points are independent normals instead, for estimates without bias.
+    kept : what depends on the base alone and is worth finding only once.
     """
 
     base: Array
     rotations: Array
     independent: bool = False
+    kept: dict[str, Array] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def draw(

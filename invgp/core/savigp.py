@@ -19,7 +19,8 @@ import numpy as np
 
 from invgp.core.backend import Array, array_namespace
 from invgp.core.bound import Bound, Frame, Ground, Parameters, Sum
-from invgp.core.estimators import features_needed, score
+from invgp.core.estimators import SiteTerms, features_needed
+from invgp.core.expectations import Expected, estimated
 from invgp.core.natural import NaturalParameters, add_sites, moved, prior_parameters
 from invgp.core.optimisers import LBFGS, LBFGSState
 from invgp.core.posteriors import Full, Mixture
@@ -142,26 +143,21 @@ class Savigp:
         densities = self.log_density(outputs)
         densities = xp.where(valid, densities, xp.nan * xp.ones_like(densities))
         S, Q = self.points.base.shape
-        found = [(densities[k * S : (k + 1) * S, :], None) for k in range(frame.family.components)]
         fewest = self._fewest_valid(densities)
+        by_component = [(densities[k * S : (k + 1) * S, :], None) for k in range(frame.family.components)]
+        found = estimated(self.points, scale, by_component, complete=fewest == S)
         sites = (0, self.bound.X.shape[0])
-        total = Sum.nothing(frame).plus(
-            frame, frame.geometry(*sites), sites, self.points, scale, found, LEARNT, complete=fewest == S
-        )
-        terms = frame.finish(total, LEARNT)
+        terms = frame.finish(Sum.nothing(frame).plus(frame, frame.geometry(*sites), sites, found, LEARNT), LEARNT)
         elbo = float(terms.elbo) if fewest >= SPARE_SAMPLES * features_needed(Q, S) else -math.inf
         told = replace(state, evaluations=state.evaluations + 1)
         if isinstance(state.stage, Polish):
             new = self._polish(told, state.stage, elbo, terms.gradient.posterior)
         else:
-            finite = None if fewest == S else xp.isfinite(found[0][0])
-            new = self._approach(told, frame, found[0][0], finite, elbo, terms.gradient.posterior)
+            new = self._approach(told, frame, found, elbo, terms.gradient.posterior)
         info = Info(elbo, float(terms.expected_log_likelihood), float(terms.kl), new.posterior is state.trial)
         return new, info
 
-    def _approach(
-        self, state: State, frame: Frame, densities: Array, valid: Array | None, elbo: float, gradient: Array
-    ) -> State:
+    def _approach(self, state: State, frame: Frame, found: Expected, elbo: float, gradient: Array) -> State:
         """After the first evaluation, or a natural-gradient step."""
         last = state.stage if isinstance(state.stage, Approach) else None
         gain = elbo - state.elbo
@@ -175,7 +171,7 @@ class Savigp:
             return self._start_polish(state, frame.q)
         step, steps = (1.0, 0) if last is None else (min(1.0, 2.0 * last.step), last.steps + 1)
         for limited in (False, True):  # only if it must be
-            target = self._target(frame, densities, valid, limited=limited)
+            target = self._target(frame, found.of_component(0), limited=limited)
             with suppress(np.linalg.LinAlgError):
                 return self._step(state, Approach(frame.q, target, step, steps))
         return self._start_polish(state, frame.q)
@@ -187,10 +183,9 @@ class Savigp:
             return self._start_polish(state, stage.q)
         return replace(state, stage=stage, trial=family.pack(moved(stage.q, stage.target, stage.step)))
 
-    def _target(self, frame: Frame, densities: Array, valid: Array | None, *, limited: bool) -> NaturalParameters:
+    def _target(self, frame: Frame, terms: SiteTerms, *, limited: bool) -> NaturalParameters:
         """Where a natural-gradient step leads, with or without a limit to the precision that sites take away."""
         _, scale = self._marginals(frame)
-        terms = score(self.points, scale[0, ...], densities, valid)
         limit = array_namespace(scale).square(scale[0, ...]) if limited else None
         return add_sites(prior_parameters(frame), frame, frame.geometry(0, self.bound.X.shape[0]), terms, limit)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import xarray as xr
@@ -15,6 +16,7 @@ from invgp.problem import Floats
 
 NULL = -999999999.0  # no exponent: not every reader knows one in a definition
 WIDTH = 18
+IN_LETTERS = str.maketrans({"Ω": "ohm", "\N{GREEK SMALL LETTER MU}": "u", "°": "deg", "\N{MINUS SIGN}": "-", "·": "."})
 DIVIDERS = str.maketrans(dict.fromkeys(":;,=", " "))
 
 
@@ -29,7 +31,9 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
     columns: list[tuple[str, Floats]] = [("{:10.0f}", np.arange(1.0, size + 1.0))]
     for name in coordinates(dataset):
         about = dataset[name].attrs
-        fields.append(f"{name}:F{WIDTH}.6:UNIT={about['units']},{_plain(about.get('long_name', name))}{_plain(system)}")
+        fields.append(
+            f"{name}:F{WIDTH}.6:UNIT={_plain(about['units'])},{_plain(about.get('long_name', name))}{_plain(system)}"
+        )
         columns.append((f"{{:{WIDTH}.6f}}", at[name]))
     for name in chosen(dataset, variables):
         found = list(layers(dataset, [name]))
@@ -37,7 +41,7 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
         repeated = str(len(found)) if len(found) > 1 else ""
         labels = f" ({' / '.join(layer.text.partition(', ')[2] for layer in found)})" if repeated else ""
         fields.append(
-            f"{name}:{repeated}E{WIDTH}.9:UNIT={about.get('units', '1')},NULL={NULL:.0f},"
+            f"{name}:{repeated}E{WIDTH}.9:UNIT={_plain(about.get('units', '1'))},NULL={NULL:.0f},"
             f"{_plain(about.get('long_name', name))}{_plain(labels)}"
         )
         columns += [(f"{{:{WIDTH}.9E}}", np.nan_to_num(layer.values.values.ravel(), nan=NULL)) for layer in found]
@@ -52,5 +56,5 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
 
 def _plain(text: str) -> str:
     """Without the characters that divide a definition, in ASCII."""
-    cleaned = text.translate(DIVIDERS)
+    cleaned = normalize("NFKC", text).translate(IN_LETTERS).translate(DIVIDERS)
     return " " * text.startswith(" ") + " ".join(cleaned.encode("ascii", "replace").decode().split())

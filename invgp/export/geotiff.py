@@ -11,6 +11,7 @@ from pyproj import CRS
 
 from invgp.errors import ConfigError
 from invgp.export.layers import chosen, is_grid, layers, needed, point_dims
+from invgp.maps.grids import letters_of
 
 EVEN = 1e-6  # of a step
 
@@ -55,7 +56,8 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
 
 def _plane(dataset: xr.Dataset) -> tuple[str, str]:
     """The coordinates that are the columns and the rows."""
-    letters = {dataset[d].attrs.get("axis"): d for d in point_dims(dataset)} if is_grid(dataset) else {}
+    dims = point_dims(dataset) if is_grid(dataset) else ()
+    letters = {letter: name for name, letter in letters_of(dataset, dims).items()}
     if not {"X", "Y"} <= set(letters):
         raise ConfigError(
             "--format: geotiff needs a map on a grid of two horizontal coordinates (`invgp predict --grid`)"

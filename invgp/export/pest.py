@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
     for name in draws(dataset, variables):
         for layer in layers(dataset, [f"{name}_sample"], whole=("realization",)):
             values = layer.values.values.reshape(dataset.sizes["realization"], -1)
-            prefix = layer.name.replace("_sample", "", 1).lower()
+            prefix = re.sub(r"\W", "_", name + layer.name.removeprefix(f"{name}_sample")).lower()
             columns |= {f"{prefix}_{point}": column for point, column in enumerate(values.T, start=1)}
     index = pd.Index([str(number) for number in dataset["realization"].values], name=REALISATION)
     pd.DataFrame(columns, index=index).to_csv(path)

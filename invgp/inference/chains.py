@@ -15,16 +15,16 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class State:
-    """Where C chains stand, each at its own attempt of its own iteration.
+    """Where W walkers stand, of a chain or of a site of it, each at its own attempt of its own iteration.
 
     Attributes
     ----------
-    v : (C, D), whitened latents.
-    log_likelihood : (C,), at `v`.
-    point, direction : (C, D), that span the ellipse: `v`, and a draw, in units of the Gaussian that it goes around.
-    threshold : (C,), what the logarithm of the target over that Gaussian must exceed on the ellipse.
-    angle, lower, upper : (C,), where the ellipse is tried next, and between which bounds.
-    iteration, attempt : (C,), iterations done, and attempts made in the present one.
+    v : (W, D), whitened latents.
+    log_likelihood : (W,), at `v`.
+    point, direction : (W, D), that span the ellipse: `v`, and a draw, in units of the Gaussian that it goes around.
+    threshold : (W,), what the logarithm of the target over that Gaussian must exceed on the ellipse.
+    angle, lower, upper : (W,), where the ellipse is tried next, and between which bounds.
+    iteration, attempt : (W,), iterations done, and attempts made in the present one.
     evaluations : runs so far.
     """
 

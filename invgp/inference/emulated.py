@@ -68,8 +68,8 @@ class EmulatedInversion(CoupledInversion):
             status, settled = self.search_on_emulator(self.found.position, patient=True)
         if self.emulator is None:
             self.notes.append(
-                "No emulator could be fitted, since too many of its runs failed: the simulator itself was run "
-                "throughout."
+                f"No emulator could be fitted, since too many of its runs {self.simulator.lost}: the simulator "
+                "itself was run throughout."
             )
             return super().search_from_start()
         self.direct = ~self.trusted()
@@ -108,6 +108,8 @@ class EmulatedInversion(CoupledInversion):
                     raise BudgetSpent(runs + verification)
                 if not self.learn_from(position, runs, step):
                     self.emulator = None
+                    if self.simulator.partial:  # more runs may have what these lack
+                        continue
                     break
             algorithm = self.algorithm(self.emulator_stages, self.with_emulator_error())
             status, settled = self.settle(algorithm, algorithm.start_from(position, known=False), self.emulated)

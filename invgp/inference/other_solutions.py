@@ -79,7 +79,7 @@ def look_for_other_solutions(inversion: EmulatedInversion, status: str, *, settl
     if others:
         inversion.record(best.elbo, accepted=True)
     nearest = sorted((other for other in others if other.rivals(best)), key=lambda other: -other.elbo)
-    inversion.notes += [_sentence(best, other) for other in nearest[:1]]
+    inversion.notes += [in_words(best, other) for other in nearest[:1]]
     return best.verdict
 
 
@@ -112,7 +112,8 @@ def _explored(inversion: EmulatedInversion, rival: Found, best: Explored, elbo: 
     return Explored(found, emulator, inversion.known, inversion.emulated_bound(found.position), verdict)
 
 
-def _sentence(best: Explored, other: Explored) -> str:
+def in_words(best: Explored, other: Explored) -> str:
+    """What a person should know of another solution."""
     here, there = (to_numpy(one.found.position.marginals.mean) for one in (best, other))
     spread = np.sqrt(np.diagonal(to_numpy(best.found.position.marginals.covariance), axis1=1, axis2=2))
     differs = (np.abs(here - there) > spread).any(axis=1)

@@ -167,6 +167,11 @@ class Simulator:
         return 0 if self.recorder is None else self.recorder.answered
 
     @property
+    def lost(self) -> str:
+        """What became of runs that did not tell all, in words."""
+        return "failed or lack outputs" if self.partial else "failed"
+
+    @property
     def left(self) -> int | None:
         """Runs that may still be spent; None for any number."""
         return None if self.budget is None else self.budget - self.runs

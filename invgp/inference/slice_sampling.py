@@ -5,7 +5,7 @@ draw from it. Data much sharper than the prior leave only a sliver of that ellip
 N(m, S) are as exact (Nishihara, Murray and Adams, 2014), with prior x likelihood / N(m, S) in the place of the
 likelihood; if it fits the posterior, nearly every point of an ellipse will do.
 
-Random numbers depend on the seed, the chain, the iteration and the attempt alone, so that chains stopped anywhere go
+Random numbers depend on the seed, the walker, the iteration and the attempt alone, so that chains stopped anywhere go
 on to the bit as if they had not been.
 """
 
@@ -24,8 +24,9 @@ from threadpoolctl import threadpool_limits
 from invgp.errors import RunsFailedError
 from invgp.inference.chains import Chains, Schedule, State
 from invgp.inference.chains_file import ChainsFile, fingerprint, resumed
-from invgp.inference.proposal import Proposal
-from invgp.inference.target import Run, SiteLikelihood, WhitenedPrior
+from invgp.inference.proposal import Proposal, times
+from invgp.inference.target import Run
+from invgp.inference.walkers import Walkers, walkers_of
 from invgp.problem import Floats, Problem
 
 WIDENING = 1.1  # of the Gaussian that the ellipses go around: too wide costs little, too narrow hides the tails
@@ -75,22 +76,24 @@ def sample(
     """
     # The number of threads decides how BLAS rounds; and threads do not help products as small as these.
     with threadpool_limits(1):
-        sampler = _Sampler(problem, run, proposal, seed, simulated)
-        made = (chains, burn_in, thin, seed), WIDENING, PRIOR_EVERY, START_WIDENING, START_NEARER
+        walkers = walkers_of(problem, run, proposal, chains, simulated)
+        sampler = _Sampler(walkers, seed)
+        made = (chains, burn_in, thin, seed), walkers.shape, WIDENING, PRIOR_EVERY, START_WIDENING, START_NEARER
         mark = fingerprint(problem, proposal, made)
-        sites = (problem.survey.size, problem.latent_count)
-        state, before = resumed(checkpoint, mark) or (None, np.empty((chains, 0, *sites)))
-        kept = np.zeros((chains, max(draws, before.shape[1]), *sites))
+        count, sites = walkers.shape
+        state, before = resumed(checkpoint, mark) or (None, np.empty((count, 0, sites, problem.latent_count)))
+        kept = np.zeros((count, max(draws, before.shape[1]), *before.shape[2:]))
         kept[:, : before.shape[1]] = before
         schedule = Schedule(burn_in, thin, goal=burn_in + draws * thin)
         file = None if checkpoint is None else ChainsFile(checkpoint, mark, proposal, kept, schedule)
         if state is None:
             if file is not None:
                 file.save(None)  # the proposal need not be found again
-            state = sampler.start(chains)
+            state = sampler.start()
         if (state.iteration < schedule.goal).any():
             state = _run(sampler, state, file, kept, schedule, told)
-    return Chains(kept[:, : schedule.draws(state.iteration.min())], state.evaluations + proposal.runs)
+    whole = kept[:, : schedule.draws(state.iteration.min())]
+    return Chains(walkers.by_chain(whole), state.evaluations + proposal.runs)
 
 
 def _run(
@@ -120,65 +123,65 @@ def _run(
 class _Sampler:
     """What does not change while the chains run."""
 
-    def __init__(
-        self, problem: Problem, run: Run, proposal: Proposal, seed: int, simulated: NDArray[np.bool_] | None
-    ) -> None:
-        self.field, self.likelihood = WhitenedPrior(problem), SiteLikelihood(problem, run, simulated)
-        self.proposal, self.seed = proposal, seed
-        self.root = proposal.root(WIDENING)
-        self.to_units = proposal.axes * np.sqrt(1.0 + proposal.gain / WIDENING**2)
+    def __init__(self, walkers: Walkers, seed: int) -> None:
+        self.walkers, self.seed = walkers, seed
+        self.proposal = walkers.proposal
+        self.root, self.to_units = self.proposal.root(WIDENING), self.proposal.to_units(WIDENING)
+        D = self.proposal.mean.shape[-1]
+        self.mean = np.resize(self.proposal.mean, (walkers.shape[0], D))
 
-    def start(self, chains: int) -> State:
+    def start(self) -> State:
         """Points far apart at which the simulator does not fail."""
-        D = len(self.proposal.mean)
-        v, log_likelihood, evaluations = np.zeros((chains, D)), np.full(chains, -np.inf), 0
+        count, D = self.mean.shape
+        v, log_likelihood, evaluations = np.zeros((count, D)), np.full(count, -np.inf), 0
         for attempt in range(START_ATTEMPTS):
             again = ~np.isfinite(log_likelihood)
             if not again.any():
                 break
-            normals = np.stack([self._random(chain, 0, attempt).standard_normal(D) for chain in range(chains)])
+            normals = np.stack([self._random(walker, 0, attempt).standard_normal(D) for walker in range(count)])
             root = self.proposal.root(max(START_WIDENING * START_NEARER**attempt, WIDENING))
-            v = np.where(again[:, None], self.proposal.mean + normals @ root.T, v)
-            log_likelihood = np.where(again, self._log_likelihood(self.field(v), again), log_likelihood)
-            evaluations += self.likelihood.cost(again)
+            v = np.where(again[:, None], self.mean + times(root, normals), v)
+            values, runs = self.walkers.log_likelihood(self.walkers.field(v), again)
+            log_likelihood = np.where(again, values, log_likelihood)
+            evaluations += runs
         if not np.isfinite(log_likelihood).all():
             raise RunsFailedError(f"the chains could not start: at each of {START_ATTEMPTS} draws a run failed")
-        empty, nothing, none = np.zeros((chains, D)), np.zeros(chains), np.zeros(chains, dtype=np.int64)
+        empty, nothing, none = np.zeros((count, D)), np.zeros(count), np.zeros(count, dtype=np.int64)
         state = State(v, log_likelihood, empty, empty, nothing, nothing, nothing, nothing, none, none, evaluations)
-        return self._begin(state, np.ones(chains, dtype=bool))
+        return self._begin(state, np.ones(count, dtype=bool))
 
     def step(self, state: State, active: NDArray[np.bool_], kept: Floats, schedule: Schedule) -> State:
-        """One attempt of each active chain; draws that are due are written into `kept`."""
+        """One attempt of each active walker; draws that are due are written into `kept`."""
         stuck = state.upper - state.lower < NARROWEST
         angle = np.where(stuck, 0.0, state.angle)[:, None]
         point = state.point * np.cos(angle) + state.direction * np.sin(angle)
-        v = np.where(_around_prior(state)[:, None], point, self.proposal.mean + point @ self.root.T)
-        f = self.field(v)  # of all chains: the shape of a product decides how BLAS rounds
-        log_likelihood = self._log_likelihood(f, active)
+        v = np.where(_around_prior(state)[:, None], point, self.mean + times(self.root, point))
+        f = self.walkers.field(v)  # of all walkers: the shape of a product decides how BLAS rounds
+        log_likelihood, runs = self.walkers.log_likelihood(f, active)
         accepted = active & (stuck | (log_likelihood + _log_ratio(point, v) > state.threshold))
         iteration = state.iteration + accepted
-        for chain in np.flatnonzero(accepted):
-            before, now = schedule.draws(state.iteration[chain]), schedule.draws(iteration[chain])
-            kept[chain, before:now] = f[chain]
+        for walker in np.flatnonzero(accepted):
+            before, now = schedule.draws(state.iteration[walker]), schedule.draws(iteration[walker])
+            kept[walker, before:now] = f[walker]
         moved = replace(
             state,
             v=np.where(accepted[:, None], v, state.v),
             log_likelihood=np.where(accepted, log_likelihood, state.log_likelihood),
             iteration=iteration,
-            evaluations=state.evaluations + self.likelihood.cost(active),
+            evaluations=state.evaluations + runs,
         )
         return self._begin(self._shrink(moved, active & ~accepted), accepted)
 
     def _begin(self, state: State, which: NDArray[np.bool_]) -> State:
-        """A new ellipse for some chains, with the first angle to try."""
+        """A new ellipse for some walkers, with the first angle to try."""
         direction, threshold, angle = state.direction.copy(), state.threshold.copy(), state.angle.copy()
-        point = np.where(_around_prior(state)[:, None], state.v, (state.v - self.proposal.mean) @ self.to_units)
+        point = np.where(_around_prior(state)[:, None], state.v, times(self.to_units, state.v - self.mean))
         level = state.log_likelihood + _log_ratio(point, state.v)
-        for chain in np.flatnonzero(which):
-            rng = self._random(chain, state.iteration[chain] + 1, 0)
-            direction[chain] = rng.standard_normal(direction.shape[1])
-            threshold[chain] = level[chain] - rng.standard_exponential()
-            angle[chain] = rng.uniform(0.0, 2.0 * np.pi)
+        for walker in np.flatnonzero(which):
+            rng = self._random(walker, state.iteration[walker] + 1, 0)
+            direction[walker] = rng.standard_normal(direction.shape[1])
+            threshold[walker] = level[walker] - rng.standard_exponential()
+            angle[walker] = rng.uniform(0.0, 2.0 * np.pi)
         return replace(
             state,
             point=np.where(which[:, None], point, state.point),
@@ -195,28 +198,22 @@ class _Sampler:
         lower = np.where(which & (state.angle < 0.0), state.angle, state.lower)
         upper = np.where(which & (state.angle >= 0.0), state.angle, state.upper)
         angle, attempt = state.angle.copy(), state.attempt + which
-        for chain in np.flatnonzero(which):
-            rng = self._random(chain, state.iteration[chain] + 1, attempt[chain])
-            angle[chain] = rng.uniform(lower[chain], upper[chain])
+        for walker in np.flatnonzero(which):
+            rng = self._random(walker, state.iteration[walker] + 1, attempt[walker])
+            angle[walker] = rng.uniform(lower[walker], upper[walker])
         return replace(state, angle=angle, lower=lower, upper=upper, attempt=attempt)
 
-    def _random(self, chain: SupportsInt, iteration: SupportsInt, attempt: SupportsInt) -> np.random.Generator:
+    def _random(self, walker: SupportsInt, iteration: SupportsInt, attempt: SupportsInt) -> np.random.Generator:
         return np.random.default_rng(
-            np.random.SeedSequence(self.seed, spawn_key=(int(chain), int(iteration), int(attempt)))
+            np.random.SeedSequence(self.seed, spawn_key=(int(walker), int(iteration), int(attempt)))
         )
-
-    def _log_likelihood(self, f: Floats, which: NDArray[np.bool_]) -> Floats:
-        """Log likelihood (C,) of f (C, N, Q) for some chains; minus infinity for the others."""
-        values = np.full(len(f), -np.inf)
-        values[which] = self.likelihood(f[which])
-        return values
 
 
 def _around_prior(state: State) -> NDArray[np.bool_]:
-    """Whether the present ellipse of each chain (C,) goes around the prior."""
+    """Whether the present ellipse of each walker (W,) goes around the prior."""
     return np.asarray((state.iteration + 1) % PRIOR_EVERY == 0)
 
 
 def _log_ratio(point: Floats, v: Floats) -> Floats:
-    """Logarithm (C,) of the prior at v (C, D) over a Gaussian in whose units it is `point`, but for a constant."""
+    """Logarithm (W,) of the prior at v (W, D) over a Gaussian in whose units it is `point`, but for a constant."""
     return np.asarray(0.5 * (np.sum(point**2, axis=1) - np.sum(v**2, axis=1)))

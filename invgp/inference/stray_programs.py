@@ -32,6 +32,13 @@ def stop_runs(directory: Path) -> None:
     end_programs(directory)
 
 
+def abandon_runs(directory: Path) -> None:
+    """The same, where nobody is left to want them: other workers are told first, by a mark that stays."""
+    with suppress(OSError):
+        (directory / MARK).touch()
+    stop_runs(directory)
+
+
 @contextmanager
 def stopped(directory: Path) -> Iterator[None]:
     """While runs in `directory` are being stopped: no worker is to take what becomes of them for an outcome."""

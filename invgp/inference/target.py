@@ -44,7 +44,7 @@ class WhitenedPrior:
 
 
 class SiteLikelihood:
-    """Log likelihood of all data, from runs at the sites where something was observed.
+    """Log likelihood of the data of each site, from runs at those where something was observed.
 
     Parameters
     ----------
@@ -53,23 +53,26 @@ class SiteLikelihood:
 
     def __init__(self, problem: Problem, run: Run, simulated: NDArray[np.bool_] | None = None) -> None:
         self.run, self.shape = run, problem.survey.Y.shape
-        self.sites = informed_sites(problem)
-        self.runs = len(self.sites) if simulated is None else int(simulated[self.sites].sum())
-        self.observed = np.isfinite(problem.survey.Y[self.sites])
+        self.informed = np.isin(np.arange(problem.survey.size), informed_sites(problem))
+        self.simulated = self.informed if simulated is None else self.informed & simulated
+        self.observed = np.isfinite(problem.survey.Y)
         self.log_density = noise_log_density(problem, place("cpu"))
 
-    def __call__(self, f: Floats) -> Floats:
-        """Log likelihood (S,) of f (S, N, Q); minus infinity where a run failed."""
-        batch = self.run(f[:, self.sites, :], self.sites)
-        outputs = np.zeros((len(f), *self.shape))
-        whole = batch.whole(self.observed)
-        outputs[:, self.sites] = np.where(whole[..., None], batch.needed(self.observed), 0.0)
-        total = np.sum(to_numpy(self.log_density(outputs)), axis=1)
-        return np.where(whole.all(axis=1) & ~np.isnan(total), total, -np.inf)
+    def __call__(self, f: Floats, sites: NDArray[np.intp]) -> tuple[Floats, int]:
+        """Log likelihood (S, B) of the data at sites (B,) for f (S, N, Q), and the runs that it took.
 
-    def cost(self, which: NDArray[np.bool_]) -> int:
-        """Runs that an evaluation of these chains takes."""
-        return int(which.sum()) * self.runs
+        It is minus infinity where a run failed, and 0 where nothing was observed.
+        """
+        run_at = sites[self.informed[sites]]
+        outputs, failed = np.zeros((len(f), *self.shape)), np.zeros((len(f), self.shape[0]), dtype=bool)
+        if len(run_at) > 0:
+            batch = self.run(f[:, run_at, :], run_at)
+            whole = batch.whole(self.observed[run_at])
+            outputs[:, run_at] = np.where(whole[..., None], batch.needed(self.observed[run_at]), 0.0)
+            failed[:, run_at] = ~whole
+        values = to_numpy(self.log_density(outputs))
+        values = np.where(failed | np.isnan(values), -np.inf, values)
+        return values[:, sites], len(f) * int(self.simulated[run_at].sum())
 
 
 def informed_sites(problem: Problem) -> NDArray[np.intp]:

@@ -10,18 +10,26 @@ from __future__ import annotations
 
 import os
 import platform
+import sqlite3
+import threading
+import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import psutil
+
+from invgp.errors import LedgerError
 
 if TYPE_CHECKING:
     from invgp.ledger.store import Ledger
 
 TABLE = "CREATE TABLE IF NOT EXISTS claims (digest BLOB PRIMARY KEY, owner TEXT NOT NULL) WITHOUT ROWID"
 LOOKED_UP_AT_ONCE = 500
+_RELEASE = "DELETE FROM claims WHERE owner = ?"
+SECONDS_BETWEEN_ATTEMPTS = 2.0  # to give up claims, after the first has failed
 SECONDS_OF_DOUBT = 2.0  # about when a process began: the clock of the machine may be set
 
 
@@ -47,12 +55,23 @@ class Claims:
         return [_shown(theirs[digest]) if digest in theirs else "" for digest in digests]
 
     def release(self) -> None:
-        """Give up all claims."""
+        """Give up all claims; if the file cannot be written now, as soon as it can.
+
+        Raises
+        ------
+        LedgerError
+            The file cannot be written now.
+        """
         if self._owner not in _holding:
             return
-        _holding.discard(self._owner)  # should the file be out of reach, they count no more all the same
-        with self._ledger.transaction():
-            self._ledger.connection.execute("DELETE FROM claims WHERE owner = ?", (self._owner,))
+        _holding.discard(self._owner)  # within this process they count no more in any case
+        try:
+            with self._ledger.transaction():
+                self._ledger.connection.execute(_RELEASE, (self._owner,))
+        except LedgerError:
+            path = self._ledger.path.absolute()
+            threading.Thread(target=_release_later, args=(path, self._owner), daemon=True).start()
+            raise
 
     def _of_others(self, digests: Sequence[bytes]) -> dict[bytes, str]:
         if not list(self._ledger.select("SELECT 1 FROM claims LIMIT 1")):
@@ -64,6 +83,16 @@ class Claims:
             query = f"SELECT digest, owner FROM claims WHERE owner <> ? AND digest IN ({marks})"  # noqa: S608
             found |= dict(self._ledger.select(query, (self._owner, *some)))
         return found
+
+
+def _release_later(path: Path, owner: str) -> None:
+    """Give up claims that others would wait for as long as this process lives, once the file can be written again."""
+    address = f"{path.as_uri()}?mode=rw"
+    while path.exists():
+        time.sleep(SECONDS_BETWEEN_ATTEMPTS)
+        with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True)) as connection, connection:
+            connection.execute(_RELEASE, (owner,))
+            return
 
 
 def _place() -> str:

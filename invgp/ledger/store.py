@@ -7,6 +7,7 @@ is used, `sync` has it on the disk, where it survives a power cut.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -102,17 +103,21 @@ class Ledger:
 
     def __init__(self, path: str | Path, *, read_only: bool = False, patience: float = PATIENCE) -> None:
         self.path, self.patience = Path(path), patience
+        if self.path.is_dir():
+            raise not_a_ledger(self.path, f"it is a directory{_ledgers_in(self.path)}")
         if read_only and not self.path.is_file():
             raise not_a_ledger(self.path, "no such file")
         if not read_only:
             self._make_folder()
         with sentences(self.path):
-            address = f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+            address = f"{self.path.absolute().as_uri()}?mode={self._mode(read_only=read_only)}"
             self.connection = sqlite3.connect(address, timeout=patience, isolation_level=None, uri=True)
         try:
             with sentences(self.path):
                 self._check()
-                if not read_only:
+                if read_only:
+                    self.connection.execute("PRAGMA query_only = ON")
+                else:
                     self._prepare()
         except BaseException:
             self.connection.close()
@@ -217,6 +222,12 @@ class Ledger:
         given, gave = self.numbers(inputs, into), self.numbers(outputs, out)
         return Run(run, model, label, given, gave, self.status(status), *rest)
 
+    def _mode(self, *, read_only: bool) -> str:
+        """How SQLite opens the file. One who may not write leaves a log beside it, so even readers may, if they can."""
+        if not read_only:
+            return "rwc"
+        return "rw" if os.access(self.path, os.W_OK) and os.access(self.path.absolute().parent, os.W_OK) else "ro"
+
     def _make_folder(self) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -265,6 +276,11 @@ class Ledger:
                 time.sleep(0.01)
             else:
                 return
+
+
+def _ledgers_in(directory: Path) -> str:
+    found = sorted(directory.glob("*.ledger.sqlite"))
+    return f"; did you mean {str(found[0])!r}?" if found else ""
 
 
 def _told(quantities: Iterable[Quantity]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 from numpy.typing import ArrayLike, NDArray
 
 from invgp.core.backend import Array, array_namespace, device_of, to_numpy
@@ -42,6 +43,7 @@ def check_likelihood(
     rtol : relative tolerance of what `outcomes` and `grid` check; 1e-6, or 1e-4 in single precision, by default.
     """
     _check_attributes(likelihood)
+    y, f = (values if is_array_api_obj(values) else np.asarray(values, dtype=np.float64) for values in (y, f))
     case = _Case(likelihood, y, f)
     case.check_arguments()
     reference = case.density(y, f)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from invgp.axes import axis_attribute
 from invgp.maps.grids import Grid, Slices, letters_of
 from invgp.maps.quantities import DerivedQuantity, Quantity
 from invgp.problem import Floats
@@ -79,7 +80,7 @@ def coordinates_of(
     for d, name in enumerate(grid.coordinates):
         about = dict(posterior[name].attrs)
         if grid.axes is not None:
-            found[name] = xr.DataArray(grid.axes[d], dims=(name,), attrs={**about, "axis": letters[name]})
+            found[name] = xr.DataArray(grid.axes[d], dims=(name,), attrs=about | axis_attribute(letters[name], about))
         elif grid.points is not None:
             found[name] = xr.DataArray(grid.points[:, d], dims=("site",), attrs=about)
     if grid.axes is None:

@@ -2,7 +2,7 @@
 
 The expression is parsed, never evaluated as code: it may hold numbers, latents, their labels in brackets, + - * / **,
 `abs`, `exp`, `log`, `log10`, `sqrt`, `minimum`, `maximum`, and `quantity(100, "m")` for a number with a unit. Units are
-carried, and what is added is converted to the unit of what it is added to.
+carried, and what is added is converted to the unit of what it is added to. Temperatures are in K, from absolute zero.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from cf_units import Unit
+from cf_units import Unit, suppress_errors
 
 from invgp.config.sentences import suggestion
 from invgp.errors import ConfigError
@@ -139,6 +139,11 @@ class _Parser:
             raise self._refused(f"{term.unit!r} cannot be converted to {unit!r}")
         return Term(lambda v: term.of(v) * how.factor + how.offset, unit, term.degree, term.dimension)
 
+    def _absolute(self, term: Term) -> Term:
+        """A temperature in K: what counts from another zero, as degC does, can be neither added nor multiplied."""
+        how = conversion(term.unit, "K")
+        return self.converted(term, "K") if how is not None and how.offset else term
+
     def _latent(self, name: str) -> Term:
         if name not in self.known:
             raise self._refused(f"there is no latent {name!r}{suggestion(name, list(self.known))}")
@@ -146,8 +151,8 @@ class _Parser:
         latent = self.known[name]
         degree = 1 if latent.linear else 2
         if latent.dimension is None:
-            return Term(lambda v: v[name][..., 0], latent.unit, degree)
-        return Term(lambda v: v[name], latent.unit, degree, latent.dimension)
+            return self._absolute(Term(lambda v: v[name][..., 0], latent.unit, degree))
+        return self._absolute(Term(lambda v: v[name], latent.unit, degree, latent.dimension))
 
     def _labelled(self, name: str, label: ast.expr) -> Term:
         whole = self._latent(name)
@@ -159,7 +164,7 @@ class _Parser:
                 f"{name!r} has no label {ast.unparse(label)}; it has {', '.join(repr(one) for one in labels)}"
             )
         column = labels.index(label.value)
-        return Term(lambda v: v[name][..., column], whole.unit, whole.degree)
+        return replace(whole, of=lambda v: whole.of(v)[..., column], dimension=None)
 
     def _combined(self, left: Term, operator: ast.operator, right: Term) -> Term:
         left, right, dimension = self._together(left, right)
@@ -170,12 +175,12 @@ class _Parser:
                 return Term(lambda v: left.of(v) + sign * right.of(v), left.unit, degree, dimension)
             case ast.Mult():
                 degree = left.degree + right.degree
-                return Term(lambda v: left.of(v) * right.of(v), _unit(left, right), min(degree, 2), dimension)
+                return Term(lambda v: left.of(v) * right.of(v), self._unit(left, right), min(degree, 2), dimension)
             case ast.Div():
                 if not right.degree and float(right.of({})) == 0.0:
                     raise self._refused("it divides by 0")
                 degree = 2 if right.degree else left.degree
-                return Term(lambda v: left.of(v) / right.of(v), _unit(left, right, -1), degree, dimension)
+                return Term(lambda v: left.of(v) / right.of(v), self._unit(left, right, -1), degree, dimension)
         raise self._refused("of operators there are + - * / **")
 
     def _power(self, base: Term, node: ast.expr) -> Term:
@@ -183,10 +188,7 @@ class _Parser:
         if exponent.degree or exponent.unit != "1":
             raise self._refused("an exponent must be a number")
         power = float(exponent.of({}))
-        try:
-            unit = str(Unit(base.unit) ** power)
-        except ValueError:
-            raise self._refused(f"{base.unit!r} to the power of {power:g} is not a unit") from None
+        unit = self._combination(lambda: Unit(base.unit) ** power, f"{base.unit!r} to the power of {power:g}")
         return Term(lambda v: base.of(v) ** power, unit, 2 if base.degree else 0, base.dimension)
 
     def _call(self, name: str, arguments: list[ast.expr]) -> Term:
@@ -216,8 +218,25 @@ class _Parser:
             case [number, ast.Constant(value=str() as unit)]:
                 term = self.term(number)
                 if not term.degree and term.unit == "1" and is_unit(unit):
-                    return Term(term.of, unit)
+                    return self._absolute(Term(term.of, unit))
         raise self._refused('quantity is written as quantity(100, "m")')
+
+    def _unit(self, left: Term, right: Term, power: int = 1) -> str:
+        """Of a product or quotient; as it was written, where nothing has to be combined."""
+        if right.unit == "1":
+            return left.unit
+        if left.unit == "1" and power == 1:
+            return right.unit
+        words = f"{left.unit!r} {'times' if power == 1 else 'over'} {right.unit!r}"
+        return self._combination(lambda: Unit(left.unit) * Unit(right.unit) ** power, words)
+
+    def _combination(self, unit: Callable[[], Unit], words: str) -> str:
+        """A unit made of others, which not every one allows: a logarithmic one is multiplied by nothing."""
+        try:
+            with suppress_errors():  # else the library would write a line of its own
+                return str(unit())
+        except ValueError:
+            raise self._refused(f"{words} is not a unit") from None
 
     def _together(self, left: Term, right: Term) -> tuple[Term, Term, str | None]:
         """Both along their common dimension: what has none is the same for all labels."""
@@ -237,12 +256,3 @@ def _along(term: Term) -> Term:
     if term.dimension or not term.degree:
         return term
     return replace(term, of=lambda v: term.of(v)[..., None])
-
-
-def _unit(left: Term, right: Term, power: int = 1) -> str:
-    """Of a product or quotient; as it was written, where nothing has to be combined."""
-    if right.unit == "1":
-        return left.unit
-    if left.unit == "1" and power == 1:
-        return right.unit
-    return str(Unit(left.unit) * Unit(right.unit) ** power)

@@ -87,7 +87,7 @@ class Grid:
 def grid_of(text: str | None, posterior: xr.Dataset) -> Grid:
     """The grid that a person describes in words, or in a file; by default one over the sites."""
     names = tuple(posterior.attrs["invgp_coordinates"].split())
-    if text is not None and Path(text).suffix in FILES:
+    if text is not None and Path(text).suffix.lower() in FILES:
         return _from_file(Path(text), posterior, names)
     extents = [(float(posterior[n].min()), float(posterior[n].max())) for n in names]
     axes = _from_words(text, names, extents)
@@ -122,6 +122,8 @@ def _from_words(text: str | None, names: tuple[str, ...], extents: Sequence[tupl
                 f"--grid: must be a file ({', '.join(FILES)}), a step, or coordinates as in "
                 f"{names[0]}=0:100:5, was {text!r}{suggestion(name, names)}"
             )
+        if parts[name]:
+            raise ConfigError(f"--grid: must tell of every coordinate once, told of {name!r} twice, was {text!r}")
         parts[name] = what
     missing = [name for name, what in parts.items() if not what]
     if missing:
@@ -164,6 +166,9 @@ def _from_file(path: Path, posterior: xr.Dataset, names: tuple[str, ...]) -> Gri
         columns.append(values)
         gridded &= isinstance(table, NetcdfTable) and table.dataset[name].dims == (name,)
     if gridded:
+        for name, values in zip(names, columns, strict=True):
+            if not (np.all(np.diff(values) > 0.0) or np.all(np.diff(values) < 0.0)):
+                raise ConfigError(f"--grid: {name!r} of {str(path)!r} must rise, or fall, from each value to the next")
         return _rectilinear(posterior, names, columns)
     if len({len(values) for values in columns}) > 1:
         raise ConfigError(f"--grid: {', '.join(names)} of {str(path)!r} must be axes of a grid, or a list of points")

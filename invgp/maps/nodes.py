@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from invgp.axes import axis_attribute
 from invgp.maps.grids import letters_of
 
 SURVEY = "survey_"  # before the name of a coordinate of the sites, where others are the points of a dataset
@@ -49,7 +50,8 @@ def as_map(dataset: xr.Dataset) -> xr.Dataset:
     axes = {}
     for place, name in enumerate(names):
         values = np.moveaxis(points[name].values.reshape(shape), place, 0).reshape(shape[place], -1)[:, 0]
-        axes[name] = xr.DataArray(values, dims=(name,), attrs={**points[name].attrs, "axis": letters[name]})
+        about = points[name].attrs
+        axes[name] = xr.DataArray(values, dims=(name,), attrs=about | axis_attribute(letters[name], about))
     dims = sorted(names, key=lambda name: letters[name], reverse=True)  # as CF has maps, whatever the order of the grid
     variables = {
         name: _unfolded(array, dict(zip(names, shape, strict=True)), dims)

@@ -17,12 +17,14 @@ from invgp.maps.belief import Belief
 from invgp.maps.expressions import derived
 from invgp.maps.grids import Grid, Slices, grid_of
 from invgp.maps.mapping import Map
-from invgp.maps.nodes import as_points
+from invgp.maps.nodes import as_points, survey_positions
 from invgp.maps.paths import draw_bytes
 from invgp.maps.quantities import DerivedQuantity, LatentQuantity, Quantity, ingredients, threshold
 from invgp.problem import Floats
 
 MEMORY = 2**29  # bytes of temporary arrays
+DERIVED_SUFFIXES = ("", "_std", "_quantile", "_sample", "_exceedance", "_threshold")
+RESERVED = ("crs", "site")
 
 
 def plan(
@@ -61,9 +63,14 @@ def plan(
     expressions = [derived(text, [*known.values()]) for text in derive]
     units = {name: i.unit for name, i in known.items()}
     dimensions = {name: i.dimension for name, i in known.items()}
+    taken = {str(name) for name in posterior.variables} | {*RESERVED, *survey_positions(posterior)}
+    taken |= {name + suffix for name in known for suffix in DERIVED_SUFFIXES}
     for one in expressions:
-        if one.name in units or one.name in posterior.variables:
-            raise ConfigError(f"--derive: must give a new name, was {one.name!r}, which the posterior has already")
+        own = {one.name + suffix for suffix in DERIVED_SUFFIXES}
+        if own & taken:
+            why = f"as {min(own & taken)!r} is taken"
+            raise ConfigError(f"--derive: must give a new name, was {one.name!r}, {why}")
+        taken |= own
         units[one.name], dimensions[one.name] = one.unit, one.dimension
     limits: dict[str, tuple[float, ...]] = {}
     for name, value in (threshold(text, units) for text in exceed):

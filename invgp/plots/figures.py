@@ -93,6 +93,9 @@ def plot(
     path = Path(path)
     check_format(path, "--output")
     chosen = tuple(dict.fromkeys(kinds)) or tuple(kind for kind in suitable(ds) if kind in (*FIELDS, "fit"))
+    for kind in chosen:
+        if "invgp_map" in ds.attrs and kind not in (*FIELDS, *suitable(ds)):
+            raise PlotError(f"--kind: {kind} is not in a map of `invgp predict`, but in what `invgp run` wrote")
     here = (*FIELDS, *(chosen if alone and len(chosen) == 1 else ()))
     targets = [path if kind in here else path.with_name(f"{path.stem}_{kind}{path.suffix}") for kind in chosen]
     figures = {target: KINDS[kind](ds, look or Look(), site) for target, kind in zip(targets, chosen, strict=True)}

@@ -50,6 +50,8 @@ def cut(ds: xr.Dataset, at: Mapping[str, float]) -> xr.Dataset:
             raise PlotError(f"--at: must name one of {', '.join(grid.dimensions)}, was {name!r}")
         if not np.isfinite(value):
             raise PlotError(f"--at: must be a number, was {value} for {name!r}")
+    if set(at) == set(grid.dimensions):
+        raise PlotError(f"--at: must leave a coordinate to draw along, was all of {', '.join(grid.dimensions)}")
     ds = ds.sel(dict(at), method="nearest")
     kept = [name for name in str(ds.attrs["invgp_coordinates"]).split() if name not in at]
     return ds.assign_attrs(invgp_coordinates=" ".join(kept))

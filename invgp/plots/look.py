@@ -61,7 +61,8 @@ QUANTITIES = {
 
 def quantity_of(name: str) -> Quantity:
     """What to show under this name: one of `QUANTITIES`, or a draw, which looks like the mean: ``draw 3``."""
-    return QUANTITIES.get(name) or Quantity("", name, QUANTITIES["mean"].colours)
+    unbroken = name.replace(" ", "\N{NO-BREAK SPACE}")  # a title goes to the next line before it, not within
+    return QUANTITIES.get(name) or Quantity("", unbroken, QUANTITIES["mean"].colours)
 
 
 def is_field(quantity: str) -> bool:

@@ -98,9 +98,9 @@ def labels_along(ds: xr.Dataset, dimension: str) -> list[Any]:
 
 
 def label_dimension(array: xr.DataArray) -> str | None:
-    """The dimension of a variable's labels, beside those of the sites, nodes or axes of a grid."""
+    """The dimension of a variable's labels, beside those of the sites, nodes or axes of a grid, which have units."""
     others = ("site", "node", "quantile", "realization")
-    return next((str(d) for d in array.dims if d not in others and "axis" not in array[d].attrs), None)
+    return next((str(d) for d in array.dims if d not in others and "units" not in array[d].attrs), None)
 
 
 def read_site(ds: xr.Dataset, number: int | None, key: str = "--site") -> int:

@@ -13,6 +13,8 @@ from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
 from invgp.maps.grids import letters_of
+from invgp.plots.between import between_sites
+from invgp.plots.grids import as_sites
 from invgp.plots.labels import quantity_name, unit_label
 from invgp.plots.look import POORLY_INFORMED, QUANTITIES
 from invgp.plots.positions import length_unit
@@ -23,6 +25,7 @@ FEW = 2000  # sites, up to which numbers have single precision; beyond, steps of
 MISSING = 65535
 _SPAN = 100.0
 SHADES = 24
+MAPPED = ("mean", "std", "prior", "information")
 
 
 def explorer(ds: xr.Dataset) -> dict[str, Any]:
@@ -31,7 +34,7 @@ def explorer(ds: xr.Dataset) -> dict[str, Any]:
     processes = sum(len(read_curves(ds, name)) for name in latents)
     columns = sum(len(read_curves(ds, f"{name}_observed")) for name in observations)
     step = max(1, math.ceil(ds.sizes["site"] * (5 * processes + 3 * columns + 2) / MOST_NUMBERS))
-    every = ds.sizes["site"]
+    whole, every = ds, ds.sizes["site"]
     ds = ds.isel(site=slice(None, None, step))
     return {
         "sites": _packed(ds["site"].values, few=every),
@@ -41,6 +44,7 @@ def explorer(ds: xr.Dataset) -> dict[str, Any]:
         "step": step,
         "coordinates": _coordinates(ds),
         "latents": [_latent(ds, name) for name in latents],
+        "between": _between(whole, latents),
         "observations": [_observation(ds, name) for name in observations],
         "correlation": _correlation(ds, processes),
         "hatchBelow": POORLY_INFORMED,
@@ -70,6 +74,24 @@ def _coordinates(ds: xr.Dataset) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _between(ds: xr.Dataset, latents: list[str]) -> dict[str, Any] | None:
+    """The latents on a grid over the sites of a map, columns across fastest; None where the file cannot tell."""
+    names = read_names(ds, "coordinates")
+    grid = between_sites(ds) if len(names) == 2 and "invgp_points" not in ds.attrs else ds
+    if grid is ds:
+        return None
+    letters = letters_of(ds, names)
+    factor, _ = length_unit([ds[name] for name in names])
+    across, up = (grid[name].values / factor for name in sorted(names, key=lambda name: letters[name]))
+    points = as_sites(grid)
+    layers = [[_layer(points, name, curve) for curve in read_curves(points, name)] for name in latents]
+    return {
+        "across": {"from": float(across[0]), "to": float(across[-1]), "count": across.size},
+        "up": {"from": float(up[0]), "to": float(up[-1]), "count": up.size},
+        "latents": [[{key: layer[key] for key in MAPPED if key in layer} for layer in ones] for ones in layers],
+    }
 
 
 def _latent(ds: xr.Dataset, name: str) -> dict[str, Any]:

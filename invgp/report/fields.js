@@ -83,21 +83,24 @@ function nameLayers(axes, layers, shown, order) {
   }
 }
 
-// On a map: each point has the colour of the site that is nearest to it.
+// On a map: each point has the colour of the field there, or, where only sites are known, of the one that is nearest to it.
 function drawMap(host, survey, latent, layer, quantity) {
   const [across, up] = survey.coordinates;
-  const values = quantityOf(layer, quantity);
+  const known = survey.between ? survey.between.latents[survey.latents.indexOf(latent)][latent.layers.indexOf(layer)] : layer;
+  const count = survey.between ? survey.between.across.count * survey.between.up.count : survey.count;
+  const values = quantityOf(known, quantity);
   const [x, y] = fitted(survey, host);
   const axes = new Axes(host, {
     x, y, xLabel: coordinateLabel(across), yLabel: coordinateLabel(up), right: 106, height: survey.mapHeight,
   });
-  const range = colourRange(survey.count, values, quantity);
+  const range = colourRange(count, values, quantity);
   const colour = palette(latent.down && quantity === 'mean' ? [...survey.palettes.mean].reverse() : survey.palettes[quantity]);
   const share = (value) => (value - range[0]) / (range[1] - range[0]);
   survey.nearest = nearestSite(survey, axes);
-  paint(host, survey, axes, layer, (i) => (Number.isFinite(values(i)) ? colour(share(values(i))) : null));
+  const [shown, informed] = [values, known.information].map((one) => (survey.between ? interpolated(survey.between, axes, one) : ofNearest(survey, axes, one)));
+  paint(host, axes, (px, py) => (Number.isFinite(shown(px, py)) ? colour(share(shown(px, py))) : null), (px, py) => informed(px, py) < survey.hatchBelow);
   if (survey.count <= 3000) {
-    for (const [size, ink] of [[3.4, '#fff'], [2, '#000']]) axes.dots(survey.order, across.at, up.at, ink, size);
+    for (const [size, ink] of survey.count <= 200 ? [[6, '#000'], [4.2, '#fff']] : [[3.4, '#fff'], [2, '#000']]) axes.dots(survey.order, across.at, up.at, ink, size);
   }
   colourBar(axes, range, colour, latent.down && quantity === 'mean', capital(labelOf(latent, quantity)));
   return axes;
@@ -155,7 +158,28 @@ function nearestSite(survey, axes) {
   };
 }
 
-function paint(host, survey, axes, layer, colourOf) {
+// Functions from pixels to a value: that of the nearest site, unless it is far, or one between four points of a grid.
+function ofNearest(survey, axes, values) {
+  const [x, y] = survey.coordinates.map((one, k) => extent(survey.count, (i) => [axes.x, axes.y][Math.min(k, 1)](one.at(i))));
+  const reach = Math.min(90, 1.1 * Math.sqrt(((x[1] - x[0]) * (y[1] - y[0])) / survey.count) + 8);
+  return (px, py) => {
+    const site = survey.nearest(px, py, reach);
+    return site >= 0 ? values(site) : NaN;
+  };
+}
+
+function interpolated({ across, up }, axes, values) {
+  const place = (at, { from, to, count }) => ((at - from) / (to - from)) * (count - 1);
+  return (px, py) => {
+    const [c, r] = [place(axes.x.invert(px), across), place(axes.y.invert(py), up)];
+    if (!(c >= 0 && r >= 0 && c <= across.count - 1 && r <= up.count - 1)) return NaN;
+    const [column, row] = [Math.min(Math.floor(c), across.count - 2), Math.min(Math.floor(r), up.count - 2)];
+    const along = (one) => values(one * across.count + column) * (column + 1 - c) + values(one * across.count + column + 1) * (c - column);
+    return along(row) * (row + 1 - r) + along(row + 1) * (r - row);
+  };
+}
+
+function paint(host, axes, colourOf, isPoor) {
   const { left, right, top, bottom } = axes.box;
   const [columns, rows] = [Math.floor((right - left) / 2), Math.floor((bottom - top) / 2)];
   const canvas = document.createElement('canvas');
@@ -164,14 +188,12 @@ function paint(host, survey, axes, layer, colourOf) {
   canvas.setAttribute('aria-hidden', 'true');
   const context = canvas.getContext('2d');
   const image = context.createImageData(columns, rows);
-  const [x, y] = survey.coordinates.map((one, k) => extent(survey.count, (i) => [axes.x, axes.y][Math.min(k, 1)](one.at(i))));
-  const reach = Math.min(90, 1.1 * Math.sqrt(((x[1] - x[0]) * (y[1] - y[0])) / survey.count) + 8);
   for (let r = 0; r < rows; r += 1) {
     for (let c = 0; c < columns; c += 1) {
-      const site = survey.nearest(left + 2 * c + 1, top + 2 * r + 1, reach);
-      const colour = site >= 0 ? colourOf(site) : null;
+      const at = [left + 2 * c + 1, top + 2 * r + 1];
+      const colour = colourOf(...at);
       if (colour) {
-        const dark = layer.information(site) < survey.hatchBelow && (c + r) % 7 === 0 ? 0.35 : 1;
+        const dark = (c + r) % 7 === 0 && isPoor(...at) ? 0.35 : 1;
         image.data.set([colour[0] * dark, colour[1] * dark, colour[2] * dark, 255], 4 * (r * columns + c));
       }
     }

@@ -11,6 +11,7 @@ function surveyOf(data) {
     order,
     number: unpack(data.sites),
     latents: data.latents.map((one) => withLayers(one, ['mean', 'std', 'low', 'high', 'prior', 'priorStd', 'information'])),
+    between: data.between && { ...data.between, latents: data.between.latents.map((layers) => layers.map((layer) => unpacked(layer, ['mean', 'std', 'prior', 'information']))) },
     observations: data.observations.map((one) => withLayers(one, ['observed', 'noise', 'predicted', 'predictedStd'])),
     correlation: data.correlation && new Int8Array(bytesOf(data.correlation).buffer),
   };

@@ -166,7 +166,7 @@ def test_that_an_output_out_of_bounds_fails_its_run(program: MakeProgram, tmp_pa
     model = one(program("echo 1 $1"), tmp_path, bounds={"time": (0.0, 5.0)})
     got = run(model, tmp_path, [[4.0], [6.0]])
     assert got.status == (Status.OK, Status.OUT_OF_BOUNDS)
-    assert got.messages[1].startswith("run r1: output time[2] is 6, not from 0 to 5; directory: ")
+    assert got.messages[1].startswith("run r1: output time[2] is 6, above its upper bound, 5; directory: ")
     assert np.isnan(got.outputs[1]).all()
     check_forward_model(model, np.array([[4.0], [6.0]]), tmp_path / "check")
 

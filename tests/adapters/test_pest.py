@@ -207,6 +207,15 @@ def test_that_a_command_that_needs_a_shell_is_refused(command: str, tmp_path: Pa
     ("old", "new", "sentence"),
     [
         ("pcf\n", "pcx\n", "is no control file: its first line must start with 'pcf'"),
+        (
+            "pcf\n",
+            "pcf version=3\n",
+            "must be of version 2, or of the older style, .*; its first line is 'pcf version=3'",
+        ),
+        (" 6 4 2 0 1", " 7 4 2 0 1", r"line 4: says 7 parameters \(NPAR and NOBS\), but the file has 6"),
+        (" spare  10.0 0.0 heads\n", "", r"line 4: says 4 observations \(NPAR and NOBS\), but the file has 3"),
+        (" 2 2 double", " 2 1 double", "line 5: says 3 template and instruction files .*, but the file has 4"),
+        (" 6 4 2 0 1", " six", "line 4: must start with the whole numbers NPAR and NOBS, was 'six'"),
         (" vk hk1\n", " vk hk9\n", "'vk' is tied to 'hk9', which must be a parameter that is not tied"),
         (" vk hk1\n", " vk porosity\n vk vk\n", "'vk' is tied to 'vk', which must be a parameter that is not tied"),
         ("porosity fixed factor 0.3", "porosity frozen factor 0.3", "the transform of 'porosity' is 'frozen'"),

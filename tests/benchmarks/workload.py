@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from invgp.core.backend import place
-from invgp.core.bound import Bound, LogDensity, Parameters
+from invgp.core.bound import Bound, Parameters
+from invgp.core.data import Data
+from invgp.core.expectations import LogDensity
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.posteriors import Full
 from invgp.core.sampling import Points
-from invgp.core.training import Data
 from invgp.likelihoods import Logistic, Softmax
 
 POSTERIOR = ("posterior",)

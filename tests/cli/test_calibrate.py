@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
+from compliance import complaints
 
 from invgp.cli.calibrate import read_finished
 from invgp.errors import ConfigError
@@ -33,6 +34,7 @@ def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_go_on_f
         assert first["depth_pit"].dims == ("survey", "site")
         assert first.attrs["invgp_config"] == CONFIG
         first.load()
+    assert complaints(written[0]) == []
 
     (tmp_path / "was_called").unlink()
     fewer = invgp(*COMMAND, "--surveys", "2", cwd=tmp_path)

@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from invgp.adapters import Evaluations, Status
 from invgp.cli import app
-from invgp.cli.check import described
+from invgp.cli.check import described, prior_rows, timed
+from invgp.config import load
 from invgp.errors import ConfigError
 
 from .conftest import (
@@ -63,6 +65,22 @@ def test_that_check_says_what_the_simulator_itself_costs(invgp_here: Command, tm
     write_files(tmp_path, with_inference("emulator = false"))
     result = invgp_here("check", "survey.toml", cwd=tmp_path)
     assert re.search(r"The coupled posterior takes [^:\n]* runs a site[^:\n]*: about [\d,]+ runs, ", result.stdout)
+
+
+def test_that_what_a_server_does_before_its_first_run_is_not_taken_for_a_run(tmp_path: Path) -> None:
+    class Servers:
+        rows_per_task, runs_at_once = 16, 4
+
+        def evaluate(self, values, context):
+            """Runs of two seconds each, as it says itself; the call takes no time here, and could take any."""
+            return Evaluations(
+                np.full((len(values), 1), 0.5), (Status.OK,) * len(values), ("",) * len(values), seconds=2.0
+            )
+
+    problem = load(write_files(tmp_path))
+    object.__setattr__(problem, "forward", Servers())
+    _, seconds, pace = timed(problem, prior_rows(problem), tmp_path)
+    assert (seconds, pace) == (2.0, 0.5)
 
 
 def test_that_check_names_the_kind_of_noise(invgp_here: Command, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compliance import complaints
 
 import invgp
 from invgp import netcdf
@@ -91,6 +92,8 @@ def test_that_a_map_at_the_nodes_is_the_posterior(inverted: Path, invgp_here: Co
     for name in ("depth", "depth_std", "contrast", "contrast_std", "depth_information"):
         on_nodes = found[name].transpose("northing", "easting").values.ravel()
         np.testing.assert_allclose(on_nodes, posterior[name].values, rtol=1e-8, err_msg=name)
+    assert complaints(inverted / "posterior.nc") == []
+    assert complaints(tmp_path / "map.nc") == []
 
 
 def test_that_a_table_has_a_row_a_node(inverted: Path, invgp_here: Command, tmp_path: Path) -> None:

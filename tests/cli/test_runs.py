@@ -140,6 +140,7 @@ def test_that_an_export_of_several_models_asks_which(directory: Path, invgp_here
     ("arguments", "sentence"),
     [
         (["list", "none.sqlite"], "the ledger 'none.sqlite' cannot be used: no such file"),
+        (["list", "."], "the ledger '.' cannot be used: it is a directory\n"),
         (["show", "survey.toml", "1"], "the ledger 'survey.toml' cannot be used: it is damaged, or no SQLite file"),
         (["export", "none.sqlite", "-o", "runs.txt"], "--output: must end in .csv or .nc, was 'runs.txt'"),
         (["rerun", "none.sqlite", "--failed", "--config", "survey.toml"], "the ledger 'none.sqlite' cannot be used"),
@@ -151,6 +152,27 @@ def test_that_mistakes_are_sentences(arguments: list[str], sentence: str, invgp_
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"invgp: {sentence}")
     assert not (tmp_path / "none.sqlite").exists()
+
+
+def test_that_a_ledger_is_all_that_is_left(directory: Path, invgp_here: Command) -> None:
+    """No log of SQLite's beside it, whoever closed it last."""
+    asked = [
+        ["runs", "list", LEDGER],
+        ["run", "survey.toml", "--workers", "2"],
+        ["runs", "export", LEDGER, "-o", "a.csv"],
+    ]
+    for arguments in asked:
+        assert [path.name for path in directory.glob("*.sqlite*")] == [LEDGER]
+        assert invgp_here(*arguments, cwd=directory).returncode == 0
+    assert [path.name for path in directory.glob("*.sqlite*")] == [LEDGER]
+    told = invgp_here("runs", "list", ".", cwd=directory).stderr
+    assert told == f"invgp: the ledger '.' cannot be used: it is a directory; did you mean '{LEDGER}'?\n"
+
+
+def test_that_a_ledger_that_may_not_be_written_is_read(directory: Path, invgp_here: Command) -> None:
+    listed = invgp_here("runs", "list", LEDGER, cwd=directory).stdout
+    (directory / LEDGER).chmod(0o444)
+    assert invgp_here("runs", "list", LEDGER, cwd=directory).stdout == listed
 
 
 def test_that_the_help_lists_the_commands(tmp_path: Path) -> None:

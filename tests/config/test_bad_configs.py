@@ -859,7 +859,8 @@ WRONG_PROGRAMS = [
     Case(
         "command as one text",
         {'["./simulator.sh", "{elevation}"]': '"./simulator.sh {elevation}"'},
-        "forward.command: must be a list, was './simulator.sh {elevation}'",
+        'forward.command: must be a list of words, such as ["./simulator.sh", "{elevation}"], was '
+        "'./simulator.sh {elevation}'",
     ),
     Case("timeout of zero", {"timeout = 10": "timeout = 0"}, "forward.timeout: must be greater than 0, was 0"),
 ]

@@ -42,7 +42,7 @@ def volume():
 
 def test_that_a_csv_file_has_a_row_a_site_and_a_column_a_layer(posterior, tmp_path):
     [path] = export(posterior, "csv", tmp_path / "new" / "sites.csv")
-    table = pd.read_csv(path, float_precision="round_trip")
+    table = pd.read_csv(path)
     np.testing.assert_array_equal(table["northing"], posterior["northing"])
     np.testing.assert_array_equal(table["resistivity_2"], posterior["resistivity"].sel(layer=2))
     expected = posterior["resistivity_quantile"].sel(quantile=0.95, layer=1)
@@ -54,7 +54,7 @@ def test_that_a_csv_file_has_a_row_a_site_and_a_column_a_layer(posterior, tmp_pa
 
 def test_that_a_csv_file_of_a_map_is_in_the_order_of_its_dimensions(grid, tmp_path):
     [path] = export(grid, "csv", tmp_path / "map.csv", ["thickness"])
-    table = pd.read_csv(path, float_precision="round_trip")
+    table = pd.read_csv(path)
     assert list(table) == ["easting", "northing", "thickness"]
     back = table.set_index(["northing", "easting"]).to_xarray()["thickness"]
     np.testing.assert_array_equal(back, grid["thickness"])
@@ -82,6 +82,22 @@ def test_that_a_geotiff_and_the_netcdf_file_agree_cell_for_cell_in_gdal(grid, tm
         assert (tiff.crs, tiff.shape, tiff.count) == (cf.crs, cf.shape, cf.count)
         assert tiff.transform.almost_equals(cf.transform)
         np.testing.assert_array_equal(tiff.read(), cf.read())
+
+
+@pytest.mark.parametrize("northing", [[6000060.0, 6000030.0, 6000000.0], [6000000.0, 6000030.0, 6000060.0]])
+@pytest.mark.parametrize("easting", [[500100.0, 500050.0, 500000.0], [500000.0, 500050.0, 500100.0]])
+def test_that_axes_may_rise_or_fall(posterior, northing, easting, tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    xr.Dataset(coords={"easting": easting, "northing": northing}).to_netcdf(tmp_path / "axes.nc")
+    grid = predict(posterior, grid=str(tmp_path / "axes.nc"))
+    np.testing.assert_array_equal(grid["northing"], northing)
+    [path] = export(grid, "geotiff", tmp_path / "map.tif", ["thickness"])
+    with rasterio.open(path) as file:
+        found = {(x, y): value[0] for x in easting for y in northing for value in file.sample([(x, y)])}
+    for (x, y), value in found.items():
+        assert value == grid["thickness"].sel(easting=x, northing=y)
+        [alone] = predict(posterior, grid=f"easting={x},northing={y}")["thickness"].values.flat
+        assert value == pytest.approx(alone)
 
 
 def test_that_each_height_of_a_volume_is_a_band(volume, tmp_path):
@@ -114,6 +130,14 @@ def test_that_aseg_gdf2_files_hold_what_they_define(source, request, tmp_path):
         assert missing.tolist() == np.isnan(dataset["near_observed"].values).tolist()
     assert "UNIT=ohm m" in dfn.read_text()
     assert "GDA94 / MGA zone 54" in dfn.read_text()
+
+
+def test_that_units_of_any_letters_are_plain_in_aseg_gdf2_files(posterior, tmp_path):
+    changed = posterior.copy()
+    changed["resistivity"].attrs["units"] = "Ω m"
+    changed["thickness"].attrs["units"] = "µm² s⁻²"
+    dfn, _ = export(changed, "aseg-gdf2", tmp_path / "survey.dfn", ["resistivity", "thickness"])
+    assert re.findall("UNIT=([^,]*)", dfn.read_text(encoding="ascii"))[2:] == ["ohm m", "um2 s-2"]
 
 
 def test_that_aseg_gdf2_files_are_read_by_a_reader_of_that_format(posterior, tmp_path):
@@ -157,6 +181,30 @@ def test_that_vtk_points_are_the_sites(posterior, tmp_path):
     np.testing.assert_array_equal(found, np.stack([posterior["easting"], posterior["northing"], np.zeros(12)], axis=-1))
 
 
+def appended(path):
+    """The arrays of a VTK file by name, read as VTK's XML format has them: raw, each after its length."""
+    head, _, tail = path.read_bytes().partition(b'<AppendedData encoding="raw">')
+    data, found = tail[tail.index(b"_") + 1 :], {}
+    for words in re.findall(r"<DataArray ([^>]*)>", head.decode()):
+        about = dict(re.findall(r'(\w+)="([^"]*)"', words))
+        start = int(about["offset"])
+        [length] = np.frombuffer(data[start : start + 8], "<u8")
+        found[about["Name"]] = np.frombuffer(data[start + 8 : start + 8 + int(length)], about["type"].lower())
+    return found
+
+
+def test_that_a_vtk_volume_is_upwards_and_runs_along_x_first(volume, tmp_path):
+    pytest.importorskip("pyevtk")
+    arrays = appended(export(volume, "vtk", tmp_path / "volume.vtr")[0])
+    axes = [arrays[f"{letter}_coordinates"] for letter in "xyz"]
+    np.testing.assert_array_equal(axes[0], volume["easting"])
+    np.testing.assert_array_equal(axes[2], [-30.0, -20.0, -10.0, 0.0])
+    upwards = volume["resistivity"].sel(layer=2).isel(below=slice(None, None, -1))
+    np.testing.assert_array_equal(
+        arrays["resistivity_2"], upwards.transpose("below", "northing", "easting").values.ravel()
+    )
+
+
 @pytest.mark.parametrize(("source", "ending"), [("posterior", "vtu"), ("grid", "vtr")])
 def test_that_vtk_files_are_well_formed_up_to_their_binary_part(source, ending, request, tmp_path):
     pytest.importorskip("pyevtk")
@@ -177,6 +225,7 @@ def test_that_arviz_reads_the_draws(source, request, tmp_path):
     assert draws.dims[:2] == ("chain", "draw")
     np.testing.assert_array_equal(draws[0], dataset["resistivity_sample"])
     assert draws.attrs["units"] == "ohm m"
+    assert not {"grid_mapping", "ancillary_variables"} & set(draws.attrs), "these name variables of another file"
     stacked = arviz_base.extract(tree, var_names="thickness")
     assert stacked.sizes["sample"] == dataset.sizes["realization"]
     if source == "posterior":
@@ -188,11 +237,17 @@ def test_that_arviz_reads_the_draws(source, request, tmp_path):
 def test_that_a_pest_ensemble_has_a_row_a_realisation(source, request, tmp_path):
     dataset = request.getfixturevalue(source)
     [path] = export(dataset, "pest", tmp_path / "ensemble.csv")
-    table = pd.read_csv(path, index_col=0, float_precision="round_trip")
+    table = pd.read_csv(path, index_col=0)
     draws = dataset["resistivity_sample"].sel(layer=2).values.reshape(len(table), -1)
     np.testing.assert_array_equal(table[[f"resistivity_2_{i + 1}" for i in range(draws.shape[1])]], draws)
     assert table.index.to_list() == dataset["realization"].values.tolist()
     assert table.shape[1] == 3 * draws.shape[1]
+
+
+def test_that_names_in_an_ensemble_are_words(posterior, tmp_path):
+    named = posterior.assign_coords(layer_label=("layer", ["Upper clay", "Lower-clay"])).drop_vars("layer")
+    [path] = export(named, "pest", tmp_path / "ensemble.csv", ["resistivity"])
+    assert list(pd.read_csv(path, index_col=0))[11:13] == ["resistivity_upper_clay_12", "resistivity_lower_clay_1"]
 
 
 def test_that_pyemu_reads_the_ensemble(posterior, tmp_path):

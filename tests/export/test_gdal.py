@@ -75,3 +75,19 @@ def test_that_latitudes_are_latitudes_wherever_they_stand(tmp_path):
     assert told["size"] == [5, 5]
     np.testing.assert_allclose(told["geoTransform"], [9.75, 0.5, 0.0, 61.125, 0.0, -0.25])
     assert told["stac"]["proj:epsg"] == 4326
+
+
+def test_that_a_map_in_kilometres_is_where_its_points_are_in_metres(tmp_path):
+    problem = map_problem(max_evaluations=1)
+    short = tuple(replace(latent, length_scale=latent.length_scale / 1e3) for latent in problem.latents)
+    coordinates = tuple(replace(c, unit="km", values=c.values / 1e3) for c in problem.survey.coordinates)
+    survey = replace(problem.survey, coordinates=coordinates)
+    posterior = invgp.invert(replace(problem, survey=survey, latents=short))
+    grid = invgp.predict(posterior, "easting=500:500.1:0.02,northing=6000:6000.06:0.03")
+    written = netcdf.write(grid, tmp_path / "map.nc")
+    [tiff] = export(grid, "geotiff", tmp_path / "map.tif", ["thickness"])
+    for source in (f"NETCDF:{written}:thickness", tiff):
+        for column, row in ((0, 0), (2, 1), (5, 2)):
+            place = 500_000 + 20 * column, 6_000_000 + 30 * row
+            found = float(gdal("gdallocationinfo", "-valonly", "-l_srs", "EPSG:28354", source, *place))
+            assert found == pytest.approx(grid["thickness"].values[row, column], rel=1e-6), (source, place)

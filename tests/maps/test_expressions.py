@@ -78,6 +78,38 @@ def test_that_what_makes_no_sense_is_refused_in_one_sentence(text, sentence):
     assert "\n" not in str(caught.value)
 
 
+TEMPERATURE = [Ingredient("temperature", "degC", "layer", (1, 2), linear=True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        ("warming = temperature[2] - temperature[1]", 15.0, "K"),
+        ("gradient [K/km] = (temperature[2] - temperature[1]) / quantity(500, 'm')", 30.0, "K/km"),
+        ("middle [degC] = (temperature[1] + temperature[2]) / 2", 17.5, "degC"),
+        ("above = temperature[2] - quantity(77, 'degF')", 0.0, "K"),
+    ],
+)
+def test_that_temperatures_count_from_absolute_zero(text, value, unit):
+    found = derived(text, TEMPERATURE)
+    assert (float(found.of({"temperature": np.asarray([10.0, 25.0])})), found.unit) == (pytest.approx(value), unit)
+    assert found.linear
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("x = gain * gain", "'dBZ' times 'dBZ' is not a unit"),
+        ("x = 1 / gain", "'1' over 'dBZ' is not a unit"),
+        ("x = gain ** 2", "'dBZ' to the power of 2 is not a unit"),
+    ],
+)
+def test_that_logarithms_are_not_multiplied(text, sentence, capfd):
+    with pytest.raises(ConfigError, match=sentence):
+        derived(text, [Ingredient("gain", "dBZ", None, None, linear=True)])
+    assert capfd.readouterr().err == ""
+
+
 UNITS = {"depth": "m", "velocity": "m s-1", "temperature": "degC"}
 
 

@@ -86,3 +86,15 @@ def test_that_a_file_without_a_coordinate_or_with_gaps_is_refused(survey, tmp_pa
     (tmp_path / "gaps.csv").write_text("easting,northing\n1,\n")
     with pytest.raises(ConfigError, match=r"'northing' of .* must be a number at every point"):
         grid_of(str(tmp_path / "gaps.csv"), survey)
+
+
+@pytest.mark.parametrize("easting", [[1.0, 3.0, 2.0], [1.0, 1.0]])
+def test_that_axes_that_turn_or_stand_still_are_refused(easting, survey, tmp_path):
+    xr.Dataset(coords={"easting": easting, "northing": [5.0, 6.0]}).to_netcdf(tmp_path / "axes.nc")
+    with pytest.raises(ConfigError, match=r"'easting' of '.*axes.nc' must rise, or fall, from each value to the next"):
+        grid_of(str(tmp_path / "axes.nc"), survey)
+
+
+def test_that_the_ending_of_a_file_may_be_in_capitals(survey, tmp_path):
+    (tmp_path / "WELLS.CSV").write_text("northing,easting\n1,2\n")
+    assert grid_of(str(tmp_path / "WELLS.CSV"), survey).points.tolist() == [[2, 1]]

@@ -171,11 +171,13 @@ class Learning:
     def fit(self, prior: Prior, said: ScaledSites, start: Hyperparameters) -> Hyperparameters:
         """Those that maximise the evidence of what the sites say, which belongs to the noise of `start`."""
         xp = array_namespace(start.theta)
-        state = self.optimiser.init(self._flat(start))
+        # Of one size with the others, whatever the unit of the coordinates: no optimiser could tell otherwise.
+        unit = xp.stack([xp.broadcast_to(k.length_scale, (prior.Z.shape[-1],)) for k in prior.kernels])[:, None, :]
+        state = self.optimiser.init(self._flat(start._replace(Z=start.Z / unit)))
         for _ in range(self.evaluations):
             if state.finished:
                 break
-            here = self._unflat(state.trial, start)
+            here = self._unflat(state.trial, start, unit)
             change = here.noise - start.noise
             moves = xp.concat([change, here.theta - start.theta])
             if not bool(xp.all(xp.abs(moves) < FARTHEST)):
@@ -191,16 +193,17 @@ class Learning:
             by_noise = -here.noise / self.noise_spread**2
             if by_noise.shape[0]:
                 by_noise = by_noise + said.gradient(change, evidence.marginals, prior.mean)
-            gradient = self._flat(Hyperparameters(by_theta, by_noise, evidence.inducing))
+            gradient = self._flat(Hyperparameters(by_theta, by_noise, evidence.inducing * unit))
             state = self.optimiser.tell(state, -float(value), -gradient)
-        return self._unflat(state.point, start)
+        return self._unflat(state.point, start, unit)
 
     def _flat(self, here: Hyperparameters) -> Array:
         xp = array_namespace(here.theta)
         return xp.concat([here.theta, here.noise, *([xp.reshape(here.Z, (-1,))] if self.inducing else [])])
 
-    def _unflat(self, vector: Array, like: Hyperparameters) -> Hyperparameters:
+    def _unflat(self, vector: Array, like: Hyperparameters, unit: Array) -> Hyperparameters:
+        """From a vector whose inducing inputs are in units (Q, 1, D)."""
         xp = array_namespace(vector)
         H, G = like.theta.shape[0], like.noise.shape[0]
-        Z = xp.reshape(vector[H + G :], like.Z.shape) if self.inducing else like.Z
+        Z = xp.reshape(vector[H + G :], like.Z.shape) * unit if self.inducing else like.Z
         return Hyperparameters(vector[:H], vector[H : H + G], Z)

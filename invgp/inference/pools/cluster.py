@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import json
 import logging
-import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from threadpoolctl import threadpool_limits
-
 from invgp.errors import ConfigError, InvgpError, RunsFailedError
-from invgp.inference.pools.base import THREADS_PER_WORKER, Died, R, T
-from invgp.inference.stray_programs import end_programs, stop_runs
+from invgp.inference.pools.base import Died, R, T
+from invgp.inference.pools.dask_worker import in_worker
+from invgp.inference.stray_programs import end_programs, stop_runs, stopped
 
 SECONDS_TO_ANSWER = 10.0  # for a scheduler, when we first call it, and for a worker whose result is there
 LOOK_EVERY = 1.0  # s, at whether scheduler and workers are still there
@@ -73,7 +70,7 @@ class Cluster:
         self, work: Callable[[T], R], items: Sequence[T], directory: Path
     ) -> Generator[tuple[int, R | Died], None, None]:
         """Give each item's number and what became of it, as they finish."""
-        batch = _Batch(self, work, items)
+        batch = _Batch(self, work, items, directory)
         suspects: list[int] = []
         self._directories.add(directory)
         whole = False
@@ -91,7 +88,8 @@ class Cluster:
             if not whole and self.client.status == "running":
                 with suppress(Exception):  # what led here is what counts
                     self.client.cancel(list(batch.running), force=True)
-                self._everywhere(stop_runs)
+                with stopped(directory):  # one may end the programs of another before that hears of it
+                    self._everywhere(stop_runs)
 
     @property
     def threads(self) -> int:
@@ -118,8 +116,8 @@ class Cluster:
 class _Batch:
     """The items of one batch, and those of them that are with the scheduler."""
 
-    def __init__(self, cluster: Cluster, work: Callable[[T], R], items: Sequence[T]) -> None:
-        self.cluster, self.items = cluster, items
+    def __init__(self, cluster: Cluster, work: Callable[[T], R], items: Sequence[T], directory: Path) -> None:
+        self.cluster, self.items, self.directory = cluster, items, directory
         self.running: dict[Any, int] = {}
         self._work = work
         self._name = f"invgp-{uuid4().hex}"
@@ -151,7 +149,7 @@ class _Batch:
         key = f"{self._name}-{self._submitted}"
         # Pickled by us: otherwise the scheduler would load the simulator as well, and die of it if it is a bad one.
         payload = dumps((self._work, self.items[number]))
-        future = self.cluster.client.submit(_in_worker, payload, key=key, pure=False)
+        future = self.cluster.client.submit(in_worker, payload, str(self.directory), key=key, pure=False)
         self.running[future] = number
         future.add_done_callback(self._done.put)
 
@@ -194,18 +192,6 @@ class _Batch:
 
     def _gone(self) -> RunsFailedError:
         return RunsFailedError(f"the Dask scheduler {self.cluster.scheduler!r} has gone")
-
-
-def _in_worker(payload: bytes) -> Any:
-    work, item = pickle.loads(payload)  # noqa: S301 - what `_submit` made
-    _cap_threads()
-    return work(item)
-
-
-@cache
-def _cap_threads() -> None:
-    """Once and for all, as Dask's nannies do: threads of one worker could not lift it again one by one."""
-    threadpool_limits(THREADS_PER_WORKER)
 
 
 def _address(scheduler: str) -> str:

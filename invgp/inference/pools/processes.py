@@ -106,7 +106,7 @@ def _new_worker() -> ProcessPoolExecutor:
 def _submitted(worker: ProcessPoolExecutor, work: Callable[[T], R], item: T) -> Future[R]:
     # The first item starts the process, and so may any, since loky replaces one that has grown too large.
     with _undisturbed():
-        future: Future[R] = worker.submit(in_worker, work, item)
+        future: Future[R] = worker.submit(work, item)
         while not (future.running() or future.done()):  # loky trips over work that is not yet taken when it must end
             time.sleep(SECONDS_TO_TAKE)
     return future
@@ -140,9 +140,6 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-_at_work = threading.Lock()  # of a worker process
-
-
 def begin_worker(parent: int) -> None:
     """Start of a worker process; what Ctrl-C means is the parent's to say."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -150,15 +147,11 @@ def begin_worker(parent: int) -> None:
     threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
 
 
-def in_worker(work: Callable[[T], R], item: T) -> R:
-    """Do a piece of work; a worker whose parent was killed ends after it."""
-    with _at_work:
-        return work(item)
-
-
 def _end_without(parent: int) -> None:
-    """End if the parent was killed: nobody would give us work, or stop us. What is under way is brought to its end."""
+    """End if the parent was killed: nobody wants what is under way, and whoever starts again would make it twice.
+
+    Programs of ours end with us.
+    """
     while os.getppid() == parent:
         time.sleep(SECONDS_BETWEEN_LOOKS)
-    with _at_work:
-        os._exit(1)
+    os._exit(1)

@@ -1,0 +1,107 @@
+"""What sites expect of their log densities under a posterior, from samples, in pieces that fit the memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from invgp.core.backend import Array, array_namespace
+from invgp.core.estimators import SiteTerms, expectation, features_needed, score
+from invgp.core.memory import BATCH_BUDGET, BATCH_SITES
+from invgp.core.sampling import Points
+
+# samples f (S, B, Q), first site, last site + 1 -> log densities (S, B), and their derivatives (S, B, P) or None
+LogDensity = Callable[[Array, int, int], tuple[Array, Array | None]]
+
+
+class NotFiniteError(Exception):
+    """A log density is not finite where it has to be."""
+
+
+class Expected(NamedTuple):
+    """Expected log densities of B sites and their derivatives, for each of K components; as in `SiteTerms`.
+
+    Attributes
+    ----------
+    value : (K, B).
+    gradient, curvature : (K, B, Q).
+    likelihood : derivatives with respect to the likelihood's parameters, summed over the sites, (K, P), or None.
+    """
+
+    value: Array
+    gradient: Array
+    curvature: Array
+    likelihood: Array | None
+
+    def of_component(self, k: int) -> SiteTerms:
+        """The same under one of the components."""
+        return SiteTerms(self.value[k, ...], self.gradient[k, ...], self.curvature[k, ...])
+
+
+class Samples(NamedTuple):
+    """Some sites of a batch, by a slice of it, with their points and the samples (S, B, Q) of each component."""
+
+    rows: slice
+    points: Points
+    latents: list[Array]
+
+
+def samples(points: Points, mean: Array, scale: Array) -> Iterator[Samples]:
+    """Of marginals with mean and scale (K, B, Q), in pieces that fit in the memory budget."""
+    S, Q = points.base.shape
+    fitting = BATCH_BUDGET // (8 * S * (2 * features_needed(Q, S) + 6))
+    step = max(1, min(fitting, BATCH_SITES))
+    for start in range(0, mean.shape[1], step):
+        rows = slice(start, min(start + step, mean.shape[1]))
+        here = points.at(rows.start, rows.stop)
+        latents = [here.samples(mean[k, rows, :], scale[k, rows, :]) for k in range(mean.shape[0])]
+        yield Samples(rows, here, latents)
+
+
+def expected(
+    log_density: LogDensity, points: Points, mean: Array, scale: Array, start: int, *, strict: bool = False
+) -> Expected:
+    """Under marginals with mean and scale (K, B, Q) of the sites from `start` on.
+
+    Parameters
+    ----------
+    points : of these sites.
+    strict : whether a log density that is not finite raises `NotFiniteError`; otherwise its sample is left out.
+    """
+    parts = []
+    for rows, here, latents in samples(points, mean, scale):
+        found = [log_density(f, start + rows.start, start + rows.stop) for f in latents]
+        complete = all(all_finite(densities) for densities, _ in found)
+        if strict and not complete:
+            raise NotFiniteError
+        parts.append(estimated(here, scale[:, rows, :], found, complete=complete))
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+def estimated(points: Points, scale: Array, found: Sequence[tuple[Array, Array | None]], *, complete: bool) -> Expected:
+    """From log densities, and derivatives, at the samples of each component.
+
+    A log density that is not finite marks a sample to leave out; `complete` says that there is none.
+    """
+    xp = array_namespace(scale)
+    terms, likelihood = [], []
+    for k, (densities, derivatives) in enumerate(found):
+        valid = None if complete else xp.isfinite(densities)
+        terms.append(score(points, scale[k, ...], densities, valid))
+        if derivatives is not None:
+            likelihood.append(xp.sum(expectation(points, derivatives, valid), axis=0))
+    value, gradient, curvature = (xp.stack(part) for part in zip(*terms, strict=True))
+    return Expected(value, gradient, curvature, xp.stack(likelihood) if likelihood else None)
+
+
+def _joined(parts: Sequence[Expected]) -> Expected:
+    xp = array_namespace(parts[0].value)
+    value, gradient, curvature = (xp.concat([part[i] for part in parts], axis=1) for i in range(3))
+    summed = [part.likelihood for part in parts if part.likelihood is not None]
+    return Expected(value, gradient, curvature, sum(summed[1:], start=summed[0]) if summed else None)
+
+
+def all_finite(log_density: Array) -> bool:
+    """Whether no sample has to be left out; the host waits for the answer."""
+    xp = array_namespace(log_density)
+    return bool(xp.all(xp.isfinite(log_density)))

@@ -1,0 +1,7 @@
+"""Learning every parameter where the likelihood runs in this process: block by block, or on mini-batches."""
+
+from invgp.core.training.blocks import PAPER_ORDER, TOGETHER, Blocks
+from invgp.core.training.common import Progress, Report, evaluate
+from invgp.core.training.mini_batches import MiniBatches
+
+__all__ = ["PAPER_ORDER", "TOGETHER", "Blocks", "MiniBatches", "Progress", "Report", "evaluate"]

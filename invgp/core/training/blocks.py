@@ -1,0 +1,230 @@
+"""Learning every parameter block by block, on all data: the paper's loop.
+
+L-BFGS with common random numbers on one block after the other, for a few evaluations, round after round, until the
+bound settles. A single full Gaussian is found anew for every trial of other blocks (`invgp.core.profile`); what that
+leaves is learnt by all blocks of the group together, in whitened form. With other families kernels or inducing inputs
+alone are learnt with the distribution of the inducing variables held fixed, so that in the dense case their gradient
+needs no samples at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from invgp.core.backend import Array
+from invgp.core.bound import Bound, Frame, Ground, Parameters, Sum
+from invgp.core.checks import true_or_false, whole, within
+from invgp.core.data import Data
+from invgp.core.expectations import NotFiniteError
+from invgp.core.optimisers import GAVE_UP, LBFGS, SETTLED
+from invgp.core.posteriors import Full, Sites
+from invgp.core.profile import Profile, Trial
+from invgp.core.sampling import Points
+from invgp.core.training.common import (
+    Progress,
+    Report,
+    check_blocks,
+    check_optimiser,
+    check_start,
+    evaluate,
+    movable,
+)
+
+TOGETHER = (("posterior", "kernels", "likelihood", "inducing"),)
+PAPER_ORDER = (("kernels",), ("posterior",), ("kernels",), ("likelihood",), ("inducing",))
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The paper's block loop.
+
+    Parameters
+    ----------
+    learn : blocks that may move at all.
+    order : what is learnt in a round, one group of blocks after the other: `TOGETHER` or `PAPER_ORDER`, or your own.
+    evaluations : trials, at the most, for a group in a round.
+    rounds : at the most.
+    tolerance : settled when a round improves the bound by less, relative to it (at least 1).
+    anew : whether a single full Gaussian that is learnt is found anew for every trial of other blocks, also of those
+        that have a group to themselves; otherwise these see it as it is, as in the authors' own code.
+    optimiser : `LBFGS`, or one of your own with the same `init` and `tell` (`invgp.core.optimisers`).
+    """
+
+    learn: tuple[str, ...] = ("posterior", "kernels", "likelihood")
+    order: tuple[tuple[str, ...], ...] = TOGETHER
+    evaluations: int = 50
+    rounds: int = 200
+    tolerance: float = 1e-5
+    anew: bool = True
+    optimiser: LBFGS = field(default_factory=lambda: LBFGS(tolerance=1e-7))
+
+    def __post_init__(self) -> None:
+        check_blocks("learn", self.learn)
+        for group in self.order:
+            check_blocks("a group of order", group)
+        whole("evaluations", self.evaluations, 1)
+        whole("rounds", self.rounds, 1)
+        within("tolerance", self.tolerance, 0.0)
+        true_or_false("anew", self.anew)
+        check_optimiser(self.optimiser, "value", "Blocks", "LBFGS")
+
+    @staticmethod
+    def of_the_paper(
+        learn: tuple[str, ...] = ("posterior", "kernels", "likelihood", "inducing"), *, anew: bool = True
+    ) -> Blocks:
+        """The order, and the evaluations a block, of the authors' own runs; with `anew=False` their very scheme."""
+        return Blocks(learn=learn, order=PAPER_ORDER, evaluations=25, anew=anew)
+
+    def fit(
+        self,
+        bound: Bound,
+        parameters: Parameters,
+        data: Data,
+        points: Points,
+        report: Report | None = None,
+        after: Progress | None = None,
+    ) -> Parameters:
+        """Learn.
+
+        Parameters
+        ----------
+        report : told after each round; it may raise to stop.
+        after : go on after this round of an earlier fit, to the same numbers as if that had gone on itself.
+        """
+        learnt = movable(self.learn, bound, parameters)
+        order = [group for names in self.order if (group := [name for name in names if name in learnt])]
+        progress = after or Progress(0, -np.inf, parameters)
+        if after is None:
+            check_start(bound, parameters, data, points)
+        while progress.round < self.rounds and not progress.status:
+            parameters, status = progress.parameters, SETTLED
+            for group in order if progress.round else self._first_round(order, bound):
+                parameters, finished = self.fit_group(group, bound, parameters, data, points)
+                status = finished if finished in GAVE_UP else status
+            value = float(evaluate(bound, parameters, data, points, ()).elbo)
+            over = abs(value - progress.elbo) <= self.tolerance * max(1.0, abs(value)) or not order
+            progress = Progress(
+                progress.round + 1, value, parameters, over and status == SETTLED, status if over else ""
+            )
+            if report is not None:
+                report(progress)
+        return progress.parameters
+
+    def fit_group(
+        self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
+    ) -> tuple[Parameters, str]:
+        """A few trials of L-BFGS on a group of blocks; and why they ended, empty if they were used up."""
+        found = ""
+        if self._finds_anew(bound) and "posterior" in self.learn:
+            group = ["posterior", *(name for name in group if name != "posterior")]
+            parameters, found = self._fit_profile(group, bound, parameters, data, points)
+        objective = _objective(group, bound, parameters, data, points)
+        state = self.optimiser.init(parameters.flat(group))
+        for _ in range(self.evaluations):
+            if state.finished:
+                break
+            value, gradient = objective(state.trial)
+            state = self.optimiser.tell(state, -value, -gradient)
+        learnt = parameters.updated(group, state.point)
+        # What the best posteriors have settled already, a last search need not confirm.
+        finished = found if found == SETTLED else state.finished
+        return _follow(bound, parameters, learnt) if _holds_u(group, bound) else learnt, finished
+
+    def _finds_anew(self, bound: Bound) -> bool:
+        return self.anew and isinstance(bound.posterior, Full | Sites) and bound.posterior.components == 1
+
+    def _first_round(self, order: list[list[str]], bound: Bound) -> list[list[str]]:
+        """The groups of a first round.
+
+        Beside a posterior that is still the prior, or ahead of it, kernels learn that there is nothing to learn. Unless
+        the posterior is found anew for every trial of the others, it goes ahead of them once.
+        """
+        learnt = any("posterior" in group for group in order)
+        return [["posterior"], *order] if learnt and not self._finds_anew(bound) else order
+
+    def _fit_profile(
+        self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
+    ) -> tuple[Parameters, str]:
+        """The best posterior for every trial of the rest of the group; the parameters given if they are better.
+
+        And why the search ended, empty if its trials were used up or there was no start for it.
+        """
+        rest = [name for name in group if name != "posterior"]
+        profile = Profile(bound, data, points, self.optimiser.tolerance)
+        best = profile.start(parameters)
+        if best is None:
+            return parameters, ""
+        finished = SETTLED
+        if rest:
+            best, finished = self._search(profile, parameters, best, rest)
+        before = float(evaluate(bound, parameters, data, points, ()).elbo)
+        return (profile.parameters(best) if best.elbo >= before else parameters), finished
+
+    def _search(
+        self, profile: Profile, parameters: Parameters, best: Trial, blocks: Sequence[str]
+    ) -> tuple[Trial, str]:
+        """The best trial of some blocks, each with the posterior that goes with it."""
+        state = self.optimiser.init(parameters.flat(blocks))
+        state = self.optimiser.tell(state, -best.elbo, -profile.gradient(best, blocks))
+        for _ in range(self.evaluations):
+            if state.finished:
+                break
+            trial = profile.at(parameters.updated(blocks, state.trial), best)
+            if trial is None:
+                state = self.optimiser.tell(state, np.inf, state.gradient)
+                continue
+            state = self.optimiser.tell(state, -trial.elbo, -profile.gradient(trial, blocks))
+            if state.accepted:
+                best = trial
+        return best, state.finished
+
+
+def _holds_u(group: Sequence[str], bound: Bound) -> bool:
+    """Whether a group is learnt with the distribution of the inducing variables held fixed."""
+    return set(group) <= {"kernels", "inducing"} and not isinstance(bound.posterior, Sites)
+
+
+def _objective(
+    group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
+) -> Callable[[Array], tuple[float, Array]]:
+    """The bound and its gradient as a function of a group of blocks alone."""
+    ground = bound.ground(parameters) if set(group) <= {"posterior", "likelihood"} else None
+    held = bound.frame(parameters) if _holds_u(group, bound) else None
+    # In the dense case the likelihood sees the same marginals whatever the kernels: only the KL term moves.
+    without_samples = bound.dense and held is not None
+
+    def objective(vector: Array) -> tuple[float, Array]:
+        trial = parameters.updated(group, vector)
+        frame = _frame(bound, trial, ground, held)
+        if frame is None:
+            return -np.inf, vector
+        if without_samples:
+            terms = frame.finish(Sum.nothing(frame), group)
+        else:
+            density = data.log_density(trial.likelihood, derivatives="likelihood" in group)
+            try:
+                terms = frame.evaluate(density, points, group, strict=True)
+            except NotFiniteError:
+                return -np.inf, vector
+        return float(terms.elbo), terms.gradient.flat(group)
+
+    return objective
+
+
+def _frame(bound: Bound, parameters: Parameters, ground: Ground | None, held: Frame | None) -> Frame | None:
+    """The frame, or None where a line search has gone to kernels whose covariance cannot be factorised."""
+    try:
+        return bound.frame(parameters, ground=ground, held=held)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _follow(bound: Bound, old: Parameters, new: Parameters) -> Parameters:
+    """Let the whitened posterior follow kernels and inducing inputs, so that the distribution of u stays."""
+    if isinstance(bound.posterior, Sites):
+        return new
+    moved = bound.frame(new, held=bound.frame(old))
+    return replace(new, posterior=bound.posterior.pack(moved.q))

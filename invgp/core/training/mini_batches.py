@@ -1,0 +1,139 @@
+"""Stochastic optimisation on mini-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from invgp.core.adaptive import AdaDelta, Adam
+from invgp.core.backend import place_of
+from invgp.core.bound import Bound, Frame, Parameters
+from invgp.core.checks import true_or_false, whole, within
+from invgp.core.data import Data
+from invgp.core.estimators import fewest_unbiased_samples
+from invgp.core.expectations import NotFiniteError
+from invgp.core.natural import natural_step
+from invgp.core.posteriors import Full, Sites
+from invgp.core.sampling import Points
+from invgp.core.training.common import Progress, Report, check_blocks, check_optimiser, check_start, movable
+
+
+def _single_full(bound: Bound) -> Full | None:
+    family = bound.posterior
+    return family if isinstance(family, Full) and family.components == 1 else None
+
+
+@dataclass(frozen=True)
+class MiniBatches:
+    """Stochastic optimisation on mini-batches, shuffled anew for every pass over the data.
+
+    Parameters
+    ----------
+    learn : blocks that may move.
+    optimiser : `Adam`, `AdaDelta` or your own, for everything that `natural` does not move (`invgp.core.adaptive`).
+    natural : step of natural gradients for the posterior (one full Gaussian); 0 leaves it to the optimiser.
+    batch, epochs, samples : sites a batch, passes over the data, samples a site.
+    unbiased : whether the gradients have no bias at all, at some two to three times the error of each; by default
+        their bias is of order 1 / samples.
+    """
+
+    learn: tuple[str, ...] = ("posterior", "kernels", "likelihood")
+    optimiser: Adam | AdaDelta = field(default_factory=Adam)
+    natural: float = 0.0
+    batch: int = 256
+    epochs: int = 20
+    samples: int = 64
+    unbiased: bool = False
+
+    def __post_init__(self) -> None:
+        check_blocks("learn", self.learn)
+        for name in ("batch", "epochs", "samples"):
+            whole(name, getattr(self, name), 1)
+        within("natural", self.natural, 0.0, 1.0)
+        true_or_false("unbiased", self.unbiased)
+        check_optimiser(self.optimiser, "gradient", "MiniBatches", "Adam or AdaDelta")
+
+    def fit(
+        self,
+        bound: Bound,
+        parameters: Parameters,
+        data: Data,
+        rng: np.random.Generator,
+        report: Report | None = None,
+        after: Progress | None = None,
+    ) -> Parameters:
+        """Learn.
+
+        Parameters
+        ----------
+        rng : every epoch gets a stream of its own from it.
+        report : told after each epoch, with the mean of its batches' estimates of the bound; it may raise to stop.
+        after : go on after this epoch of an earlier fit that began with the same `rng`, to the same numbers as if that
+            had gone on itself.
+        """
+        self._check(bound)
+        blocks = [b for b in movable(self.learn, bound, parameters) if not (b == "posterior" and self.natural)]
+        state = self.optimiser.init(parameters.flat(blocks)) if blocks else None
+        progress = after or Progress(0, -np.inf, parameters, optimiser=state)
+        for stream in rng.spawn(self.epochs)[progress.round :]:
+            progress = self._epoch(progress, blocks, bound, data, stream)
+            if report is not None:
+                report(progress)
+        return progress.parameters
+
+    def _check(self, bound: Bound) -> None:
+        if isinstance(bound.posterior, Sites):
+            raise ValueError(  # noqa: TRY004 - the combination is wrong, not the type
+                "a posterior held at the sites needs all of them at once: use Full with mini-batches"
+            )
+        if self.natural and _single_full(bound) is None:
+            raise ValueError(f"natural must be 0 unless the posterior is a single full Gaussian, was {self.natural}")
+        if self.unbiased:
+            latents = len(bound.kernels)
+            whole("samples", self.samples, fewest_unbiased_samples(latents), f" (Q = {latents}, unbiased)")
+
+    def _epoch(
+        self, progress: Progress, blocks: Sequence[str], bound: Bound, data: Data, rng: np.random.Generator
+    ) -> Progress:
+        """One pass over the data."""
+        N, parameters, state = bound.X.shape[0], progress.parameters, progress.optimiser
+        order, values = rng.permutation(N), []
+        for start in range(0, N, self.batch):
+            index = np.sort(order[start : start + self.batch])
+            small, some, points = self._batch(bound, data, index, rng)
+            frame, density = (
+                small.frame(parameters),
+                some.log_density(parameters.likelihood, derivatives="likelihood" in blocks),
+            )
+            try:
+                # Before the step: a batch that the posterior has just been fitted to would flatter the bound.
+                terms = frame.evaluate(density, points, blocks, strict=progress.round == 0)
+            except NotFiniteError:
+                check_start(small, parameters, some, points)
+                raise
+            values.append(float(terms.elbo))
+            if self.natural and "posterior" in self.learn:
+                parameters = self._natural_step(frame, some, points)
+            if state is not None:
+                state = self.optimiser.tell(state, -terms.gradient.flat(blocks) / N)
+                parameters = parameters.updated(blocks, state.trial)
+        return Progress(progress.round + 1, float(np.mean(values)), parameters, optimiser=state)
+
+    def _batch(
+        self, bound: Bound, data: Data, index: np.ndarray[Any, Any], rng: np.random.Generator
+    ) -> tuple[Bound, Data, Points]:
+        where = place_of(bound.X)
+        xp = where.namespace
+        rows = xp.asarray(index.astype(np.int32), device=where.device)
+        small = replace(bound, X=xp.take(bound.X, rows, axis=0), dense=False, weight=bound.X.shape[0] / len(index))
+        points = Points.draw(rng, self.samples, len(index), len(bound.kernels), where, independent=self.unbiased)
+        return small, data.rows(rows), points
+
+    def _natural_step(self, frame: Frame, data: Data, points: Points) -> Parameters:
+        density = data.log_density(frame.parameters.likelihood, derivatives=False)
+        q = natural_step(frame, density, points, self.natural)
+        family = _single_full(frame.bound)
+        return frame.parameters if family is None else replace(frame.parameters, posterior=family.pack(q))

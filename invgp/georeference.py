@@ -1,0 +1,38 @@
+"""Where on Earth coordinates are: a reference system as the CF grid mapping of coordinates in any unit of length."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyproj import CRS
+
+from invgp.units import conversion
+
+FALSE_ORIGIN = ("false_easting", "false_northing")
+
+
+def grid_mapping(crs: str, unit: str) -> dict[str, Any]:
+    """The attributes of a grid mapping, for horizontal coordinates in a unit.
+
+    Coordinates may be in km where the reference system counts in metres. CF then wants its false origin in km too, and
+    programs that read its WKT take the coordinates to be in the unit of that.
+    """
+    system = CRS.from_user_input(crs)
+    how = conversion(unit, "m") if system.is_projected else None
+    ratio = how.factor / system.axis_info[0].unit_conversion_factor if how else 1.0
+    if how and not math.isclose(ratio, 1.0, rel_tol=1e-9):
+        system = _in_unit(system, unit, how.factor)
+    found: dict[str, Any] = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in system.to_cf().items()
+    }
+    return found | {key: found[key] / ratio for key in FALSE_ORIGIN if key in found}
+
+
+def _in_unit(system: CRS, unit: str, metres: float) -> CRS:
+    """The same projection, its coordinates in a unit of so many metres."""
+    about = system.to_json_dict()
+    for axis in about["coordinate_system"]["axis"]:
+        axis["unit"] = {"type": "LinearUnit", "name": unit, "conversion_factor": metres}
+    about.pop("id", None)  # it is no longer the one of the register
+    return CRS.from_json_dict({**about, "name": f"{system.name} in {unit}"})
