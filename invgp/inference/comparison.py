@@ -15,8 +15,10 @@ from invgp.problem import Floats, Latent, Problem
 QUANTILES = (0.025, 0.5, 0.975)
 LARGEST_R_HAT, FEWEST_EFFECTIVE = 1.01, 400.0  # Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021)
 NEARLY_ALL = 0.99
-ATTRIBUTES = ("Conventions", "title", "history", "source", "references")
-ATTRIBUTES += ("invgp_survey", "invgp_survey_digest", "invgp_simulator", "invgp_config", "invgp_coordinates")
+ATTRIBUTES = (
+    *("Conventions", "title", "history", "source", "references"),
+    *("invgp_survey", "invgp_survey_digest", "invgp_simulator", "invgp_config", "invgp_coordinates"),
+)
 
 
 class Row(NamedTuple):
