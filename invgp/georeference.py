@@ -23,7 +23,9 @@ def grid_mapping(crs: str, unit: str) -> dict[str, Any]:
     ratio = how.factor / system.axis_info[0].unit_conversion_factor if how else 1.0
     if how and not math.isclose(ratio, 1.0, rel_tol=1e-9):
         system = _in_unit(system, unit, how.factor)
-    found = {key: list(value) if isinstance(value, tuple) else value for key, value in system.to_cf().items()}
+    found: dict[str, Any] = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in system.to_cf().items()
+    }
     return found | {key: found[key] / ratio for key in FALSE_ORIGIN if key in found}
 
 

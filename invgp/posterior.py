@@ -280,7 +280,10 @@ def _diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.
     if solution.emulator is not None:
         error = {"long_name": "error of the emulator at fresh runs", "units": "1"}
         error["comment"] = "root mean square over the outputs, in standard deviations of the noise"
-        direct = {"long_name": "whether the simulator itself was run throughout", "flag_meanings": "emulator simulator"}
+        direct: dict[str, Any] = {
+            "long_name": "whether the simulator itself was run throughout",
+            "flag_meanings": "emulator simulator",
+        }
         direct["flag_values"] = np.asarray([0, 1], dtype=np.int8)
         variables["emulator_error"] = _array(("site",), solution.emulator.verification_error, error)
         variables["direct_evaluation"] = _array(("site",), solution.emulator.direct.astype(np.int8), direct)
@@ -314,7 +317,10 @@ def _coordinates(problem: Problem, solution: Solution) -> dict[str, xr.DataArray
         coordinates[column.name] = _array(("site",), column.values, _column_attributes(column))
     crs = problem.survey.crs
     for column, attributes in _positioned(problem.survey.coordinates, crs):
-        coordinates[site_coordinate(problem, column)] = _array(("site",), column.values, attributes)
+        name = site_coordinate(problem, column)
+        if name != column.name:  # CF has one easting for a projection: that of the nodes
+            attributes.pop("standard_name", None)
+        coordinates[name] = _array(("site",), column.values, attributes)
     if problem.grid is not None:
         for column, attributes in _positioned(problem.grid.coordinates, crs):
             coordinates[column.name] = _array(("node",), column.values, attributes)

@@ -5,11 +5,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from test_emulated import line_problem
 from test_other_solutions import inversion_on, sites_on_a_line
 
+import invgp
 from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.inference.diagnostics import Cavity
+from invgp.inference.diagnostics import Cavity, diagnose, doubtful_latents
 from invgp.problem import Noise
+from problems import map_problem
 
 SLOPE, NOISE = 2.0, 0.5
 
@@ -55,3 +58,31 @@ def test_that_other_sites_never_leave_a_site_far_wider_than_its_prior(rest):
     )
     cavity = Cavity(position, np.arange(1), np.random.default_rng(0), 8)
     np.testing.assert_allclose(np.sqrt(np.diagonal(cavity.others[1][0])) / std, np.sqrt(10.0))
+
+
+def test_that_the_latents_and_layers_whose_shape_is_in_doubt_are_named():
+    problem = map_problem()  # resistivity of two layers, and a thickness
+    errors = np.zeros((12, 3))
+    errors[[4, 7], 1], errors[2, 0] = (0.3, 0.4), np.nan
+    assert doubtful_latents(problem, errors) == ["resistivity 2"]
+    predicted = np.nan_to_num(problem.survey.Y)
+    said = diagnose(
+        problem,
+        predicted,
+        0.0 * predicted,
+        np.nan_to_num(errors).max(axis=1),
+        latents=doubtful_latents(problem, errors),
+    ).sentences
+    doubt = "At 2 of 12 sites the posterior of resistivity 2 is not Gaussian in shape"
+    assert [s for s in said if s.startswith(doubt) and "site 8, 5." in s]
+    errors[4] = 0.3
+    assert doubtful_latents(problem, errors) == []  # all of them: there is nothing to tell apart
+
+
+def test_that_of_two_latents_the_bent_one_is_named():
+    """A latent that only its square tells of, beside one that is measured itself."""
+    problem, _ = line_problem(lambda a, b: {"t": np.stack([a, b**2], axis=-1)}, sites=1)
+    values = np.asarray([[0.5, 1.0]])
+    survey = replace(problem.survey, observations=(replace(problem.survey.observations[0], values=values),))
+    posterior = invgp.invert(replace(problem, survey=survey, inference=replace(problem.inference, emulator=False)))
+    assert "the posterior of b is not Gaussian in shape" in posterior.attrs["invgp_diagnostics"]

@@ -251,7 +251,7 @@ def test_that_the_python_example_of_the_readme_runs(root, otway):
 
 def test_that_the_examples_of_the_models_page_run(root):
     examples = [text for _, text in blocks(root / "docs" / "models.md", "python")]
-    assert len(examples) == 5
+    assert len(examples) == 6
     for example in examples:
         outcome = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
         assert outcome.returncode == 0, outcome.stderr

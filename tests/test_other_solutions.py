@@ -227,6 +227,12 @@ def test_that_searches_start_on_either_side_of_the_prior_by_one_and_two_standard
     assert 0.0 < np.abs(means[4:]).max() < 6.0  # those that are drawn
 
 
+def test_that_many_sites_have_half_the_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr("invgp.inference.elsewhere.MANY_SITES", 2)
+    inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 1.0, 2.0]), tmp_path)
+    assert len(list(Elsewhere(inversion, np.arange(3), inversion.start.trial).starts())) == 4
+
+
 def test_that_the_error_of_the_emulator_is_among_the_noise_of_searches_elsewhere(tmp_path):
     inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 100.0]), tmp_path)
     inversion.emulator = SimpleNamespace(output_error=lambda _: np.asarray([[0.0], [2.0]]))

@@ -28,8 +28,17 @@ class AdaptiveState:
     steps: int = 0
 
 
+class Adaptive:
+    """What starts with nothing known of the gradients."""
+
+    def init(self, point: Array) -> AdaptiveState:
+        """Start at `point`."""
+        zeros = array_namespace(point).zeros_like(point)
+        return AdaptiveState(point, zeros, zeros)
+
+
 @dataclass(frozen=True)
-class Adam:
+class Adam(Adaptive):
     """Kingma and Ba, Adam: a method for stochastic optimization, 2015. Minimises."""
 
     rate: float = 0.01
@@ -44,11 +53,6 @@ class Adam:
             within("decay", decay, 0.0, 1.0, open_above=True)
         within("epsilon", self.epsilon, 0.0, open_below=True)
 
-    def init(self, point: Array) -> AdaptiveState:
-        """Start at `point`."""
-        zeros = array_namespace(point).zeros_like(point)
-        return AdaptiveState(point, zeros, zeros)
-
     def tell(self, state: AdaptiveState, gradient: Array) -> AdaptiveState:
         """Take in the gradient at `state.trial`."""
         xp = array_namespace(gradient)
@@ -61,7 +65,7 @@ class Adam:
 
 
 @dataclass(frozen=True)
-class AdaDelta:
+class AdaDelta(Adaptive):
     """Zeiler, ADADELTA: an adaptive learning rate method, 2012, with the paper's decay. Minimises."""
 
     rate: float = 1.0
@@ -72,11 +76,6 @@ class AdaDelta:
         within("rate", self.rate, 0.0, open_below=True)
         within("decay", self.decay, 0.0, 1.0, open_above=True)
         within("epsilon", self.epsilon, 0.0, open_below=True)
-
-    def init(self, point: Array) -> AdaptiveState:
-        """Start at `point`."""
-        zeros = array_namespace(point).zeros_like(point)
-        return AdaptiveState(point, zeros, zeros)
 
     def tell(self, state: AdaptiveState, gradient: Array) -> AdaptiveState:
         """Take in the gradient at `state.trial`."""

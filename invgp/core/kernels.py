@@ -121,6 +121,9 @@ def squared_distances(X1: Array, X2: Array) -> Array:
             (xp.square(X1[:, None, d] - X2[None, :, d]) for d in range(1, X1.shape[1])),
             start=xp.square(X1[:, None, 0] - X2[None, :, 0]),
         )
+    # Distances do not change under a shift, and large coordinates would cancel badly.
+    centre = xp.mean(X2, axis=0)
+    X1, X2 = X1 - centre, X2 - centre
     # |x1|^2 + |x2|^2 - 2 x1 x2 as one product, of (x1, |x1|^2, 1) and (-2 x2, 1, |x2|^2).
     norms1, norms2 = xp.vecdot(X1, X1)[:, None], xp.vecdot(X2, X2)[:, None]
     left = xp.concat([X1, norms1, xp.ones_like(norms1)], axis=1)

@@ -15,7 +15,7 @@ from invgp.core.coupled.position import Position
 from invgp.core.coupled.stage import Stage
 from invgp.core.sampling import Points
 from invgp.errors import RunsFailedError
-from invgp.inference.diagnostics import Cavity, diagnose
+from invgp.inference.diagnostics import Cavity, diagnose, doubtful_latents
 from invgp.inference.gaps import runs_for
 from invgp.inference.inversion import Inversion
 from invgp.inference.learnt import with_hyperparameters
@@ -57,7 +57,7 @@ class CoupledInversion(Inversion):
                 "survey: the simulator itself was run throughout, which takes far more runs."
             )
         self.shape_notes: list[str] = []
-        self.shape_error = np.full(problem.survey.size, np.nan)
+        self.shape_errors = np.full((problem.survey.size, problem.latent_count), np.nan)
         self.direct = np.ones(problem.survey.size, dtype=bool)
         self.settling = Settling(problem, where, self.shuffles)
         self.prior = prior_of(problem, where, self.inducing)
@@ -161,10 +161,14 @@ class CoupledInversion(Inversion):
         if len(sites) > MOST_SHAPE_SITES and not simulated_sites:
             sites = np.sort(self.checks.choice(sites, MOST_SHAPE_SITES, replace=False))
         cavity = Cavity(self.found.position, sites, self.checks, samples)
-        found = cavity.shape_error(problem, evaluate(cavity.latents, "shape", sites))
-        self.shape_error[sites] = found
-        unknown = sites[np.isnan(found)]
+        self.shape_errors[sites] = cavity.shape_errors(problem, evaluate(cavity.latents, "shape", sites))
+        unknown = sites[np.isnan(self.shape_error[sites])]
         self.shape_notes = untold_notes(unknown, len(sites), samples)
+
+    @property
+    def shape_error(self) -> Floats:
+        """The largest over the latents of each site, (N,); NaN where it could not be told."""
+        return np.asarray(self.shape_errors.max(axis=1))
 
     def report(self) -> EmulatorReport | None:
         """How far an emulator was trusted."""
@@ -192,7 +196,13 @@ class CoupledInversion(Inversion):
             status=status,
             settled=settled,
             diagnostics=diagnose(
-                problem, predicted, predicted_std, self.shape_error, self.all_notes(position), settled=settled
+                problem,
+                predicted,
+                predicted_std,
+                self.shape_error,
+                self.all_notes(position),
+                settled=settled,
+                latents=doubtful_latents(problem, self.shape_errors),
             ),
             emulator=self.report(),
         )

@@ -94,8 +94,8 @@ class Cavity:
         normals = Points.draw(rng, samples // 2, count, latents, Place(np, "cpu")).normals()
         self.latents = np.concatenate([_shaped(normals, *gaussian) for gaussian in (self.others, self.wide)])
 
-    def shape_error(self, problem: Problem, batch: Batch) -> Floats:
-        """Distance (B,) between posterior and product of cavity and likelihood, from runs at `latents`."""
+    def shape_errors(self, problem: Problem, batch: Batch) -> Floats:
+        """Distance (B, Q) between posterior and product of cavity and likelihood, from runs at `latents`."""
         whole = batch.whole(np.isfinite(problem.survey.Y[self.sites]))
         outputs = np.where(whole[..., None], np.nan_to_num(batch.outputs), 0.0)
         log_density = np.asarray(noise_log_density(problem, Place(np, "cpu"))(outputs, self.sites))
@@ -110,8 +110,16 @@ class Cavity:
         effective = 1.0 / np.sum(weight**2, axis=0)
         # Less what chance alone would do with so many draws.
         chance = 1.0 / np.sqrt(effective) + 5.0 / effective
-        off = np.maximum(np.abs(mean - self.mean) / np.sqrt(own), 0.5 * np.abs(np.log(variance / own))).max(axis=1)
-        return np.where(told & (effective >= FEWEST_EFFECTIVE), np.maximum(off - chance, 0.0), np.nan)
+        off = np.maximum(np.abs(mean - self.mean) / np.sqrt(own), 0.5 * np.abs(np.log(variance / own)))
+        enough = told & (effective >= FEWEST_EFFECTIVE)
+        return np.where(enough[:, None], np.maximum(off - chance[:, None], 0.0), np.nan)
+
+
+def doubtful_latents(problem: Problem, shape_errors: Floats) -> list[str]:
+    """The latents, and labels of theirs, whose shape is in doubt at some site, from errors (N, Q); none if all are."""
+    doubtful = np.any(np.nan_to_num(shape_errors) > DOUBTFUL, axis=0).tolist()
+    names = [f"{v.name} {label}".strip() for v in problem.latents for label in v.labels or [""]]
+    return [] if all(doubtful) else [name for name, doubt in zip(names, doubtful, strict=True) if doubt]
 
 
 def diagnose(
@@ -122,8 +130,15 @@ def diagnose(
     notes: Sequence[str] = (),
     *,
     settled: bool = True,
+    latents: Sequence[str] = (),
 ) -> Diagnostics:
-    """Numbers and sentences; before the posterior has settled, its misfit says nothing of the noise."""
+    """Numbers and sentences; before the posterior has settled, its misfit says nothing of the noise.
+
+    Parameters
+    ----------
+    shape_error : (N,), the largest of each site's.
+    latents : those whose shape is in doubt, if not all of them are.
+    """
     misfit = chi_square(problem, predicted)
     misfits = expected_misfit(problem, predicted, predicted_std)
     far = _unexplained_sentences(np.where(unexplained(problem, predicted, predicted_std), misfits, 0.0))
@@ -131,7 +146,7 @@ def diagnose(
         *notes,
         *far,
         *(_misfit_sentences(problem, misfit) if settled else ()),
-        *_shape_sentences(shape_error),
+        *_shape_sentences(shape_error, latents),
     ]
     return Diagnostics(misfit, shape_error, (*sentences, *_length_scale_sentences(problem)))
 
@@ -168,12 +183,13 @@ def _unexplained_sentences(misfit: Floats) -> list[str]:
     ]
 
 
-def _shape_sentences(shape_error: Floats) -> list[str]:
+def _shape_sentences(shape_error: Floats, latents: Sequence[str]) -> list[str]:
     sites, named = _worst(shape_error, DOUBTFUL)
     if not sites:
         return []
+    of = f" of {', '.join(latents)}" if latents else ""
     return [
-        f"At {sites} of {counted(len(shape_error), 'site')} the posterior is not Gaussian in shape "
+        f"At {sites} of {counted(len(shape_error), 'site')} the posterior{of} is not Gaussian in shape "
         f"(several solutions, or a strongly bent one), so that mean and spread there are doubtful: site {named}. "
         "`invgp compare` samples it."
     ]

@@ -77,11 +77,9 @@ class Settling:
                 return Ended(self._stopped, settled=False, found=found)
             batch = evaluate(to_numpy(algorithm.ask(state)), f"evaluation-{state.evaluations + 1}", everywhere)
             state, info = algorithm.tell(state, *self._told(batch, everywhere))
-            kept = info.accepted and state.best is not None
-            found = Found(state.best, *predictions(batch)) if kept and state.best is not None else found
+            if kept := info.accepted and state.best is not None:
+                found = Found(state.best, *predictions(batch))
             report(info.elbo, found if kept else None)
-        if found is not None and state.best is not None:
-            found = replace(found, position=state.best)
         return Ended(state.finished, state.settled, found)
 
     def _by_batches(

@@ -71,8 +71,9 @@ class BlackBox:
     def log_density(self, y: Array, f: Array) -> Array:
         """Log p(y_n | f_sn), (S, N), for y (N, P) and f (S, N, Q)."""
         check_shapes(y, f, outputs=self.outputs, latents=self.latents)
-        missing = np.isnan(_host(y))
-        values = self._shaped(self.function(_host(y), _host(f), *self._extra()), f.shape[:2], "log_density")
+        there = _host(y)
+        missing = np.isnan(there)
+        values = self._shaped(self.function(there, _host(f), *self._extra()), f.shape[:2], "log_density")
         some = missing.any(axis=-1) & ~missing.all(axis=-1)
         undecided = some & np.isnan(values).all(axis=0)
         if undecided.any():

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, at_least_zero, exponential, logarithm
-from invgp.likelihoods._arrays import check_latents, check_parameters, check_shapes, no_gradient, observed
+from invgp.likelihoods._arrays import check_latents, check_shapes, observed
+from invgp.likelihoods._fixed import WithoutParameters
 
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(WithoutParameters):
     """p(y = 1 | f) = 1 / (1 + exp(-f)), with P = Q = 1 and no parameters.
 
     The labels are -1 and 1, or 0 and 1. `moments` are those of the indicator of
@@ -22,16 +23,6 @@ class Logistic:
 
     latents: ClassVar[int] = 1
     outputs: ClassVar[int] = 1
-
-    @property
-    def parameters(self) -> Array:
-        """None, (0,)."""
-        return np.zeros(0)
-
-    def with_parameters(self, parameters: Array) -> Self:
-        """The same likelihood."""
-        check_parameters(parameters, 0)
-        return self
 
     def check(self, y: NDArray[Any]) -> None:
         """Raise `ValueError` unless y holds labels of one of both kinds."""
@@ -55,10 +46,6 @@ class Logistic:
         term += at_least_zero(against)
         term *= -1.0
         return observed(y, term)[..., 0]
-
-    def parameter_gradient(self, y: Array, f: Array) -> Array:  # noqa: ARG002 - the protocol's arguments
-        """(S, N, 0)."""
-        return no_gradient(f)
 
     def moments(self, f: Array) -> tuple[Array, Array]:
         """Probability of class 1, and the variance of its indicator, (S, N, 1) each."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace
 from invgp.core.checks import whole
-from invgp.likelihoods._arrays import check_latents, check_parameters, check_shapes, filled, no_gradient
+from invgp.likelihoods._arrays import check_latents, check_shapes, filled
+from invgp.likelihoods._fixed import WithoutParameters
 
 
 @dataclass(frozen=True)
-class Softmax:
+class Softmax(WithoutParameters):
     """p(class c | f) = exp(f_c) / sum_i exp(f_i), with P = Q = C and no parameters.
 
     Labels are one-hot rows: 1 in the column of the class, 0 elsewhere. A row with any NaN is missing. The moments of
@@ -41,16 +42,6 @@ class Softmax:
         """P = C."""
         return self.classes
 
-    @property
-    def parameters(self) -> Array:
-        """None, (0,)."""
-        return np.zeros(0)
-
-    def with_parameters(self, parameters: Array) -> Self:
-        """The same likelihood."""
-        check_parameters(parameters, 0)
-        return self
-
     def check(self, y: NDArray[Any]) -> None:
         """Raise `ValueError` unless each row of y is a label, or missing."""
         rows = y[~np.any(np.isnan(y), axis=1)]
@@ -69,10 +60,6 @@ class Softmax:
         log_total = xp.log(xp.sum(xp.exp(below), axis=-1))
         terms = xp.sum(filled(y) * below, axis=-1) - log_total
         return xp.where(xp.any(xp.isnan(y), axis=-1), xp.zeros_like(terms), terms)
-
-    def parameter_gradient(self, y: Array, f: Array) -> Array:  # noqa: ARG002 - the protocol's arguments
-        """(S, N, 0)."""
-        return no_gradient(f)
 
     def moments(self, f: Array) -> tuple[Array, Array]:
         """Probabilities of the classes, and variances of their indicators, (S, N, C) each."""

@@ -208,6 +208,17 @@ def test_that_batches_of_sites_add_up(monkeypatch, numpy_place, quadratic):
     np.testing.assert_allclose(parts.gradient.flat(BLOCKS), whole.gradient.flat(BLOCKS), atol=1e-9)
 
 
+def test_that_what_is_held_of_a_geometry_is_what_the_budget_counts(numpy_place, quadratic, monkeypatch):
+    bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_place)
+    frame = bound.frame(parameters)
+    frame.evaluate(quadratic.at(numpy_place, parameters.likelihood), points, BLOCKS)
+    assert [geometry.covariances for geometry in frame.ground.geometries.values()] == [None]
+    monkeypatch.setattr(bound_module, "MEMORY_BUDGET", 8 * N * M * Q - 1)
+    frame = bound.frame(parameters)
+    frame.evaluate(quadratic.at(numpy_place, parameters.likelihood), points, BLOCKS)
+    assert not frame.ground.geometries
+
+
 def test_that_mini_batches_estimate_the_bound_without_bias(numpy_place, quadratic):
     bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_place)
     density = quadratic.at(numpy_place, parameters.likelihood)

@@ -84,3 +84,16 @@ def test_that_the_pull_back_is_the_same_in_every_place(kind, dimensions, ard, wh
         found.append(kernel.pull_back(*at, kernel.with_slope(*at), cotangent))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(to_numpy(one), to_numpy(other), rtol=tolerance(where, 1e-9, 1e-2), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", CORRELATIONS)
+@pytest.mark.parametrize("dimensions", [FEW, MANY])
+def test_that_inputs_far_from_the_origin_have_the_gradients_of_those_near_it(kind, dimensions, rng):
+    X1, X2, scales = (np.round(64 * array) / 64 for array in inputs(rng, dimensions))  # so that a shift is exact
+    kernel, cotangent = Kernel(CORRELATIONS[kind], np.asarray(1.7), scales), rng.standard_normal((6, 5))
+    near, far = (
+        kernel.pull_back(X1 + shift, X2 + shift, kernel.with_slope(X1 + shift, X2 + shift), cotangent.copy())
+        for shift in (0.0, 2.0**30)
+    )
+    for one, other in zip(far, near, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)

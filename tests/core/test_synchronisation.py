@@ -6,10 +6,16 @@ import array_api_strict
 import numpy as np
 import pytest
 from test_savigp import dense_savigp
+from test_training import regression
 
 from invgp.core import backend
 from invgp.core.backend import Place
+from invgp.core.bound import BLOCKS
+from invgp.core.data import Data
 from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.training import MiniBatches
+from invgp.likelihoods import BlackBox
+from models import Q, Quadratic, small_model
 
 ARRAY = type(array_api_strict.asarray(0.0))
 WAITING = ("__float__", "__int__", "__bool__", "__index__", "__complex__", "__array__")
@@ -32,8 +38,51 @@ def waits(monkeypatch):
     return counts
 
 
-def test_that_an_iteration_reads_only_the_numbers_that_decide_its_next_step(waits):
-    where = Place(array_api_strict, array_api_strict.Device("device1"))
+@pytest.fixture
+def device():
+    return Place(array_api_strict, array_api_strict.Device("device1"))
+
+
+@pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
+@pytest.mark.parametrize(("family", "components"), [("full", 1), ("mixture of two full", 2), ("diagonal", 1)])
+def test_that_a_bound_and_its_gradient_wait_only_to_see_whether_all_is_finite(family, components, dense, waits, device):
+    bound, parameters, points = small_model(family, ("squared exponential",) * Q, dense)(device)
+    density = Quadratic(np.random.default_rng(7)).at(device, parameters.likelihood)
+    waits.clear()
+    bound.frame(parameters).evaluate(density, points, BLOCKS)
+    # The covariance of each latent; that of each pair of components, twice; the densities of each component.
+    assert waits.pop("__bool__") <= Q + (2 if components > 1 else 0) + components
+    assert sum(waits.values()) == 0, waits
+
+
+def test_that_a_mini_batch_reads_one_number(waits, device):
+    bound, parameters, data, _ = regression(device, dense=False)
+    method, read = MiniBatches(batch=20, epochs=2, natural=0.1), []
+
+    def report(_):
+        read.append(dict(waits))
+        waits.clear()
+
+    waits.clear()
+    method.fit(bound, parameters, data, np.random.default_rng(0), report)
+    for epoch in read:
+        # Two batches: the bound; whether two covariances can be factorised and the densities are finite, twice.
+        assert epoch["__float__"] == 2
+        assert epoch["__bool__"] <= 2 * 4
+        assert set(epoch) <= {"__float__", "__bool__"}
+
+
+def test_that_a_black_box_gets_its_samples_and_gives_its_values_in_one_transfer_each(waits, device):
+    bound, parameters, points = small_model("full", ("squared exponential",) * Q, dense=False)(device)
+    box = BlackBox(lambda y, f: -0.5 * np.sum((y - f) ** 2, axis=-1), latents=Q, outputs=Q)
+    data = Data(box, device.asarray(np.zeros((bound.X.shape[0], Q))))
+    waits.clear()
+    bound.frame(parameters).evaluate(data.log_density(device.asarray(np.zeros(0)), derivatives=False), points)
+    assert waits["__array__"] == 2, waits  # the observations and the samples; the values come back as a NumPy array
+
+
+def test_that_an_iteration_reads_only_the_numbers_that_decide_its_next_step(waits, device):
+    where = device
     X = np.linspace(0, 1, 6)[:, None]
     kernels = [Kernel(c, where.asarray(1.0), where.asarray([0.5])) for c in list(CORRELATIONS.values())[:2]]
     algorithm = dense_savigp(where, X, kernels, np.zeros(2), np.zeros((6, 2)), 0.3, samples=32)

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,11 +13,13 @@ from invgp.core.adaptive import AdaDelta, Adam
 from invgp.core.backend import to_numpy
 from invgp.core.bound import Bound, Parameters
 from invgp.core.data import Data
+from invgp.core.estimators import SiteTerms
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.core.natural import natural_step
-from invgp.core.optimisers import LBFGS
+from invgp.core.natural import add_sites, natural_step, prior_parameters
+from invgp.core.optimisers import LBFGS, SETTLED
 from invgp.core.posteriors import Diagonal, Full, Sites
+from invgp.core.profile import Profile
 from invgp.core.sampling import Points
 from invgp.core.training import PAPER_ORDER, Blocks, MiniBatches, evaluate
 from invgp.likelihoods import BlackBox, Gaussian, StudentT
@@ -95,6 +97,17 @@ def test_that_a_dense_fit_takes_few_evaluations_to_the_exact_evidence(family, nu
     assert value == pytest.approx(-best.fun, abs=1e-3)
     free = np.concatenate([learnt.kernels[0], learnt.likelihood])
     assert value == pytest.approx(-negative_evidence(free), abs=1e-5)
+
+
+@pytest.mark.parametrize("family", ["full", "sites"])
+def test_that_natural_gradients_count_from_the_prior_mean(family, numpy_place):
+    """With Gaussian noise a single step finds the posterior, wherever the prior has its mean."""
+    bound, parameters, data, points = regression(numpy_place, family)
+    far = replace(bound, prior_mean=numpy_place.asarray([40.0]))
+    raised = replace(data, y=data.y + 40.0)
+    trials = [Profile(*model, points, 1e-7).start(parameters) for model in ((bound, data), (far, raised))]
+    assert trials[1].elbo == pytest.approx(trials[0].elbo, abs=1e-6)
+    np.testing.assert_allclose(trials[1].pseudo.pull, trials[0].pseudo.pull, atol=1e-6)
 
 
 def test_that_a_likelihood_with_heavy_tails_has_the_optimum_of_many_more_evaluations(numpy_place):
@@ -189,6 +202,63 @@ def test_that_a_mixture_of_diagonals_improves_and_learns_its_weights(numpy_place
     weights = bound.frame(learnt).q.weights
     assert float(np.sum(weights)) == pytest.approx(1.0)
     assert not np.allclose(weights, 0.5, atol=1e-6)
+
+
+@dataclass(frozen=True)
+class DescentState:
+    trial: object
+    point: object
+    value: float = np.inf
+    gradient: object = None
+    step: float = 0.01
+    accepted: bool = False
+    finished: str = ""
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Steepest descent, with what `invgp.core.optimisers` asks of an optimiser and no more."""
+
+    tolerance: float = 1e-6
+
+    def init(self, point):
+        return DescentState(point, point)
+
+    def tell(self, state, value, gradient):
+        if value < state.value:
+            wider = 2 * state.step
+            return DescentState(state.trial - wider * gradient, state.trial, value, gradient, wider, accepted=True)
+        short = 0.25 * state.step
+        finished = SETTLED if short < 1e-9 else ""
+        trial = state.point - short * state.gradient
+        return replace(state, trial=trial, step=short, accepted=False, finished=finished)
+
+
+class Watching(LBFGS):
+    """L-BFGS that remembers how much it was given to learn."""
+
+    sizes: ClassVar[list[int]] = []
+
+    def init(self, point):
+        self.sizes.append(len(point))
+        return super().init(point)
+
+
+def test_that_a_posterior_that_is_not_found_anew_goes_ahead_once(numpy_place):
+    bound, parameters, data, points = regression(numpy_place, dense=False)
+    Watching.sizes.clear()
+    Blocks(order=PAPER_ORDER, anew=False, rounds=2, evaluations=2, optimiser=Watching()).fit(
+        bound, parameters, data, points
+    )
+    posterior, kernels, noise = len(parameters.posterior), parameters.kernels.size, 1
+    one_round = [kernels, posterior, kernels, noise]
+    assert Watching.sizes == [posterior, *one_round, *one_round]
+
+
+def test_that_the_optimiser_of_blocks_can_be_replaced(numpy_place, best):
+    bound, parameters, data, points = regression(numpy_place)
+    learnt = Blocks(optimiser=Descent(), tolerance=1e-3).fit(bound, parameters, data, points)
+    assert float(evaluate(bound, learnt, data, points, ()).elbo) == pytest.approx(-best.fun, abs=0.01)
 
 
 def test_that_inducing_inputs_that_move_raise_the_bound(numpy_place):
@@ -304,6 +374,19 @@ def test_that_a_natural_step_is_shorter_where_a_whole_one_leaves_no_distribution
     _, before = bound.frame(parameters).marginals(frame.geometry(0, N))
     assert np.all(np.isfinite(variance))
     assert np.all(variance > before)
+
+
+def test_that_sites_take_away_at_most_half_of_their_own_precision_where_that_is_limited(numpy_place):
+    bound, parameters, _, _ = regression(numpy_place)
+    frame = bound.frame(parameters)
+    geometry = frame.geometry(0, N)
+    variance = frame.marginals(geometry)[1][0]
+    curvature = np.where(np.arange(N)[:, None] % 2, 100.0, -3.0)
+    terms = SiteTerms(np.zeros(N), np.zeros((N, 1)), curvature)
+    found = add_sites(prior_parameters(frame), frame, geometry, terms, variance).precision[0]
+    added = np.where(curvature > 0, -0.5 / variance, -curvature)[:, 0]
+    W = geometry.projection[0]
+    np.testing.assert_allclose(found, np.eye(N) + (W * added) @ W.T, atol=1e-10)
 
 
 def test_that_natural_gradients_refuse_a_mixture(numpy_place):

@@ -181,6 +181,30 @@ def test_that_vtk_points_are_the_sites(posterior, tmp_path):
     np.testing.assert_array_equal(found, np.stack([posterior["easting"], posterior["northing"], np.zeros(12)], axis=-1))
 
 
+def appended(path):
+    """The arrays of a VTK file by name, read as VTK's XML format has them: raw, each after its length."""
+    head, _, tail = path.read_bytes().partition(b'<AppendedData encoding="raw">')
+    data, found = tail[tail.index(b"_") + 1 :], {}
+    for words in re.findall(r"<DataArray ([^>]*)>", head.decode()):
+        about = dict(re.findall(r'(\w+)="([^"]*)"', words))
+        start = int(about["offset"])
+        [length] = np.frombuffer(data[start : start + 8], "<u8")
+        found[about["Name"]] = np.frombuffer(data[start + 8 : start + 8 + int(length)], about["type"].lower())
+    return found
+
+
+def test_that_a_vtk_volume_is_upwards_and_runs_along_x_first(volume, tmp_path):
+    pytest.importorskip("pyevtk")
+    arrays = appended(export(volume, "vtk", tmp_path / "volume.vtr")[0])
+    axes = [arrays[f"{letter}_coordinates"] for letter in "xyz"]
+    np.testing.assert_array_equal(axes[0], volume["easting"])
+    np.testing.assert_array_equal(axes[2], [-30.0, -20.0, -10.0, 0.0])
+    upwards = volume["resistivity"].sel(layer=2).isel(below=slice(None, None, -1))
+    np.testing.assert_array_equal(
+        arrays["resistivity_2"], upwards.transpose("below", "northing", "easting").values.ravel()
+    )
+
+
 @pytest.mark.parametrize(("source", "ending"), [("posterior", "vtu"), ("grid", "vtr")])
 def test_that_vtk_files_are_well_formed_up_to_their_binary_part(source, ending, request, tmp_path):
     pytest.importorskip("pyevtk")
@@ -201,6 +225,7 @@ def test_that_arviz_reads_the_draws(source, request, tmp_path):
     assert draws.dims[:2] == ("chain", "draw")
     np.testing.assert_array_equal(draws[0], dataset["resistivity_sample"])
     assert draws.attrs["units"] == "ohm m"
+    assert not {"grid_mapping", "ancillary_variables"} & set(draws.attrs), "these name variables of another file"
     stacked = arviz_base.extract(tree, var_names="thickness")
     assert stacked.sizes["sample"] == dataset.sizes["realization"]
     if source == "posterior":

@@ -138,6 +138,20 @@ def test_that_a_derived_quantity_from_draws_agrees_with_the_closed_form_of_the_l
     assert found["product"].dims == ("northing", "easting")
 
 
+def test_that_what_is_no_number_exceeds_nothing_and_is_named(linear):
+    wish = plan(linear, grid="50", derive=["x = log(depth / quantity(6, 'm') - 1)"], exceed=["x > -1"])
+    [(_, values)] = wish.blocks()
+    assert np.isnan(values["x"]).any()
+    np.testing.assert_array_equal(np.isnan(values["x_exceedance"][0]), np.isnan(values["x"]))
+    assert wish.undefined == {"x"}
+
+
+def test_that_quantiles_rise_whatever_their_order(linear):
+    found = predict(linear, grid="50", quantiles=[0.9, 0.1, 0.9])
+    assert found["quantile"].values.tolist() == [0.1, 0.9]
+    assert np.all(found["depth_quantile"].diff("quantile") > 0)
+
+
 @pytest.mark.parametrize("change", ["log", "increasing"])
 def test_that_what_is_told_of_a_quantity_is_what_its_joint_draws_say(change):
     expression = "conductance [mS] = thickness / resistivity[1] + thickness / (2 * resistivity[2])"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from invgp.core.backend import Array, array_namespace, identity, solve_triangular
+from invgp.core.backend import Array, array_namespace, identity, solve_triangular, sum_of_squares
 from invgp.core.geometry import Geometry, GeometryGradient
 from invgp.core.posteriors.mixture import (
     LOG_2PI,
@@ -39,7 +39,7 @@ class Diagonal:
         The conditional variances 1 / (K_zz^-1)_mm are the best diagonal covariance where there are no data.
         """
         xp = array_namespace(factor)
-        variances = variance_share / _inverse_diagonal(factor)
+        variances = variance_share / _precisions(_inverse(factor))
         spread = xp.broadcast_to(xp.log(variances), (self.components, *variances.shape))
         return self._pack(xp.zeros_like(jitter[:, 0, 0]), jitter, spread)
 
@@ -73,7 +73,7 @@ class Diagonal:
     def negative_kl(self, q: Mixture, factor: Array) -> Array:
         """Entropy, exact for K = 1 and Jensen's bound otherwise, plus negative cross-entropy."""
         xp = array_namespace(q.mean)
-        cross = -0.5 * xp.sum(q.weights * self._cross_terms(q, factor))
+        cross = -0.5 * xp.sum(q.weights * self._cross_terms(q, factor, _precisions(_inverse(factor))))
         if self.components == 1:
             return cross + 0.5 * xp.sum(LOG_2PI + 1.0 + xp.log(q.spread))
         return cross + mixture_entropy(q.weights, self._overlaps(q, factor)[0])[0]
@@ -81,10 +81,11 @@ class Diagonal:
     def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
         """Gradient of `negative_kl`."""
         xp = array_namespace(q.mean)
-        pi = q.weights[:, None, None]
-        weights = -0.5 * self._cross_terms(q, factor)
-        mean, spread = -pi * q.mean, -0.5 * pi * _inverse_diagonal(factor)
-        by_factor = self._cross_factor_gradient(q, factor)
+        pi, inverse = q.weights[:, None, None], _inverse(factor)
+        precisions = _precisions(inverse)
+        weights = -0.5 * self._cross_terms(q, factor, precisions)
+        mean, spread = -pi * q.mean, -0.5 * pi * precisions
+        by_factor = self._cross_factor_gradient(q, factor, inverse)
         if self.components == 1:
             spread = spread + 0.5 / q.spread
         else:
@@ -137,20 +138,18 @@ class Diagonal:
         change = solve_triangular(new_factor, old_factor)
         return Mixture(q.weights, (change @ q.mean[..., None])[..., 0], q.spread)
 
-    def _cross_terms(self, q: Mixture, factor: Array) -> Array:
+    def _cross_terms(self, q: Mixture, factor: Array, precisions: Array) -> Array:
         """The bracket of equation crossentropy, summed over latents, (K,)."""
         xp = array_namespace(q.mean)
         log_det = 2.0 * xp.sum(xp.log(xp.linalg.diagonal(factor)))
         constant = self.latents * self.inducing * LOG_2PI + log_det
-        return constant + xp.sum(xp.square(q.mean) + _inverse_diagonal(factor) * q.spread, axis=(1, 2))
+        return constant + xp.sum(xp.square(q.mean) + precisions * q.spread, axis=(1, 2))
 
-    def _cross_factor_gradient(self, q: Mixture, factor: Array) -> Array:
+    def _cross_factor_gradient(self, q: Mixture, factor: Array, inverse: Array) -> Array:
         xp = array_namespace(q.mean)
-        eye = identity(factor)
-        inverse = solve_triangular(factor, xp.broadcast_to(eye, factor.shape))
         expected = xp.sum(q.weights[:, None, None] * q.spread, axis=0)
         by_trace = xp.matrix_transpose(inverse) @ (inverse * expected[:, None, :]) @ xp.matrix_transpose(inverse)
-        return by_trace - eye / xp.linalg.diagonal(factor)[..., None]
+        return by_trace - identity(factor) / xp.linalg.diagonal(factor)[..., None]
 
     def _overlaps(self, q: Mixture, factor: Array) -> tuple[Array, Array, Array]:
         """Log N_kl (K, K), differences of means and sums of variances of u, (K, K, Q, M)."""
@@ -171,8 +170,11 @@ def _halves(values: Array) -> tuple[Array, Array]:
     return values[:middle], values[middle:]
 
 
-def _inverse_diagonal(factor: Array) -> Array:
-    """Diagonal of (L L^T)^-1, (Q, M)."""
-    xp = array_namespace(factor)
-    inverse = solve_triangular(factor, xp.broadcast_to(identity(factor), factor.shape))
-    return xp.sum(xp.square(inverse), axis=1)
+def _inverse(factor: Array) -> Array:
+    """L^-1, (Q, M, M)."""
+    return solve_triangular(factor, array_namespace(factor).broadcast_to(identity(factor), factor.shape))
+
+
+def _precisions(inverse: Array) -> Array:
+    """Diagonal of (L L^T)^-1 from L^-1, (Q, M)."""
+    return sum_of_squares(inverse)
