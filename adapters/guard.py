@@ -13,8 +13,6 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from multiprocessing.util import Finalize
-from pathlib import Path
 
 VARIABLE = "INVGP_STARTED_BY"
 _LOOK_EVERY = 1.0  # s, at whose child we are; the end of the pipe is seen at once, unless another process holds it
@@ -37,7 +35,11 @@ def guarded_by() -> bytes:
 
 
 def _start(mark: str) -> None:
-    import psutil  # noqa: PLC0415 - not in the guard, before it is needed
+    # The guard itself needs neither, or not before its time, and should start quickly.
+    from multiprocessing.util import Finalize  # noqa: PLC0415
+    from pathlib import Path  # noqa: PLC0415
+
+    import psutil  # noqa: PLC0415
 
     with suppress(OSError):  # without a guard all goes on as well, until somebody is killed
         guard = subprocess.Popen(

@@ -6,6 +6,7 @@ python case_studies/field_coverage.py CONFIG [--surveys 100] [--runs 200] [--rec
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,25 +37,25 @@ def simulated(problem: Problem, rng: np.random.Generator) -> tuple[Problem, np.n
     return replace(problem, survey=replace(problem.survey, observations=observations)), physical[0]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the coverage of each latent."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", type=Path)
     parser.add_argument("--surveys", type=int, default=100)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--record", action="store_true", help="write the shares to results.json too")
-    arguments = parser.parse_args()
-    problem = invgp.load(arguments.config)
+    chosen = parser.parse_args(arguments)
+    problem = invgp.load(chosen.config)
     levels = tuple(sorted({level for pair in LEVELS.values() for level in pair}))
     problem = replace(
         problem,
-        inference=replace(problem.inference, max_runs=arguments.runs),
+        inference=replace(problem.inference, max_runs=chosen.runs),
         output=replace(problem.output, quantiles=levels, realizations=0),
     )
     rng = np.random.default_rng(12)
     held: dict[tuple[str, str], list[float]] = {}
     runs = []
-    for _ in range(arguments.surveys):
+    for _ in range(chosen.surveys):
         survey, truth = simulated(problem, rng)
         posterior = invgp.invert(survey)
         runs.append(posterior.attrs["invgp_runs"])
@@ -64,7 +65,7 @@ def main() -> None:
             for name, (low, high) in LEVELS.items():
                 inside = (found.sel(quantile=low) <= wanted) & (wanted <= found.sel(quantile=high))
                 held.setdefault((latent.name, name), []).append(float(inside.mean()))
-    how = f"{arguments.surveys} surveys, {np.mean(runs):.0f} runs on average, {max(runs)} at the most"
+    how = f"{chosen.surveys} surveys, {np.mean(runs):.0f} runs on average, {max(runs)} at the most"
     print(f"{problem.title}: {how}")
     rows = []
     for (latent, name), shares in held.items():
@@ -82,14 +83,14 @@ def main() -> None:
                 "better": "equal",
             }
         )
-    if arguments.record:
-        folder = arguments.config.resolve().parent
+    if chosen.record:
+        folder = chosen.config.resolve().parent
         record(
             folder,
             {
                 "experiment": f"{folder.name}-coverage",
                 "title": f"{problem.title}: coverage",
-                "command": f"python case_studies/field_coverage.py case_studies/{folder.name}/{arguments.config.name}",
+                "command": f"python case_studies/field_coverage.py case_studies/{folder.name}/{chosen.config.name}",
                 "page": f"{folder.name}.md",
                 "remark": f"{how}. The spread is two standard errors over the surveys.",
                 "rows": rows,

@@ -218,6 +218,7 @@ class InferenceSettings:
     max_runs: int | None = None
     emulator_error: float = 0.2
     kept_variance: float = 0.9999
+    localisation: Floats | None = None
     inducing: int | None = None
     learn_inducing: bool = False
     batch: int | None = None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,6 +64,54 @@ def test_that_an_unknown_contrast_leaves_the_depth_less_certain(root: Path, tmp_
         problem = invgp.load(case / f"{name}.toml")
         spread[name] = invgp.invert(replace(problem, inference=replace(problem.inference, max_runs=60)))["depth_std"]
     assert float((spread["contrast"] / spread["profile"]).median()) > 1.5
+
+
+def recorded(case: Path, experiment: str) -> list[dict[str, Any]]:
+    """What a script wrote of an experiment."""
+    entries = json.loads((case / "results.json").read_text(encoding="utf-8"))
+    return list(next(entry["rows"] for entry in entries if entry["experiment"] == experiment))
+
+
+@pytest.fixture
+def basin(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The case study with its survey, where the scripts beside it can be imported."""
+    case = copied(root, tmp_path, "basin")
+    subprocess.run([sys.executable, "make_survey.py"], cwd=case, check=True)
+    monkeypatch.syspath_prepend(root / "case_studies")
+    return case
+
+
+def test_that_the_comparison_sets_us_beside_chains_and_a_smoother(
+    basin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = importlib.import_module("compare_smoothers")
+    monkeypatch.setattr(script, "REFINING", 100)
+    script.main([str(basin / "profile.toml"), "--runs", "80", "--seeds", "1", "--steps", "60", "--record"])
+    printed = capsys.readouterr().out
+    r_hat = re.search(r"R-hat at most ([\d.]+)", printed)
+    assert r_hat
+    assert 1.0 <= float(r_hat[1]) < 1.1
+    runs, seed, used, *scores = printed.splitlines()[-1].strip("| ").split(" | ")
+    assert (runs, seed) == ("80", "0")
+    assert int(used) <= 80
+    # The chains leave 0.03 uncertain; the smoother's ensemble of 20 is much farther off.
+    error, spread, their_error, their_spread = map(float, scores)
+    assert error < 0.1 < their_error
+    assert abs(spread - 1.0) < 0.05 < abs(their_spread - 1.0)
+    rows = recorded(basin, "basin-smoothers")
+    assert [row["ours"] for row in rows] == pytest.approx([error, abs(spread - 1.0)], abs=1e-3)
+    assert [row["setting"] for row in rows] == ["80 runs", "80 runs"]
+
+
+def test_that_the_coverage_counts_truths_inside(basin: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = importlib.import_module("field_coverage")
+    script.main([str(basin / "profile.toml"), "--surveys", "3", "--runs", "60", "--record"])
+    assert "3 surveys" in capsys.readouterr().out
+    inside = {row["setting"]: row["ours"] for row in recorded(basin, "basin-coverage")}
+    assert list(inside) == [f"depth, {share} intervals" for share in ("50%", "90%", "95%")]
+    # Wider intervals hold more; of three surveys, not all truths can be outside.
+    assert 10.0 < inside["depth, 50% intervals"] < inside["depth, 90% intervals"] <= inside["depth, 95% intervals"]
+    assert inside["depth, 95% intervals"] > 75.0
 
 
 @needs_compiler

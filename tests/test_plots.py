@@ -18,6 +18,7 @@ from matplotlib.text import Text
 import invgp
 from invgp import plots
 from invgp.errors import PlotError
+from invgp.plots.areas import Place
 from invgp.plots.look import read_quantity
 from invgp.plots.reading import Curve
 from problems import map_problem
@@ -695,3 +696,11 @@ def test_that_small_numbers_have_their_power_of_ten_in_the_label(area: xr.Datase
     bar = figure.axes[0].child_axes[0]
     assert bar.get_ylabel() == "Storage (10⁻⁴ m)"
     assert {len(tick.get_text()) for tick in bar.get_yticklabels()} <= {3, 4}
+
+
+def test_that_nothing_is_drawn_between_surveys_far_apart() -> None:
+    x, y = (axis.ravel() for axis in np.meshgrid([0.0, 1.0, 2.0, 100.0, 101.0, 102.0], np.arange(4.0)))
+    triangles = Place(x, y, None, flat=True).triangles(np.ones(x.size, dtype=bool))
+    assert triangles is not None
+    across = np.ptp(x[triangles.get_masked_triangles()], axis=1)
+    assert across.max() == 1.0

@@ -8,7 +8,7 @@ enter_case_study
 [[ -f data/aquifer.pst ]] || PYTHON=$bin/python bash setup.sh
 if [[ ${1:-} == compare ]]; then
     "$bin/python" -m pip install --quiet --disable-pip-version-check iterative_ensemble_smoother
-    exec "$bin/python" ../compare_smoothers.py aquifer_python.toml --steps 2400 "${@:2}"
+    exec "$bin/python" ../compare_smoothers.py aquifer_python.toml --steps 1200 "${@:2}"
 fi
 "$bin/invgp" check aquifer.toml
 "$bin/invgp" run aquifer.toml

@@ -9,7 +9,7 @@ from pathlib import Path
 from invgp.config.forward import Places, build_model, build_wiring
 from invgp.config.gathering import Mistakes
 from invgp.config.grid import build_grid
-from invgp.config.inference import check_inference
+from invgp.config.inference import check_inference, localisation
 from invgp.config.latents import build_latents
 from invgp.config.names import check_names
 from invgp.config.noise import build_noise, check_noise_names
@@ -91,7 +91,8 @@ def _inference(config: Config, directory: Path) -> InferenceSettings:
         )
     if scheduler is not None and scheduler.endswith(".json"):
         scheduler = str(directory / scheduler)
-    return InferenceSettings(**section.model_dump(exclude={"scheduler"}), scheduler=scheduler)
+    given = section.model_dump(exclude={"scheduler", "localisation"})
+    return InferenceSettings(**given, scheduler=scheduler, localisation=localisation(config))
 
 
 def _output(config: Config, directory: Path) -> OutputSettings:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from invgp.config.latents import length_scales
 from invgp.config.schema import Config
+from invgp.config.sentences import listed, shown
 from invgp.errors import ConfigError
-from invgp.problem import InferenceSettings, Latent, fewest_samples
+from invgp.problem import Floats, InferenceSettings, Latent, fewest_samples
+from invgp.units import IDENTITY, conversion
 
 # Keys of [inference] that only the coupled posterior looks at, with the value that says as much as leaving them out.
 OF_COUPLED = {
@@ -88,7 +91,8 @@ def _together(config: Config) -> list[str]:
 
 def _of_site(config: Config) -> list[str]:
     """What only a field model looks at."""
-    keys = ["inference.kept_variance"] if "kept_variance" in config.inference.model_fields_set else []
+    given = config.inference.model_fields_set
+    keys = [f"inference.{key}" for key in ("kept_variance", "localisation") if key in given]
     keys += ["noise.correlation_length"] if config.noise.correlation_length else []
     keys += ["noise.covariance"] if config.noise.covariance is not None else []
     return [f"{key}: must be left out unless forward.kind = 'field', was given" for key in keys]
@@ -108,3 +112,26 @@ def _of_field(config: Config) -> list[str]:
         f"inference.{key}" for key, none in OF_SITE_MODELS.items() if key in given and getattr(section, key) != none
     ]
     return wrong + [f"{key}: must be left out with forward.kind = 'field', was given" for key in keys]
+
+
+def localisation(config: Config) -> Floats | None:
+    """How far data feel the field, along each coordinate of the grid (D,); None for everywhere."""
+    key, value = "inference.localisation", config.inference.localisation
+    if value is None or config.grid is None:
+        return None
+    ends, sites = config.grid.coordinates, config.survey.coordinates
+    lacking = [name for name in ends if name not in sites]
+    if lacking:
+        raise ConfigError(
+            f"{key}: must be left out unless the survey has the coordinates of the grid ({listed(list(ends))}): it "
+            f"has no {listed(lacking, 'or')}"
+        )
+    if config.noise.correlation_length or config.noise.covariance is not None:
+        raise ConfigError(f"{key}: must be left out with noise that joins sites, was {shown(value)}")
+    for name, coordinate in ends.items():
+        if conversion(sites[name].unit, coordinate.unit) != IDENTITY:
+            raise ConfigError(
+                f"grid.coordinates.{name}.unit: must be that of the survey, {sites[name].unit!r}, with {key}, was "
+                f"{coordinate.unit!r}"
+            )
+    return length_scales(value, [coordinate.unit for coordinate in ends.values()], key)

@@ -92,6 +92,7 @@ class InferenceKeys(TypedDict, total=False):
     emulator_error: float
     max_runs: int
     kept_variance: float
+    localisation: float | Sequence[float]
     inducing: int
     learn_inducing: bool
     batch: int

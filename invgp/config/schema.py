@@ -228,6 +228,12 @@ class InferenceSection(Section):
         description="for field models, the share of the prior's variance that the modes of the grid keep; what they "
         "leave must be small against what the data can tell. There are never more than 1,000 modes a latent process",
     )
+    localisation: Positives | None = Field(
+        default=None,
+        description="for field models, how far away from its site a datum feels the field, in the units of the grid's "
+        "coordinates, one number or one for each; none: all data feel all of it. The sites must have the coordinates "
+        "of the grid",
+    )
     inducing: int | None = Field(
         default=None,
         ge=1,

@@ -15,7 +15,10 @@ from invgp.problem import Floats, Latent, Problem
 QUANTILES = (0.025, 0.5, 0.975)
 LARGEST_R_HAT, FEWEST_EFFECTIVE = 1.01, 400.0  # Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021)
 NEARLY_ALL = 0.99
-ATTRIBUTES = ("title", "invgp_survey", "invgp_survey_digest", "invgp_simulator", "invgp_config", "invgp_coordinates")
+ATTRIBUTES = (
+    *("Conventions", "title", "history", "source", "references"),
+    *("invgp_survey", "invgp_survey_digest", "invgp_simulator", "invgp_config", "invgp_coordinates"),
+)
 
 
 class Row(NamedTuple):
@@ -62,7 +65,8 @@ def compare(problem: Problem, posterior: xr.Dataset, chains: Chains) -> xr.Datas
     runs = {"invgp_runs": int(posterior.attrs.get("invgp_runs", 0)), "invgp_reference_runs": chains.runs}
     names = {"invgp_latents": " ".join(latent.name for latent in problem.latents)}
     dataset = xr.Dataset(variables, coordinates, {**attributes, **names, **runs})
-    dataset["quantile"] = xr.DataArray(np.asarray(QUANTILES), dims="quantile", attrs={"units": "1"})
+    about = {"long_name": "probability of the quantile", "units": "1"}
+    dataset["quantile"] = xr.DataArray(np.asarray(QUANTILES), dims="quantile", attrs=about)
     dataset.attrs["invgp_reference_converged"] = "yes" if converged(dataset) else "no"
     return dataset
 

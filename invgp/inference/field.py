@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Place, to_numpy
-from invgp.core.field.algorithm import FieldInference, FieldInfo, FieldState
+from invgp.core.field.algorithm import AnyRegression, FieldInference, FieldInfo, FieldState
 from invgp.core.field.gaussian import Gaussian, Narrowed, mirrored_normals
 from invgp.core.field.regression import Modes, Regression, covariance_of_runs
 from invgp.errors import RunsFailedError
@@ -15,6 +15,7 @@ from invgp.inference.field_gaps import filled
 from invgp.inference.field_learning import FieldLearning
 from invgp.inference.grid_modes import field_of
 from invgp.inference.inversion import BudgetSpent, Inversion
+from invgp.inference.localisation import neighbourhoods
 from invgp.inference.notes import noise_notes
 from invgp.inference.simulator import Simulator, TooManyFailed
 from invgp.inference.whitening import Whitening
@@ -71,7 +72,10 @@ class FieldInversion(Inversion):
         groups = tuple(sum(sizes[problem.latent_slices[latent.name]]) for latent in problem.latents)
         modes = Modes(where.namespace.concat([basis.variances for basis in self.field.bases]), groups)
         normals = where.asarray(mirrored_normals(self.points.spawn(1)[0], PAIRS, self.variables))
-        self.algorithm = FieldInference(modes, where.asarray(self.whitened.data), normals, self.whitened.degrees)
+        self.neighbourhoods = neighbourhoods(problem, self.field, where)
+        blocks = tuple(neighbourhood.block for neighbourhood in self.neighbourhoods)
+        data = where.asarray(self.whitened.data)
+        self.algorithm = FieldInference(modes, data, normals, self.whitened.degrees, blocks)
 
     def search(self) -> tuple[str, bool]:
         """Batches of runs from the posterior so far, until neither they nor more of them would move it."""
@@ -120,7 +124,8 @@ class FieldInversion(Inversion):
         never = np.argwhere(observed)[np.isnan(values).all(axis=0)]
         if never.size:
             raise RunsFailedError(f"no run gave the output that was observed at site {never[0, 0] + 1}")
-        hyper = self.algorithm.modes.usual if state.regression is None else state.regression.hyper
+        regression = state.regression
+        hyper = regression.hyper if isinstance(regression, Regression) else self.algorithm.modes.usual
         covariance = to_numpy(covariance_of_runs(self.algorithm.modes, hyper, self.where.asarray(w)))
         whole = np.zeros_like(self.outputs)
         whole[:, observed] = filled(values, covariance)
@@ -220,16 +225,19 @@ class FieldInversion(Inversion):
         notes += noise_notes(self.problem, noise)
         return notes
 
-    def _predictions(self, q: Gaussian, regression: Regression, near: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    def _predictions(self, q: Gaussian, regression: AnyRegression, near: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Mean and standard deviation (N, P) of the outputs over the posterior, as the regression has them."""
         normals = self.where.asarray(self.predicting.spawn(1)[0].standard_normal((PREDICTED, self.variables)))
-        weights = to_numpy(regression.run_weights(q.samples(normals)))
+        weights = regression.run_weights(q.samples(normals))
         whole = np.full(self.outputs.shape, np.nan)
         observed = self.whitened.observed
         whole[:, observed] = self._whole_outputs(self.state, to_numpy(self.state.w))[:, observed]
         outputs = np.where(np.isnan(whole), self.outputs, whole)[near]
         centre = outputs.mean(axis=0)
-        values = centre + np.tensordot(weights, outputs - centre, axes=1)
+        everywhere = [np.arange(outputs.shape[1])]
+        values = np.empty((PREDICTED, *centre.shape))
+        for sites, part in zip([n.sites for n in self.neighbourhoods] or everywhere, weights, strict=True):
+            values[:, sites] = centre[sites] + np.tensordot(to_numpy(part), (outputs - centre)[:, sites], axes=1)
         return values.mean(axis=0), values.std(axis=0)
 
     def _draws(self, state: FieldState) -> Floats:

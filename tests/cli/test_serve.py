@@ -264,7 +264,7 @@ def test_that_it_ends_at_once_with_all_its_programs(by: signal.Signals, tmp_path
     assert process.returncode == 0
     assert own_words(errors) == ["invgp: stopped"]
     assert not list((tmp_path / "tmp").glob("invgp-serve-*"))
-    assert seconds < 5
+    assert seconds < 20
     assert has_ended(int(pid.read_text()))
 
 

@@ -13,6 +13,7 @@ from invgp.core.field.algorithm import FieldInference, FieldState
 from invgp.core.field.basis import leading_modes, pivoted_cholesky
 from invgp.core.field.evidence import LinearData, NodeSlopes
 from invgp.core.field.gaussian import Narrowed, mirrored_normals
+from invgp.core.field.local import Block, fit_blocks
 from invgp.core.field.regression import Modes, fit
 from invgp.core.kernels import CORRELATIONS, Kernel
 
@@ -122,7 +123,7 @@ def test_that_the_regression_knows_its_runs_and_doubts_far_from_them(where: Plac
     outputs = np.stack([np.sin(w[:, 0]) + 0.3 * w[:, 1], w[:, 2] * w[:, 0]], axis=-1) * 10.0
     regression = fit(Modes(where.asarray([1.0, 0.5, 0.2]), (3,)), where.asarray(w), where.asarray(outputs))
     np.testing.assert_allclose(to_numpy(regression.mean(where.asarray(w))), outputs, atol=0.3)
-    near, far = (float(regression.predictions(where.asarray(s * w[:1]))[1][0]) for s in (1.0, 20.0))
+    near, far = (float(regression.predictions(where.asarray(s * w[:1]))[1][0, 0]) for s in (1.0, 20.0))
     assert far > 100.0 * near
 
 
@@ -150,6 +151,37 @@ def test_that_averages_of_the_regression_agree_with_quadrature(where: Place, tol
     stein = np.linalg.solve(covariance, (share[:, None] * (normals @ factor.T)).T @ (found - exact)).T
     scale = np.abs(stein).max()
     np.testing.assert_allclose(to_numpy(slope), stein, atol=tolerance(where, 1e-8, 1e-3) * scale)
+
+
+def test_that_blocks_agree_with_a_regression_of_each_in_its_own_variables(where: Place, tolerance: Tolerance) -> None:
+    rng = np.random.default_rng(5)
+    turns = [np.linalg.qr(rng.standard_normal((4, size)))[0] for size in (4, 2)]
+    data, modes = [[2, 0], [1]], [Modes(where.asarray(np.ones(size)), (size,)) for size in (4, 2)]
+    w = rng.standard_normal((25, 4))
+    outputs = 5.0 * np.stack([w[:, 0], np.sin(w @ turns[1][:, 0]), w[:, 1] * w[:, 2]], axis=-1)
+    blocks = [Block(np.asarray(d), where.asarray(t), m) for d, t, m in zip(data, turns, modes, strict=True)]
+    whole = fit_blocks(blocks, where.asarray(w), where.asarray(outputs), None)
+    close = tolerance(where, 1e-8, 0.1)
+    directions = to_numpy(whole.directions)
+    np.testing.assert_allclose(directions @ directions.T, np.eye(len(directions)), atol=close)
+    points = rng.standard_normal((6, 4))
+    q = Narrowed(where.asarray([0.1, -0.2, 0.3, 0.0]), where.asarray(rng.standard_normal((4, 3))))
+    expected, value = to_numpy(whole.mean(where.asarray(points))), to_numpy(whole.averaged(q)[0]) @ directions
+    inner = whole.inner(where.asarray(points))
+    np.testing.assert_array_equal(
+        to_numpy(whole.predictions(where.asarray(points), inner)[1]),
+        to_numpy(whole.predictions(where.asarray(points))[1]),
+    )
+    covariance = to_numpy(q.dense().covariance)
+    for part, turn, columns in zip(whole.parts, turns, data, strict=True):
+        np.testing.assert_allclose(expected[:, columns], to_numpy(part.mean(where.asarray(points @ turn))), atol=close)
+        along = np.linalg.inv(turn.T @ covariance @ turn) - np.eye(turn.shape[1])
+        own = Narrowed(
+            where.asarray(to_numpy(q.mean) @ turn),
+            where.asarray(np.linalg.svd(along)[0] * np.sqrt(np.linalg.svd(along)[1])),
+        )
+        found = to_numpy(part.averaged(own)[0]) @ to_numpy(part.directions)
+        np.testing.assert_allclose(value[columns], found, atol=10.0 * close)
 
 
 def test_that_student_t_noise_shrugs_off_outliers() -> None:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, rosen, rosen_der
 
+from invgp.core.adaptive import AdaDelta, Adam
 from invgp.core.backend import device_of, to_numpy
 from invgp.core.optimisers import LBFGS
 
@@ -56,3 +57,21 @@ def test_that_a_start_without_a_finite_value_ends_the_search(value):
     optimiser = LBFGS()
     state = optimiser.tell(optimiser.init(np.ones(2)), value, np.ones(2))
     assert state.finished == "the objective is not finite at the start"
+
+
+def test_that_the_first_step_of_adam_is_its_rate_whatever_the_gradient(where, tolerance):
+    state = Adam(rate=0.03).init(where.asarray([1.0, 2.0, -1.0]))
+    moved = Adam(rate=0.03).tell(state, where.asarray([50.0, -0.2, 1e-3]))
+    np.testing.assert_allclose(to_numpy(moved.trial), [0.97, 2.03, -1.03], rtol=tolerance(where, 1e-5))
+
+
+def test_that_the_first_two_steps_of_adadelta_are_those_of_its_definition(where, tolerance):
+    optimiser, g = AdaDelta(decay=0.9, epsilon=1e-4), np.asarray([2.0, -0.5])
+    state, point, squares, moves = optimiser.init(where.asarray([0.0, 1.0])), np.asarray([0.0, 1.0]), 0.0, 0.0
+    for _ in range(2):
+        state = optimiser.tell(state, where.asarray(g))
+        squares = 0.9 * squares + 0.1 * g**2
+        step = -np.sqrt(moves + 1e-4) / np.sqrt(squares + 1e-4) * g
+        moves = 0.9 * moves + 0.1 * step**2
+        point = point + step
+    np.testing.assert_allclose(to_numpy(state.trial), point, rtol=tolerance(where, 1e-12, 1e-5))

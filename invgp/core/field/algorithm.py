@@ -10,7 +10,9 @@ say nothing, the posterior keeps the spread of the prior, and a posterior that r
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from invgp.core.backend import (
 )
 from invgp.core.field.evidence import LinearData
 from invgp.core.field.gaussian import Gaussian, Narrowed, few_runs_share, movement, orthogonal_normals, shift
+from invgp.core.field.local import Block, LocalRegression, fit_blocks
 from invgp.core.field.regression import Modes, Regression, fit
 from invgp.core.field.slices import Density, slice_sampled
 
@@ -38,6 +41,8 @@ SLACK = 1e-9  # of the bound's size: rounding
 GAUSSIAN = 0.03  # nats: a posterior whose log density differs from the Gaussian's by less needs no sampling
 CHAINS = 64
 MOST_FITTED = 1000  # runs of a regression, or twice its variables: beyond, the algebra takes longer than it helps
+
+AnyRegression = Regression | LocalRegression
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class FieldState:
     certain: Narrowed | None = None
     w: Array = None
     outputs: Array = None
-    regression: Regression | None = None
+    regression: AnyRegression | None = None
     near: Array = None
 
     @property
@@ -133,12 +138,14 @@ class FieldInference:
     y : (D,), the data in standard deviations (or scales) of their noise, which is independent.
     normals : (S, R), points at which averages without closed form are taken; each with its mirror image is best.
     degrees : of freedom of Student-t noise; None for Gaussian noise.
+    blocks : of data that feel the field near them alone; none: all data feel all of it.
     """
 
     modes: Modes
     y: Array
     normals: Array
     degrees: float | None = None
+    blocks: Sequence[Block] = ()
 
     def init(self) -> FieldState:
         """Start at the prior."""
@@ -170,12 +177,16 @@ class FieldInference:
             surprise = float(xp.sqrt(xp.mean(xp.square(outputs - state.regression.mean(w)))))
             w, outputs = xp.concat([state.w, w]), xp.concat([state.outputs, outputs])
         near = self._nearest(state.q, w)
-        start = None if state.regression is None else state.regression.hyper
-        regression = fit(self.modes, xp.take(w, near, axis=0), xp.take(outputs, near, axis=0), start)
+        regression = self._fitted(xp.take(w, near, axis=0), xp.take(outputs, near, axis=0), state.regression)
         linear, certain, elbo = self._linearised(regression, replace(state.linear, mean=state.q.mean))
         q = self._sampled(regression, linear, rng, steps)
         new = FieldState(q, linear, certain, w, outputs, regression, near)
         return new, FieldInfo(elbo, movement(state.linear, linear), surprise, few_runs_share(linear, certain))
+
+    def _fitted(self, w: Array, outputs: Array, last: AnyRegression | None) -> AnyRegression:
+        """The regression of outputs (n, D) on w (n, R); its hyperparameters are sought from those of the last."""
+        start: Any = None if last is None else last.hyper
+        return fit_blocks(self.blocks, w, outputs, start) if self.blocks else fit(self.modes, w, outputs, start)
 
     def linear_data(self, state: FieldState) -> LinearData:
         """The data as a line in the variables, about the posterior by linearisation."""
@@ -204,7 +215,7 @@ class FieldInference:
             return state
         return replace(state, q=self._sampled(state.regression, state.linear, rng, steps))
 
-    def _sampled(self, regression: Regression, q: Narrowed, rng: np.random.Generator, steps: int) -> Gaussian:
+    def _sampled(self, regression: AnyRegression, q: Narrowed, rng: np.random.Generator, steps: int) -> Gaussian:
         """Mean and covariance by slice sampling, unless the regression's posterior is Gaussian as it is."""
         xp = array_namespace(q.mean)
         samples = q.samples(self.normals)
@@ -214,7 +225,7 @@ class FieldInference:
         density = Density(regression.inner, lambda w, inner: self.log_density(regression, w, inner))
         return slice_sampled(density, q, rng, CHAINS, steps)
 
-    def log_density(self, regression: Regression, w: Array, inner: Array | None = None) -> Array:
+    def log_density(self, regression: AnyRegression, w: Array, inner: Array | None = None) -> Array:
         """Of w (S, R) and the data, with the regression for the forward model, up to a constant: (S,).
 
         Parameters
@@ -222,18 +233,18 @@ class FieldInference:
         inner : (S, n), `Regression.inner` of w, where it is known already.
         """
         xp = array_namespace(w)
-        z, left = regression.predictions(w, inner)
+        z, error = regression.predictions(w, inner)
         prior = -0.5 * xp.sum(xp.square(w), axis=1)
         if self.degrees is None:
-            noise = 1.0 + left[:, None] * regression.variances
+            noise = 1.0 + error
             off = regression.directions @ (self.y - regression.centre) - z
             return prior - 0.5 * xp.sum(xp.square(off) / noise + xp.log(noise), axis=1)
-        noise = 1.0 + left[:, None] * (regression.variances @ xp.square(regression.directions))
+        noise = 1.0 + error @ xp.square(regression.directions)
         off = self.y - regression.centre - z @ regression.directions
         tail = 0.5 * (self.degrees + 1.0) * xp.log(1.0 + xp.square(off) / noise / self.degrees)
         return prior - xp.sum(tail + 0.5 * xp.log(noise), axis=1)
 
-    def _linearised(self, regression: Regression, q: Narrowed) -> tuple[Narrowed, Narrowed, float]:
+    def _linearised(self, regression: AnyRegression, q: Narrowed) -> tuple[Narrowed, Narrowed, float]:
         """The posterior by guarded natural-gradient steps, the same for a certain regression, and the bound."""
         here, step = self._local(regression, q), 1.0
         weights = self.noise_weights(regression, here, q)
@@ -263,13 +274,13 @@ class FieldInference:
         known = self._said(regression, exact, weights)
         return q, q.stepped(known.added, known.gradient, 1.0), self._bound(said, q)
 
-    def _local(self, regression: Regression, q: Narrowed) -> _Local:
+    def _local(self, regression: AnyRegression, q: Narrowed) -> _Local:
         xp = array_namespace(self.y)
         value, slope = regression.averaged(q)
-        _, left = regression.predictions(q.samples(self.normals))
-        return _Local(value, slope, xp.mean(left) * regression.variances)
+        _, error = regression.predictions(q.samples(self.normals))
+        return _Local(value, slope, xp.mean(error, axis=0))
 
-    def noise_weights(self, regression: Regression, local: _Local, q: Narrowed) -> Array:
+    def noise_weights(self, regression: AnyRegression, local: _Local, q: Narrowed) -> Array:
         """(D,), precisions of the noise: 1, or what Student-t noise makes of the residuals."""
         xp = array_namespace(self.y)
         if self.degrees is None:
@@ -281,7 +292,7 @@ class FieldInference:
         spread = sum_of_products(regression.directions, covariance @ regression.directions)
         return (self.degrees + 1.0) / (self.degrees + xp.square(residual) + spread)
 
-    def _said(self, regression: Regression, local: _Local, weights: Array) -> _Said:
+    def _said(self, regression: AnyRegression, local: _Local, weights: Array) -> _Said:
         """What the data say, for noise of these precisions, with the regression's error as more noise."""
         xp = array_namespace(weights)
         residual = self.y - regression.centre - local.value @ regression.directions

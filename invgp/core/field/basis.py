@@ -94,12 +94,12 @@ def pivoted_cholesky(kernel: Kernel, nodes: Array, share: float) -> tuple[Array,
     while left.sum() > allowed and left.max() > resolved:
         known = len(pivots)
         open_nodes = np.flatnonzero(left >= NEARLY * left.max())
-        some = _numbers(open_nodes[np.unique(np.linspace(0, len(open_nodes) - 1, CANDIDATES).astype(int))], nodes)
+        some = numbers(open_nodes[np.unique(np.linspace(0, len(open_nodes) - 1, CANDIDATES).astype(int))], nodes)
         candidates, said = xp.take(nodes, some, axis=0), xp.take(rows[:known, :], some, axis=1)
         residual = kernel(candidates, candidates) - xp.matrix_transpose(said) @ said
         chosen, factor = _greedy(to_numpy(residual).astype(np.float64))
         block = to_numpy(some)[chosen]
-        taken = _numbers(block, nodes)
+        taken = numbers(block, nodes)
         columns = kernel(xp.take(nodes, taken, axis=0), nodes)
         columns = columns - xp.matrix_transpose(xp.take(rows[:known, :], taken, axis=1)) @ rows[:known, :]
         columns = solve_triangular(xp.asarray(factor, dtype=nodes.dtype, device=device_of(nodes)), columns)
@@ -113,8 +113,8 @@ def pivoted_cholesky(kernel: Kernel, nodes: Array, share: float) -> tuple[Array,
     return xp.matrix_transpose(rows[: len(pivots), :]), open_variance, np.asarray(pivots)
 
 
-def _numbers(indices: NDArray[np.intp], like: Array) -> Array:
-    """Numbers of nodes, in the place of an array."""
+def numbers(indices: NDArray[np.intp], like: Array) -> Array:
+    """Indices in the place of an array."""
     return array_namespace(like).asarray(indices.astype(np.int32), device=device_of(like))
 
 

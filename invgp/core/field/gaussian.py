@@ -86,6 +86,14 @@ class Narrowed:
         xp = array_namespace(vector)
         return vector - self.gone @ (xp.matrix_transpose(self.gone) @ vector)
 
+    def along(self, turn: Array) -> Narrowed:
+        """Of w turn, for orthonormal columns (R, r)."""
+        xp = array_namespace(turn)
+        gone = xp.matrix_transpose(turn) @ self.gone
+        left = identity(self.capacity) - xp.matrix_transpose(gone) @ gone
+        added = xp.matrix_transpose(solve_triangular(cholesky(left), xp.matrix_transpose(gone)))
+        return Narrowed(self.mean @ turn, added)
+
     def kl(self) -> float:
         """Divergence from N(0, I), in nats."""
         xp = array_namespace(self.mean)

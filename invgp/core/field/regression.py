@@ -115,7 +115,7 @@ class Regression:
         return self.centre + self.predictions(w)[0] @ self.directions
 
     def predictions(self, w: Array, inner: Array | None = None) -> tuple[Array, Array]:
-        """Expected z (m, k) at w (m, R), and what the runs leave open there in units of the kernel, (m,).
+        """Expected z (m, k) at w (m, R), and the variance (m, k) of what the runs leave open there.
 
         Parameters
         ----------
@@ -127,14 +127,14 @@ class Regression:
         known = solve_triangular(self.factor, xp.matrix_transpose(across))
         left = 1.0 + own + float(np.exp(self.hyper[1])) - sum_of_squares(known)
         left = xp.where(left > 0.0, left, xp.zeros_like(left)) + float(np.exp(self.hyper[3]))
-        return across @ self.coefficients, left
+        return across @ self.coefficients, left[:, None] * self.variances
 
-    def run_weights(self, w: Array) -> Array:
-        """How much each run counts, (m, n), in what is expected at w (m, R) of outputs less their average."""
+    def run_weights(self, w: Array) -> list[Array]:
+        """How much each run counts at w (m, R) in what is expected of outputs less their average: one of (m, n)."""
         xp = array_namespace(w)
         across = kernel(self.hyper, self.inner(w), xp.square(w) @ self.weights, self.own)
         half = solve_triangular(self.factor, xp.matrix_transpose(across))
-        return xp.matrix_transpose(solve_triangular(self.factor, half, transposed=True))
+        return [xp.matrix_transpose(solve_triangular(self.factor, half, transposed=True))]
 
     def averaged(self, q: Narrowed) -> tuple[Array, Array]:
         """Value (k,) and slope (k, R) of z, averaged over w ~ q, in closed form."""

@@ -6,6 +6,7 @@ be followed (Murray, Adams and MacKay 2010).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -88,7 +89,7 @@ def wider(size: int) -> float:
     A draw of N(0, (1 + e)^2 I) lies 2 e^2 R nats lower in the ratio than one of N(0, I): with an e that does not fall
     with the number of variables R, every step would end near where it began.
     """
-    return 1.0 + (0.5 * TAILS / size) ** 0.5
+    return 1.0 + math.sqrt(0.5 * TAILS / size)
 
 
 class _Point(NamedTuple):

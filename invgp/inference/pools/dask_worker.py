@@ -38,7 +38,7 @@ def _stopped_if_unwanted(directory: Path) -> Iterator[None]:
     from distributed.worker import get_worker  # noqa: PLC0415 - an extra, and slow to import
 
     worker, done = get_worker(), threading.Event()
-    key = worker.get_current_task()
+    key = str(worker.get_current_task())
 
     def look() -> None:
         while not done.wait(LOOK_EVERY):
