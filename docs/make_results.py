@@ -1,6 +1,7 @@
 """Write docs/results.md from what the case studies found: python docs/make_results.py.
 
-`paper_experiments.toml` lists the paper's experiments; `case_studies/*/results.json` have what came out of them.
+`paper_experiments.toml` lists the paper's experiments; `results.json` of each case study, and of the
+benchmarks, has what came out of them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ INTRODUCTION = """# The paper's experiments
 Every experiment of the paper behind invgp's core (Bonilla, Krauth and Dezfouli, *Generic inference in latent Gaussian
 process models*), in its order: our figures beside the paper's, or why there are none. A row holds if our figure is
 better than the one beside it, or no farther from it than the spread of ours. This page is made by
-`python docs/make_results.py` from the `results.json` that each case study writes.
+`python docs/make_results.py` from the `results.json` that each case study, or benchmark, writes.
 """
 BEYOND = """## Beyond the paper
 Case studies of our own.
@@ -96,10 +97,10 @@ def experiments(path: Path) -> list[Experiment]:
     return [Experiment(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8"))["experiment"]]
 
 
-def findings(folder: Path) -> dict[str, Found]:
-    """Of all case studies, by experiment."""
+def findings(*folders: Path) -> dict[str, Found]:
+    """Of all case studies and benchmarks, by experiment."""
     found: dict[str, Found] = {}
-    for path in sorted(folder.glob("*/results.json")):
+    for path in sorted(path for folder in folders for path in folder.glob("*/results.json")):
         for entry in TypeAdapter(list[Found]).validate_json(path.read_text(encoding="utf-8")):
             if entry.experiment in found:
                 raise ValueError(f"{path}: experiment '{entry.experiment}' has results elsewhere too")
@@ -157,7 +158,7 @@ def page(paper: list[Experiment], found: dict[str, Found]) -> str:
 
 def main() -> None:
     """Write the page."""
-    found = findings(HERE.parent / "case_studies")
+    found = findings(HERE.parent / "case_studies", HERE.parent / "tests")
     (HERE / "results.md").write_text(page(experiments(HERE / "paper_experiments.toml"), found), encoding="utf-8")
 
 
