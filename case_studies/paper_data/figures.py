@@ -86,9 +86,8 @@ def rows(dataset: str, by_key: dict[Key, list[Measured]]) -> Iterator[dict[str, 
                 "ours": float(values.mean()),
                 "spread": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
             }
-            if family == "full Gaussian":
-                source = "paper" if sparsity == 1.0 else "paper, M / N = 1"
-                row |= {"reference": PAPER[dataset][i], "source": source}
+            if (family, sparsity) == ("full Gaussian", 1.0):
+                row |= {"reference": PAPER[dataset][i], "source": "paper"}
             yield row
 
 
