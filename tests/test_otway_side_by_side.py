@@ -16,6 +16,7 @@ def short_line(otway, tmp_path):
     """The case study with its synthetic line cut to eight sites."""
     folder = tmp_path / "case_studies" / "otway"
     shutil.copytree(otway, folder)
+    (folder / "results.json").unlink()
     (tmp_path / "case_studies" / "recording.py").symlink_to(otway.parent / "recording.py")
     for name in ("synthetic", "synthetic_truth"):
         path = folder / "data" / f"{name}.csv"

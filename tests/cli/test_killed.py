@@ -45,7 +45,8 @@ def until_there_are(wanted: bool, folder: Path, process: subprocess.Popen[str]) 
 
 
 def started(folder: Path) -> list[str]:
-    return (folder / "started").read_text().split()
+    file = folder / "started"
+    return file.read_text().split() if file.exists() else []
 
 
 @pytest.fixture

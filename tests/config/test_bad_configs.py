@@ -89,8 +89,8 @@ UNKNOWN_KEYS = [
         "inference",
         {"samples =": "sample ="},
         "inference.sample: unknown key; valid: 'posterior', 'estimator', 'emulator', 'runs_per_site', "
-        "'emulator_error', 'max_runs', 'kept_variance', 'inducing', 'learn_inducing', 'batch', 'samples' and "
-        "10 more; did you mean 'samples'?",
+        "'emulator_error', 'max_runs', 'kept_variance', 'localisation', 'inducing', 'learn_inducing', 'batch' and "
+        "11 more; did you mean 'samples'?",
     ),
     Case(
         "output",
