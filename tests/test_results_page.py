@@ -14,7 +14,7 @@ def maker(root):
 
 @pytest.fixture(scope="module")
 def found(maker, root):
-    return maker["findings"](root / "case_studies")
+    return maker["findings"](root / "case_studies", root / "tests")
 
 
 def test_that_the_page_is_up_to_date(maker, found, root):
