@@ -136,13 +136,13 @@ def until_reached(attempts: Iterator[Attempt]) -> Attempt:
 def print_table(found: Mapping[str, Attempt]) -> None:
     """A row a method, with ratios to ours."""
     base = found["invgp"]
-    head = f"{'runs a site':>12}{'ratio':>9}{'CPU s':>9}{'ratio':>7}{'error of mean':>15}{'spread':>8}  accuracy"
+    head = f"{'runs a site':>12}{'ratio':>12}{'CPU s':>9}{'ratio':>7}{'error of mean':>15}{'spread':>8}  accuracy"
     print(f"{'to the posterior of the Otway line':36}{head}")
     for name, one in found.items():
         runs, seconds = one.runs / base.runs, one.seconds / base.seconds
         reached = "reached" if one.reached else "not reached"
         print(
-            f"{name:36}{one.runs:12,.0f}{runs:9,.1f}{one.seconds:9.1f}{seconds:7.1f}{one.error:15.3f}{one.ratio:8.2f}"
+            f"{name:36}{one.runs:12,.0f}{runs:12,.1f}{one.seconds:9.1f}{seconds:7.1f}{one.error:15.3f}{one.ratio:8.2f}"
             f"  {reached}: {one.effort}"
         )
 
