@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from invgp.core.adaptive import AdaDelta
-from invgp.core.bound import BLOCKS
+from invgp.core.parameters import BLOCKS
 from invgp.core.training import Blocks, MiniBatches
 from invgp.errors import WriteError
 from invgp.estimator import SAVIGP
