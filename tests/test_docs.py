@@ -40,7 +40,7 @@ RUN_ELSEWHERE = {
     "models": "here",
     "python": "here",
     "report": "here: its command is one of start.md",
-    "simulators": "here and in adapters/test_persistent.py",
+    "simulators": "here and in adapters/persistent/test_guide.py",
     "umbridge": "here",
 }
 
