@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import psutil
 
-from invgp.adapters import Evaluations, PersistentModel, Quantity, RunContext, Status
+from invgp.adapters import Evaluations, PersistentModel, RunContext, Status
 
 from ..conftest import MakeProgram
+from ..executing import SPEED, TIME
 
-SPEED = Quantity("speed", "m s-1")
-DEPTH = Quantity("depth", "m", (1, 2))
-TIME = Quantity("time", "s", (1, 2))
 OK = Status.OK
 # It answers with the speed and its square; a body says what it does for a speed of 2.
 SERVER = """\
