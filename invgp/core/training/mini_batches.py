@@ -38,7 +38,8 @@ class MiniBatches:
     settle : passes, the last ones of `epochs`, in which the posterior alone moves, by natural gradients whose steps
         shrink so that all batches count alike. Steps that do not shrink leave it as the last few batches would have it.
     shrink : whether the optimiser's steps shrink to nothing in the second half of the passes that it has: what it
-        learns then comes to rest at an optimum, where steps that do not shrink leave it somewhere around one.
+        learns then comes to rest at an optimum, where steps that do not shrink leave it somewhere around one. A fit
+        that goes on for more passes once it was over has had other steps than one that was as long from the beginning.
     batch, epochs, samples : sites a batch, passes over the data, samples a site.
     unbiased : whether the gradients have no bias at all, at some two to three times the error of each; by default
         their bias is of order 1 / samples.
