@@ -73,6 +73,16 @@ def test_that_few_runs_never_make_the_posterior_overconfident(runs: int, seed: i
     assert np.sqrt(np.mean(off**2)) < 1.8
 
 
+def test_that_student_t_noise_does_not_average_out_what_few_runs_leave_open() -> None:
+    """Many data share what the regression does not know: samples are no surer than the linearisation."""
+    where = Place(np, "cpu")
+    problem = LinearProblem(where, data=400)
+    problem.inference = replace(problem.inference, degrees=4.0)
+    state = problem.solved(where, [5, 5], seed=0)
+    ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(to_numpy(state.linear.dense().covariance))
+    assert np.median(ratio) > 0.85
+
+
 def test_that_the_regression_knows_its_runs_and_doubts_far_from_them(where: Place) -> None:
     rng = np.random.default_rng(3)
     w = rng.standard_normal((40, 3))
