@@ -21,7 +21,7 @@ better than the one beside it, or no farther from it than the spread of ours. Th
 `python docs/make_results.py` from the `results.json` that each case study, or benchmark, writes.
 """
 BEYOND = """## Beyond the paper
-Case studies of our own.
+Case studies of our own. [Other packages](peers.md) have a page of theirs.
 """
 
 

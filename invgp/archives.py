@@ -20,6 +20,7 @@ from invgp.errors import WriteError
 FORMAT = 1
 MODEL = "a saved model"
 CHECKPOINT = "the checkpoint of a fit"
+CHAINS = "the chains of a reference"
 # What NumPy, the archive or its description raise where a file is none of ours.
 UNREADABLE = (
     AttributeError,

@@ -19,10 +19,11 @@ from invgp.arguments import Floats, check_likelihood, inputs, instance, one_of, 
 from invgp.checkpoints import Checkpoint, Standing, described
 from invgp.core import prediction
 from invgp.core.backend import Array, Place, array_namespace, cholesky, place, to_numpy
-from invgp.core.bound import Frame, Parameters
+from invgp.core.bound import Frame
 from invgp.core.data import Data
 from invgp.core.estimators import fewest_samples
 from invgp.core.memory import BATCH_BUDGET
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 from invgp.core.sampling import Points
 from invgp.core.training import Blocks, MiniBatches, Progress

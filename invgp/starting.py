@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike
 from invgp.arguments import Floats, numbers, positive, spread
 from invgp.core import inducing as choices
 from invgp.core.backend import Array, Place, to_numpy
-from invgp.core.bound import Bound, Parameters
+from invgp.core.bound import Bound
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Family, Full, Sites
 from invgp.core.training import Blocks
 

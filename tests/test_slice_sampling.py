@@ -10,7 +10,7 @@ import xarray as xr
 from arviz_stats.base.array import array_stats
 
 from invgp.adapters import CallableModel, Quantity
-from invgp.errors import ConfigError, RunsFailedError
+from invgp.errors import ConfigError, RunsFailedError, WriteError
 from invgp.inference import slice_sampling
 from invgp.inference.chains import Chains
 from invgp.inference.comparison import compare, converged, rows, spread_mcse, verdict
@@ -234,9 +234,30 @@ def test_that_chains_of_another_problem_are_not_gone_on_with(problem: Problem, c
     reference(linear_problem(), linear, draws=5, checkpoint=file)
     with pytest.raises(ConfigError, match="remove the file to start anew"):
         reference(problem, linear, draws=5, checkpoint=file, **change)
-    file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(ConfigError, match="cannot be read"):
-        reference(linear_problem(), linear, draws=5, checkpoint=file)
+
+
+def test_that_saved_chains_which_are_damaged_or_older_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "chains.npz"
+    reference(linear_problem(), linear, draws=5, checkpoint=file)
+    whole = file.read_bytes()
+    with np.load(file) as archive:
+        arrays = dict(archive)
+    older = {**{name: array for name, array in arrays.items() if name != "about"}, "mark": "of an older invgp"}
+    changed = {**arrays, "kept": arrays["kept"] + 1.0}
+    for make, told in (
+        (lambda: file.write_bytes(whole[:100]), "was a file that is damaged, or that invgp did not write"),
+        (lambda: np.savez(file, **older), "chains that an invgp before this one saved cannot go on either: remove"),
+        (lambda: np.savez(file, **changed), "holds other numbers than were written to it"),
+    ):
+        make()
+        with pytest.raises(ConfigError, match=told):
+            reference(linear_problem(), linear, draws=5, checkpoint=file)
+
+
+def test_that_chains_which_cannot_be_written_say_where(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file, where a folder should be")
+    with pytest.raises(WriteError, match=r"the chains of a reference could not be written to '.*chains\.npz'"):
+        reference(linear_problem(), linear, draws=5, checkpoint=tmp_path / "taken" / "chains.npz")
 
 
 def test_that_a_failed_run_is_a_likelihood_of_zero() -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.errors import ConfigError, WriteError
+from invgp.archives import CHAINS, read_archive, write_archive
+from invgp.errors import ConfigError
 from invgp.inference.chains import Schedule, State
 from invgp.inference.proposal import Proposal
 from invgp.problem import Floats, Problem
@@ -30,27 +28,18 @@ class ChainsFile(NamedTuple):
 
     def save(self, state: State | None) -> None:
         """Write the chains so far, None for not yet begun; the file is there whole, or as it was."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_name(f".{self.path.name}.{uuid4().hex}.part")
         begun = 0 if state is None else self.schedule.draws(state.iteration.max())
         arrays = {} if state is None else {f"state_{f.name}": getattr(state, f.name) for f in fields(State)}
         arrays |= {f"proposal_{f.name}": getattr(self.proposal, f.name) for f in fields(Proposal)}
-        try:
-            with part.open("wb") as file:
-                np.savez(file, mark=self.mark, kept=self.kept[:, :begun], **arrays)
-            os.replace(part, self.path)  # noqa: PTH105 - the atomic one, by name
-        except OSError as error:
-            raise WriteError(f"the chains could not be written to {str(self.path)!r}: {error}") from error
-        finally:
-            part.unlink(missing_ok=True)
+        write_archive(self.path, CHAINS, {"mark": self.mark}, arrays | {"kept": self.kept[:, :begun]})
 
 
 def resumed(path: Path | None, mark: str) -> tuple[State, Floats] | None:
     """Where saved chains stood, and their draws; None if none were begun."""
     if path is None or not path.exists():
         return None
-    saved = _read(path)
-    if str(saved["mark"]) != mark:
+    found, saved = _read(path)
+    if found != mark:
         raise ConfigError(
             f"the chains in {str(path)!r} are of another problem, or of another number of chains, burn-in, thinning or "
             "seed: ask for the same as before, or remove the file to start anew"
@@ -66,7 +55,7 @@ def saved_proposal(checkpoint: Path) -> Proposal | None:
     """The proposal of saved chains, so that it need not be found again; None if there are none."""
     if not checkpoint.exists():
         return None
-    saved = _read(checkpoint)
+    _, saved = _read(checkpoint)
     mean, axes, gain = (saved[f"proposal_{name}"] for name in ("mean", "axes", "gain"))
     return Proposal(mean, axes, gain, int(saved["proposal_runs"]))
 
@@ -95,9 +84,12 @@ def fingerprint(problem: Problem, proposal: Proposal, made: tuple[object, ...]) 
     return digest.hexdigest()
 
 
-def _read(path: Path) -> dict[str, NDArray[Any]]:
+def _read(path: Path) -> tuple[str, dict[str, NDArray[Any]]]:
+    """The mark of saved chains, and their arrays."""
     try:
-        with np.load(path, allow_pickle=False) as saved:
-            return dict(saved)
-    except (OSError, ValueError, BadZipFile, EOFError) as error:
-        raise ConfigError(f"the chains in {str(path)!r} cannot be read; remove the file to start anew") from error
+        about, arrays = read_archive(path, CHAINS)
+    except ValueError as error:
+        raise ConfigError(
+            f"{error}; chains that an invgp before this one saved cannot go on either: remove the file to start anew"
+        ) from error
+    return about["mark"], arrays

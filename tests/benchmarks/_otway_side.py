@@ -62,7 +62,7 @@ def smoother(line, rng):
             outputs = data - line.misfit(line.fields(w.T)).reshape(members, -1)
             esmda.prepare_assimilation(Y=outputs.T)
             w = esmda.assimilate_batch(X=w)
-        yield f"{members} members", line.runs - before, w.T
+        yield f"{members:,} members", line.runs - before, w.T
         members *= 2
 
 
@@ -78,7 +78,7 @@ def ensemble(line, rng):
     state, steps = rng.standard_normal((walkers, line.size)), 8
     while True:
         state = sampler.run_mcmc(state, steps - sampler.iteration)
-        yield f"{steps} steps of {walkers} walkers", line.runs, sampler.get_chain(discard=steps // 2, flat=True)
+        yield f"{steps:,} steps of {walkers:,} walkers", line.runs, sampler.get_chain(discard=steps // 2, flat=True)
         steps *= 2
 
 
@@ -100,7 +100,7 @@ def slices(line, rng):
                 angle = rng.uniform(low, high)
             w, now = proposed, value
             kept.append(w[0])
-        yield f"{steps} steps", line.runs, np.asarray(kept[steps // 2 :])
+        yield f"{steps:,} steps", line.runs, np.asarray(kept[steps // 2 :])
         steps *= 2
 
 
@@ -145,7 +145,7 @@ def variational(line, rng, method):
             before = line.runs
             draws = fit.approx.sample(1000, random_seed=2, return_inferencedata=False)["w"]
             line.runs = before
-            yield f"{steps} steps", line.runs, draws
+            yield f"{steps:,} steps", line.runs, draws
             steps *= 2
 
 

@@ -48,8 +48,8 @@ def environment(folder: Path) -> Path:
 class Side:
     """A process that evaluates another package's bound when told to."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
+    def __init__(self, process: subprocess.Popen[str], printed: Path) -> None:
+        self.process, self.printed = process, printed
         self.versions = self._answer()
 
     def seconds(self, learnt: str) -> float:
@@ -60,7 +60,7 @@ class Side:
     def _answer(self) -> dict:
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit("the other process ended; its messages are above")
+            raise environments.failed("the other package's process", self.process.wait(), self.printed)
         return json.loads(line)
 
 
@@ -72,10 +72,14 @@ def side(python: Path, size: Size, script: str = "_gpflow_side.py") -> Iterator[
         for name, array in zip(("X", "Z", "labels"), data(size), strict=True):
             files[name] = str(Path(folder) / f"{name}.npy")
             np.save(files[name], array)
-        command = [python, Path(__file__).with_name(script), json.dumps(files)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        command = [python, Path(__file__).parent / script, json.dumps(files)]
+        printed = Path(folder) / "printed.txt"
+        with printed.open("w", encoding="utf-8") as messages:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=messages, text=True
+            )
         try:
-            yield Side(process)
+            yield Side(process, printed)
         finally:
             process.stdin.close()
             process.wait()

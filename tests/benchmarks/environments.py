@@ -39,3 +39,9 @@ def environment(folder: Path, steps: Sequence[Sequence[str]], modules: Sequence[
         if installed.returncode:
             raise SystemExit(f"{what} cannot be installed into {folder}; pip says:\n{installed.stderr[-2000:]}")
     return python
+
+
+def failed(what: str, code: int | None, printed: Path) -> SystemExit:
+    """To be raised where a process in such an environment ended early: with the end of what it printed."""
+    said = printed.read_text(encoding="utf-8", errors="replace")[-2000:]
+    return SystemExit(f"{what} ended with exit code {code}; it printed:\n{said}")

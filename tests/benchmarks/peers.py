@@ -5,36 +5,52 @@
 
 The first time it makes an environment for each package in the user's cache folder, some gigabytes in all. What is
 measured, and how, is told at the heads of `peers_otway.py`, `peers_bound.py` and `peers_adapters.py`, which run alone,
-too. The second line is for a machine with other work on its cores. `--small --seconds 2 --repeats 1` tries that all of
-it works.
+too. The second line is for a machine with other work on its cores. `--record` keeps the tables in `peers.json`, from
+which `python docs/make_peers.py` makes docs/peers.md. `--small --seconds 2 --repeats 1` tries that all of it works.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
 from collections.abc import Sequence
+from pathlib import Path
 
 import peers_adapters
 import peers_bound
 import peers_otway
+import tables
+
+RECORD = Path(__file__).with_name("peers.json")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """All three parts of the table."""
+    """All three tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--seconds", default="60", help="of processors, for each other way to a posterior (default: 60)"
     )
     parser.add_argument("--repeats", default="7", help="of every other measurement (default: 7)")
     parser.add_argument("--small", action="store_true", help="a trial of a few minutes; its figures mean nothing")
+    parser.add_argument(
+        "--record", nargs="?", type=Path, const=RECORD, metavar="FILE", help="keep the tables (default: peers.json)"
+    )
     chosen = parser.parse_args(arguments)
-    print(f"Python {platform.python_version()}, {platform.machine()}")
-    peers_otway.main(["--seconds", chosen.seconds, *(["--sites", "8", "--draws", "400"] if chosen.small else [])])
-    print()
-    peers_bound.main(["--repeats", chosen.repeats, *(["--small"] if chosen.small else [])])
-    print()
-    peers_adapters.main(["--repeats", chosen.repeats, *(["--runs", "5"] if chosen.small else [])])
+    if chosen.small and chosen.record == RECORD:
+        parser.error("--record with --small needs a FILE, since the figures of a trial mean nothing")
+    where = tables.machine()
+    print(where, flush=True)
+    measured = []
+    for measure in (
+        lambda: peers_otway.main(
+            ["--seconds", chosen.seconds, *(["--sites", "8", "--draws", "400"] if chosen.small else [])]
+        ),
+        lambda: peers_bound.main(["--repeats", chosen.repeats, *(["--small"] if chosen.small else [])]),
+        lambda: peers_adapters.main(["--repeats", chosen.repeats, *(["--runs", "5"] if chosen.small else [])]),
+    ):
+        print(flush=True)
+        measured.append(measure())
+    if chosen.record:
+        tables.write(chosen.record, where, measured)
 
 
 if __name__ == "__main__":

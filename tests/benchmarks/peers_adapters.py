@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from urllib.error import URLError
@@ -25,6 +25,7 @@ from urllib.request import urlopen
 import environments
 import numpy as np
 import persistent
+from tables import Table, tell
 from workload import seconds
 
 import invgp
@@ -132,15 +133,23 @@ def check(folder: Path, values: np.ndarray) -> None:
     np.testing.assert_allclose(np.load(folder / "outputs.npy"), persistent.bare_loop(folder, values), rtol=1e-12)
 
 
-def print_table(found: dict[str, float]) -> None:
+def table(found: Mapping[str, float], runs: int, repeats: int, versions: Mapping[str, str]) -> Table:
     """A row a way, with the ratio to the bare loop."""
-    print(f"{'one run of a C program':36}{'ms':>9}{'ratio':>7}")
-    for name, each in found.items():
-        print(f"{name:36}{1e3 * each:9.3f}{each / found[BARE]:7.2f}")
+    return Table(
+        "One run of a program",
+        "The C program of the Otway line, one run after the other. The bare loop writes its input, starts it by "
+        "`subprocess.run` and reads its output. invgp's adapters do that too, and see to directories, time limits and "
+        "failed runs; a persistent program stays and answers many runs, a batched one takes all of them in one file. "
+        "UM-Bridge serves the same program by its own server, over HTTP on one machine. Seconds of the clock, medians "
+        f"of {repeats} times {runs} runs, in turns.",
+        ("way", "ms a run", "ratio"),
+        tuple((name, f"{1e3 * each:.3f}", f"{each / found[BARE]:.2f}") for name, each in found.items()),
+        versions,
+    )
 
 
-def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
-    """Measure and print; seconds of a run."""
+def main(arguments: Sequence[str] | None = None) -> Table:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--environment", type=Path, default=environments.cache_folder("umbridge"))
     parser.add_argument("--runs", type=int, default=200, help="runs a side (default: 200)")
@@ -154,6 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
         check=True,
     ).stdout.strip()
     values = persistent.random_models(chosen.runs)
+    tell("one run of a program, by every adapter")
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         persistent.build(folder)
@@ -164,9 +174,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
                 taken[side].append(way(values))
         check(folder, values)
     found = {side: statistics.median(t[1:]) / chosen.runs for side, t in taken.items()}
-    print_table(found)
-    print(f"with invgp {invgp.__version__}, umbridge {version}")
-    return found
+    versions = {"invgp": invgp.__version__, "umbridge": version}
+    told = table(found, chosen.runs, chosen.repeats, versions)
+    print(told)
+    return told
 
 
 if __name__ == "__main__":

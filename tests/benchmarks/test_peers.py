@@ -18,16 +18,18 @@ def benchmark(monkeypatch):
 
 
 def test_that_adapters_are_measured_beside_subprocess_and_the_real_umbridge(benchmark, capsys):
-    found = benchmark("peers_adapters").main(["--environment", sys.prefix, "--runs", "3", "--repeats", "1"])
-    assert all(math.isfinite(seconds) and seconds > 0 for seconds in found.values())
-    assert sum(name.startswith("UM-Bridge") for name in found) == 2
+    table = benchmark("peers_adapters").main(["--environment", sys.prefix, "--runs", "3", "--repeats", "1"])
+    assert all(math.isfinite(float(cell)) and float(cell) > 0 for _, *cells in table.rows for cell in cells)
+    assert sum(way.startswith("UM-Bridge") for way, *_ in table.rows) == 2
     assert "with invgp" in capsys.readouterr().out
 
 
 def test_that_the_line_is_inverted_as_accurately_as_others_must(benchmark, capsys):
-    found = benchmark("peers_otway").main(["--methods", "--sites", "8", "--draws", "400"])
-    assert found["invgp"].reached
-    assert "reached: as it comes" in capsys.readouterr().out
+    table = benchmark("peers_otway").main(["--methods", "--sites", "8", "--draws", "400"])
+    assert table.rows[0][0] == "invgp"
+    assert table.rows[0][-2:] == ("reached", "as it comes")
+    assert not table.reading
+    assert "its mean within 0.1 standard deviations" in " ".join(capsys.readouterr().out.split())
 
 
 def test_that_a_method_stops_where_it_is_accurate_enough(benchmark):
@@ -45,7 +47,47 @@ def test_that_the_bound_is_measured_at_every_size(benchmark, monkeypatch, capsys
     bound = benchmark("peers_bound")
     monkeypatch.setattr(bound, "SIZES", (bound.Size(60, 1, 60, S=16), bound.Size(60, 2, 10, S=16)))
     monkeypatch.setattr(bound.against_gpflow, "PAUSE", 0.0)
-    timings = bound.main(["--repeats", "1", "--packages"])
-    assert len(timings) == 4
-    assert all(timing.seconds > 0 for timing in timings)
-    assert capsys.readouterr().out.count("1.00") == 4
+    table = bound.main(["--repeats", "1", "--packages"])
+    assert len(table.rows) == 4
+    assert all(float(row[2]) > 0 for row in table.rows)
+    assert "with invgp" in capsys.readouterr().out
+
+
+def test_that_tables_say_who_fell_short_and_by_how_much(benchmark):
+    otway = benchmark("peers_otway")
+    found = {
+        "invgp": otway.Attempt("as it comes", runs=3, seconds=2, error=0.05, ratio=1.0),
+        "wide": otway.Attempt("100 members", runs=600, seconds=61, error=0.05, ratio=1.5),
+        "there": otway.Attempt("200 members", runs=300, seconds=20, error=0.05, ratio=1.0),
+    }
+    table = otway.table(found, 60.0, 8, {"wide": "1.0"})
+    assert [row[2] for row in table.rows] == ["1", "> 200", "100"]
+    assert [row[4] for row in table.rows] == ["1.0", "> 30.5", "10.0"]
+    (said,) = table.reading
+    assert said == "wide fell short: after 100 members its standard deviations were 1.50 times the chains'."
+
+
+def test_that_ratios_of_bounds_are_ours_over_theirs(benchmark):
+    bound = benchmark("peers_bound")
+    size = bound.Size(60, 1, 60)
+    timings = [bound.Timing(size, "all", name, seconds) for name, seconds in (("invgp", 0.1), ("GPflow", 0.4))]
+    table = bound.table(timings, 1, {})
+    assert table.rows == (("N = 60, D = 1, M = 60", "all", "0.1000", "0.4000", "0.25"),)
+    assert table.reading == ("invgp takes 0.25 to 0.25 of GPflow's seconds.",)
+
+
+def test_that_what_a_failed_package_printed_is_shown(benchmark, tmp_path):
+    against_gpflow, workload = benchmark("against_gpflow"), benchmark("workload")
+    script = tmp_path / "side.py"
+    script.write_text("import sys; sys.exit('no such package')")
+    with (
+        pytest.raises(SystemExit, match=r"exit code 1; it printed:\nno such package"),
+        against_gpflow.side(Path(sys.executable), workload.Size(10, 1, 5), str(script)),
+    ):
+        pass
+
+
+def test_that_a_trial_does_not_replace_the_record(benchmark, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        benchmark("peers").main(["--small", "--record"])
+    assert "--record with --small needs a FILE" in capsys.readouterr().err

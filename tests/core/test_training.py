@@ -11,13 +11,14 @@ from scipy.optimize import minimize
 
 from invgp.core.adaptive import AdaDelta, Adam
 from invgp.core.backend import to_numpy
-from invgp.core.bound import Bound, Parameters
+from invgp.core.bound import Bound
 from invgp.core.data import Data
 from invgp.core.estimators import SiteTerms
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.natural import add_sites, natural_step, prior_parameters
 from invgp.core.optimisers import LBFGS, SETTLED
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Full, Sites
 from invgp.core.profile import Profile
 from invgp.core.sampling import Points

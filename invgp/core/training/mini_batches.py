@@ -10,12 +10,13 @@ import numpy as np
 
 from invgp.core.adaptive import AdaDelta, Adam
 from invgp.core.backend import place_of
-from invgp.core.bound import Bound, Frame, Parameters
+from invgp.core.bound import Bound, Frame
 from invgp.core.checks import true_or_false, whole, within
 from invgp.core.data import Data
 from invgp.core.estimators import fewest_unbiased_samples
 from invgp.core.expectations import NotFiniteError
 from invgp.core.natural import natural_step
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full, Sites
 from invgp.core.sampling import Points
 from invgp.core.training.common import Progress, Report, check_blocks, check_optimiser, check_start, movable
