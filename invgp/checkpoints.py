@@ -16,7 +16,7 @@ from array_api_compat import is_array_api_obj
 
 from invgp.archives import CHECKPOINT, read_archive, write_archive
 from invgp.core.backend import Place, to_numpy
-from invgp.core.bound import BLOCKS, Parameters
+from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.training import Progress
 
 FEW = 6  # numbers that are told one by one

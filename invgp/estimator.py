@@ -19,10 +19,11 @@ from invgp.arguments import Floats, check_likelihood, inputs, instance, one_of, 
 from invgp.checkpoints import Checkpoint, Standing, described
 from invgp.core import prediction
 from invgp.core.backend import Array, Place, array_namespace, cholesky, place, to_numpy
-from invgp.core.bound import Frame, Parameters
+from invgp.core.bound import Frame
 from invgp.core.data import Data
 from invgp.core.estimators import fewest_samples
 from invgp.core.memory import BATCH_BUDGET
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 from invgp.core.sampling import Points
 from invgp.core.training import Blocks, MiniBatches, Progress
@@ -44,7 +45,8 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     ----------
     likelihood : of `invgp.likelihoods`, or your own; it says how many latents there are (Q) and outputs (P).
     kernel : a key of `invgp.core.kernels.CORRELATIONS`, or one for each latent.
-    length_scale : a number, one for each input dimension (D,), or (Q, D); by default the spread of each dimension.
+    length_scale : a number, one for each input dimension (D,), or (Q, D); by default the spread of each dimension times
+        the root of their number, so that distances between sites are about one length-scale.
     ard : whether each input dimension learns a length-scale of its own. Without, there is one for all of them, a number
         or (Q, 1): for images and other inputs with many dimensions of one kind.
     variance : prior variance, a number or one for each latent (Q,).

@@ -14,9 +14,10 @@ from invgp.archives import MODEL, read_archive, write_archive
 from invgp.checkpoints import FUNCTION, described
 from invgp.core.adaptive import AdaDelta, Adam
 from invgp.core.backend import Array, to_numpy
-from invgp.core.bound import BLOCKS, Bound, Frame, Parameters
+from invgp.core.bound import Bound, Frame
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.optimisers import LBFGS
+from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.posteriors import Diagonal, Full
 from invgp.core.training import Blocks, MiniBatches
 from invgp.likelihoods import Likelihood

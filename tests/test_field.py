@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import invgp
+from adapters.protocol import Evaluations, ForwardModel, RunContext, Status
 from invgp import netcdf
 from invgp.core.backend import place
 from invgp.errors import ConfigError, RunsFailedError
@@ -89,6 +90,7 @@ def half_fail(depth, position):
 
 def always_fails(depth, position):
     raise ValueError("never")
+
 """
 
 POSITIONS = np.arange(3.0, 98.0, 7.0)
@@ -388,6 +390,67 @@ def test_that_correlated_noise_gives_the_exact_posterior_of_the_modes(
     off = problem.survey.Y[seen, 0] - 20.0
     evidence = -0.5 * (off @ np.linalg.solve(data, off) + np.linalg.slogdet(2.0 * np.pi * data)[1])
     assert abs(inversion.trace[-1][0] - evidence) < 1e-3
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """A simulator of which a share of the runs, as if by chance, lacks some outputs, a slice of them."""
+
+    whole: ForwardModel
+    which: slice
+    share: float
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.whole, name)
+
+    def evaluate(self, values: np.ndarray, context: RunContext) -> Evaluations:
+        outputs = self.whole.evaluate(values, context).outputs
+        gone = (1e3 * values[:, 0]) % 1.0 < self.share
+        outputs[gone, self.which] = np.nan
+        return Evaluations(
+            outputs, tuple(Status.PARTIAL if lacks else Status.OK for lacks in gone), ("",) * len(outputs)
+        )
+
+
+@pytest.mark.parametrize("length", [None, 15])
+def test_that_outputs_that_half_of_the_runs_lack_leave_the_posterior_exact(
+    changed: Callable[..., invgp.Problem], length: int | None
+) -> None:
+    correlated = "" if length is None else f"\ncorrelation_length.average = {length}"
+    problem = changed(
+        {
+            "std.average = 0.5": "std.average = 0.5" + correlated,
+            "kept_variance = 0.999": "kept_variance = 0.9999999",
+        }
+    )
+    problem = replace(problem, forward=Lacking(problem.forward, slice(None, None, 3), 0.5))
+    posterior = invgp.invert(problem)
+    apart = np.abs(POSITIONS[:, None] - POSITIONS)
+    noise = 0.25 * (np.eye(len(apart)) if length is None else np.exp(-apart / length))
+    mean, whole = exact_with(problem, noise)
+    std = np.sqrt(np.diagonal(whole))
+    assert posterior.attrs["invgp_settled"] == "yes"
+    assert posterior.attrs["invgp_runs_failed"] == 0
+    np.testing.assert_allclose((posterior["depth"] - mean) / std, 0.0, atol=0.1)
+    np.testing.assert_allclose(posterior["depth_std"] / std, 1.02, atol=0.03)
+    np.testing.assert_allclose(posterior["average_predicted"], windows(problem.grid.X[:, 0]) @ mean, atol=0.15)
+
+
+def test_that_an_output_that_few_runs_give_says_little(changed: Callable[..., invgp.Problem]) -> None:
+    """The posterior lies between those with and without its datum."""
+    problem = changed({"kept_variance = 0.999": "kept_variance = 0.9999999\nmax_runs = 60"})
+    posterior = invgp.invert(replace(problem, forward=Lacking(problem.forward, slice(1), 0.8)))
+    assert "gave only some of their outputs" in posterior.attrs["invgp_diagnostics"]
+    observed = problem.survey.observations[0]
+    values = np.where(np.arange(len(POSITIONS)) == 0, np.nan, observed.values.T).T
+    fewer = replace(problem, survey=replace(problem.survey, observations=(replace(observed, values=values),)))
+    (mean, least), (_, most) = exact(problem), exact(fewer)
+    assert np.all(posterior["depth_std"] > 0.97 * least)
+    assert np.all(posterior["depth_std"] < 1.05 * most)
+    np.testing.assert_allclose((posterior["depth"] - mean)[15:] / least[15:], 0.0, atol=0.1)
+    assert float(posterior["depth_few_runs_std"][0]) > 3.0 * float(posterior["depth_few_runs_std"][25])
 
 
 @pytest.mark.parametrize("ending", ["csv", "npy"])

@@ -83,6 +83,7 @@ def test_that_digits_are_told_better_with_inducing_inputs_that_are_learnt(study,
 
     monkeypatch.setattr(mnist, "TRAIN", 400)
     monkeypatch.setattr(mnist, "EPOCHS", 10)
+    monkeypatch.setattr(mnist, "EPOCHS_LEARNT", 10)
     mnist.digits.cache_clear()
     mnist.centres.cache_clear()
     fixed, learnt = (mnist.Setting(mnist.PARITY, 10, learnt=learnt) for learnt in (False, True))

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from invgp.core.backend import Array, array_namespace, lower_product, symmetric, zeros_like
+from invgp.core.batch_sums import Sum
 from invgp.core.expectations import Expected, LogDensity, expected
 from invgp.core.geometry import (
     Geometry,
     GeometryGradient,
-    Gram,
     Sensitivity,
     dense_geometry,
     inducing_factor,
@@ -26,6 +26,7 @@ from invgp.core.geometry import (
 )
 from invgp.core.kernels import Kernel
 from invgp.core.memory import BATCH_BUDGET, BATCH_SITES, MEMORY_BUDGET
+from invgp.core.parameters import BLOCKS, Parameters, learns_kernels, learns_latents
 from invgp.core.posteriors import Family, Full, Mixture, MixtureGradient, Sites
 from invgp.core.posteriors.full import (
     dense_factor_gradient,
@@ -35,44 +36,6 @@ from invgp.core.posteriors.full import (
     spread_gradient,
 )
 from invgp.core.sampling import Points
-
-BLOCKS = ("posterior", "kernels", "inducing", "likelihood")
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """Everything that can be learnt, as free numbers, by block.
-
-    Attributes
-    ----------
-    posterior : flat, as the family holds it.
-    kernels : (Q, 1 + D), log variance and log length-scales.
-    inducing : Z, (Q, M, D).
-    likelihood : (P,).
-    """
-
-    posterior: Array
-    kernels: Array
-    inducing: Array
-    likelihood: Array
-
-    def flat(self, blocks: Sequence[str]) -> Array:
-        """The named blocks as one vector."""
-        xp = array_namespace(self.posterior)
-        return xp.concat([xp.reshape(getattr(self, name), (-1,)) for name in blocks])
-
-    def updated(self, blocks: Sequence[str], vector: Array) -> Parameters:
-        """A copy with the named blocks taken from one vector."""
-        xp = array_namespace(vector)
-        new, start = {}, 0
-        for name in blocks:
-            old = getattr(self, name)
-            size = 1
-            for length in old.shape:
-                size *= length
-            new[name] = xp.reshape(vector[start : start + size], old.shape)
-            start += size
-        return replace(self, **new)
 
 
 @dataclass(frozen=True)
@@ -331,66 +294,3 @@ class Frame:
         whole = self.geometry(0, self.bound.X.shape[0])
         gradient = GeometryGradient(xp.zeros_like(self.factor), projection_gradient, xp.zeros_like(whole.residual))
         return pull_back_batch(self.kernels, self.parameters.inducing, self.bound.X, whole, gradient)
-
-
-def learns_latents(learn: Sequence[str]) -> bool:
-    """Whether any of the blocks to learn acts through the latents."""
-    return "posterior" in learn or learns_kernels(learn)
-
-
-def learns_kernels(learn: Sequence[str]) -> bool:
-    """Whether any of the blocks to learn acts through the covariances."""
-    return "kernels" in learn or "inducing" in learn
-
-
-@dataclass(frozen=True)
-class Sum:
-    """Sums over batches of sites; where spreads are factors, `spread` is what `spread_gradient` takes, lower triangles.
-
-    Where the frame is triangular it is the gradient with respect to the factors, lower triangles.
-
-    Adding to a sum, or finishing it, uses it up.
-    """
-
-    value: Array
-    weights: Array
-    mean: Array
-    spread: Array
-    factor: Array
-    kernels: Array
-    inducing: Array
-    likelihood: Array
-
-    @staticmethod
-    def nothing(frame: Frame) -> Sum:
-        """The sum over no sites."""
-        xp = array_namespace(frame.factor)
-        q, p = frame.q, frame.parameters
-        like = (q.weights, q.mean, q.spread, frame.factor, p.kernels, p.inducing, p.likelihood)
-        return Sum(xp.sum(xp.zeros_like(q.weights)), *(zeros_like(a) for a in like))
-
-    def plus(
-        self, frame: Frame, geometry: Geometry, sites: tuple[int, int], found: Expected, learn: Sequence[str]
-    ) -> Sum:
-        """Add a batch of sites with what they expect."""
-        xp = array_namespace(frame.factor)
-        q, weight = frame.q, frame.bound.weight
-        by_weight = weight * xp.sum(found.value, axis=1)
-        likelihood = self.likelihood
-        if found.likelihood is not None:
-            likelihood = likelihood + weight * xp.sum(q.weights[:, None] * found.likelihood, axis=0)
-        value, weights = self.value + xp.sum(q.weights * by_weight), self.weights + by_weight
-        whole = replace(self, value=value, weights=weights, likelihood=likelihood)
-        if not learns_latents(learn):
-            return whole
-        share = weight * q.weights[:, None, None]
-        pulled = frame.pull_back(geometry, share * found.gradient, 0.5 * share * found.curvature)
-        gram = isinstance(pulled.spread, Gram)
-        spread = pulled.spread.added_to(self.spread) if gram else self.spread + pulled.spread
-        whole = replace(whole, mean=self.mean + pulled.mean, spread=spread)
-        if not learns_kernels(learn):
-            return whole
-        X = frame.bound.X[slice(*sites), :]
-        kernels, inducing, *factor = frame.pull_back_batch(geometry, X, pulled.geometry)
-        whole = replace(whole, kernels=self.kernels + kernels, inducing=self.inducing + inducing)
-        return replace(whole, factor=self.factor + factor[0]) if factor else whole

@@ -24,10 +24,11 @@ from invgp.core.backend import (
     symmetric,
     zeros_like,
 )
-from invgp.core.bound import Bound, Frame, Ground, Parameters
+from invgp.core.bound import Bound, Frame, Ground
 from invgp.core.data import Data
 from invgp.core.expectations import NotFiniteError, expected
 from invgp.core.natural import covariance_factor
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full, Mixture, Sites
 from invgp.core.sampling import Points
 

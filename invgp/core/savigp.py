@@ -18,11 +18,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.bound import Bound, Frame, Ground, Parameters, Sum
+from invgp.core.batch_sums import Sum
+from invgp.core.bound import Bound, Frame, Ground
 from invgp.core.estimators import SiteTerms, features_needed
 from invgp.core.expectations import Expected, estimated
 from invgp.core.natural import NaturalParameters, add_sites, moved, prior_parameters
 from invgp.core.optimisers import LBFGS, LBFGSState
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full, Mixture
 from invgp.core.sampling import Points
 from invgp.core.whitening import Whitening

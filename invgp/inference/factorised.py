@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from invgp.core.backend import Place, to_numpy
-from invgp.core.bound import Bound, Parameters
+from invgp.core.bound import Bound
 from invgp.core.geometry import inducing_factor
 from invgp.core.optimisers import LBFGS
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full
 from invgp.core.sampling import Points
 from invgp.core.savigp import Savigp, State

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.field.algorithm import AnyRegression, FieldInference, FieldInfo, FieldState
+from invgp.core.field.gaps import filled
 from invgp.core.field.gaussian import Gaussian, Narrowed, mirrored_normals
-from invgp.core.field.regression import Modes, Regression, covariance_of_runs
+from invgp.core.field.regression import Modes
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import diagnose
-from invgp.inference.field_gaps import filled
 from invgp.inference.field_learning import FieldLearning
 from invgp.inference.grid_modes import field_of
 from invgp.inference.inversion import BudgetSpent, Inversion
@@ -75,7 +75,8 @@ class FieldInversion(Inversion):
         self.neighbourhoods = neighbourhoods(problem, self.field, where)
         blocks = tuple(neighbourhood.block for neighbourhood in self.neighbourhoods)
         data = where.asarray(self.whitened.data)
-        self.algorithm = FieldInference(modes, data, normals, self.whitened.degrees, blocks)
+        mixing = None if self.whitened.mixing is None else where.asarray(self.whitened.mixing)
+        self.algorithm = FieldInference(modes, data, normals, self.whitened.degrees, blocks, mixing)
 
     def search(self) -> tuple[str, bool]:
         """Batches of runs from the posterior so far, until neither they nor more of them would move it."""
@@ -110,26 +111,12 @@ class FieldInversion(Inversion):
 
     def _tell(self, state: FieldState, w: Floats) -> None:
         """What runs at w (n, R) tell a state: the last n of all."""
-        known = w if state.w is None else np.concatenate([to_numpy(state.w), w])
-        outputs = self._whole_outputs(state, known)[-len(w) :]
-        told = self.where.asarray(w), self.where.asarray(self.whitened(outputs))
-        self.state, self.info = self.algorithm.tell(state, *told, self.sampling)
-
-    def _whole_outputs(self, state: FieldState, w: Floats) -> Floats:
-        """All outputs (n, N, P) of runs at w (n, R), with what the others expect of those that are missing."""
         observed = self.whitened.observed
-        values = self.outputs[:, observed]
-        if not np.isnan(values).any():
-            return self.outputs
-        never = np.argwhere(observed)[np.isnan(values).all(axis=0)]
+        never = np.argwhere(observed)[np.isnan(self.outputs[:, observed]).all(axis=0)]
         if never.size:
             raise RunsFailedError(f"no run gave the output that was observed at site {never[0, 0] + 1}")
-        regression = state.regression
-        hyper = regression.hyper if isinstance(regression, Regression) else self.algorithm.modes.usual
-        covariance = to_numpy(covariance_of_runs(self.algorithm.modes, hyper, self.where.asarray(w)))
-        whole = np.zeros_like(self.outputs)
-        whole[:, observed] = filled(values, covariance)
-        return whole
+        told = self.where.asarray(w), self.where.asarray(self.whitened(self.outputs[-len(w) :]))
+        self.state, self.info = self.algorithm.tell(state, *told, self.sampling)
 
     def _learn(self) -> None:
         """Hyperparameters by the evidence, and the posterior under them from the same runs."""
@@ -218,8 +205,8 @@ class FieldInversion(Inversion):
         partial = int(np.isnan(self.outputs[:, self.whitened.observed]).any(axis=1).sum())
         if partial:
             notes.append(
-                f"{partial} of {len(self.outputs)} runs gave only some of their outputs; what they lack was taken as "
-                "the other runs expect it."
+                f"{partial} of {len(self.outputs)} runs gave only some of their outputs; what they lack is known from "
+                "the other runs, and as far as it is not, the posterior is wider."
             )
         noise = np.asarray([self.theta[self.learning.columns["noise", name]][0] for name in self.problem.noise.learn])
         notes += noise_notes(self.problem, noise)
@@ -229,15 +216,14 @@ class FieldInversion(Inversion):
         """Mean and standard deviation (N, P) of the outputs over the posterior, as the regression has them."""
         normals = self.where.asarray(self.predicting.spawn(1)[0].standard_normal((PREDICTED, self.variables)))
         weights = regression.run_weights(q.samples(normals))
-        whole = np.full(self.outputs.shape, np.nan)
-        observed = self.whitened.observed
-        whole[:, observed] = self._whole_outputs(self.state, to_numpy(self.state.w))[:, observed]
-        outputs = np.where(np.isnan(whole), self.outputs, whole)[near]
-        centre = outputs.mean(axis=0)
-        everywhere = [np.arange(outputs.shape[1])]
-        values = np.empty((PREDICTED, *centre.shape))
-        for sites, part in zip([n.sites for n in self.neighbourhoods] or everywhere, weights, strict=True):
-            values[:, sites] = centre[sites] + np.tensordot(to_numpy(part), (outputs - centre)[:, sites], axes=1)
+        everywhere = [np.arange(self.outputs.shape[1])]
+        values = np.empty((PREDICTED, *self.outputs.shape[1:]))
+        groups = [neighbourhood.sites for neighbourhood in self.neighbourhoods] or everywhere
+        for sites, part, of_runs in zip(groups, regression.parts, weights, strict=True):
+            own = self.outputs[near][:, sites]
+            outputs = filled(own.reshape(len(own), -1), to_numpy(part.covariance)).reshape(own.shape)
+            centre = outputs.mean(axis=0)
+            values[:, sites] = centre + np.tensordot(to_numpy(of_runs), outputs - centre, axes=1)
         return values.mean(axis=0), values.std(axis=0)
 
     def _draws(self, state: FieldState) -> Floats:

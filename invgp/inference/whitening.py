@@ -19,7 +19,8 @@ class Whitening:
 
     Attributes
     ----------
-    data : (D,).
+    data : (D,), independent.
+    mixing : lower triangular (D, D): outputs become independent as the data are by its inverse; None if they are.
     degrees : of freedom of Student-t noise; None for Gaussian noise.
     log_scale : the log density of the data is that of the whitened ones plus this.
     """
@@ -28,11 +29,12 @@ class Whitening:
         y = problem.survey.Y
         self.observed: NDArray[np.bool_] = ~np.isnan(y)
         self.degrees = problem.noise.degrees if problem.noise.kind == "student-t" else None
-        self.factor: Floats | None = None
+        self.mixing: Floats | None = None
         if problem.noise.joins_sites:
-            factor: Floats = np.linalg.cholesky(data_covariance(problem)).astype(np.float64)
-            self.factor = factor
-            self.log_scale = -float(np.sum(np.log(np.diagonal(factor))))
+            covariance = data_covariance(problem)
+            self.std = np.sqrt(np.diagonal(covariance))
+            self.mixing = np.asarray(np.linalg.cholesky(covariance / np.outer(self.std, self.std)), dtype=np.float64)
+            self.log_scale = -float(np.sum(np.log(self.std * np.diagonal(self.mixing))))
         elif self.degrees is None:
             noise = gaussian_noise(problem, Place(np, "cpu"))
             self.matrices = np.asarray(noise.whitening)
@@ -41,10 +43,17 @@ class Whitening:
             scale = noise_scale(problem)
             self.matrices = np.eye(y.shape[1]) / scale[:, None, :]
             self.log_scale = -float(np.sum(np.log(scale[self.observed])))
-        self.data = self(np.where(self.observed, y, 0.0)[None])[0]
+        self.data = self(y[None])[0]
+        if self.mixing is not None:
+            self.data = scipy.linalg.solve_triangular(self.mixing, self.data, lower=True)
 
     def __call__(self, outputs: Floats) -> Floats:
-        """Outputs (S, N, P) -> (S, D)."""
-        if self.factor is not None:
-            return np.asarray(scipy.linalg.solve_triangular(self.factor, outputs[:, self.observed].T, lower=True).T)
-        return np.asarray((self.matrices @ outputs[..., None])[..., 0][:, self.observed])
+        """Outputs (S, N, P), NaN where they are missing -> (S, D), NaN where something in them is."""
+        if self.mixing is not None:
+            return np.asarray(outputs[:, self.observed] / self.std)
+        missing = np.isnan(outputs) & self.observed
+        values = np.where(self.observed & ~missing, outputs, 0.0)
+        whitened = (self.matrices @ values[..., None])[..., 0]
+        if missing.any():
+            whitened[((self.matrices != 0.0) @ missing[..., None])[..., 0]] = np.nan
+        return np.asarray(whitened[:, self.observed])

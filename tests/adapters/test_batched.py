@@ -15,9 +15,8 @@ from invgp.adapters.batched import HOPELESS, read_rows
 from invgp.adapters.testing import check_forward_model
 
 from .conftest import MakeProgram
+from .executing import SPEED, TIME
 
-SPEED = Quantity("speed", "m s-1")
-TIME = Quantity("time", "s", (1, 2))
 OK = Status.OK
 
 # It writes the speed and its square for each row, and keeps a count of its starts; a body may do more for a speed of 2.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,9 @@ from invgp.adapters import AdapterError, Evaluations, ExecutableModel, Quantity,
 from invgp.adapters.dakota import DakotaParameters, DakotaResults
 from invgp.adapters.testing import check_forward_model
 
-MakeProgram = Callable[..., str]
+from .conftest import MakeProgram
+from .executing import DEPTH, SPEED, TIME
 
-DEPTH = Quantity("depth", "m", (1, 2))
-SPEED = Quantity("speed", "m s-1")
-TIME = Quantity("time", "s", (1, 2))
 VALUES = np.array([[1.0, 2.0, 4.0], [3.0, 5.0, 8.0]])
 
 JSON_DRIVER = """\

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from invgp.adapters import (
     AdapterError,
     CsvFile,
-    Evaluations,
     ExecutableModel,
     InputFile,
     JsonFile,
@@ -21,17 +19,14 @@ from invgp.adapters import (
     OutputFile,
     Quantity,
     RegexFile,
-    RunContext,
     Status,
     TableFile,
 )
 from invgp.adapters.testing import check_forward_model
 
-MakeProgram = Callable[..., str]
+from .conftest import MakeProgram
+from .executing import DEPTH, SPEED, TIME, one, run
 
-SPEED = Quantity("speed", "m s-1")
-DEPTH = Quantity("depth", "m", (1, 2))
-TIME = Quantity("time", "s", (1, 2))
 MISFIT = Quantity("misfit", "1")
 VALUES = np.array([[1.0, 10.0, 20.0], [3.0, 30.0, 40.0]])
 
@@ -75,24 +70,6 @@ def compiled(tmp_path: Path) -> ExecutableModel:
         timeout=20.0,
         search_path=tmp_path,
     )
-
-
-def one(program: str, folder: Path, **settings: Any) -> ExecutableModel:
-    return ExecutableModel(
-        **{
-            "command": (program, "{speed}"),
-            "inputs": (SPEED,),
-            "outputs": (TIME,),
-            "search_path": folder,
-            "timeout": 20.0,
-            **settings,
-        }
-    )
-
-
-def run(model: ExecutableModel, folder: Path, values: Any = ((1.0,),)) -> Evaluations:
-    array = np.asarray(values, dtype=float)
-    return model.evaluate(array, RunContext([f"r{i}" for i in range(len(array))], folder / "runs"))
 
 
 def test_that_a_c_program_with_files_of_all_kinds_conforms(compiled: ExecutableModel, tmp_path: Path) -> None:
@@ -176,7 +153,7 @@ def test_that_directories_are_kept_as_told(keep: str, kept: set[str], program: M
     model = one(program('[ "$1" = 2.0 ] && exit 9; echo $1 $1'), tmp_path, keep=keep)
     got = run(model, tmp_path, [[1.0], [2.0]])
     assert got.status == (Status.OK, Status.EXIT_CODE)
-    assert {path.name for path in (tmp_path / "runs").iterdir()} == kept
+    assert {path.name for path in (tmp_path / "runs" / "batch").iterdir()} == kept
     assert ("directory" in got.messages[1]) == (keep != "none")
 
 

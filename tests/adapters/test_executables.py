@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,12 @@ from invgp.adapters import (
 )
 from invgp.adapters.testing import check_forward_model
 
-SPEED = Quantity("speed", "m s-1")
-DEPTH = Quantity("depth", "m", (1, 2))
-TIME = Quantity("time", "s", (1, 2))
+from .conftest import MakeProgram
+from .executing import DEPTH, SPEED, TIME, one, run
+
 GRAVITY = Quantity("gravity", "mGal")
 VALUES = np.array([[1.0, 10.0, 20.0], [3.0, 30.0, 40.0], [4.0, 50.0, 60.0]])
 
-MakeProgram = Callable[..., str]
 
 C_SIMULATOR = r"""
 #include <stdio.h>
@@ -71,25 +69,6 @@ def compiled_model(folder: Path, **settings: Any) -> ExecutableModel:
             **settings,
         }
     )
-
-
-def one(program: str, folder: Path, **settings: Any) -> ExecutableModel:
-    """One input by argument, two outputs by standard output."""
-    return ExecutableModel(
-        **{
-            "command": (program, "{speed}"),
-            "inputs": (SPEED,),
-            "outputs": (TIME,),
-            "search_path": folder,
-            "timeout": 20.0,
-            **settings,
-        }
-    )
-
-
-def run(model: ExecutableModel, folder: Path, values: Any = ((1.0,),)) -> Evaluations:
-    array = np.asarray(values, dtype=float)
-    return model.evaluate(array, RunContext([f"r{i}" for i in range(len(array))], folder / "runs" / "batch"))
 
 
 def test_that_a_compiled_program_conforms(compiled: Path, tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from invgp.core.backend import place
-from invgp.core.bound import Bound, Parameters
+from invgp.core.bound import Bound
 from invgp.core.data import Data
 from invgp.core.expectations import LogDensity
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full
 from invgp.core.sampling import Points
 from invgp.likelihoods import Logistic, Softmax

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -84,16 +87,16 @@ def invgp(*arguments: str | Path, cwd: Path, program: list[str] | None = None) -
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture
-def invgp_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+def here(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """The command line in this process, which need not start Python: for a command that nobody interrupts."""
-
-    def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-        monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["invgp", *map(str, arguments)])
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-        code = 0
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    code, said, told = 0, StringIO(), StringIO()
+    with ExitStack() as stack:
+        stack.enter_context(chdir(cwd))
+        stack.enter_context(redirect_stdout(said))
+        stack.enter_context(redirect_stderr(told))
+        stack.enter_context(patch.object(sys, "argv", ["invgp", *map(str, arguments)]))
+        stack.enter_context(patch.object(tempfile, "tempdir", os.environ.get("TMPDIR")))
         try:
             main()
         except SystemExit as end:
@@ -101,15 +104,13 @@ def invgp_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        return subprocess.CompletedProcess(sys.argv, code, *capsys.readouterr())
-
-    return run
+    return subprocess.CompletedProcess(["invgp", *map(str, arguments)], code, said.getvalue(), told.getvalue())
 
 
-def at_once(commands: Iterable[Sequence[str | Path]], *, cwd: Path) -> list[subprocess.CompletedProcess[str]]:
-    """Several command lines, two at a time: most of their time is the start of Python."""
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda arguments: invgp(*arguments, cwd=cwd), commands))
+@pytest.fixture
+def invgp_here() -> Command:
+    """The command line in this process."""
+    return here
 
 
 def with_program(config: str = CONFIG, body: str = SIMULATOR, *, directory: Path) -> str:

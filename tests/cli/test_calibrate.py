@@ -13,7 +13,7 @@ from compliance import complaints
 from invgp.cli.calibrate import read_finished
 from invgp.errors import ConfigError
 
-from .conftest import CONFIG, SIMULATOR, invgp, small, with_program, write_files
+from .conftest import CONFIG, SIMULATOR, here, small, with_program, write_files
 from .test_interrupts import interrupt, left_behind, own_words, running, wait_for
 
 COMMAND = ("calibrate", "survey.toml", "--workers", "1")
@@ -22,7 +22,7 @@ ROW = r"(?:[▼▲] )?\d+\.\d ± \d+\.\d\s+"
 
 def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_go_on_from_there(tmp_path: Path) -> None:
     write_files(tmp_path)
-    result = invgp(*COMMAND, "--surveys", "3", "--check", cwd=tmp_path)
+    result = here(*COMMAND, "--surveys", "3", "--check", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert re.search(rf"^depth\s+{ROW}{ROW}{ROW}\d\.\d\d\s+\d\.\d\d\s*$", result.stdout, re.MULTILINE)
     assert "3 simulated surveys of 6 sites, seed 3; ± is one standard error, across surveys." in result.stdout
@@ -37,13 +37,13 @@ def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_go_on_f
     assert complaints(written[0]) == []
 
     (tmp_path / "was_called").unlink()
-    fewer = invgp(*COMMAND, "--surveys", "2", cwd=tmp_path)
+    fewer = here(*COMMAND, "--surveys", "2", cwd=tmp_path)
     assert fewer.returncode == 2
     assert f"--surveys: must be at least 3, was 2: '{written[0]}' is a calibration with 3 surveys;" in fewer.stderr
     with xr.open_dataset(written[0]) as still:
         xr.testing.assert_identical(still, first)
     written[0].unlink()
-    again = invgp(*COMMAND, "--surveys", "2", "--plot", "figures/two.pdf", cwd=tmp_path)
+    again = here(*COMMAND, "--surveys", "2", "--plot", "figures/two.pdf", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert not (tmp_path / "was_called").exists()
     assert (tmp_path / "figures" / "two.pdf").exists()
@@ -80,7 +80,7 @@ def test_that_check_finds_a_posterior_wanting(tmp_path: Path) -> None:
     """One evaluation leaves the posterior at its start, whatever the data."""
     config = CONFIG.replace("samples = 16", "samples = 16\nmax_evaluations = 1\nposterior = 'full gaussian'")
     write_files(tmp_path, config)
-    result = invgp(*COMMAND, "--surveys", "8", "--check", cwd=tmp_path)
+    result = here(*COMMAND, "--surveys", "8", "--check", cwd=tmp_path)
     assert result.returncode == 5, result.stderr
     assert "▼" in result.stdout
     assert "invgp: warning: 8 of the inversions did not settle" in result.stderr
@@ -88,7 +88,7 @@ def test_that_check_finds_a_posterior_wanting(tmp_path: Path) -> None:
 
 def test_that_a_mistake_is_a_sentence_before_any_run(tmp_path: Path) -> None:
     write_files(tmp_path)
-    result = invgp(*COMMAND, "--plot", "figure.gif", cwd=tmp_path)
+    result = here(*COMMAND, "--plot", "figure.gif", cwd=tmp_path)
     assert result.returncode == 2
     assert result.stderr == "invgp: --plot: must end in .png, .svg or .pdf, was 'figure.gif'\n"
     assert not (tmp_path / "was_called").exists()

@@ -17,8 +17,10 @@ from invgp import netcdf
 from invgp.cli import app
 from invgp.errors import ConfigError, PlotError
 
-from .conftest import CONFIG, SIMULATOR, invgp, with_inference, with_program, write_files
+from .conftest import CONFIG, SIMULATOR, here, with_inference, with_program, write_files
 from .test_interrupts import PROMPT, interrupt, left_behind, own_words, running, wait_for
+
+COMPARE = ("compare", "results/otway.nc", "--burn-in", "50", "--draws", "250")
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +30,9 @@ def compared(otway: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     shutil.copy(otway / "otway.toml", folder)
     make = [sys.executable, str(otway / "make_survey.py"), "--sites", "10"]
     subprocess.run([*make, "--output", str(folder / "data" / "synthetic.csv")], check=True, capture_output=True)
-    made = invgp("run", "otway.toml", cwd=folder)
+    made = here("run", "otway.toml", cwd=folder)
     assert made.returncode == 0, made.stderr
-    return folder, invgp("compare", "results/otway.nc", "--draws", "400", "-o", "draws.nc", cwd=folder)
+    return folder, here(*COMPARE, "-o", "draws.nc", cwd=folder)
 
 
 def test_that_a_posterior_is_compared_latent_by_latent(
@@ -60,28 +62,29 @@ def test_that_draws_and_diagnostics_are_in_the_file(
     with xr.open_dataset(compared[0] / "draws.nc") as found:
         draws = found["depth_reference_draw"]
         assert draws.dims == ("chain", "draw", "site", "layer")
-        assert draws.shape == (4, 400, 10, 4)
+        assert draws.shape == (4, 250, 10, 4)
         np.testing.assert_allclose(draws.mean(("chain", "draw")), found["depth_reference"])
         assert found["depth_reference"].attrs["units"] == "m"
         for name in ("depth_error", "depth_ratio", "depth_reference_r_hat", "depth_reference_ess"):
             assert found[name].notnull().all()
-        assert found.attrs["invgp_reference_draws"] == 400
-        assert found.attrs["invgp_reference_runs"] > 4 * 600 * 10
+        assert found.attrs["invgp_reference_draws"] == 250
+        assert found.attrs["invgp_reference_runs"] > 4 * 300 * 10
 
 
 def test_that_few_draws_are_not_called_a_reference_and_more_go_on_from_there(
     finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     folder = shutil.copytree(finished[0], tmp_path / "survey")
-    few = invgp("compare", "posterior.nc", "--draws", "60", cwd=folder)
+    command = ("compare", "posterior.nc", "--burn-in", "20", "--draws")
+    few = here(*command, "20", cwd=folder)
     assert few.returncode == 0
     assert "invgp: warning: the chains have not converged, and are no reference yet" in few.stderr
     assert (folder / "posterior.chains.npz").exists()
-    more = invgp("compare", "posterior.nc", "--draws", "500", cwd=folder)
+    more = here(*command, "300", cwd=folder)
     assert "Reference: the chains have converged" in more.stdout, more.stderr
     assert not (folder / "posterior.runs").exists()
     (folder / "was_called").unlink()
-    again = invgp("compare", "posterior.nc", "--draws", "500", cwd=folder)
+    again = here(*command, "300", cwd=folder)
     assert again.stdout.splitlines()[:4] == more.stdout.splitlines()[:4]
     assert not (folder / "was_called").exists(), "the same draws were paid for twice"
 
@@ -90,7 +93,7 @@ def test_that_ctrl_c_keeps_the_chains_and_says_how_to_go_on(tmp_path: Path) -> N
     body = f"case $PWD in */chains9-*) touch ../../../samples;; esac; {SIMULATOR}"  # after the fit, of 8 steps
     config = with_program(body=body, directory=tmp_path)
     write_files(tmp_path, config.replace("sites.csv", "two_sites.csv").replace("samples = 16", "samples = 6"))
-    assert invgp("run", "survey.toml", cwd=tmp_path).returncode == 0
+    assert here("run", "survey.toml", cwd=tmp_path).returncode == 0
     with running("compare", "posterior.nc", "--draws", "100000", cwd=tmp_path) as (process, mark):
         wait_for(tmp_path / "samples", process)
         errors, seconds = interrupt(process)
@@ -155,7 +158,7 @@ def test_that_a_mistake_is_a_sentence_and_costs_nothing(
 
 def test_that_draws_on_an_emulator_cost_a_few_runs(compared: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     folder, direct = compared
-    result = invgp("compare", "results/otway.nc", "--emulator", "--draws", "400", "--plot", "emulated.png", cwd=folder)
+    result = here(*COMPARE, "--emulator", "--plot", "emulated.png", cwd=folder)
     assert result.returncode == 0, result.stderr
 
     def ratios(text: str) -> np.ndarray:
@@ -184,7 +187,7 @@ def test_that_a_stopped_comparison_on_an_emulator_goes_on_with_the_runs_of_the_l
     def called() -> list[str]:
         return calls.read_text().split()
 
-    assert invgp("run", "survey.toml", "--ledger", "elsewhere.sqlite", cwd=tmp_path).returncode == 0
+    assert here("run", "survey.toml", "--ledger", "elsewhere.sqlite", cwd=tmp_path).returncode == 0
     paid = len(called())
     (tmp_path / "second").unlink()
     command = ("compare", "posterior.nc", "--emulator", "--workers", "1")
@@ -196,14 +199,14 @@ def test_that_a_stopped_comparison_on_an_emulator_goes_on_with_the_runs_of_the_l
     assert own_words(errors)[-1].endswith(f", before the chains had started; {kept}")
 
     stopped = len(called())
-    few = invgp(*command, "--draws", "40", cwd=tmp_path)
+    few = here(*command, "--draws", "40", cwd=tmp_path)
     assert few.returncode == 0, few.stderr
     runs, made = told_runs(few.stdout)
     assert made == len(called()) - stopped < runs
     assert len(called()) - paid <= runs + 1  # the one that Ctrl-C cut short
 
     before = len(called())
-    more = invgp(*command, "--draws", "80", cwd=tmp_path)
+    more = here(*command, "--draws", "80", cwd=tmp_path)
     assert told_runs(more.stdout) == (runs, 0), more.stderr
     assert len(called()) == before
 
@@ -213,7 +216,7 @@ def test_that_a_comparison_stopped_while_its_gaussian_is_fitted_pays_for_no_run_
     body = f"echo $1 >> {calls}; case $PWD in */chains3-*) touch {tmp_path}/third; sleep 0.1;; esac; {SIMULATOR}"
     config = with_program(body=body, directory=tmp_path)
     write_files(tmp_path, config.replace("sites.csv", "two_sites.csv").replace("samples = 16", "samples = 6"))
-    assert invgp("run", "survey.toml", cwd=tmp_path).returncode == 0
+    assert here("run", "survey.toml", cwd=tmp_path).returncode == 0
     calls.unlink()
     command = ("compare", "posterior.nc", "--draws", "10", "--burn-in", "0", "--chains", "2", "--workers", "1")
     with running(*command, cwd=tmp_path) as (process, _):
@@ -223,7 +226,7 @@ def test_that_a_comparison_stopped_while_its_gaussian_is_fitted_pays_for_no_run_
     kept = "the runs are kept in posterior.ledger.sqlite, and the same command goes on from there"
     assert own_words(errors)[-1].endswith(f", before the chains had started; {kept}")
     stopped = len(calls.read_text().split())
-    result = invgp(*command, cwd=tmp_path)
+    result = here(*command, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     runs, made = told_runs(result.stdout)
     assert len(calls.read_text().split()) - stopped == made
@@ -235,8 +238,8 @@ def test_that_what_was_learnt_is_held_fixed_in_a_comparison(tmp_path: Path) -> N
     config = CONFIG.replace("positive =", "learn = { length_scale = 2, std = 2 }\npositive =")
     assert config != CONFIG
     write_files(tmp_path, config)
-    assert invgp("run", "survey.toml", cwd=tmp_path).returncode == 0
-    result = invgp("compare", "posterior.nc", "--draws", "400", cwd=tmp_path)
+    assert here("run", "survey.toml", cwd=tmp_path).returncode == 0
+    result = here("compare", "posterior.nc", "--burn-in", "20", "--draws", "200", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     error, ratio = (float(result.stdout.split("depth")[1].split()[i]) for i in (0, 2))
     assert error < 0.3

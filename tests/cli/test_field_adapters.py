@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
 
-from .conftest import invgp
+from .conftest import here
 from .test_field_programs import survey
 
-KEEPS_RUNNING = """#!/usr/bin/env python3
-import json
+KEEPS_RUNNING = """import json
 import sys
 
 for line in sys.stdin:
@@ -22,8 +22,7 @@ for line in sys.stdin:
     print(json.dumps({"id": request["id"], "outputs": {"average": average}}), flush=True)
 """
 
-TAKES_A_TABLE = """#!/usr/bin/env python3
-import csv
+TAKES_A_TABLE = """import csv
 
 with open("inputs.csv") as file:
     runs = [[float(value) for value in row] for row in list(csv.reader(file))[1:]]
@@ -32,8 +31,7 @@ with open("outputs.csv", "w") as file:
         print(*((depth[2 * i] + depth[2 * i + 1]) / 2 for i in range(6)), sep=",", file=file)
 """
 
-SPEAKS_DAKOTA = """#!/usr/bin/env python3
-import json
+SPEAKS_DAKOTA = """import json
 import sys
 
 with open(sys.argv[1]) as file:
@@ -51,8 +49,8 @@ def with_adapter(folder: Path, program: str, lines: str) -> xr.Dataset:
     start, end = config.index('adapter = "executable"'), config.index("[noise]")
     common = 'inputs = ["depth"]\noutputs = ["average"]\ntimeout = 60\n'
     (folder / "survey.toml").write_text(config[:start] + lines + common + config[end:], encoding="utf-8")
-    (folder / "averages.sh").write_text(program, encoding="utf-8")
-    done = invgp("run", "survey.toml", cwd=folder)
+    (folder / "averages.sh").write_text(f"#!{sys.executable} -IS\n{program}", encoding="utf-8")
+    done = here("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     return xr.load_dataset(folder / "posterior.nc")
 
@@ -60,7 +58,7 @@ def with_adapter(folder: Path, program: str, lines: str) -> xr.Dataset:
 @pytest.fixture(scope="module")
 def through_files(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     folder = survey(tmp_path_factory.mktemp("files") / "survey")
-    done = invgp("run", "survey.toml", cwd=folder)
+    done = here("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     return xr.load_dataset(folder / "posterior.nc")
 

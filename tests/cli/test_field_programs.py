@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from .conftest import invgp
+from .conftest import here
 from .test_interrupts import running
 
 PATIENCE = 60.0  # s, for a busy machine
@@ -87,7 +87,7 @@ def posterior(folder: Path) -> xr.Dataset:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     folder = survey(tmp_path_factory.mktemp("field") / "undisturbed")
-    done = invgp("run", "survey.toml", cwd=folder)
+    done = here("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     found = posterior(folder)
     assert started(folder) == found.attrs["invgp_runs"] <= 40
@@ -107,7 +107,7 @@ def test_that_an_inversion_that_is_killed_goes_on_to_the_bit(
                 time.sleep(0.005)
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate(timeout=PATIENCE)
-    done = invgp("run", "survey.toml", cwd=folder)
+    done = here("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     xr.testing.assert_identical(posterior(folder), undisturbed)
     # Of each kill, the run under way of each worker, and one that was not handed over yet, are made again.
@@ -117,7 +117,7 @@ def test_that_an_inversion_that_is_killed_goes_on_to_the_bit(
 def test_that_runs_that_lack_some_outputs_are_used(undisturbed: xr.Dataset, tmp_path: Path) -> None:
     lacking = f'(depth[1] > 21 && i == 3) ? "nan" : {MEAN}'
     folder = survey(tmp_path / "partial", lacking, forward="partial = true")
-    done = invgp("run", "survey.toml", cwd=folder)
+    done = here("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     found = posterior(folder)
     assert found.attrs["invgp_runs_failed"] == 0
@@ -128,7 +128,7 @@ def test_that_runs_that_lack_some_outputs_are_used(undisturbed: xr.Dataset, tmp_
 
 def test_that_an_output_that_no_run_gives_is_a_sentence(tmp_path: Path) -> None:
     folder = survey(tmp_path / "never", f'i == 3 ? "nan" : {MEAN}', forward="partial = true")
-    done = invgp("run", "survey.toml", cwd=folder)
+    done = here("run", "survey.toml", cwd=folder)
     assert done.returncode != 0
     assert "no run gave the output that was observed at site 3" in done.stderr
     assert "Traceback" not in done.stderr
@@ -138,7 +138,7 @@ def test_that_a_table_with_too_few_rows_is_told(tmp_path: Path) -> None:
     folder = survey(tmp_path / "few")
     program = folder / "averages.sh"
     program.write_text(program.read_text(encoding="utf-8").replace("i <= 6", "i <= 5"), encoding="utf-8")
-    done = invgp("run", "survey.toml", cwd=folder)
+    done = here("run", "survey.toml", cwd=folder)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert "table.txt" in done.stderr
@@ -148,7 +148,7 @@ def test_that_a_table_with_too_few_rows_is_told(tmp_path: Path) -> None:
 def test_that_some_failures_are_left_out_and_the_budget_holds(undisturbed: xr.Dataset, tmp_path: Path) -> None:
     failing = f'(depth[1] > 26) ? "nan" : {MEAN}'
     folder = survey(tmp_path / "failing", failing, inference="max_runs = 30\nmax_failed_share = 0.3")
-    done = invgp("run", "survey.toml", cwd=folder)
+    done = here("run", "survey.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     found = posterior(folder)
     assert found.attrs["invgp_runs_failed"] > 0

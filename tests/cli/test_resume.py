@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
+from forked import forked
 from invgp.ledger import Ledger
 
-from .conftest import SIMULATOR, Command, at_once, invgp, with_inference, with_program, write_files
+from .conftest import SIMULATOR, Command, here, invgp, with_inference, with_program, write_files
 from .test_interrupts import running
 
 PATIENCE = 60.0  # s, for a busy machine
@@ -54,7 +55,7 @@ def posterior(path: Path) -> xr.Dataset:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     directory = survey(tmp_path_factory.mktemp("undisturbed"))
-    result = invgp("run", "survey.toml", cwd=directory)
+    result = here("run", "survey.toml", cwd=directory)
     assert result.returncode == 0, result.stderr
     assert len(started(directory)) == RUNS
     return posterior(directory / "posterior.nc")
@@ -89,7 +90,7 @@ def test_that_a_stopped_inversion_goes_on_where_it_was(
         if how is signal.SIGINT and known:
             assert f"the runs are kept in {directory / LEDGER}; the same command goes on from there" in said
     assert 0 < len(known) < RUNS
-    result = invgp("run", "survey.toml", "--workers", workers, cwd=directory)
+    result = here("run", "survey.toml", "--workers", workers, cwd=directory)
     assert result.returncode == 0, result.stderr
     assert f"{RUNS} runs ({len(known)} from the ledger), 0 failed" in result.stdout
     assert known.isdisjoint(started(directory)[seen:])
@@ -100,33 +101,42 @@ def test_that_a_stopped_inversion_goes_on_where_it_was(
 QUICK = f'echo "$1" >> "$(dirname "$0")/started"; sleep 0.02; {SIMULATOR}'
 
 
+def kill_after(runs: int, seconds: float, directory: Path) -> None:
+    """Start the inversion, and kill it once so many runs have started, and that much later."""
+    before = len(started(directory))
+    process = forked("run", "survey.toml", cwd=directory)
+    deadline = time.monotonic() + PATIENCE
+    while len(started(directory)) < before + runs and process.is_alive():
+        assert time.monotonic() < deadline, "no run was started"
+        time.sleep(0.005)
+    process.join(seconds)
+    if process.is_alive():
+        os.killpg(process.pid, signal.SIGKILL)
+    process.join(PATIENCE)
+
+
 def test_that_twenty_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
     """Each of ten surveys is killed twice, and then resumed: after some runs, and after some time, whatever it does."""
     moments = random.Random(0)
     began = time.monotonic()
-    assert invgp("run", "survey.toml", cwd=survey(tmp_path / "undisturbed", body=QUICK)).returncode == 0
+    assert here("run", "survey.toml", cwd=survey(tmp_path / "undisturbed", body=QUICK)).returncode == 0
     whole = time.monotonic() - began  # s that an inversion takes on this machine, as busy as it is
     undisturbed = posterior(tmp_path / "undisturbed" / "posterior.nc")
-    plans = [(moments.randint(2, RUNS // 2), moments.uniform(0.0, whole)) for _ in range(KILLS // 2)]
-
-    def kill_twice_and_resume(number: int) -> int:
+    cut_short = 0
+    for number in range(KILLS // 2):
         directory = survey(tmp_path / f"survey{number}", body=QUICK)
-        runs, seconds = plans[number]
-        stop_after(runs, 0.0, "1", signal.SIGKILL, directory)
+        kill_after(moments.randint(2, RUNS // 2), 0.0, directory)
         known = finished(directory)
-        stop_after(0, seconds, "1", signal.SIGKILL, directory)
+        kill_after(0, moments.uniform(0.0, whole), directory)
         assert known <= finished(directory)
         known, seen = finished(directory), len(started(directory))
-        result = invgp("run", "survey.toml", cwd=directory)
+        cut_short += 0 < len(known) < RUNS
+        result = here("run", "survey.toml", cwd=directory)
         assert result.returncode == 0, result.stderr
         assert known.isdisjoint(started(directory)[seen:])
         assert len(started(directory)) <= RUNS + 2 * RERUN_BY_A_KILL
         xr.testing.assert_identical(posterior(directory / "posterior.nc"), undisturbed)
-        return len(known)
-
-    with ThreadPoolExecutor(2) as pool:
-        known = list(pool.map(kill_twice_and_resume, range(KILLS // 2)))
-    assert any(0 < runs < RUNS for runs in known)
+    assert cut_short > 0
 
 
 def share(name: str) -> list[str]:
@@ -135,7 +145,9 @@ def share(name: str) -> list[str]:
 
 def test_that_two_inversions_at_once_share_a_ledger_and_its_runs(undisturbed: xr.Dataset, tmp_path: Path) -> None:
     directory = survey(tmp_path / "survey")
-    for result in at_once([share("one"), share("two")], cwd=directory):
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda name: invgp(*share(name), cwd=directory), ("one", "two")))
+    for result in results:
         assert result.returncode == 0, result.stderr
     for name in ("one", "two"):
         xr.testing.assert_identical(posterior(directory / f"{name}.nc"), undisturbed)
@@ -199,7 +211,7 @@ def test_that_failures_are_answered_as_failures(tmp_path: Path) -> None:
     directory.mkdir()
     config = with_program(body=failing, directory=directory)
     write_files(directory, with_inference("max_failed_share = 0.9", "retries = 1", config=config))
-    first, second = (invgp("run", "survey.toml", "-o", f"{i}.nc", "--ledger", LEDGER, cwd=directory) for i in (1, 2))
+    first, second = (here("run", "survey.toml", "-o", f"{i}.nc", "--ledger", LEDGER, cwd=directory) for i in (1, 2))
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     one, two = (xr.load_dataset(directory / f"{i}.nc") for i in (1, 2))
     assert one.attrs["invgp_runs_failed"] == two.attrs["invgp_runs_failed"] > 0

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from invgp.core.bound import Bound, Parameters
+from invgp.core.bound import Bound
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Full, Sites
 from invgp.core.sampling import Points
 

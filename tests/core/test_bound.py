@@ -7,8 +7,8 @@ import pytest
 
 from invgp.core import bound as bound_module
 from invgp.core.backend import to_numpy
-from invgp.core.bound import BLOCKS
 from invgp.core.kernels import CORRELATIONS
+from invgp.core.parameters import BLOCKS
 from invgp.core.posteriors.mixture import Posterior
 from invgp.core.sampling import Points
 from models import FAMILIES, M, N, Q, Quadratic, small_model

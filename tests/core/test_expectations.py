@@ -7,9 +7,9 @@ import pytest
 
 from invgp.core import expectations
 from invgp.core.backend import to_numpy
-from invgp.core.bound import BLOCKS
 from invgp.core.expectations import NotFiniteError
 from invgp.core.memory import BATCH_BUDGET
+from invgp.core.parameters import BLOCKS
 from invgp.core.training import Blocks
 from invgp.estimator import SAVIGP
 from invgp.likelihoods import Gaussian

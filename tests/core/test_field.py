@@ -7,25 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from linear_field import LinearProblem, kernel_on, line
 
 from invgp.core.backend import Place, to_numpy
-from invgp.core.field.algorithm import FieldInference, FieldState
+from invgp.core.field.algorithm import FieldInference
 from invgp.core.field.basis import leading_modes, pivoted_cholesky
 from invgp.core.field.evidence import LinearData, NodeSlopes
 from invgp.core.field.gaussian import Narrowed, mirrored_normals
 from invgp.core.field.local import Block, fit_blocks
 from invgp.core.field.regression import Modes, fit
-from invgp.core.kernels import CORRELATIONS, Kernel
 
 Tolerance = Callable[..., float]
-
-
-def line(nodes: int) -> np.ndarray:
-    return np.linspace(0.0, 1.0, nodes)[:, None]
-
-
-def kernel_on(where: Place, length_scale: float, kind: str = "matern 5/2", variance: float = 1.0) -> Kernel:
-    return Kernel(CORRELATIONS[kind], where.asarray(variance), where.asarray([length_scale]))
 
 
 def test_that_a_whole_pivoted_cholesky_gives_the_covariance_back(where: Place, tolerance: Tolerance) -> None:
@@ -59,42 +51,6 @@ def test_that_fields_have_their_coordinates_back(where: Place, tolerance: Tolera
     )
 
 
-class LinearProblem:
-    """Averages over windows of a line: exact posterior known."""
-
-    def __init__(self, where: Place, length_scale: float = 0.05, data: int = 40, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        X = line(100)
-        basis = leading_modes(kernel_on(where, length_scale), where.asarray(X), 0.98)
-        windows = np.exp(-0.5 * ((np.linspace(0.0, 1.0, data)[:, None] - X[:, 0]) / 0.04) ** 2)
-        self.modes, self.size = to_numpy(basis.modes), basis.size
-        self.A = windows / windows.sum(axis=1, keepdims=True) @ self.modes / 0.05
-        self.offset = rng.standard_normal(data)
-        self.truth = rng.standard_normal(basis.size)
-        self.y = self.outputs(self.truth) + rng.standard_normal(data)
-        self.covariance = np.linalg.inv(np.eye(basis.size) + self.A.T @ self.A)
-        self.mean = self.covariance @ self.A.T @ (self.y - self.offset)
-        self.inference = FieldInference(
-            Modes(basis.variances, (basis.size,)),
-            where.asarray(self.y),
-            where.asarray(mirrored_normals(rng, 32, basis.size)),
-        )
-
-    def outputs(self, w: np.ndarray) -> np.ndarray:
-        return np.asarray(self.offset + w @ self.A.T)
-
-    def solved(self, where: Place, batches: list[int], seed: int = 1) -> FieldState:
-        rng = np.random.default_rng(seed)
-        state = self.inference.init()
-        for count in batches:
-            w = self.inference.ask(state, count, rng)
-            state, _ = self.inference.tell(state, w, where.asarray(self.outputs(to_numpy(w))), rng)
-        return state
-
-    def spread(self, covariance: np.ndarray) -> np.ndarray:
-        return np.sqrt(np.einsum("gi,ij,gj->g", self.modes, covariance, self.modes))
-
-
 def test_that_a_linear_model_has_its_exact_posterior_once_runs_exceed_the_variables(
     where: Place, tolerance: Tolerance
 ) -> None:
@@ -115,6 +71,16 @@ def test_that_few_runs_never_make_the_posterior_overconfident(runs: int, seed: i
     assert np.median(ratio) > 0.9
     off = problem.modes @ (to_numpy(state.q.mean) - problem.truth) / problem.spread(to_numpy(state.q.covariance))
     assert np.sqrt(np.mean(off**2)) < 1.8
+
+
+def test_that_student_t_noise_does_not_average_out_what_few_runs_leave_open() -> None:
+    """Many data share what the regression does not know: samples are no surer than the linearisation."""
+    where = Place(np, "cpu")
+    problem = LinearProblem(where, data=400)
+    problem.inference = replace(problem.inference, degrees=4.0)
+    state = problem.solved(where, [5, 5], seed=0)
+    ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(to_numpy(state.linear.dense().covariance))
+    assert np.median(ratio) > 0.85
 
 
 def test_that_the_regression_knows_its_runs_and_doubts_far_from_them(where: Place) -> None:
@@ -226,17 +192,18 @@ def test_that_the_evidence_is_that_of_the_data(where: Place, tolerance: Toleranc
     own, other = (kernel_on(where, scale, variance=v) for scale, v in ((0.2, 1.0), (0.3, 2.0)))
     basis = leading_modes(own, where.asarray(X), 0.9999999)
     J, residual, scales = rng.standard_normal((9, 30)), 3.0 * rng.standard_normal(9), 0.3 * rng.standard_normal(9)
-    directions = np.linalg.qr(rng.standard_normal((9, 9)))[0]
+    directions, excess = np.linalg.qr(rng.standard_normal((9, 9)))[0], rng.uniform(0.0, 2.0, 9)
     data = LinearData(
         where.asarray(residual),
         where.asarray(directions),
         where.asarray(directions @ J @ to_numpy(basis.modes)),
         where.asarray(np.ones(9)),
         where.asarray(np.zeros(9)),
+        where.asarray(excess),
     )
     nodes = where.asarray(X[basis.pivots])
     found = data.log_evidence(NodeSlopes.of(own, basis, nodes, [data.slope]).covariance(other), where.asarray(scales))
-    whole = J @ to_numpy(other(where.asarray(X), where.asarray(X))) @ J.T + np.diag(np.exp(2.0 * scales))
+    whole = J @ to_numpy(other(where.asarray(X), where.asarray(X))) @ J.T + np.diag(np.exp(2.0 * scales) + excess)
     exact = -0.5 * (residual @ np.linalg.solve(whole, residual) + np.linalg.slogdet(2.0 * np.pi * whole)[1])
     assert abs(found - exact) < tolerance(where, 1e-3, 0.3)
 

@@ -6,8 +6,9 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from invgp.core.backend import to_numpy
-from invgp.core.bound import Bound, Parameters
+from invgp.core.bound import Bound
 from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full, Mixture
 from invgp.core.prediction import (
     Nodes,

@@ -7,10 +7,11 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from invgp.core.backend import to_numpy
-from invgp.core.bound import Bound, Parameters
+from invgp.core.bound import Bound
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.optimisers import LBFGS
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full
 from invgp.core.sampling import Points
 from invgp.core.savigp import Savigp

@@ -10,9 +10,9 @@ from test_training import regression
 
 from invgp.core import backend
 from invgp.core.backend import Place
-from invgp.core.bound import BLOCKS
 from invgp.core.data import Data
 from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.parameters import BLOCKS
 from invgp.core.training import MiniBatches
 from invgp.likelihoods import BlackBox
 from models import Q, Quadratic, small_model

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -29,11 +28,13 @@ from invgp.core.backend import (
     to_numpy,
 )
 from invgp.core.field.evidence import LinearData
+from invgp.core.field.gaps import complete_blocks
 from invgp.core.field.gaussian import Gaussian, Narrowed, few_runs_share, movement, orthogonal_normals, shift
 from invgp.core.field.local import Block, LocalRegression, fit_blocks
-from invgp.core.field.regression import Modes, Regression, fit
+from invgp.core.field.regression import Hyperparameters, Modes, Regression, fit
 from invgp.core.field.slices import Density, slice_sampled
 
+FIRST_ROUNDS = 2  # of filling in what runs lack, and learning how well they predict each other
 STEPS = 60  # natural-gradient steps for each batch of runs
 STILL = 1e-4  # standard deviations: a step that moves the posterior by less is the last
 SMALLEST_STEP = 1.0 / 64.0
@@ -54,7 +55,7 @@ class FieldState:
     q : the posterior.
     linear : the posterior by linearisation alone.
     certain : the same, were the regression certain; None before any runs.
-    w, outputs : (n, R) and (n, D), of all runs that went well.
+    w, outputs : (n, R) and (n, D), of all runs that went well; NaN for outputs that a run lacks.
     regression : of those that are near; None before the first.
     near : numbers of these.
     """
@@ -85,15 +86,12 @@ class FieldInfo:
     ----------
     elbo : at the posterior, with the regression for the forward model, in nats.
     movement : of the posterior by linearisation, in its standard deviations, over the directions that the data inform.
-    surprise : root mean square of the difference between these runs and what the regression had expected of them, in
-        standard deviations of the noise; NaN for the first batch.
     few_runs : the share of the posterior's variance that comes from having few runs, in the directions that the data
         inform.
     """
 
     elbo: float
     movement: float
-    surprise: float
     few_runs: float
 
 
@@ -139,6 +137,8 @@ class FieldInference:
     normals : (S, R), points at which averages without closed form are taken; each with its mirror image is best.
     degrees : of freedom of Student-t noise; None for Gaussian noise.
     blocks : of data that feel the field near them alone; none: all data feel all of it.
+    mixing : lower triangular (D, D): outputs x that it leaves to be told mean L^-1 x, whose noise is independent; None
+        where they are told so.
     """
 
     modes: Modes
@@ -146,6 +146,7 @@ class FieldInference:
     normals: Array
     degrees: float | None = None
     blocks: Sequence[Block] = ()
+    mixing: Array | None = None
 
     def init(self) -> FieldState:
         """Start at the prior."""
@@ -169,24 +170,54 @@ class FieldInference:
 
         Parameters
         ----------
+        outputs : NaN for what a run lacks; some run must have it.
         steps : of slice sampling, where it is needed.
         """
         xp = array_namespace(w)
-        surprise = math.nan
         if state.regression is not None:
-            surprise = float(xp.sqrt(xp.mean(xp.square(outputs - state.regression.mean(w)))))
             w, outputs = xp.concat([state.w, w]), xp.concat([state.outputs, outputs])
         near = self._nearest(state.q, w)
-        regression = self._fitted(xp.take(w, near, axis=0), xp.take(outputs, near, axis=0), state.regression)
+        regression = self._fitted(xp.take(w, near, axis=0), xp.take(outputs, near, axis=0), state)
         linear, certain, elbo = self._linearised(regression, replace(state.linear, mean=state.q.mean))
         q = self._sampled(regression, linear, rng, steps)
         new = FieldState(q, linear, certain, w, outputs, regression, near)
-        return new, FieldInfo(elbo, movement(state.linear, linear), surprise, few_runs_share(linear, certain))
+        return new, FieldInfo(elbo, movement(state.linear, linear), few_runs_share(linear, certain))
 
-    def _fitted(self, w: Array, outputs: Array, last: AnyRegression | None) -> AnyRegression:
+    def _fitted(self, w: Array, outputs: Array, state: FieldState) -> AnyRegression:
         """The regression of outputs (n, D) on w (n, R); its hyperparameters are sought from those of the last."""
-        start: Any = None if last is None else last.hyper
-        return fit_blocks(self.blocks, w, outputs, start) if self.blocks else fit(self.modes, w, outputs, start)
+        xp = array_namespace(w)
+        hyper = None if state.regression is None else [part.hyper for part in state.regression.parts]
+        if not bool(xp.any(xp.isnan(outputs))):
+            return self._regression(w, self._independent(outputs), hyper)
+        blocks = self.blocks or [Block(np.arange(outputs.shape[1]), None, self.modes)]
+        points = state.q.samples(self.normals)
+        for _ in range(1 if hyper else FIRST_ROUNDS):
+            whole = complete_blocks(blocks, w, outputs, hyper, points, self.mixing)
+            scale = (1.0 + whole.excess) ** -0.5
+            regression = self._regression(
+                w, self._independent(whole.expected), hyper, self._independent(whole.drawn), scale
+            )
+            hyper = [part.hyper for part in regression.parts]
+        return regression
+
+    def _regression(
+        self,
+        w: Array,
+        outputs: Array,
+        hyper: list[Hyperparameters] | None,
+        drawn: Array | None = None,
+        scale: Array | None = None,
+    ) -> AnyRegression:
+        if self.blocks:
+            return fit_blocks(self.blocks, w, outputs, hyper, drawn, scale)
+        return fit(self.modes, w, outputs, hyper[0] if hyper else None, drawn, scale)
+
+    def _independent(self, outputs: Array) -> Array:
+        """Outputs (n, D) as the data are, with independent noise."""
+        if self.mixing is None:
+            return outputs
+        xp = array_namespace(outputs)
+        return xp.matrix_transpose(solve_triangular(self.mixing, xp.matrix_transpose(outputs)))
 
     def linear_data(self, state: FieldState) -> LinearData:
         """The data as a line in the variables, about the posterior by linearisation."""
@@ -194,13 +225,19 @@ class FieldInference:
             raise ValueError("there were no runs yet")
         local = self._local(state.regression, state.linear)
         at_prior = local.value - local.slope @ state.linear.mean
+        regression, scale = state.regression, state.regression.scale
         return LinearData(
-            self.y - state.regression.centre - at_prior @ state.regression.directions,
-            state.regression.directions,
+            (self._residual(regression) - at_prior @ regression.directions) / scale,
+            regression.directions / scale,
             local.slope,
-            self.noise_weights(state.regression, local, state.linear),
+            self.noise_weights(regression, local, state.linear),
             local.error,
+            scale**-2.0 - 1.0,
         )
+
+    def _residual(self, regression: AnyRegression) -> Array:
+        """Data (D,) less the centre of the outputs, in the scale of the regression."""
+        return self.y * regression.scale - regression.centre
 
     def _nearest(self, q: Gaussian, w: Array) -> Array:
         """Numbers of the runs at w (n, R) that the regression uses: all, or those nearest to the posterior."""
@@ -219,17 +256,19 @@ class FieldInference:
         """Mean and covariance by slice sampling, unless the regression's posterior is Gaussian as it is."""
         xp = array_namespace(q.mean)
         samples = q.samples(self.normals)
-        ratio = self.log_density(regression, samples) + 0.5 * xp.sum(xp.square(self.normals), axis=1)
+        weights = self.noise_weights(regression, self._local(regression, q), q)
+        ratio = self.log_density(regression, samples, weights) + 0.5 * xp.sum(xp.square(self.normals), axis=1)
         if float(xp.std(ratio)) < GAUSSIAN:
             return q.dense()
-        density = Density(regression.inner, lambda w, inner: self.log_density(regression, w, inner))
+        density = Density(regression.inner, lambda w, inner: self.log_density(regression, w, weights, inner))
         return slice_sampled(density, q, rng, CHAINS, steps)
 
-    def log_density(self, regression: AnyRegression, w: Array, inner: Array | None = None) -> Array:
+    def log_density(self, regression: AnyRegression, w: Array, weights: Array, inner: Array | None = None) -> Array:
         """Of w (S, R) and the data, with the regression for the forward model, up to a constant: (S,).
 
         Parameters
         ----------
+        weights : (D,), usual precisions of the noise.
         inner : (S, n), `Regression.inner` of w, where it is known already.
         """
         xp = array_namespace(w)
@@ -237,12 +276,16 @@ class FieldInference:
         prior = -0.5 * xp.sum(xp.square(w), axis=1)
         if self.degrees is None:
             noise = 1.0 + error
-            off = regression.directions @ (self.y - regression.centre) - z
+            off = regression.directions @ self._residual(regression) - z
             return prior - 0.5 * xp.sum(xp.square(off) / noise + xp.log(noise), axis=1)
-        noise = 1.0 + error @ xp.square(regression.directions)
-        off = self.y - regression.centre - z @ regression.directions
-        tail = 0.5 * (self.degrees + 1.0) * xp.log(1.0 + xp.square(off) / noise / self.degrees)
-        return prior - xp.sum(tail + 0.5 * xp.log(noise), axis=1)
+        off = self._residual(regression) - z @ regression.directions
+        # What the regression does not know is shared by many data: it is taken at its best, and its width counted.
+        weighed = xp.square(regression.directions) @ weights
+        share = error / (1.0 + error * weighed)
+        missed = share * ((off * weights) @ xp.matrix_transpose(regression.directions))
+        tail = xp.log(1.0 + xp.square(off - missed @ regression.directions) / self.degrees)
+        penalty = xp.square(missed) / error + xp.log(1.0 + error * weighed)
+        return prior - 0.5 * ((self.degrees + 1.0) * xp.sum(tail, axis=1) + xp.sum(penalty, axis=1))
 
     def _linearised(self, regression: AnyRegression, q: Narrowed) -> tuple[Narrowed, Narrowed, float]:
         """The posterior by guarded natural-gradient steps, the same for a certain regression, and the bound."""
@@ -270,8 +313,9 @@ class FieldInference:
             if shift(old, q) < STILL * step and movement(old, q) < STILL * step:
                 break
             step = min(1.0, 2.0 * step)
-        exact = replace(here, error=array_namespace(here.error).zeros_like(here.error))
-        known = self._said(regression, exact, weights)
+        xp = array_namespace(weights)
+        exact = replace(here, error=xp.zeros_like(here.error))
+        known = self._said(regression, exact, weights / xp.square(regression.scale))
         return q, q.stepped(known.added, known.gradient, 1.0), self._bound(said, q)
 
     def _local(self, regression: AnyRegression, q: Narrowed) -> _Local:
@@ -285,7 +329,7 @@ class FieldInference:
         xp = array_namespace(self.y)
         if self.degrees is None:
             return xp.ones_like(self.y)
-        residual = self.y - regression.centre - local.value @ regression.directions
+        residual = self._residual(regression) - local.value @ regression.directions
         gone = local.slope @ q.gone
         covariance = local.slope @ xp.matrix_transpose(local.slope) - gone @ xp.matrix_transpose(gone)
         covariance = covariance + local.error * identity(covariance)
@@ -295,9 +339,9 @@ class FieldInference:
     def _said(self, regression: AnyRegression, local: _Local, weights: Array) -> _Said:
         """What the data say, for noise of these precisions, with the regression's error as more noise."""
         xp = array_namespace(weights)
-        residual = self.y - regression.centre - local.value @ regression.directions
+        residual = self._residual(regression) - local.value @ regression.directions
         towards = regression.directions @ (weights * residual)
-        if self.degrees is None:
+        if bool(xp.all(weights == 1.0)):
             information = identity(local.error[:, None] * local.error)  # directions are orthonormal
         else:
             information = (regression.directions * weights) @ xp.matrix_transpose(regression.directions)
@@ -308,7 +352,11 @@ class FieldInference:
         mixed = cholesky(identity(mixed) + mixed)
         root_transposed = solve_triangular(mixed, F_transposed)
         less = towards - xp.matrix_transpose(root_transposed) @ (root_transposed @ (local.error * towards))
-        log_det = 2.0 * xp.sum(xp.log(xp.linalg.diagonal(mixed))) - xp.sum(xp.log(weights))
+        log_det = (
+            2.0 * xp.sum(xp.log(xp.linalg.diagonal(mixed)))
+            - xp.sum(xp.log(weights))
+            - 2.0 * xp.sum(xp.log(regression.scale))
+        )
         misfit = xp.sum(weights * xp.square(residual)) - xp.sum(local.error * towards * less)
         added = xp.matrix_transpose(root_transposed @ local.slope)
         constant = self.y.shape[0] * math.log(2.0 * math.pi)

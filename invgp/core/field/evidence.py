@@ -23,10 +23,11 @@ class LinearData:
     Attributes
     ----------
     residual : (D,), data less outputs at the prior's mean, in units of the noise.
-    directions : (k, D), orthonormal, of what varies among the outputs.
+    directions : (k, D), of what varies among the outputs.
     slope : (k, R), of these by the variables.
     weights : (D,), precisions of the noise.
     error : (k,), variance of what the regression does not know.
+    excess : (D,), variance besides the noise.
     """
 
     residual: Array
@@ -34,11 +35,12 @@ class LinearData:
     slope: Array
     weights: Array
     error: Array
+    excess: Array
 
     def log_evidence(self, covariance: Array, log_scales: Array) -> float:
         """With a covariance (k, k) that the prior gives the outputs, and noise scaled by exp(log_scales), (D,)."""
         xp = array_namespace(self.slope)
-        weights = self.weights * xp.exp(-2.0 * log_scales)
+        weights = 1.0 / (xp.exp(2.0 * log_scales) / self.weights + self.excess)
         root = cholesky(covariance + self.error * identity(covariance))
         seen = xp.matrix_transpose(root) @ self.directions
         inner = (seen * weights) @ xp.matrix_transpose(seen)

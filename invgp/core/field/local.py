@@ -26,13 +26,17 @@ class Block:
     Attributes
     ----------
     data : numbers (d,) of the data.
-    turn : (R, r), with orthonormal columns: of variables w, the block feels w turn.
+    turn : (R, r), with orthonormal columns: of variables w, the block feels w turn; None for all of them.
     modes : of these.
     """
 
     data: NDArray[np.intp]
-    turn: Array
+    turn: Array | None
     modes: Modes
+
+    def felt(self, w: Array) -> Array:
+        """(n, r), of variables (n, R)."""
+        return w if self.turn is None else w @ self.turn
 
 
 @dataclass(frozen=True)
@@ -43,21 +47,18 @@ class LocalRegression:
     ----------
     blocks, parts : of data, and the regression of each.
     outputs : (n, D), of the runs.
+    scale : (D,), of the outputs.
     """
 
     blocks: Sequence[Block]
     parts: Sequence[Regression]
     outputs: Array
-
-    @property
-    def hyper(self) -> list[Hyperparameters]:
-        """Of each block."""
-        return [part.hyper for part in self.parts]
+    scale: Array
 
     @cached_property
     def centre(self) -> Array:
-        """(D,), of the outputs."""
-        return array_namespace(self.outputs).mean(self.outputs, axis=0)
+        """(D,), of the outputs times their scale."""
+        return array_namespace(self.outputs).mean(self.outputs * self.scale, axis=0)
 
     @cached_property
     def directions(self) -> Array:
@@ -81,7 +82,7 @@ class LocalRegression:
 
     def mean(self, w: Array) -> Array:
         """Outputs (m, D) expected at w (m, R)."""
-        return self.centre + self.predictions(w)[0] @ self.directions
+        return (self.centre + self.predictions(w)[0] @ self.directions) / self.scale
 
     def predictions(self, w: Array, inner: Array | None = None) -> tuple[Array, Array]:
         """Expected z (m, k) at w (m, R), and the variance (m, k) of what the runs leave open there."""
@@ -118,16 +119,23 @@ def _zeros(like: Array, columns: int) -> Array:
 
 
 def fit_blocks(
-    blocks: Sequence[Block], w: Array, outputs: Array, hyper: Sequence[Hyperparameters] | None
+    blocks: Sequence[Block],
+    w: Array,
+    outputs: Array,
+    hyper: Sequence[Hyperparameters] | None,
+    drawn: Array | None = None,
+    scale: Array | None = None,
 ) -> LocalRegression:
-    """The regressions of outputs (n, D), in standard deviations of the noise, on w (n, R)."""
+    """The regressions of outputs (n, D), in standard deviations of the noise, on w (n, R); see `fit`."""
     xp = array_namespace(w, outputs)
     starts = [None] * len(blocks) if hyper is None else hyper
-    parts = [
-        fit(block.modes, w @ block.turn, xp.take(outputs, numbers(block.data, outputs), axis=1), start)
-        for block, start in zip(blocks, starts, strict=True)
-    ]
-    return LocalRegression(blocks, parts, outputs)
+    scale = xp.ones_like(outputs[0, :]) if scale is None else scale
+    parts = []
+    for block, start in zip(blocks, starts, strict=True):
+        columns = numbers(block.data, outputs)
+        own = [None if every is None else xp.take(every, columns, axis=1) for every in (outputs, drawn)]
+        parts.append(fit(block.modes, w @ block.turn, own[0], start, own[1], xp.take(scale, columns)))
+    return LocalRegression(blocks, parts, outputs, scale)
 
 
 def taper(distance: np.ndarray) -> np.ndarray:

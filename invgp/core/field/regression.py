@@ -81,7 +81,8 @@ class Regression:
     modes, hyper : of the kernel: its decay with the modes, and the logarithms of the smooth part's variance and reach,
         of the nugget, and of the amplitude of each latent but the first.
     w : (n, R), of the runs.
-    centre, directions : (D,) and (k, D): outputs are centre + directions^T z, with independent z.
+    scale : (D,), of the outputs: data that are less certain, since runs lack them, count as if their noise were larger.
+    centre, directions : (D,) and (k, D): outputs times their scale are centre + directions^T z, with independent z.
     coefficients : (n, k).
     factor : lower triangular (n, n), of the runs' covariance.
     variances : (k,), of each z in units of the kernel.
@@ -90,6 +91,7 @@ class Regression:
     modes: Modes
     hyper: Hyperparameters
     w: Array
+    scale: Array
     centre: Array
     directions: Array
     coefficients: Array
@@ -110,9 +112,19 @@ class Regression:
         """Inner products (m, n) of w (m, R) with the runs: linear in w, and all that is dear of a prediction."""
         return (w * self.weights) @ array_namespace(w).matrix_transpose(self.w)
 
+    @property
+    def parts(self) -> tuple[Regression]:
+        """Itself: it has no blocks."""
+        return (self,)
+
+    @property
+    def covariance(self) -> Array:
+        """(n, n), of the runs."""
+        return self.factor @ array_namespace(self.factor).matrix_transpose(self.factor)
+
     def mean(self, w: Array) -> Array:
         """Outputs (m, D) expected at w (m, R)."""
-        return self.centre + self.predictions(w)[0] @ self.directions
+        return (self.centre + self.predictions(w)[0] @ self.directions) / self.scale
 
     def predictions(self, w: Array, inner: Array | None = None) -> tuple[Array, Array]:
         """Expected z (m, k) at w (m, R), and the variance (m, k) of what the runs leave open there.
@@ -132,7 +144,7 @@ class Regression:
     def run_weights(self, w: Array) -> list[Array]:
         """How much each run counts at w (m, R) in what is expected of outputs less their average: one of (m, n)."""
         xp = array_namespace(w)
-        across = kernel(self.hyper, self.inner(w), xp.square(w) @ self.weights, self.own)
+        across = across_runs(self.modes, self.hyper, w, self.w)
         half = solve_triangular(self.factor, xp.matrix_transpose(across))
         return [xp.matrix_transpose(solve_triangular(self.factor, half, transposed=True))]
 
@@ -172,31 +184,38 @@ def kernel(hyper: Hyperparameters, inner: Array, own1: Array, own2: Array) -> Ar
     return smooth
 
 
-def fit(modes: Modes, w: Array, outputs: Array, hyper: Hyperparameters | None = None) -> Regression:
+def fit(
+    modes: Modes,
+    w: Array,
+    outputs: Array,
+    hyper: Hyperparameters | None = None,
+    drawn: Array | None = None,
+    scale: Array | None = None,
+) -> Regression:
     """The regression of outputs (n, D), in standard deviations of the noise, on w (n, R).
 
     Parameters
     ----------
     hyper : where the search for the hyperparameters starts; None for a search from afresh.
+    drawn : (n, D), outputs to learn from how well runs predict each other; None for the same.
+    scale : (D,), of the outputs; None for 1.
     """
     xp = array_namespace(w, outputs)
     n = w.shape[0]
+    scale = xp.ones_like(outputs[0, :]) if scale is None else scale
+    outputs = outputs * scale
     centre = xp.mean(outputs, axis=0)
     left, spreads, directions = xp.linalg.svd(outputs - centre, full_matrices=False)
-    spreads = spreads / n**0.5
-    kept = max(int(np.count_nonzero(to_numpy(spreads) > NEGLIGIBLE)), 1)
-    telling = max(int(np.count_nonzero(to_numpy(spreads) > TELLING)), 1)
-    z = left[:, :kept] * spreads[:kept] * n**0.5
-    hyper = _likeliest(modes, w, z[:, :telling], hyper)
-    factor = _covariance_factor(modes, hyper, w)
-    half = solve_triangular(factor, z)
-    coefficients = solve_triangular(factor, half, transposed=True)
-    variances = xp.sum(xp.square(half), axis=0) / n
-    return Regression(modes, hyper, w, centre, directions[:kept, :], coefficients, factor, variances)
-
-
-def _covariance_factor(modes: Modes, hyper: Hyperparameters, w: Array) -> Array:
-    return cholesky(covariance_of_runs(modes, hyper, w))
+    kept = max(int(np.count_nonzero(to_numpy(spreads) > NEGLIGIBLE * n**0.5)), 1)
+    telling = max(int(np.count_nonzero(to_numpy(spreads) > TELLING * n**0.5)), 1)
+    directions = directions[:kept, :]
+    z = left[:, :kept] * spreads[:kept]
+    told = z if drawn is None else (drawn * scale - centre) @ xp.matrix_transpose(directions)
+    hyper = _likeliest(modes, w, told[:, :telling], hyper)
+    factor = cholesky(covariance_of_runs(modes, hyper, w))
+    variances = sum_of_squares(solve_triangular(factor, told)) / n
+    coefficients = solve_triangular(factor, solve_triangular(factor, z), transposed=True)
+    return Regression(modes, hyper, w, scale, centre, directions, coefficients, factor, variances)
 
 
 def covariance_of_runs(modes: Modes, hyper: Hyperparameters, w: Array) -> Array:
@@ -206,6 +225,14 @@ def covariance_of_runs(modes: Modes, hyper: Hyperparameters, w: Array) -> Array:
     gram = scaled @ xp.matrix_transpose(scaled)
     own = xp.linalg.diagonal(gram)
     return kernel(hyper, gram, own, own) + float(np.exp(hyper[3])) * identity(gram)
+
+
+def across_runs(modes: Modes, hyper: Hyperparameters, points: Array, w: Array) -> Array:
+    """Covariance (m, n) of points (m, R) with runs at w (n, R)."""
+    xp = array_namespace(w)
+    weights = modes.weights(hyper)
+    inner = (points * weights) @ xp.matrix_transpose(w)
+    return kernel(hyper, inner, xp.square(points) @ weights, xp.square(w) @ weights)
 
 
 def _likeliest(modes: Modes, w: Array, z: Array, start: Hyperparameters | None) -> Hyperparameters:

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from invgp.core.backend import Array
-from invgp.core.bound import Bound, Frame, Ground, Parameters, Sum
+from invgp.core.batch_sums import Sum
+from invgp.core.bound import Bound, Frame, Ground
 from invgp.core.checks import true_or_false, whole, within
 from invgp.core.data import Data
 from invgp.core.expectations import NotFiniteError
 from invgp.core.optimisers import GAVE_UP, LBFGS, SETTLED
+from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full, Sites
 from invgp.core.profile import Profile, Trial
 from invgp.core.sampling import Points

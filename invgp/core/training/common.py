@@ -8,9 +8,10 @@ from inspect import signature
 from typing import Any
 
 from invgp.core.backend import array_namespace
-from invgp.core.bound import BLOCKS, Bound, Parameters, Terms
+from invgp.core.bound import Bound, Terms
 from invgp.core.data import Data
 from invgp.core.expectations import samples
+from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.sampling import Points
 
 

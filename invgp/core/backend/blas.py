@@ -1,0 +1,28 @@
+"""BLAS and LAPACK as SciPy has them, on stacks of NumPy matrices in C order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+
+def blas(name: str, array: NDArray[Any]) -> Any:
+    """A BLAS function for the type of an array."""
+    return scipy.linalg.get_blas_funcs(name, (array,))
+
+
+def each_matrix(stack: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """The matrices of a stack (..., M, B), each in C order: views where they are already."""
+    for index in np.ndindex(stack.shape[:-2]):
+        yield np.ascontiguousarray(stack[index])
+
+
+def owned(array: NDArray[Any], shape: tuple[int, ...], *, overwrite: bool) -> NDArray[Any]:
+    """`array` in a shape that it broadcasts to, in C order and free to be written to."""
+    if overwrite and array.shape == shape and array.flags.c_contiguous and array.flags.writeable:
+        return array
+    return np.array(np.broadcast_to(array, shape), order="C")

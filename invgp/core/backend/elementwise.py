@@ -1,0 +1,56 @@
+"""New arrays beside old ones, and functions of each number, in place where the library can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from array_api_compat import device as device_of
+from array_api_compat import is_numpy_namespace
+
+from invgp.core.backend.places import Array, array_namespace
+
+
+def zeros_like(array: Array) -> Array:
+    """Zeros, which take no memory until they are written to where the operating system can do that."""
+    return array_namespace(array).zeros(array.shape, dtype=array.dtype, device=device_of(array))
+
+
+def identity(like: Array) -> Array:
+    """The identity matrix (M, M), of the type and in the place of matrices (..., M, M)."""
+    return array_namespace(like).eye(like.shape[-1], dtype=like.dtype, device=device_of(like))
+
+
+def stacked(arrays: Sequence[Array]) -> Array:
+    """The arrays along a new first axis; a single one is not copied."""
+    return arrays[0][None, ...] if len(arrays) == 1 else array_namespace(*arrays).stack(arrays)
+
+
+def at_least_zero(array: Array) -> Array:
+    """`array`, which may be used up, with 0 for what is below."""
+    xp = array_namespace(array)
+    if is_numpy_namespace(xp):
+        return np.maximum(array, 0.0, out=array)
+    return xp.maximum(array, xp.zeros_like(array))
+
+
+def exponential(array: Array) -> Array:
+    """Of `array`, which may be used up."""
+    xp = array_namespace(array)
+    return np.exp(array, out=array) if is_numpy_namespace(xp) else xp.exp(array)
+
+
+def logarithm(array: Array) -> Array:
+    """Of `array`, which may be used up."""
+    xp = array_namespace(array)
+    return np.log(array, out=array) if is_numpy_namespace(xp) else xp.log(array)
+
+
+def zero_where(condition: Array, array: Array) -> Array:
+    """`array`, which may be used up, with 0 where a condition that broadcasts to it holds."""
+    xp = array_namespace(condition, array)
+    if not is_numpy_namespace(xp):
+        return xp.where(condition, xp.zeros_like(array), array)
+    if condition.any():
+        np.copyto(array, 0.0, where=condition)
+    return array

@@ -1,0 +1,77 @@
+"""Cholesky factors, and solving with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from array_api_compat import is_cupy_namespace, is_numpy_namespace
+
+from invgp.core.backend.blas import blas, each_matrix, owned
+from invgp.core.backend.places import Array, array_namespace
+from invgp.core.backend.triangles import symmetric, tril_with_diagonal
+
+# Powers of the working precision, relative to the mean of the diagonal: 1e-12 to 1e-6 in double precision.
+# A smooth kernel on a dense line is singular to working precision.
+JITTER_POWERS = (0.75, 0.625, 0.5, 0.375)
+SMALL = 32  # rows: stacks of smaller matrices are factorised by one call
+
+
+def cholesky(matrices: Array, *, jitter: bool = True) -> Array:
+    """Lower Cholesky factors of positive definite matrices (..., N, N), with as little jitter as it takes, or none.
+
+    The jitter is a share of the mean of the diagonals, the same for all matrices of the stack.
+    """
+    xp = array_namespace(matrices)
+    size = matrices.shape[-1]
+    diagonal = xp.linalg.diagonal(matrices)
+    scale = xp.mean(diagonal, axis=-1)[..., None]
+    precision = float(xp.finfo(matrices.dtype).eps)
+    shares = (0.0, *(precision**power for power in JITTER_POWERS)) if jitter else (0.0,)
+    for share in shares:
+        try:
+            factors = _cholesky(tril_with_diagonal(matrices, diagonal + share * scale))
+        except np.linalg.LinAlgError:
+            continue
+        # CuPy returns NaN where NumPy raises.
+        if bool(xp.all(xp.isfinite(xp.linalg.diagonal(factors)))):
+            return factors
+    raise np.linalg.LinAlgError(
+        f"a matrix of {size} x {size} is not positive definite, even with a jitter of {share:.1g} of its diagonal"
+    )
+
+
+def _cholesky(lower: Array) -> Array:
+    """Lower Cholesky factors from the lower triangles (..., N, N), which are used up."""
+    xp = array_namespace(lower)
+    if not is_numpy_namespace(xp):
+        return xp.linalg.cholesky(symmetric(lower))
+    if lower.shape[-1] <= SMALL:
+        return np.linalg.cholesky(symmetric(lower))
+    lower = np.ascontiguousarray(lower)
+    for matrix in each_matrix(lower):
+        # LAPACK sees the transpose: the upper triangle.
+        factorise: Any = scipy.linalg.get_lapack_funcs("potrf", (matrix,))
+        _, failed = factorise(matrix.T, lower=0, clean=0, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError("not positive definite")
+    return lower
+
+
+def solve_triangular(factors: Array, right: Array, *, transposed: bool = False, overwrite: bool = False) -> Array:
+    """Solve L x = b, or L^T x = b, for lower triangular L (..., M, M) and b (..., M, B), which may be used up."""
+    xp = array_namespace(factors, right)
+    if is_numpy_namespace(xp):
+        stack = np.broadcast_shapes(factors.shape[:-2], right.shape[:-2])
+        solved = owned(right, (*stack, *right.shape[-2:]), overwrite=overwrite)
+        factors = np.broadcast_to(factors, (*stack, *factors.shape[-2:]))
+        for L, x in zip(each_matrix(factors), each_matrix(solved), strict=True):
+            # BLAS sees transposes: x^T L^T = b^T, or x^T L = b^T.
+            blas("trsm", x)(1.0, L.T, x.T, side=1, lower=0, trans_a=int(transposed), overwrite_b=1)
+        return solved
+    if is_cupy_namespace(xp):
+        import cupyx.scipy.linalg  # noqa: PLC0415 - needs cuBLAS at import
+
+        return cupyx.scipy.linalg.solve_triangular(factors, right, lower=True, trans=int(transposed))
+    return xp.linalg.solve(xp.matrix_transpose(factors) if transposed else factors, right)

@@ -1,0 +1,87 @@
+"""Products of whole matrices, and sums over their rows or columns."""
+
+from __future__ import annotations
+
+import numpy as np
+from array_api_compat import is_numpy_namespace
+
+from invgp.core.backend.blas import blas, each_matrix
+from invgp.core.backend.places import Array, array_namespace
+
+
+def product(left: Array, right: Array) -> Array:
+    """Matrix products (..., N, D) @ (..., D, M), by the same BLAS as the triangular solves.
+
+    NumPy and SciPy each bring a BLAS with threads of its own. Those of the one wait actively for a while after their
+    work is done, on the cores that the other wants, so that large products must not alternate between the two.
+    """
+    xp = array_namespace(left, right)
+    if not is_numpy_namespace(xp):
+        return left @ right
+    stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    whole = np.empty((*stack, left.shape[-2], right.shape[-1]), dtype=left.dtype)
+    left, right = (np.broadcast_to(m, (*stack, *m.shape[-2:])) for m in (left, right))
+    for index in np.ndindex(stack):
+        # BLAS sees transposes: right^T left^T, in Fortran order.
+        (a, trans_a), (b, trans_b) = (
+            (m, 1) if m.flags.f_contiguous else (np.ascontiguousarray(m).T, 0) for m in (right[index], left[index])
+        )
+        blas("gemm", whole)(1.0, a, b, trans_a=trans_a, trans_b=trans_b, c=whole[index].T, overwrite_c=1)
+    return whole
+
+
+def combined_columns(columns: Array, weights: Array) -> Array:
+    """Sum over m of v_m w_mb, (..., B), for columns W (..., M, B) and weights v (..., M)."""
+    xp = array_namespace(columns, weights)
+    if is_numpy_namespace(xp):
+        return np.einsum("...mb,...m->...b", columns, weights)
+    return (weights[..., None, :] @ columns)[..., 0, :]
+
+
+def combined_rows(columns: Array, weights: Array) -> Array:
+    """Sum over b of w_mb g_b, (..., M), for columns W (..., M, B) and weights g (..., B)."""
+    xp = array_namespace(columns, weights)
+    if is_numpy_namespace(xp):
+        return np.einsum("...mb,...b->...m", columns, weights)
+    return (columns @ weights[..., None])[..., 0]
+
+
+def sum_of_squares(matrices: Array) -> Array:
+    """Sum of the squares of each column, (..., M, B) -> (..., B)."""
+    return sum_of_products(matrices, matrices)
+
+
+def sum_of_products(left: Array, right: Array) -> Array:
+    """Sum over each column of the products of two matrices, (..., M, B) each -> (..., B)."""
+    xp = array_namespace(left, right)
+    if is_numpy_namespace(xp):
+        return np.einsum("...mb,...mb->...b", left, right)
+    return xp.sum(left * right, axis=-2)
+
+
+def add_weighted_gram(total: Array, vectors: Array, weights: Array) -> Array:
+    """The lower triangles (..., M, M) of `total`, which is used up, plus sum_n v_n w_n w_n^T for w_n in columns.
+
+    What lies above the diagonals is not used.
+
+    Parameters
+    ----------
+    vectors : (..., M, B).
+    weights : v, (..., B), of either sign.
+    """
+    xp = array_namespace(total, vectors, weights)
+    if not is_numpy_namespace(xp):
+        return total + (vectors * weights[..., None, :]) @ xp.matrix_transpose(vectors)
+    total = np.ascontiguousarray(total)
+    vectors = np.broadcast_to(vectors, (*total.shape[:-2], *vectors.shape[-2:]))
+    rows = weights.reshape((-1, weights.shape[-1]))
+    for gram, w, v in zip(each_matrix(total), each_matrix(vectors), rows, strict=True):
+        # A symmetric product of real vectors takes weights of one sign: the rarer sign is counted twice, and back.
+        scaled = w * np.sqrt(np.abs(v))
+        sign = 1.0 if np.count_nonzero(v < 0.0) <= v.size / 2 else -1.0
+        add = blas("syrk", gram)
+        add(sign, scaled.T, beta=1.0, c=gram.T, trans=1, lower=0, overwrite_c=1)
+        rarer = sign * v < 0.0
+        if rarer.any():
+            add(-2.0 * sign, scaled[:, rarer].T, beta=1.0, c=gram.T, trans=1, lower=0, overwrite_c=1)
+    return total

@@ -1,0 +1,68 @@
+"""What the batches of sites add up to, before the bound and its gradient are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from invgp.core.backend import Array, array_namespace, zeros_like
+from invgp.core.expectations import Expected
+from invgp.core.geometry import Geometry, Gram
+from invgp.core.parameters import learns_kernels, learns_latents
+
+if TYPE_CHECKING:
+    from invgp.core.bound import Frame
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Sums over batches of sites; where spreads are factors, `spread` is what `spread_gradient` takes, lower triangles.
+
+    Where the frame is triangular it is the gradient with respect to the factors, lower triangles.
+
+    Adding to a sum, or finishing it, uses it up.
+    """
+
+    value: Array
+    weights: Array
+    mean: Array
+    spread: Array
+    factor: Array
+    kernels: Array
+    inducing: Array
+    likelihood: Array
+
+    @staticmethod
+    def nothing(frame: Frame) -> Sum:
+        """The sum over no sites."""
+        xp = array_namespace(frame.factor)
+        q, p = frame.q, frame.parameters
+        like = (q.weights, q.mean, q.spread, frame.factor, p.kernels, p.inducing, p.likelihood)
+        return Sum(xp.sum(xp.zeros_like(q.weights)), *(zeros_like(a) for a in like))
+
+    def plus(
+        self, frame: Frame, geometry: Geometry, sites: tuple[int, int], found: Expected, learn: Sequence[str]
+    ) -> Sum:
+        """Add a batch of sites with what they expect."""
+        xp = array_namespace(frame.factor)
+        q, weight = frame.q, frame.bound.weight
+        by_weight = weight * xp.sum(found.value, axis=1)
+        likelihood = self.likelihood
+        if found.likelihood is not None:
+            likelihood = likelihood + weight * xp.sum(q.weights[:, None] * found.likelihood, axis=0)
+        value, weights = self.value + xp.sum(q.weights * by_weight), self.weights + by_weight
+        whole = replace(self, value=value, weights=weights, likelihood=likelihood)
+        if not learns_latents(learn):
+            return whole
+        share = weight * q.weights[:, None, None]
+        pulled = frame.pull_back(geometry, share * found.gradient, 0.5 * share * found.curvature)
+        gram = isinstance(pulled.spread, Gram)
+        spread = pulled.spread.added_to(self.spread) if gram else self.spread + pulled.spread
+        whole = replace(whole, mean=self.mean + pulled.mean, spread=spread)
+        if not learns_kernels(learn):
+            return whole
+        X = frame.bound.X[slice(*sites), :]
+        kernels, inducing, *factor = frame.pull_back_batch(geometry, X, pulled.geometry)
+        whole = replace(whole, kernels=self.kernels + kernels, inducing=self.inducing + inducing)
+        return replace(whole, factor=self.factor + factor[0]) if factor else whole

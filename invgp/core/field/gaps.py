@@ -1,0 +1,213 @@
+"""Outputs that some runs lack: what the runs that have them expect, and how far off that may be.
+
+An output is a Gaussian process over the runs, with the covariance that the regression has. So what a run lacks is known
+up to a Gaussian. The regression takes its mean, and the data get more noise for it: what the regression would know
+better if nothing lacked. Outputs that go together are wrong together, so that many of them must not average it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.backend import (
+    Array,
+    array_namespace,
+    at_least_zero,
+    cholesky,
+    identity,
+    place_of,
+    solve_triangular,
+    sum_of_squares,
+    to_numpy,
+)
+from invgp.core.field.basis import numbers
+from invgp.core.field.local import Block
+from invgp.core.field.regression import Hyperparameters, across_runs, covariance_of_runs
+
+VOID = 1e12  # of the noise's variance, for data whose output no run near the posterior has
+
+
+@dataclass(frozen=True)
+class Completed:
+    """Outputs of which nothing lacks any more.
+
+    Attributes
+    ----------
+    expected : (n, D), with what the other runs expect of what is missing.
+    drawn : (n, D), with a draw of it instead: to learn from these how well runs predict each other is fair.
+    excess : (D,), weighted row sums of a matrix that bounds the covariance of what is left open for want of outputs.
+    """
+
+    expected: Array
+    drawn: Array
+    excess: Array
+
+
+def filled(outputs: Array, covariance: Array) -> Array:
+    """Outputs (n, D) with what the other runs expect where a run lacks one, NaN; what all lack stays so.
+
+    Parameters
+    ----------
+    covariance : (n, n), of the runs, as the regression has it.
+    """
+    xp = array_namespace(outputs)
+    missing = xp.isnan(outputs)
+    lacking = missing & ~xp.all(missing, axis=0)
+    if not bool(xp.any(lacking)):
+        return outputs
+    known = _groups(outputs, covariance)
+    means = [(group.columns, group.centre + group.expected(group.known)) for group in known]
+    return xp.where(lacking, _in_order(means, outputs), outputs)
+
+
+def complete(outputs: Array, covariance: Array, across: Array, normals: Array, weights: Array) -> Completed:
+    """What is missing among outputs (n, D), NaN there.
+
+    Parameters
+    ----------
+    covariance : (n, n), of the runs, as the regression has it.
+    across : (m, n), of the runs with points all over the posterior.
+    normals : (n, D), standard normals for the draws.
+    weights : (D,), of the outputs in the row sums.
+    """
+    xp = array_namespace(outputs)
+    factor = cholesky(covariance)
+    groups = _groups(outputs, covariance)
+    usual = sum(float(xp.sum(group.squares)) / len(group.runs) for group in groups) / outputs.shape[1]
+    known = sum_of_squares(solve_triangular(factor, xp.matrix_transpose(across)))
+    means, draws, gaps = [], [], []
+    for group in groups:
+        # The output's own spread, with a run's worth of what is usual: few runs may be alike by chance.
+        scale = xp.sqrt((group.squares + usual) / len(group.runs))
+        prior = (factor @ xp.take(normals, numbers(group.columns, normals), axis=1)) * scale
+        means.append((group.columns, group.centre + group.expected(group.known)))
+        draws.append((group.columns, group.centre + prior + group.expected(group.known - group.of_runs(prior))))
+        gaps.append((group.columns, (group.gap(known, across) * xp.ones_like(scale))[None, :]))
+    missing = xp.isnan(outputs)
+    expected, drawn = (xp.where(missing, _in_order(parts, outputs), outputs) for parts in (means, draws))
+    spread = xp.sqrt(_in_order(gaps, outputs[:1, :])[0, :])
+    half = solve_triangular(factor, drawn - xp.mean(drawn, axis=0)) * spread
+    # A covariance is at most the diagonal of the sums of the magnitudes in its rows.
+    bound = xp.abs(xp.matrix_transpose(half) @ half) / outputs.shape[0]
+    void = xp.astype(xp.all(missing, axis=0), outputs.dtype)
+    return Completed(expected, drawn, bound @ weights + VOID * void)
+
+
+def complete_blocks(
+    blocks: Sequence[Block],
+    w: Array,
+    outputs: Array,
+    hyper: Sequence[Hyperparameters] | None,
+    points: Array,
+    mixing: Array | None,
+) -> Completed:
+    """What is missing among outputs (n, D) of runs at w (n, R), block by block; the excess is of independent data.
+
+    Parameters
+    ----------
+    hyper : of each block's regression before; None for the usual.
+    points : (m, R), all over the posterior.
+    mixing : lower triangular (D, D): the independent data are L^-1 times the outputs; None if they are the outputs.
+    """
+    xp = array_namespace(outputs)
+    weights, inverse = xp.ones_like(outputs[0, :]), None
+    if mixing is not None:
+        inverse = xp.abs(solve_triangular(mixing, identity(mixing)))
+        weights = weights @ inverse
+    normals = place_of(outputs).asarray(np.random.default_rng(0).standard_normal(outputs.shape))
+    parts = []
+    for number, block in enumerate(blocks):
+        own = block.modes.usual if hyper is None else hyper[number]
+        columns, at = numbers(block.data, outputs), block.felt(w)
+        parts.append(
+            complete(
+                xp.take(outputs, columns, axis=1),
+                covariance_of_runs(block.modes, own, at),
+                across_runs(block.modes, own, block.felt(points), at),
+                xp.take(normals, columns, axis=1),
+                xp.take(weights, columns),
+            )
+        )
+    order = numbers(np.argsort(np.concatenate([block.data for block in blocks])), outputs)
+    expected, drawn = (
+        xp.take(xp.concat(columns, axis=1), order, axis=1)
+        for columns in ([part.expected for part in parts], [part.drawn for part in parts])
+    )
+    excess = xp.take(xp.concat([part.excess for part in parts]), order)
+    return Completed(expected, drawn, excess if inverse is None else inverse @ excess)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Outputs that the same runs have.
+
+    Attributes
+    ----------
+    runs, columns : numbers (k,) and (d,) of these runs and outputs.
+    centre, known : (d,) and (k, d): averages of the outputs, and the outputs less these.
+    towards : (n, k), covariance of all runs with these.
+    factor : (k, k), of the covariance of these.
+    """
+
+    runs: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    centre: Array
+    known: Array
+    towards: Array
+    factor: Array
+
+    @staticmethod
+    def on(runs: NDArray[np.intp], columns: NDArray[np.intp], outputs: Array, covariance: Array) -> _Group:
+        xp = array_namespace(outputs)
+        rows = numbers(runs, outputs)
+        known = xp.take(xp.take(outputs, rows, axis=0), numbers(columns, outputs), axis=1)
+        centre = xp.mean(known, axis=0)
+        towards = xp.take(covariance, rows, axis=1)
+        factor = cholesky(xp.take(towards, rows, axis=0))
+        return _Group(runs, columns, centre, known - centre, towards, factor)
+
+    @property
+    def squares(self) -> Array:
+        """(d,), of each output the sum of squares after whitening."""
+        return sum_of_squares(solve_triangular(self.factor, self.known))
+
+    def of_runs(self, rows: Array) -> Array:
+        """Those rows (k, d) of (n, d) that belong to these runs."""
+        return array_namespace(rows).take(rows, numbers(self.runs, rows), axis=0)
+
+    def expected(self, known: Array) -> Array:
+        """At all runs (n, d), given (k, d) at these."""
+        half = solve_triangular(self.factor, known)
+        return self.towards @ solve_triangular(self.factor, half, transposed=True)
+
+    def gap(self, known: Array, across: Array) -> Array:
+        """How much less these runs explain than all, (m,), of points with covariances `across` (m, n), on average."""
+        xp = array_namespace(across)
+        if len(self.runs) == across.shape[1]:
+            return xp.zeros_like(known[0])
+        own = xp.take(xp.matrix_transpose(across), numbers(self.runs, across), axis=0)
+        return xp.mean(at_least_zero(known - sum_of_squares(solve_triangular(self.factor, own))))
+
+
+def _groups(outputs: Array, covariance: Array) -> list[_Group]:
+    """Outputs that some runs have, by which these are."""
+    patterns, which = np.unique(~np.isnan(to_numpy(outputs)), axis=1, return_inverse=True)
+    return [
+        _Group.on(np.flatnonzero(pattern), np.flatnonzero(which.ravel() == number), outputs, covariance)
+        for number, pattern in enumerate(patterns.T)
+        if pattern.any()
+    ]
+
+
+def _in_order(parts: Sequence[tuple[NDArray[np.intp], Array]], like: Array) -> Array:
+    """Columns (n, D) from parts, numbers (d,) of columns and (n, d) each; 0 for those that no part has."""
+    xp = array_namespace(like)
+    said = np.concatenate([np.arange(0), *[columns for columns, _ in parts]])
+    rest = np.setdiff1d(np.arange(like.shape[1]), said)
+    none = xp.zeros_like(xp.take(like, numbers(rest, like), axis=1))
+    order = numbers(np.argsort(np.concatenate([said, rest])), like)
+    return xp.take(xp.concat([*[part for _, part in parts], none], axis=1), order, axis=1)

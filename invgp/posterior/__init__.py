@@ -1,0 +1,6 @@
+"""Arrays -> xarray: the posterior as one dataset, with names, units and provenance."""
+
+from invgp.posterior.dataset import to_dataset
+from invgp.posterior.solution import Diagnostics, EmulatorReport, Solution
+
+__all__ = ["Diagnostics", "EmulatorReport", "Solution", "to_dataset"]

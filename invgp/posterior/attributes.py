@@ -1,0 +1,60 @@
+"""Where a posterior comes from, and how it was found: the attributes of its dataset."""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from invgp.posterior.coordinates import position_attributes
+from invgp.posterior.solution import EmulatorReport, Solution
+from invgp.problem import Problem
+
+CONVENTIONS = "CF-1.11"
+DEPENDENCIES = ("numpy", "scipy", "xarray", "netCDF4", "joblib")
+
+
+def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
+    """Conventions, provenance, how it went, and the names by which other parts find the variables."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    software = [f"invgp {version('invgp')}", f"Python {platform.python_version()}"]
+    software += [f"{name} {version(name)}" for name in DEPENDENCIES]
+    return {
+        "Conventions": CONVENTIONS,
+        "title": problem.title or "Posterior of a geophysical inversion",
+        "history": f"{now} invgp {version('invgp')}: posterior inferred",
+        "source": f"variational Gaussian process inversion with the simulator {problem.forward.name}",
+        "references": "Bonilla, Krauth and Dezfouli, Generic Inference in Latent Gaussian Process Models, "
+        "Journal of Machine Learning Research 20 (2019)",
+        "invgp_status": solution.status,
+        "invgp_settled": "yes" if solution.settled else "no",
+        "invgp_posterior": problem.inference.posterior,
+        "invgp_runs": solution.runs_total,
+        "invgp_runs_failed": solution.runs_failed,
+        "invgp_diagnostics": "\n".join(solution.diagnostics.sentences),
+        **_emulator_attributes(solution.emulator),
+        "invgp_seed": solution.seed,
+        "invgp_survey": problem.survey.file,
+        "invgp_survey_digest": problem.survey.digest,
+        "invgp_simulator": problem.forward.name,
+        "invgp_simulator_digest": problem.forward.digest,
+        "invgp_software": ", ".join(software),
+        **position_attributes(problem),
+        "invgp_latents": " ".join(v.name for v in problem.latents),
+        "invgp_observations": " ".join(o.name for o in problem.survey.observations),
+        "invgp_config": problem.config_text,
+    }
+
+
+def _emulator_attributes(report: EmulatorReport | None) -> dict[str, str | float]:
+    if report is None:
+        return {"invgp_emulator": "none"}
+    verified = report.verification_error[np.isfinite(report.verification_error)]
+    return {
+        "invgp_emulator": report.name,
+        "invgp_emulator_held_out_error": report.held_out_error,
+        "invgp_emulator_verification_error": float(np.sqrt(np.mean(verified**2))) if verified.size else np.nan,
+    }

@@ -1,0 +1,74 @@
+"""The variables of the data: observed, modelled, and how far one is from the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from invgp.posterior.arrays import array, labelled
+from invgp.posterior.solution import Solution
+from invgp.problem import Floats, Observation, Problem
+
+
+def data_variables(
+    observation: Observation, solution: Solution, columns: slice, noise_std: Floats
+) -> dict[str, xr.DataArray]:
+    """Of an observation: as measured, as modelled, and their difference."""
+    name, what = observation.name, observation.long_name or observation.name
+    unit = {"units": observation.unit}
+    named = {"standard_name": observation.standard_name} if observation.standard_name else {}
+    predicted = solution.predicted[:, columns]
+
+    def field(values: Floats, long_name: str, extra: Mapping[str, str] | None = None) -> xr.DataArray:
+        return labelled(values, observation.dimension, {"long_name": long_name, **unit, **(extra or {})})
+
+    return {
+        f"{name}_observed": field(
+            observation.values, f"observed {what}", {**named, "ancillary_variables": f"{name}_noise_std"}
+        ),
+        f"{name}_noise_std": field(noise_std, f"standard deviation of the noise of {what}"),
+        f"{name}_predicted": field(
+            predicted, f"modelled {what}", {"comment": "mean over the posterior of the simulator's output"}
+        ),
+        f"{name}_predicted_std": field(
+            solution.predicted_std[:, columns],
+            f"standard deviation of modelled {what}",
+            {"comment": "over the posterior, without the noise of the observation"},
+        ),
+        f"{name}_residual": field(observation.values - predicted, f"observed minus modelled {what}"),
+    }
+
+
+def diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:
+    """How far the posterior, and the emulator, can be trusted."""
+    found = solution.diagnostics
+    variables = {}
+    if problem.grid is None:
+        variables["shape_error"] = array(
+            ("site",),
+            found.shape_error,
+            {
+                "long_name": "distance of the Gaussian from the exact posterior of a site given the others",
+                "units": "1",
+                "comment": "in standard deviations: of the mean, or the logarithm of the ratio of spreads",
+            },
+        )
+    for observation in problem.survey.observations:
+        values = found.chi_square[problem.observation_slices[observation.name]]
+        about = {"long_name": f"reduced chi-square of {observation.long_name or observation.name}", "units": "1"}
+        dims = () if observation.dimension is None else (observation.dimension,)
+        variables[f"{observation.name}_chi_square"] = array(dims, values if dims else values[0], about)
+    if solution.emulator is not None:
+        error = {"long_name": "error of the emulator at fresh runs", "units": "1"}
+        error["comment"] = "root mean square over the outputs, in standard deviations of the noise"
+        direct: dict[str, Any] = {
+            "long_name": "whether the simulator itself was run throughout",
+            "flag_meanings": "emulator simulator",
+        }
+        direct["flag_values"] = np.asarray([0, 1], dtype=np.int8)
+        variables["emulator_error"] = array(("site",), solution.emulator.verification_error, error)
+        variables["direct_evaluation"] = array(("site",), solution.emulator.direct.astype(np.int8), direct)
+    return variables

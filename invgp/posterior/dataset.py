@@ -1,0 +1,46 @@
+"""The posterior as one dataset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import xarray as xr
+
+from invgp.georeference import grid_mapping
+from invgp.posterior.arrays import array
+from invgp.posterior.attributes import dataset_attributes
+from invgp.posterior.coordinates import dataset_coordinates, order_of, positions
+from invgp.posterior.data import data_variables, diagnostic_variables
+from invgp.posterior.latents import correlation, latent_variables
+from invgp.posterior.solution import Solution
+from invgp.problem import Problem
+
+
+def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
+    """The posterior of a problem as a dataset; see the documentation of the result for its variables."""
+    survey = problem.survey
+    variables: dict[str, xr.DataArray] = {}
+    for latent in problem.latents:
+        ordered = replace(latent, length_scale=latent.length_scale[order_of(problem)])
+        variables |= latent_variables(ordered, solution, problem.latent_slices[latent.name], problem.output.quantiles)
+    for observation in survey.observations:
+        columns = problem.observation_slices[observation.name]
+        variables |= data_variables(observation, solution, columns, problem.noise.std[observation.name])
+    variables["correlation"] = correlation(problem, solution)
+    variables["elbo"] = array(
+        ("iteration",), solution.elbo, {"long_name": "evidence lower bound", "units": "1", "comment": "in nats"}
+    )
+    variables["runs"] = array(("iteration",), solution.runs, {"long_name": "simulator runs spent so far", "units": "1"})
+    variables |= diagnostic_variables(problem, solution)
+    if solution.processes is not None:
+        variables |= solution.processes.variables({c.name: c.unit for c in positions(problem)})
+    dataset = xr.Dataset(
+        variables, coords=dataset_coordinates(problem, solution), attrs=dataset_attributes(problem, solution)
+    )
+    if survey.crs is not None:
+        dataset["crs"] = xr.DataArray(np.int32(0), attrs=grid_mapping(survey.crs, survey.coordinates[0].unit))
+        for variable in dataset.data_vars.values():
+            if "site" in variable.dims or "node" in variable.dims:
+                variable.attrs["grid_mapping"] = "crs"
+    return dataset

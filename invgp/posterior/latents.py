@@ -1,0 +1,120 @@
+"""The variables of the latents: the fields below the survey, with their priors and their correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from invgp.posterior.arrays import array, labelled
+from invgp.posterior.solution import Solution
+from invgp.problem import Floats, Latent, Problem
+
+_PROCESSES = ("process", "other_process")
+
+
+def latent_variables(
+    latent: Latent, solution: Solution, columns: slice, quantiles: tuple[float, ...]
+) -> dict[str, xr.DataArray]:
+    """Of a latent: posterior and prior of the physical quantity, draws, and what the data told of it."""
+    link, mean, covariance = latent.link, solution.mean[:, columns], solution.covariance[:, columns, columns]
+    physical_mean, physical_std = link.moments(mean, covariance)
+    process_mean, process_std = link.gaussian(latent.mean, latent.std)
+    prior_mean, prior_std = link.moments(process_mean, np.diag(process_std**2))
+    if link.elementwise:
+        variance_ratio, measured = np.diagonal(covariance, axis1=1, axis2=2) / process_std**2, "the Gaussian process"
+    else:
+        variance_ratio, measured = (physical_std / prior_std) ** 2, "the quantity itself"
+    points = mean.shape[0]
+    name, what = latent.name, latent.long_name or latent.name
+    unit = {"units": latent.unit}
+    error = {"standard_name": f"{latent.standard_name} standard_error"} if latent.standard_name else {}
+    named = {"standard_name": latent.standard_name} if latent.standard_name else {}
+    positive = {"positive": latent.positive} if latent.positive else {}
+
+    def field(values: Floats, attributes: Mapping[str, Any], leading: tuple[str, ...] = ()) -> xr.DataArray:
+        return labelled(values, latent.dimension, attributes, leading, solution.points)
+
+    few_runs = {}
+    if solution.few_runs_std is not None:
+        few_runs[f"{name}_few_runs_std"] = field(
+            solution.few_runs_std[:, columns],
+            {
+                "long_name": f"spread of {what} that comes from few runs",
+                "units": "1",
+                "comment": "in prior standard deviations of the Gaussian process; it is part of the standard "
+                "deviation, in squares, and further runs would take it away",
+            },
+        )
+    return few_runs | {
+        name: field(
+            physical_mean,
+            {
+                "long_name": what,
+                **unit,
+                **named,
+                **positive,
+                **_prior_attributes(latent, process_mean, process_std),
+                "ancillary_variables": f"{name}_std {name}_information",
+                "comment": "posterior mean",
+            },
+        ),
+        f"{name}_std": field(physical_std, {"long_name": f"posterior standard deviation of {what}", **unit, **error}),
+        f"{name}_quantile": field(
+            link.quantiles(mean, covariance, np.asarray(quantiles)),
+            {"long_name": f"posterior quantile of {what}", **unit},
+            ("quantile",),
+        ),
+        f"{name}_sample": field(
+            link(solution.draws[..., columns]),
+            {"long_name": f"posterior draw of {what}", **unit, "comment": f"joint over {solution.points}s and latents"},
+            ("realization",),
+        ),
+        f"{name}_prior": field(
+            np.broadcast_to(prior_mean, (points, latent.size)).copy(), {"long_name": f"prior mean of {what}", **unit}
+        ),
+        f"{name}_prior_std": field(
+            np.broadcast_to(prior_std, (points, latent.size)).copy(),
+            {"long_name": f"prior standard deviation of {what}", **unit},
+        ),
+        f"{name}_information": field(
+            1.0 - variance_ratio,
+            {
+                "long_name": f"information gained on {what}",
+                "units": "1",
+                "comment": f"1 - posterior variance / prior variance of {measured} (link: {link.name}): "
+                "0 where the data say nothing, 1 where they fix the value",
+            },
+        ),
+    }
+
+
+def _prior_attributes(latent: Latent, process_mean: Floats, process_std: Floats) -> dict[str, Any]:
+    """The prior of a latent, as it was learnt, so that it can be used again; netCDF keeps no list of one number."""
+    numbers = {"length_scale": latent.length_scale, "process_mean": process_mean, "process_std": process_std}
+    learnt = {"learnt": " ".join(latent.learn)} if latent.learn else {}
+    kept = {name: value if value.size > 1 else float(value[0]) for name, value in numbers.items()}
+    return {"kernel": latent.kernel, "link": latent.link.name, **kept, **learnt}
+
+
+def correlation(problem: Problem, solution: Solution) -> xr.DataArray:
+    """Correlations (N, Q, Q) between the latent processes at each site, or node."""
+    std = np.sqrt(np.diagonal(solution.covariance, axis1=1, axis2=2))
+    values = (solution.covariance / (std[:, :, None] * std[:, None, :])).astype(np.float32)
+    names = [latent.name for latent in problem.latents for _ in range(latent.size)]
+    labels = [_text(latent, label) for latent in problem.latents for label in latent.labels or ("",)]
+    texts = np.asarray([f"{name} {label}".strip() for name, label in zip(names, labels, strict=True)])
+    about = {
+        "long_name": f"posterior correlation between latents at a {solution.points}",
+        "units": "1",
+        "comment": "on the scale of the Gaussian processes",
+    }
+    coordinates = {f"{d}_label": array((d,), texts, {"long_name": "latent, and its label"}) for d in _PROCESSES}
+    return xr.DataArray(values, coordinates, (solution.points, *_PROCESSES), attrs=about)
+
+
+def _text(latent: Latent, label: str | int | float) -> str:
+    """A label as figures write it: ``layer 2``, ``early``."""
+    return label if isinstance(label, str) else f"{latent.dimension} {label}"

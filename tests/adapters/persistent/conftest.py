@@ -1,0 +1,19 @@
+"""No program is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from invgp.adapters import servers
+
+from .serving import programs_of
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
+    yield
+    servers.end_all()
+    assert programs_of(tmp_path) == []

@@ -1,0 +1,67 @@
+"""Nonlinear models of a few sites, and the coupled algorithm run on them."""
+
+import numpy as np
+
+from invgp.core.coupled import GaussianNoise, Prior
+from invgp.core.coupled.minibatches import MiniBatches
+from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.sampling import Points
+
+SETTLED = "the posterior has settled"
+
+
+def prior_of(where, X, latents, variance=1.0, length_scale=1.0, mean=0.0):
+    X = np.asarray(X, dtype=float).reshape(len(X), -1)
+    kernel = Kernel(
+        CORRELATIONS["matern 5/2"], where.asarray(variance), where.asarray(np.full(X.shape[1], length_scale))
+    )
+    Z = where.asarray(np.broadcast_to(X, (latents, *X.shape)))
+    return Prior((kernel,) * latents, where.asarray(np.full(latents, mean)), where.asarray(X), Z, dense=True)
+
+
+def independent_noise(where, y, std):
+    y = np.asarray(y, dtype=float)
+    std = np.broadcast_to(std, y.shape)
+    whitening = np.eye(y.shape[1]) / std[..., None]
+    normaliser = -np.sum(np.log(std) + 0.5 * np.log(2 * np.pi), axis=1)
+    return GaussianNoise(*(where.asarray(part) for part in (y, whitening, normaliser, np.ones_like(y))))
+
+
+def sobol(where, samples, sites, latents, seed=1):
+    return Points.draw(np.random.default_rng(seed), samples, sites, latents, where)
+
+
+def all_valid(f):
+    return np.ones(f.shape[:2], dtype=bool)
+
+
+def run(algorithm, outputs_of, most=60, valid_of=lambda f, evaluation: all_valid(f), state=None):
+    """Ask and tell until it is over: the last state, and what every evaluation found with its stage."""
+    state, told = state or algorithm.init(), []
+    while not state.finished and state.evaluations < most:
+        f, stage = algorithm.ask(state), state.stage
+        valid = valid_of(f, state.evaluations)
+        state, info = algorithm.tell(state, np.where(valid[..., None], outputs_of(f), np.nan), valid)
+        told.append((stage, info))
+    return state, told
+
+
+def run_batches(algorithm, outputs_of, size, most=80, valid_of=all_valid, seed=2, start=None):
+    """The same on mini-batches; outputs of latents at some rows."""
+    batches = MiniBatches(algorithm, size, np.random.default_rng(seed))
+    state, told = batches.init(start or algorithm.init().trial), []
+    while not state.finished and state.passes < most:
+        (rows, f), stage = batches.ask(state), state.stage
+        valid = valid_of(f)
+        state, info = batches.tell(state, np.where(valid[..., None], outputs_of(f, rows), np.nan), valid)
+        if info is not None:
+            told.append((stage, info))
+    return state, told
+
+
+def latents_themselves(f, rows=None):
+    return f
+
+
+def exponential(f, rows=None):
+    return np.exp(3.0 * f)

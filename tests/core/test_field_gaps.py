@@ -1,0 +1,194 @@
+"""Runs that lack some of their outputs: closed forms of a Gaussian process, and posteriors that are never too sure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from linear_field import LinearProblem
+
+from invgp.core.backend import Place, to_numpy
+from invgp.core.field.algorithm import FieldState
+from invgp.core.field.gaps import VOID, complete, filled
+from invgp.core.field.local import Block
+
+Tolerance = Callable[..., float]
+RUNS, POINTS = 9, 5
+
+
+class Process:
+    """Two outputs of 9 runs, of which the first lacks the runs 2, 5 and 6, and 5 points besides."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(1)
+        root = rng.standard_normal((RUNS + POINTS, RUNS + POINTS))
+        whole = root @ root.T + 0.1 * np.eye(len(root))
+        self.covariance, self.across, self.points = whole[:RUNS, :RUNS], whole[RUNS:, :RUNS], whole[RUNS:, RUNS:]
+        self.outputs = np.linalg.cholesky(self.covariance) @ rng.standard_normal((RUNS, 2))
+        self.lacks = np.asarray([2, 5, 6])
+        self.has = np.setdiff1d(np.arange(RUNS), self.lacks)
+        self.outputs[self.lacks, 0] = np.nan
+        self.normals = rng.standard_normal((RUNS, 2))
+
+    def completed(self, where: Place, **changed: np.ndarray):
+        given = [self.outputs, self.covariance, self.across, changed.get("normals", self.normals), np.ones(2)]
+        return complete(*(where.asarray(part) for part in given))
+
+    @property
+    def of_known(self) -> np.ndarray:
+        return self.covariance[np.ix_(self.has, self.has)]
+
+    @property
+    def gap(self) -> float:
+        """How much more all runs explain of the points' variance than those that have the output, on average."""
+        across = self.across[:, self.has]
+        return np.mean(
+            np.sum(self.across * np.linalg.solve(self.covariance, self.across.T).T, axis=1)
+            - np.sum(across * np.linalg.solve(self.of_known, across.T).T, axis=1)
+        )
+
+
+def test_that_what_is_missing_is_what_a_gaussian_process_expects(where: Place, tolerance: Tolerance) -> None:
+    process = Process()
+    known = process.outputs[process.has, 0]
+    across = process.covariance[np.ix_(process.lacks, process.has)]
+    exact = known.mean() + across @ np.linalg.solve(process.of_known, known - known.mean())
+    whole = process.outputs.copy()
+    whole[process.lacks, 0] = exact
+    found = [
+        process.completed(where).expected,
+        filled(where.asarray(process.outputs), where.asarray(process.covariance)),
+    ]
+    for outputs in found:
+        np.testing.assert_allclose(to_numpy(outputs), whole, atol=tolerance(where, 1e-9, 1e-3))
+
+
+def test_that_draws_scatter_as_the_process_does() -> None:
+    process, where = Process(), Place(np, "cpu")
+    rng = np.random.default_rng(2)
+    drawn = np.stack(
+        [process.completed(where, normals=rng.standard_normal((RUNS, 2))).drawn[process.lacks, 0] for _ in range(4000)]
+    )
+    across = process.covariance[np.ix_(process.lacks, process.has)]
+    exact = process.covariance[np.ix_(process.lacks, process.lacks)]
+    exact = exact - across @ np.linalg.solve(process.of_known, across.T)
+    found = np.cov(drawn.T)
+    scale = np.trace(found) / np.trace(exact)
+    np.testing.assert_allclose(found, scale * exact, atol=0.1 * scale * np.abs(exact).max())
+    known = process.outputs[process.has, 0]
+    known = known - known.mean()
+    own = known @ np.linalg.solve(process.of_known, known) / len(known)
+    assert own < scale < 3.0 * own  # with a run's worth of what is usual
+    np.testing.assert_allclose(drawn.mean(axis=0), process.completed(where).expected[process.lacks, 0], atol=0.1)
+
+
+def test_that_the_excess_is_what_the_missing_runs_would_explain(where: Place, tolerance: Tolerance) -> None:
+    process = Process()
+    completed = process.completed(where)
+    excess, drawn = to_numpy(completed.excess), to_numpy(completed.drawn)
+    off = drawn[:, 0] - drawn[:, 0].mean()
+    exact = process.gap * off @ np.linalg.solve(process.covariance, off) / RUNS
+    np.testing.assert_allclose(excess, [exact, 0.0], atol=tolerance(where, 1e-8, 1e-2) * exact)
+
+
+def test_that_outputs_that_go_together_are_wrong_together(where: Place, tolerance: Tolerance) -> None:
+    """Noise of so much variance for each output is no less than what is open, in any direction."""
+    process = Process()
+    process.outputs[:, 1] = 0.9 * process.outputs[:, 0] + 0.1 * process.outputs[:, 1]
+    completed = process.completed(where)
+    excess, drawn = to_numpy(completed.excess), to_numpy(completed.drawn)
+    half = np.linalg.solve(np.linalg.cholesky(process.covariance), drawn - drawn.mean(axis=0))
+    left = np.linalg.eigvalsh(np.diag(excess) - process.gap * half.T @ half / RUNS)
+    assert left.min() > -tolerance(where, 1e-9, 1e-4) * excess[0]
+
+
+def test_that_an_output_that_no_run_has_says_nothing(where: Place) -> None:
+    process = Process()
+    process.outputs[:, 1] = np.nan
+    completed = process.completed(where)
+    assert float(completed.excess[1]) == pytest.approx(VOID)
+    assert not np.isnan(to_numpy(completed.expected)).any()
+    assert np.isnan(to_numpy(filled(where.asarray(process.outputs), where.asarray(process.covariance)))[:, 1]).all()
+
+
+def lacking(how: str, share: float, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    """A share of the runs lacks one output, half of all outputs, or any."""
+    rng = np.random.default_rng(seed)
+    columns = {"one": slice(3, 4), "half": slice(None, None, 2), "first half": slice(20)}
+
+    def given(outputs: np.ndarray) -> np.ndarray:
+        if how == "any":
+            gone = rng.random(outputs.shape) < share
+        else:
+            gone = np.zeros(outputs.shape, dtype=bool)
+            gone[rng.random(len(outputs)) < share, columns[how]] = True
+            gone[0] = False
+        return np.where(gone, np.nan, outputs)
+
+    return given
+
+
+@pytest.mark.parametrize("how", ["one", "half", "first half", "any"])
+@pytest.mark.parametrize("runs", [14, 30])
+@pytest.mark.parametrize("seed", range(2))
+def test_that_missing_outputs_never_make_the_posterior_overconfident(how: str, runs: int, seed: int) -> None:
+    where = Place(np, "cpu")
+    problem = LinearProblem(where, seed=seed)
+    state = problem.solved(where, [runs // 2, runs - runs // 2], seed, lacking(how, 0.7, seed))
+    ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(problem.covariance)
+    assert np.median(ratio) > 0.9
+    off = problem.modes @ (to_numpy(state.q.mean) - problem.truth) / problem.spread(to_numpy(state.q.covariance))
+    assert np.sqrt(np.mean(off**2)) < 1.8
+    if how != "one":
+        assert np.trace(to_numpy(state.few_runs)) > 0.1 * np.trace(to_numpy(state.q.covariance))
+
+
+def test_that_an_output_that_most_runs_lack_is_not_trusted() -> None:
+    """Many outputs that are alike are wrong alike: a thousand of them must not average out what all of them lack."""
+    where = Place(np, "cpu")
+    problem = LinearProblem(where, data=400)
+    state = problem.solved(where, [15, 15], given=lacking("half", 0.8, 1))
+    off = problem.modes @ (to_numpy(state.q.mean) - problem.truth) / problem.spread(to_numpy(state.q.covariance))
+    assert np.sqrt(np.mean(off**2)) < 1.5
+
+
+def assert_exact(problem: LinearProblem, state: FieldState) -> None:
+    exact = problem.spread(problem.covariance)
+    np.testing.assert_allclose(problem.modes @ (to_numpy(state.q.mean) - problem.mean) / exact, 0.0, atol=0.02)
+    np.testing.assert_allclose(problem.spread(to_numpy(state.q.covariance)) / exact, 1.01, atol=0.02)
+
+
+@pytest.mark.parametrize("how", ["one", "half", "any"])
+def test_that_a_linear_model_is_exact_once_enough_runs_have_each_output(how: str) -> None:
+    where = Place(np, "cpu")
+    problem = LinearProblem(where)
+    state = problem.solved(where, [60, 30], given=lacking(how, 0.4, 3))
+    assert_exact(problem, state)
+
+
+@pytest.mark.parametrize("runs", [24, 90])
+def test_that_correlated_noise_and_gaps_go_together(runs: int) -> None:
+    """The same data, told before their noise is made independent."""
+    where = Place(np, "cpu")
+    problem = LinearProblem(where)
+    places = np.arange(40)
+    mixing = np.linalg.cholesky(np.exp(-np.abs(places[:, None] - places) / 3.0))
+    problem.inference = replace(problem.inference, mixing=mixing)
+    gaps = lacking("half", 0.6, 4)
+    state = problem.solved(where, [runs // 2, runs // 2], given=lambda outputs: gaps(outputs @ mixing.T))
+    if runs == 90:
+        assert_exact(problem, state)
+    ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(problem.covariance)
+    assert np.median(ratio) > 0.9
+
+
+def test_that_blocks_fill_their_own_gaps() -> None:
+    where = Place(np, "cpu")
+    problem = LinearProblem(where)
+    everything = np.eye(problem.size)
+    blocks = [Block(data, everything, problem.inference.modes) for data in (np.arange(20), np.arange(20, 40))]
+    problem.inference = replace(problem.inference, blocks=blocks)
+    state = problem.solved(where, [60, 30], given=lacking("any", 0.3, 5))
+    assert_exact(problem, state)
