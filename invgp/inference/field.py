@@ -13,7 +13,7 @@ from invgp.core.field.regression import Modes
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import diagnose
 from invgp.inference.field_learning import FieldLearning
-from invgp.inference.grid_modes import field_of
+from invgp.inference.grid_modes import MOST_MODES, field_of
 from invgp.inference.inversion import BudgetSpent, Inversion
 from invgp.inference.localisation import neighbourhoods
 from invgp.inference.notes import noise_notes
@@ -191,8 +191,7 @@ class FieldInversion(Inversion):
         )
 
     def _notes(self, info: FieldInfo) -> list[str]:
-        left = float(np.mean(self.field.left_open() / self.field.std**2))
-        notes = [f"{self.variables} modes leave {left:.1g} of the prior's variance on the grid open."]
+        notes = self._notes_on_modes()
         if info.few_runs > MOST_OPEN:
             notes.append(
                 f"{info.few_runs:.0%} of the variance that is left where the data inform the field comes from having "
@@ -211,6 +210,17 @@ class FieldInversion(Inversion):
         noise = np.asarray([self.theta[self.learning.columns["noise", name]][0] for name in self.problem.noise.learn])
         notes += noise_notes(self.problem, noise)
         return notes
+
+    def _notes_on_modes(self) -> list[str]:
+        """Whether the prior has more modes than there may be."""
+        left = float(np.max(np.mean(self.field.left_open() / self.field.std**2, axis=0)))
+        most = max(part.stop - part.start for part in self.field.slices)
+        if most < MOST_MODES or left <= 1.0 - self.problem.inference.kept_variance:
+            return []
+        return [
+            f"{most:,} modes, the most there may be, leave {left:.2g} of the prior's variance on the grid open, more "
+            "than inference.kept_variance asks for: of finer detail nothing is learnt."
+        ]
 
     def _predictions(self, q: Gaussian, regression: AnyRegression, near: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Mean and standard deviation (N, P) of the outputs over the posterior, as the regression has them."""
