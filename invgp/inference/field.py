@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Place, to_numpy
+from invgp.core.backend import Array, Place, to_numpy
 from invgp.core.field.algorithm import AnyRegression, FieldInference, FieldInfo, FieldState
 from invgp.core.field.gaps import filled
 from invgp.core.field.gaussian import Gaussian, Narrowed, mirrored_normals
@@ -66,7 +68,7 @@ class FieldInversion(Inversion):
         """The algorithm for a problem with these hyperparameters."""
         where = self.where
         self.field = field_of(problem, where)
-        self.whitened = Whitening(problem)
+        self.whitened = Whitening(problem, gaps=self.gaps)
         sizes = [basis.size for basis in self.field.bases]
         self.variables = sum(sizes)
         groups = tuple(sum(sizes[problem.latent_slices[latent.name]]) for latent in problem.latents)
@@ -75,8 +77,24 @@ class FieldInversion(Inversion):
         self.neighbourhoods = neighbourhoods(problem, self.field, where)
         blocks = tuple(neighbourhood.block for neighbourhood in self.neighbourhoods)
         data = where.asarray(self.whitened.data)
-        mixing = None if self.whitened.mixing is None else where.asarray(self.whitened.mixing)
-        self.algorithm = FieldInference(modes, data, normals, self.whitened.degrees, blocks, mixing)
+        self.algorithm = FieldInference(modes, data, normals, self.whitened.degrees, blocks, self._mixing())
+
+    def _mixing(self) -> Array | None:
+        """Of the noise, where outputs are told before they are independent."""
+        return None if self.whitened.mixing is None else self.where.asarray(self.whitened.mixing)
+
+    @property
+    def gaps(self) -> bool:
+        """Whether some run lacks an output that was observed."""
+        return bool(np.isnan(self.outputs[:, ~np.isnan(self.problem.survey.Y)]).any())
+
+    def _allow_gaps(self) -> None:
+        """From the first run that lacks outputs on, they are told before their noise is made independent."""
+        self.whitened = Whitening(self.learning.problem_at(self.theta), gaps=True)
+        self.algorithm = replace(self.algorithm, mixing=self._mixing())
+        if self.state.regression is not None:
+            known = self.outputs[: len(self.state.outputs)]
+            self.state = replace(self.state, outputs=self.where.asarray(self.whitened(known)))
 
     def search(self) -> tuple[str, bool]:
         """Batches of runs from the posterior so far, until neither they nor more of them would move it."""
@@ -103,6 +121,8 @@ class FieldInversion(Inversion):
         self.outputs = np.concatenate([self.outputs, outputs])
         if self.learning:
             self.latents = np.concatenate([self.latents, latents])
+        if self.problem.noise.correlation and self.whitened.mixing is None and self.gaps:
+            self._allow_gaps()
         self._tell(self.state, w)
         if self.learning and self.info is not None and self.info.few_runs < LEARNABLE:
             self._learn()

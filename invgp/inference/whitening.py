@@ -17,6 +17,10 @@ from invgp.problem import Floats, Problem
 class Whitening:
     """Data in standard deviations of their noise, without those that are missing.
 
+    Parameters
+    ----------
+    gaps : whether runs may lack outputs: those that they have must not be mixed with these before they are known.
+
     Attributes
     ----------
     data : (D,), independent.
@@ -25,12 +29,12 @@ class Whitening:
     log_scale : the log density of the data is that of the whitened ones plus this.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, gaps: bool = False) -> None:
         y = problem.survey.Y
         self.observed: NDArray[np.bool_] = ~np.isnan(y)
         self.degrees = problem.noise.degrees if problem.noise.kind == "student-t" else None
         self.mixing: Floats | None = None
-        if problem.noise.joins_sites:
+        if problem.noise.joins_sites or (gaps and problem.noise.correlation):
             covariance = data_covariance(problem)
             self.std = np.sqrt(np.diagonal(covariance))
             self.mixing = np.asarray(np.linalg.cholesky(covariance / np.outer(self.std, self.std)), dtype=np.float64)

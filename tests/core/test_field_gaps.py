@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,8 +12,9 @@ from linear_field import LinearProblem
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.field.algorithm import FieldState
-from invgp.core.field.gaps import VOID, complete, filled
+from invgp.core.field.gaps import VOID, complete, complete_blocks, filled
 from invgp.core.field.local import Block
+from invgp.core.field.regression import Modes, across_runs, covariance_of_runs
 
 Tolerance = Callable[..., float]
 RUNS, POINTS = 9, 5
@@ -66,22 +68,39 @@ def test_that_what_is_missing_is_what_a_gaussian_process_expects(where: Place, t
 
 
 def test_that_draws_scatter_as_the_process_does() -> None:
+    """They are a line in the normals, whose slopes are the root of their covariance."""
     process, where = Process(), Place(np, "cpu")
-    rng = np.random.default_rng(2)
-    drawn = np.stack(
-        [process.completed(where, normals=rng.standard_normal((RUNS, 2))).drawn[process.lacks, 0] for _ in range(4000)]
-    )
+    zero = np.zeros((RUNS, 2))
+    middle = process.completed(where, normals=zero)
+    np.testing.assert_array_equal(middle.drawn, middle.expected)
+    pushed = [np.where(np.arange(RUNS)[:, None] == run, 1.0, zero) for run in range(RUNS)]
+    root = np.stack([process.completed(where, normals=normals).drawn - middle.drawn for normals in pushed], axis=-1)
+    assert np.all(root[:, 1] == 0.0)
     across = process.covariance[np.ix_(process.lacks, process.has)]
     exact = process.covariance[np.ix_(process.lacks, process.lacks)]
     exact = exact - across @ np.linalg.solve(process.of_known, across.T)
-    found = np.cov(drawn.T)
-    scale = np.trace(found) / np.trace(exact)
-    np.testing.assert_allclose(found, scale * exact, atol=0.1 * scale * np.abs(exact).max())
-    known = process.outputs[process.has, 0]
-    known = known - known.mean()
+    known, whole = (part - part.mean() for part in (process.outputs[process.has, 0], process.outputs[:, 1]))
     own = known @ np.linalg.solve(process.of_known, known) / len(known)
-    assert own < scale < 3.0 * own  # with a run's worth of what is usual
-    np.testing.assert_allclose(drawn.mean(axis=0), process.completed(where).expected[process.lacks, 0], atol=0.1)
+    usual = 0.5 * (own + whole @ np.linalg.solve(process.covariance, whole) / RUNS)
+    found = root[process.lacks, 0]
+    np.testing.assert_allclose(found @ found.T, (own + usual / len(known)) * exact, rtol=1e-8)
+    assert np.all(root[process.has, 0] == 0.0)
+
+
+def test_that_many_patterns_of_gaps_take_no_memory_each() -> None:
+    """Every output that other runs lack has a covariance of runs of its own."""
+    rng = np.random.default_rng(1)
+    runs, data = 60, 400
+    w = rng.standard_normal((runs + POINTS, 10))
+    whole = 1.0 + w @ w.T + 0.01 * np.eye(len(w))
+    outputs = np.where(rng.random((runs, data)) < 0.3, np.nan, rng.standard_normal((runs, data)))
+    normals = rng.standard_normal((runs, data))
+    tracemalloc.start()
+    complete(outputs, whole[:runs, :runs], whole[runs:, :runs], normals, np.ones(data))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 20 * 8 * data * max(runs, data)
+    assert most < 0.5 * 8 * data * runs**2
 
 
 def test_that_the_excess_is_what_the_missing_runs_would_explain(where: Place, tolerance: Tolerance) -> None:
@@ -192,3 +211,35 @@ def test_that_blocks_fill_their_own_gaps() -> None:
     problem.inference = replace(problem.inference, blocks=blocks)
     state = problem.solved(where, [60, 30], given=lacking("any", 0.3, 5))
     assert_exact(problem, state)
+
+
+def test_that_noise_of_blocks_and_joined_data_covers_what_gaps_leave_open(where: Place, tolerance: Tolerance) -> None:
+    """By brute force: what the runs that lack an output would have said of it, at each point."""
+    rng = np.random.default_rng(6)
+    w, points = rng.standard_normal((12, 4)), rng.standard_normal((9, 4))
+    outputs = w @ rng.standard_normal((4, 6)) + np.sin(w[:, :1])
+    outputs[[1, 4, 5], 2] = outputs[[4, 7], 3] = outputs[2:6, 5] = np.nan
+    mixing = np.linalg.cholesky(np.kron(np.eye(3), [[1.0, 0.7], [0.7, 1.0]]))
+    modes = Modes(where.asarray([1.0, 0.5, 0.3, 0.2]), (4,))
+    data = [np.asarray([4, 5, 0, 1]), np.asarray([2, 3])]
+    blocks = [Block(part, None, modes) for part in data]
+    hyper = np.asarray([1.0, -2.0, 1.0, -6.0])
+    given = [where.asarray(part) for part in (w, outputs, points, mixing)]
+    whole = complete_blocks(blocks, *given[:2], [hyper, hyper], *given[2:])
+    excess, drawn = to_numpy(whole.excess), to_numpy(whole.drawn)
+    assert whole.excess.dtype == whole.drawn.dtype == given[0].dtype
+    C, across = to_numpy(covariance_of_runs(modes, hyper, given[0])), to_numpy(across_runs(modes, hyper, *given[2::-2]))
+    said = []  # of each output, how the runs count in what is lost at each point
+    for output in outputs.T:
+        has = np.flatnonzero(~np.isnan(output))
+        lost = np.linalg.solve(C, across.T)
+        lost[has] -= np.linalg.solve(C[np.ix_(has, has)], across[:, has].T)
+        said.append(lost)
+    half = np.linalg.solve(np.linalg.cholesky(C), drawn - drawn.mean(axis=0))
+    left = half.T @ half / 12 * np.einsum("dip,ij,ejp->de", said, C, said) / 9
+    same = np.asarray([number in data[0] for number in range(6)])
+    left = np.linalg.solve(mixing, np.linalg.solve(mixing, left * (same[:, None] == same)).T)
+    slack = tolerance(where, 1e-9, 1e-3) * excess.max()
+    assert np.linalg.eigvalsh(np.diag(excess) - left).min() > -slack
+    assert excess.max() < 4.0 * np.linalg.eigvalsh(left).max()
+    assert np.all(excess[:2] <= slack)

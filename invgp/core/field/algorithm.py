@@ -281,10 +281,9 @@ class FieldInference:
         off = self._residual(regression) - z @ regression.directions
         # What the regression does not know is shared by many data: it is taken at its best, and its width counted.
         weighed = xp.square(regression.directions) @ weights
-        share = error / (1.0 + error * weighed)
-        missed = share * ((off * weights) @ xp.matrix_transpose(regression.directions))
-        tail = xp.log(1.0 + xp.square(off - missed @ regression.directions) / self.degrees)
-        penalty = xp.square(missed) / error + xp.log(1.0 + error * weighed)
+        pulled = ((off * weights) @ xp.matrix_transpose(regression.directions)) / (1.0 + error * weighed)
+        tail = xp.log(1.0 + xp.square(off - (error * pulled) @ regression.directions) / self.degrees)
+        penalty = error * xp.square(pulled) + xp.log(1.0 + error * weighed)
         return prior - 0.5 * ((self.degrees + 1.0) * xp.sum(tail, axis=1) + xp.sum(penalty, axis=1))
 
     def _linearised(self, regression: AnyRegression, q: Narrowed) -> tuple[Narrowed, Narrowed, float]:
