@@ -108,7 +108,7 @@ def test_that_runs_without_gaps_count_as_before_once_one_has_some(tmp_path: Path
     whole = inversion.state.q
     inversion.problem = inversion.simulator.problem = replace(problem, forward=Lacking(problem.forward, alternating))
     inversion.take(8)
-    assert inversion.whitened.mixing is not None
+    assert inversion.whitened.unmixing is not None
     np.testing.assert_allclose(inversion.state.q.mean, whole.mean, atol=0.01)
     np.testing.assert_allclose(inversion.state.q.covariance, whole.covariance, atol=0.01)
 
@@ -155,3 +155,18 @@ def test_that_an_output_that_the_nearest_runs_lack_says_nothing(
     assert np.isnan(solution.predicted[0]).all()
     assert not np.isnan(solution.predicted[1:]).any()
     assert not np.isnan(solution.mean).any()
+
+
+@pytest.mark.parametrize("output", [0, 19])
+def test_that_a_gap_does_not_blur_data_with_noise_in_common(output: int) -> None:
+    """Wherever it is: the others say what they would without it."""
+    problem = problem_with(lambda number: (number[:, None] < 0.8) & (np.arange(20) == output), max_runs=60)
+    shared = 0.01 * (
+        0.3 + 0.63 * np.exp(-0.5 * ((np.arange(20)[:, None] - np.arange(20)) / 2.0) ** 2) + 0.07 * np.eye(20)
+    )
+    posterior = invgp.invert(replace(problem, noise=replace(problem.noise, covariance=shared)))
+    K, others = np.exp(-0.5 * ((NODES[:, None] - NODES) / 10.0) ** 2), np.arange(20) != output
+    W = windows()[others]
+    gain = K @ W.T @ np.linalg.inv(W @ K @ W.T + shared[np.ix_(others, others)])
+    std = np.sqrt(np.diagonal(K - gain @ W @ K))
+    assert np.all(posterior["height_std"] < 1.03 * std)

@@ -194,7 +194,7 @@ def test_that_correlated_noise_and_gaps_go_together(runs: int) -> None:
     problem = LinearProblem(where)
     places = np.arange(40)
     mixing = np.linalg.cholesky(np.exp(-np.abs(places[:, None] - places) / 3.0))
-    problem.inference = replace(problem.inference, mixing=mixing)
+    problem.inference = replace(problem.inference, unmixing=np.linalg.inv(mixing))
     gaps = lacking("half", 0.6, 4)
     state = problem.solved(where, [runs // 2, runs // 2], given=lambda outputs: gaps(outputs @ mixing.T))
     if runs == 90:
@@ -224,7 +224,7 @@ def test_that_noise_of_blocks_and_joined_data_covers_what_gaps_leave_open(where:
     data = [np.asarray([4, 5, 0, 1]), np.asarray([2, 3])]
     blocks = [Block(part, None, modes) for part in data]
     hyper = np.asarray([1.0, -2.0, 1.0, -6.0])
-    given = [where.asarray(part) for part in (w, outputs, points, mixing)]
+    given = [where.asarray(part) for part in (w, outputs, points, np.linalg.inv(mixing))]
     whole = complete_blocks(blocks, *given[:2], [hyper, hyper], *given[2:])
     excess, drawn = to_numpy(whole.excess), to_numpy(whole.drawn)
     assert whole.excess.dtype == whole.drawn.dtype == given[0].dtype

@@ -18,7 +18,6 @@ from invgp.core.backend import (
     array_namespace,
     at_least_zero,
     cholesky,
-    identity,
     place_of,
     solve_triangular,
     sum_of_squares,
@@ -104,7 +103,7 @@ def complete_blocks(
     outputs: Array,
     hyper: Sequence[Hyperparameters] | None,
     points: Array,
-    mixing: Array | None,
+    unmixing: Array | None,
 ) -> Completed:
     """What is missing among outputs (n, D) of runs at w (n, R), block by block; the excess is of independent data.
 
@@ -112,13 +111,12 @@ def complete_blocks(
     ----------
     hyper : of each block's regression before; None for the usual.
     points : (m, R), all over the posterior.
-    mixing : lower triangular (D, D): the independent data are L^-1 times the outputs; None if they are the outputs.
+    unmixing : (D, D): the independent data are this times the outputs; None if they are the outputs.
     """
     xp = array_namespace(outputs)
-    weights, inverse = xp.ones_like(outputs[0, :]), None
-    if mixing is not None:
-        inverse = xp.abs(solve_triangular(mixing, identity(mixing)))
-        weights = weights @ inverse
+    weights = xp.ones_like(outputs[0, :])
+    if unmixing is not None:
+        weights = weights @ xp.abs(unmixing)
     normals = place_of(outputs).asarray(np.random.default_rng(0).standard_normal(outputs.shape))
     parts = []
     for number, block in enumerate(blocks):
@@ -139,7 +137,7 @@ def complete_blocks(
         for columns in ([part.expected for part in parts], [part.drawn for part in parts])
     )
     excess = xp.take(xp.concat([part.excess for part in parts]), order)
-    return Completed(expected, drawn, excess if inverse is None else inverse @ excess)
+    return Completed(expected, drawn, excess if unmixing is None else xp.abs(unmixing) @ excess)
 
 
 @dataclass(frozen=True)
