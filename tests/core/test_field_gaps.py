@@ -223,22 +223,25 @@ def test_that_noise_of_blocks_and_joined_data_covers_what_gaps_leave_open(where:
     modes = Modes(where.asarray([1.0, 0.5, 0.3, 0.2]), (4,))
     data = [np.asarray([4, 5, 0, 1]), np.asarray([2, 3])]
     blocks = [Block(part, None, modes) for part in data]
-    hyper = np.asarray([1.0, -2.0, 1.0, -6.0])
+    hypers = [np.asarray([decay, -2.0, 1.0, -6.0]) for decay in (1.0, 0.2)]
     given = [where.asarray(part) for part in (w, outputs, points, np.linalg.inv(mixing))]
-    whole = complete_blocks(blocks, *given[:2], [hyper, hyper], *given[2:])
+    whole = complete_blocks(blocks, *given[:2], hypers, *given[2:])
     excess, drawn = to_numpy(whole.excess), to_numpy(whole.drawn)
     assert whole.excess.dtype == whole.drawn.dtype == given[0].dtype
-    C, across = to_numpy(covariance_of_runs(modes, hyper, given[0])), to_numpy(across_runs(modes, hyper, *given[2::-2]))
-    said = []  # of each output, how the runs count in what is lost at each point
-    for output in outputs.T:
-        has = np.flatnonzero(~np.isnan(output))
-        lost = np.linalg.solve(C, across.T)
-        lost[has] -= np.linalg.solve(C[np.ix_(has, has)], across[:, has].T)
-        said.append(lost)
-    half = np.linalg.solve(np.linalg.cholesky(C), drawn - drawn.mean(axis=0))
-    left = half.T @ half / 12 * np.einsum("dip,ij,ejp->de", said, C, said) / 9
-    same = np.asarray([number in data[0] for number in range(6)])
-    left = np.linalg.solve(mixing, np.linalg.solve(mixing, left * (same[:, None] == same)).T)
+    left = np.zeros((6, 6))
+    for part, hyper in zip(data, hypers, strict=True):
+        C = to_numpy(covariance_of_runs(modes, hyper, given[0]))
+        across = to_numpy(across_runs(modes, hyper, given[2], given[0]))
+        lost = np.stack([np.linalg.solve(C, across.T)] * len(part))  # how runs count in what each output lacks
+        for own, number in zip(lost, part, strict=True):
+            has = np.flatnonzero(~np.isnan(outputs[:, number]))
+            own[has] -= np.linalg.solve(C[np.ix_(has, has)], across[:, has].T)
+            known = outputs[has, number]
+            expected = known.mean() + C[:, has] @ np.linalg.solve(C[np.ix_(has, has)], known - known.mean())
+            np.testing.assert_allclose(to_numpy(whole.expected)[:, number], expected, atol=tolerance(where, 1e-8, 0.05))
+        half = np.linalg.solve(np.linalg.cholesky(C), (drawn - drawn.mean(axis=0))[:, part])
+        left[np.ix_(part, part)] = half.T @ half / 12 * np.einsum("dip,ij,ejp->de", lost, C, lost) / 9
+    left = np.linalg.solve(mixing, np.linalg.solve(mixing, left).T)
     slack = tolerance(where, 1e-9, 1e-3) * excess.max()
     assert np.linalg.eigvalsh(np.diag(excess) - left).min() > -slack
     assert excess.max() < 4.0 * np.linalg.eigvalsh(left).max()
