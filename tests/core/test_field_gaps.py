@@ -246,3 +246,16 @@ def test_that_noise_of_blocks_and_joined_data_covers_what_gaps_leave_open(where:
     assert np.linalg.eigvalsh(np.diag(excess) - left).min() > -slack
     assert excess.max() < 4.0 * np.linalg.eigvalsh(left).max()
     assert np.all(excess[:2] <= slack)
+
+
+def test_that_the_bound_of_a_linear_model_with_gaps_is_its_evidence() -> None:
+    """Both count what gaps leave open as noise: in units of the outputs, and in those of the regression."""
+    where, rng = Place(np, "cpu"), np.random.default_rng(1)
+    problem = LinearProblem(where)
+    w = problem.inference.ask(problem.inference.init(), 16, rng)
+    outputs = lacking("half", 0.7, 2)(problem.outputs(w))
+    state, info = problem.inference.tell(problem.inference.init(), w, outputs, rng)
+    line = problem.inference.linear_data(state)
+    assert np.log(state.regression.scale).sum() < -10.0
+    above = line.log_evidence(line.slope @ line.slope.T, np.zeros(40)) - info.elbo
+    assert 0.0 < above < 0.5  # what the regression does not know varies a little over the posterior
