@@ -45,7 +45,8 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     ----------
     likelihood : of `invgp.likelihoods`, or your own; it says how many latents there are (Q) and outputs (P).
     kernel : a key of `invgp.core.kernels.CORRELATIONS`, or one for each latent.
-    length_scale : a number, one for each input dimension (D,), or (Q, D); by default the spread of each dimension.
+    length_scale : a number, one for each input dimension (D,), or (Q, D); by default the spread of each dimension times
+        the root of their number, so that distances between sites are about one length-scale.
     ard : whether each input dimension learns a length-scale of its own. Without, there is one for all of them, a number
         or (Q, 1): for images and other inputs with many dimensions of one kind.
     variance : prior variance, a number or one for each latent (Q,).

@@ -63,12 +63,15 @@ def kernel_names(kernel: str | Sequence[str], latents: int) -> tuple[str, ...]:
 
 def _kernels(settings: SAVIGP, X: Floats, where: Place) -> tuple[Kernel, ...]:
     Q, D = settings.likelihood.latents, X.shape[1]
+    # Distances between sites start at about one length-scale: were they much longer, as those of many dimensions
+    # together are, inducing inputs would say nothing of the sites between them, and there would be nothing to learn.
     if settings.ard:
         shape, must = (Q, D), f"a number, one for each of {D} input dimensions, or of shape ({Q}, {D})"
-        start: ArrayLike = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+        varies = X.std(axis=0) > 0
+        start: ArrayLike = np.where(varies, np.sqrt(varies.sum()) * X.std(axis=0), 1.0)
     else:
         shape, must = (Q, 1), f"a number, or of shape ({Q}, 1), without ard"
-        start = float(np.sqrt(X.var(axis=0).sum())) or 1.0  # distances are of this size
+        start = float(np.sqrt(X.var(axis=0).sum())) or 1.0
     scales = start if settings.length_scale is None else settings.length_scale
     scales = positive("length_scale", spread("length_scale", scales, shape, must))
     variances = spread("variance", settings.variance, (Q,), f"a number or one for each of {Q} latents")

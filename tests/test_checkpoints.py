@@ -135,11 +135,14 @@ def test_that_a_killed_fit_ends_at_the_same_numbers(method, tmp_path):
 @pytest.mark.parametrize("name", ["theorem 2", "natural gradients"])
 def test_that_a_fit_that_is_over_is_not_repeated_but_may_go_on_for_longer(name, tmp_path):
     likelihood, y, settings = FITS[name]
+    method = settings["method"]
+    if isinstance(method, MiniBatches):
+        method = replace(method, shrink=False)  # steps that shrink are others in a longer fit from the beginning
+    settings = {**settings, "method": method}
     kept = {**settings, "checkpoint": tmp_path / "fit.npz"}
     first = SAVIGP(likelihood, **kept).fit(X, y)
     again = SAVIGP(likelihood, **kept).fit(X, y, report=stop_after(1))
     assert_same(again, first)
-    method = settings["method"]
     longer = replace(method, rounds=6) if isinstance(method, Blocks) else replace(method, epochs=6)
     further = SAVIGP(likelihood, **{**kept, "method": longer}).fit(X, y)
     assert_same(further, SAVIGP(likelihood, **{**settings, "method": longer}).fit(X, y))

@@ -145,6 +145,26 @@ def test_that_two_hundred_sites_are_learnt_to_their_exact_evidence():
     assert np.exp(np.asarray(model.likelihood_.parameters)[0]) == pytest.approx(0.3, abs=0.04)
 
 
+def test_that_few_inducing_inputs_learn_from_many_dimensions():
+    rng = np.random.default_rng(0)
+    X, X_new = rng.standard_normal((2, 200, 12))
+
+    def truth(x):
+        return np.sin(x[:, 0]) + 0.5 * x[:, 1]
+
+    y = truth(X) + 0.2 * rng.standard_normal(200)
+    model = SAVIGP(Gaussian(0.5), inducing=12, placement="subset", method=Blocks(rounds=10)).fit(X, y)
+    assert standardised_squared_error(truth(X_new), model.predict(X_new)) < 0.05
+
+
+def test_that_a_search_starts_with_sites_about_a_length_scale_apart():
+    X = np.column_stack([np.random.default_rng(0).standard_normal((30, 2)) * [1.0, 100.0], np.ones(30)])
+    held = Blocks(learn=("posterior",), rounds=1)
+    model = SAVIGP(Gaussian(0.5), inducing=5, method=held).fit(X, X[:, 0])
+    expected = [*(np.sqrt(2.0) * X.std(axis=0)[:2]), 1.0]
+    np.testing.assert_allclose(model.kernels_[0].length_scale, expected)
+
+
 @pytest.mark.parametrize("posterior", ["full", "diagonal"])
 def test_that_without_ard_all_dimensions_share_a_length_scale(posterior, tmp_path):
     rng = np.random.default_rng(3)

@@ -23,6 +23,10 @@ FAMILIES = {"full Gaussian": ("full", 1), "diagonal Gaussian": ("diagonal", 1), 
 FULL, EXACT = "full Gaussian", "exact GP"
 SPARSITY = (0.1, 0.2, 0.5, 1.0)
 SPLITS = 5
+# A full Gaussian is found anew for each trial of the kernels. Others are learnt along with them, in one long search:
+# many short ones would each forget the curvature.
+SEARCH = {"full": Blocks(rounds=20, tolerance=1e-4), "diagonal": Blocks(rounds=1, evaluations=600)}
+SAMPLES = {"full": 128, "diagonal": 64}  # a site
 
 
 class Measured(NamedTuple):
@@ -67,7 +71,8 @@ def fitted(dataset: Dataset, split: Split, family: str, sparsity: float, start: 
         placement="subset",
         posterior=covariance,
         components=components,
-        method=Blocks(rounds=20, tolerance=1e-4),
+        method=SEARCH[covariance],
+        samples=SAMPLES[covariance],
         **kernels,
     ).fit(split.X, split.y)
 

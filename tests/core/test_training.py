@@ -155,6 +155,7 @@ def test_that_blocks_take_the_same_steps_in_every_place(family, where, tolerance
         (lambda: LBFGS(memory=-1), "memory must be a whole number of at least 1, was -1"),
         (lambda: MiniBatches(batch=0), "batch must be a whole number of at least 1, was 0"),
         (lambda: Blocks(anew="no"), "anew must be True or False, was 'no'"),
+        (lambda: MiniBatches(shrink=1), "shrink must be True or False, was 1"),
         (lambda: MiniBatches(unbiased="no"), "unbiased must be True or False, was 'no'"),
         (lambda: MiniBatches(natural=0.1, settle=-1), "settle must be a whole number of at least 0, was -1"),
         (lambda: MiniBatches(settle=1), r"settle must be 0 unless natural steps move the posterior, .*, was 1"),
@@ -289,6 +290,17 @@ def test_that_mini_batches_come_near_the_exact_evidence(method, numpy_place, bes
     bound, parameters, data, points = regression(numpy_place, dense=False)
     learnt = METHODS[method].fit(bound, parameters, data, np.random.default_rng(0))
     assert float(evaluate(bound, learnt, data, points, ()).elbo) > -best.fun - 6.0
+
+
+def test_that_steps_that_shrink_come_to_rest_nearer_the_optimum(numpy_place, best):
+    bound, parameters, data, points = regression(numpy_place, dense=False)
+    shrinking, constant = (
+        replace(METHODS["adam"], shrink=shrink).fit(bound, parameters, data, np.random.default_rng(0))
+        for shrink in (True, False)
+    )
+    short, far = (-best.fun - float(evaluate(bound, p, data, points, ()).elbo) for p in (shrinking, constant))
+    assert short < 0.6
+    assert short < 0.5 * far
 
 
 @pytest.mark.parametrize("method", METHODS)

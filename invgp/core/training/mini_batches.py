@@ -38,6 +38,9 @@ class MiniBatches:
     natural : step of natural gradients for the posterior (one full Gaussian); 0 leaves it to the optimiser.
     settle : passes, the last ones of `epochs`, in which the posterior alone moves, by natural gradients whose steps
         shrink so that all batches count alike. Steps that do not shrink leave it as the last few batches would have it.
+    shrink : whether the optimiser's steps shrink to nothing in the second half of the passes that it has: what it
+        learns then comes to rest at an optimum, where steps that do not shrink leave it somewhere around one. A fit
+        that goes on for more passes once it was over has had other steps than one that was as long from the beginning.
     batch, epochs, samples : sites a batch, passes over the data, samples a site.
     unbiased : whether the gradients have no bias at all, at some two to three times the error of each; by default
         their bias is of order 1 / samples.
@@ -47,6 +50,7 @@ class MiniBatches:
     optimiser: Adam | AdaDelta = field(default_factory=Adam)
     natural: float = 0.0
     settle: int = 0
+    shrink: bool = True
     batch: int = 256
     epochs: int = 20
     samples: int = 64
@@ -63,6 +67,7 @@ class MiniBatches:
                 "settle must be 0 unless natural steps move the posterior, and at most epochs "
                 f"(natural = {self.natural}, epochs = {self.epochs}), was {self.settle}"
             )
+        true_or_false("shrink", self.shrink)
         true_or_false("unbiased", self.unbiased)
         check_optimiser(self.optimiser, "gradient", "MiniBatches", "Adam or AdaDelta")
 
@@ -133,7 +138,9 @@ class MiniBatches:
                 step = self._natural_size(settled * len(starts) + number)
                 parameters = self._natural_step(frame, some, points, step)
             if state is not None and blocks:
-                state = self.optimiser.tell(state, -terms.gradient.flat(blocks) / N)
+                told = self.optimiser.tell(state, -terms.gradient.flat(blocks) / N)
+                share = self._share_left(progress.round + number / len(starts))
+                state = replace(told, trial=state.trial + share * (told.trial - state.trial))
                 parameters = parameters.updated(blocks, state.trial)
         return Progress(progress.round + 1, float(np.mean(values)), parameters, optimiser=state)
 
@@ -146,6 +153,10 @@ class MiniBatches:
         small = replace(bound, X=xp.take(bound.X, rows, axis=0), dense=False, weight=bound.X.shape[0] / len(index))
         points = Points.draw(rng, self.samples, len(index), len(bound.kernels), where, independent=self.unbiased)
         return small, data.rows(rows), points
+
+    def _share_left(self, passes: float) -> float:
+        """Of the optimiser's step, after so many passes."""
+        return min(1.0, 2.0 - 2.0 * passes / (self.epochs - self.settle)) if self.shrink else 1.0
 
     def _natural_size(self, settling: int) -> float:
         """The step after so many that were to settle the posterior, less than nothing ahead of them.
