@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from .failures import judged
 from .imports import import_function
+from .outcomes import RunError
 from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
-from .quantities import check_batch, check_quantities, digest_of, first_bad_output, kind_of, size_of
+from .quantities import check_batch, check_quantities, digest_of, kind_of, size_of
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ class CallableModel:
         worker process; a function itself must be one that pickles.
     inputs, outputs : what goes in and what comes out.
     vectorised : whether the function takes a batch.
+    partial : whether a run that gave only some of its outputs, NaN for the others, has gone well.
     rows : how many rows one parallel task holds; None for many of a vectorised function, fewer of another.
     search_path : directory put at the front of ``sys.path`` to import `function` by name.
     name : for messages and provenance; the function's name if empty.
@@ -57,6 +60,7 @@ class CallableModel:
     inputs: tuple[Quantity, ...]
     outputs: tuple[Quantity, ...]
     vectorised: bool = True
+    partial: bool = False
     rows: int | None = None
     search_path: Path | None = None
     name: str = ""
@@ -179,9 +183,11 @@ class CallableModel:
         bad = ~np.isfinite(outputs).all(axis=1)
         status, messages = [Status.OK] * len(outputs), [""] * len(outputs)
         for i in np.flatnonzero(bad).tolist():
-            status[i] = Status.NAN
-            messages[i] = f"run {context.labels[i]}: {first_bad_output(self.outputs, outputs[i])}"
-        outputs[bad] = np.nan
+            try:
+                status[i], missing = judged(self.outputs, outputs[i], partial=self.partial)
+            except RunError as error:
+                status[i], missing, outputs[i] = error.status, str(error), np.nan
+            messages[i] = f"run {context.labels[i]}: {missing}"
         return Evaluations(outputs, tuple(status), tuple(messages))
 
     def _resolve(self) -> Callable[..., Any]:
@@ -210,7 +216,7 @@ class CallableModel:
             ) from error
 
     def _compute_digest(self, call: Callable[..., Any]) -> str:
-        settings = (self.inputs, self.outputs, self.vectorised)
+        settings = (self.inputs, self.outputs, self.vectorised, *(("partial",) if self.partial else ()))
         return digest_of([_qualified_name(call), _source(call), repr(settings)])
 
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-import invgp.cli.run
-import invgp.config.build
-import invgp.inference.invert
-import invgp.netcdf  # noqa: F401 - imported for the processes to come
 from invgp.cli import main
 
 CONTEXT = get_context("forkserver")
-CONTEXT.set_forkserver_preload(["__main__", __name__])
+# What a command imports as it goes; by the names of installed modules, for the server does not look into this folder.
+CONTEXT.set_forkserver_preload(
+    ["__main__", "invgp.cli.run", "invgp.config.build", "invgp.inference.invert", "invgp.netcdf"]
+)
 
 
 def forked(*arguments: str, cwd: Path) -> ForkServerProcess:
     """A command in a process group of its own, which says nothing."""
     process = CONTEXT.Process(target=_command, args=(arguments, cwd, dict(os.environ)))
     process.start()
-    while process.is_alive() and os.getpgid(process.pid) != process.pid:
-        time.sleep(0.001)
+    with suppress(ProcessLookupError):  # it may have ended already
+        while os.getpgid(process.pid) != process.pid:
+            time.sleep(0.001)
     return process
 
 

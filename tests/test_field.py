@@ -14,8 +14,8 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import invgp
-from adapters.protocol import Evaluations, ForwardModel, RunContext, Status
 from invgp import netcdf
+from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
 from invgp.core.backend import place
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.inference.field import FieldInversion

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +33,17 @@ def test_that_the_template_describes_the_valley_that_the_survey_was_made_with(va
     wrapped = problem.forward.evaluate(truth, RunContext([str(i) for i in range(len(truth))], valley / "runs"))
     misfit = (problem.survey.Y - wrapped.outputs) / problem.noise_std
     assert 0.8 < np.sqrt(np.mean(misfit**2)) < 1.2
+
+
+def test_that_the_formulas_in_python_are_those_of_the_program(valley):
+    program, python = (invgp.load(valley / name) for name in ("valley.toml", "valley_python.toml"))
+    values = np.random.default_rng(0).uniform([20.0, 150.0, 50.0, 300.0], [200.0, 450.0, 140.0, 500.0], (3, 4))
+    labels = [str(i) for i in range(len(values))]
+    wrapped, computed = (p.forward.evaluate(values, RunContext(labels, valley / "runs")) for p in (program, python))
+    np.testing.assert_allclose(computed.outputs, wrapped.outputs, rtol=1e-6)
+    same, other = (tomllib.loads((valley / name).read_text()) for name in ("valley.toml", "valley_python.toml"))
+    for section in ("survey", "dimensions", "latents", "noise"):
+        assert other[section] == same[section]
 
 
 def test_that_the_valley_is_found_within_the_budget(valley):

@@ -24,13 +24,13 @@ def short_line(otway, tmp_path):
     return folder
 
 
-def accuracy(folder, *arguments):
-    command = [sys.executable, str(folder / "accuracy.py"), "--draws", "400", "--record", *map(str, arguments)]
+def accuracy(folder, draws, *arguments):
+    command = [sys.executable, str(folder / "accuracy.py"), "--draws", str(draws), "--record", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_that_posteriors_stand_beside_chains_in_table_figure_and_results(short_line):
-    said = accuracy(short_line)
+    said = accuracy(short_line, 250)
     numbers = {
         name: [float(n.rstrip("%").replace(",", "")) for n in re.findall(r"[\d.,]+%?", said.split(name)[1])[:4]]
         for name in ("coupled, emulator", "coupled, C program", "full Gaussian (paper)")
@@ -47,6 +47,12 @@ def test_that_posteriors_stand_beside_chains_in_table_figure_and_results(short_l
     assert (short_line / "results" / "otway_side_by_side.png").stat().st_size > 10_000
     (entry,) = json.loads((short_line / "results.json").read_text())
     assert entry["experiment"] == "otway_synthetic"
+    bars = [row for row in entry["rows"] if "reference" in row]
+    assert [row["reference"] for row in bars] == [0.05, 0.03, 10, 0.05, 0.03, 300]
+    kept = [
+        f"at most {row['reference']:g}: {'held' if row['ours'] <= row['reference'] else 'NOT HELD'}" for row in bars
+    ]
+    assert re.findall(r"at most .*HELD|at most .*held", said) == kept
 
 
 def test_that_published_posteriors_are_drawn_where_they_are_given(short_line, tmp_path):
@@ -54,6 +60,6 @@ def test_that_published_posteriors_are_drawn_where_they_are_given(short_line, tm
     table = pd.concat([truth.add_prefix("mean_"), (0.05 * truth).add_prefix("std_")], axis=1)
     for name in ("savigp", "mcmc"):
         table.to_csv(tmp_path / f"published_{name}.csv")
-    accuracy(short_line, "--data", short_line / "data" / "synthetic.csv", "--published", tmp_path)
+    accuracy(short_line, 20, "--data", short_line / "data" / "synthetic.csv", "--published", tmp_path)
     height, width, _ = imread(short_line / "results" / "paper_prior_side_by_side.png").shape
     assert height > width  # four rows of panels, not two

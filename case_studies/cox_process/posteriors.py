@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,21 +18,31 @@ from invgp import SAVIGP
 from invgp.core.training import Blocks
 from invgp.likelihoods import Poisson
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from recording import record
+
 HERE = Path(__file__).resolve().parent
 FAMILIES = {"full Gaussian": ("full", 1), "diagonal Gaussian": ("diagonal", 1), "two diagonals": ("diagonal", 2)}
 SPARSITY = (0.1, 0.2, 0.5, 1.0)  # inducing inputs a bin
+FEW = 5  # inducing inputs, three quarters of a length-scale apart
 BAR = 0.1  # standard deviations of slice sampling
 
 
 class Posterior(NamedTuple):
-    """Of the log intensity less the offset, (N,) each; and what it cost."""
+    """Of the log intensity less the offset, (N,) each, from inducing inputs (M, 1) in days; and what it cost."""
 
     family: str
-    sparsity: float
+    inputs: Floats
     mean: Floats
     std: Floats
     elbo: float
     seconds: float
+
+    @property
+    def sparsity(self) -> str:
+        """M / N, or M itself where that is next to nothing."""
+        M, N = len(self.inputs), len(self.mean)
+        return f"M = {M}" if M == FEW else f"M / N = {M / N:.1g}"
 
     def mean_error(self, exact: Draws) -> float:
         """The largest over the bins, in standard deviations of the exact posterior."""
@@ -44,23 +54,28 @@ class Posterior(NamedTuple):
 
 
 def fits(counts: Counts, sparsity: tuple[float, ...]) -> Iterator[Posterior]:
-    """All posteriors; only they are learnt, not the prior."""
-    N = counts.count.size
-    for family, (covariance, components) in FAMILIES.items():
+    """All posteriors of the paper."""
+    for family in FAMILIES:
         for factor in sparsity:
-            start = time.process_time()
-            model = SAVIGP(
-                Poisson(counts.offset, learn=False),
-                length_scale=LENGTH_SCALE,
-                inducing=None if factor == 1.0 else round(factor * N),
-                placement="subset",
-                posterior=covariance,
-                components=components,
-                method=Blocks(learn=("posterior",)),
-            ).fit(counts.day, counts.count)
-            mean, variance = model.predict_latent(counts.day)
-            seconds = time.process_time() - start
-            yield Posterior(family, factor, mean[:, 0], np.sqrt(variance[:, 0]), model.trace_[-1], seconds)
+            yield fit(counts, family, None if factor == 1.0 else round(factor * counts.count.size), "subset")
+
+
+def fit(counts: Counts, family: str, inducing: int | None, placement: str) -> Posterior:
+    """One of them; only it is learnt, not the prior."""
+    covariance, components = FAMILIES[family]
+    start = time.process_time()
+    model = SAVIGP(
+        Poisson(counts.offset, learn=False),
+        length_scale=LENGTH_SCALE,
+        inducing=inducing,
+        placement=placement,
+        posterior=covariance,
+        components=components,
+        method=Blocks(learn=("posterior",)),
+    ).fit(counts.day, counts.count)
+    mean, variance = model.predict_latent(counts.day)
+    seconds, (inputs,) = time.process_time() - start, model.inducing_inputs_
+    return Posterior(family, inputs, mean[:, 0], np.sqrt(variance[:, 0]), model.trace_[-1], seconds)
 
 
 def figure(counts: Counts, found: list[Posterior], exact: Draws, path: Path) -> None:
@@ -84,7 +99,7 @@ def figure(counts: Counts, found: list[Posterior], exact: Draws, path: Path) -> 
         ax.plot(counts.year, rate(posterior.mean), color="#0072B2", label="median")
         ax.plot(counts.year, rate(exact.mean), color="#D55E00", linestyle="--", label="slice sampling: median, 95%")
         ax.plot(counts.year, rate(exact.quantiles).T, color="#D55E00", linestyle="--", linewidth=0.9)
-        ax.set_title(f"{posterior.family}, M / N = {posterior.sparsity:g}", fontsize=9)
+        ax.set_title(f"{posterior.family}, {posterior.sparsity}", fontsize=9)
         ax.set_ylim(0, 1.1 * rate(exact.quantiles).max())
         ax.set_xticks([1860, 1900, 1940])
         if posterior.sparsity == factors[0]:
@@ -100,7 +115,7 @@ def figure(counts: Counts, found: list[Posterior], exact: Draws, path: Path) -> 
 def rows(found: list[Posterior], exact: Draws) -> Iterator[dict[str, object]]:
     """For the page of results."""
     for posterior in found:
-        setting = f"{posterior.family}, M / N = {posterior.sparsity:g}"
+        setting = f"{posterior.family}, {posterior.sparsity}"
         bar: dict[str, object] = {}
         if posterior.family == "full Gaussian":
             bar = {"reference": BAR, "source": "our bar"}
@@ -130,18 +145,18 @@ def main() -> None:
         f"slice sampling: {exact.evaluations:,} evaluations, {seconds:.1f} CPU s, R-hat at most {exact.r_hat:.3f}, "
         f"error of the mean at most {np.max(exact.error / exact.std):.3f} standard deviations"
     )
-    print(f"{'posterior':20}{'M / N':>6}{'error of mean':>15}{'ratio of std':>14}{'range':>16}{'ELBO':>10}{'CPU s':>8}")
+    print(f"{'posterior':20}{'M':>4}{'error of mean':>15}{'ratio of std':>14}{'range':>16}{'ELBO':>10}{'CPU s':>8}")
     found = []
-    for posterior in fits(counts, SPARSITY):
+    for posterior in (*fits(counts, SPARSITY), fit(counts, "diagonal Gaussian", FEW, "grid")):
         ratio = posterior.std_ratio(exact)
         print(
-            f"{posterior.family:20}{posterior.sparsity:6g}{posterior.mean_error(exact):15.3f}{np.median(ratio):14.3f}"
+            f"{posterior.family:20}{len(posterior.inputs):4d}{posterior.mean_error(exact):15.3f}{np.median(ratio):14.3f}"
             f"{f'{ratio.min():.3f} to {ratio.max():.3f}':>16}{posterior.elbo:10.2f}{posterior.seconds:8.1f}",
             flush=True,
         )
         found.append(posterior)
     arguments.output.mkdir(parents=True, exist_ok=True)
-    figure(counts, found, exact, arguments.output / "cox_process.png")
+    figure(counts, found[:-1], exact, arguments.output / "cox_process.png")
     if arguments.record:
         entry = {
             "experiment": "coal_mining",
@@ -150,10 +165,11 @@ def main() -> None:
             "figure": "cox_process.png",
             "caption": "The disasters, and posteriors of their rate beside slice sampling",
             "remark": "The paper has a figure and no numbers: full Gaussians agree with sampling at every sparsity, "
-            "and diagonal ones have the mean right and a spread that is too small. So it is here.",
+            "and diagonal ones have the mean right and a spread that is too small. So it is here, at the maximum of "
+            "the bound: independent inducing inputs far closer together than a length-scale have next to no spread.",
             "rows": list(rows(found, exact)),
         }
-        (HERE / "results.json").write_text(json.dumps([entry], indent=2) + "\n", encoding="utf-8")
+        record(HERE, entry)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,10 @@ Outputs = Annotated[
 ADAPTERS = ("callable", "executable", "persistent", "batched", "pest", "dakota", "umbridge")
 ADAPTER: Any = Field(description=listed(ADAPTERS, "or"))
 COMMAND = Field(description="the program and its arguments, each a string", min_length=1)
+PARTIAL: Any = Field(
+    default=False,
+    description="whether a run that gave only some of its outputs is used for those; otherwise it has failed",
+)
 
 
 class InputFileSection(Section):
@@ -99,10 +103,7 @@ class ProgramSection(ForwardSection):
         gt=0,
         description="seconds after which a run is ended; none: it is waited for, however long it takes",
     )
-    partial: bool = Field(
-        default=False,
-        description="whether a run that gave only some of its outputs is used for those; otherwise it has failed",
-    )
+    partial: bool = PARTIAL
     threads: int = Field(default=1, ge=1, description="threads that one run may use")
     environment: dict[str, str] = Field(default={}, description="environment variables for the program")
 
@@ -131,6 +132,7 @@ class CallableSection(ForwardSection):
         description="'package.module:function', of a module that is installed or beside the config"
     )
     vectorised: bool = Field(default=True, description="whether it takes many rows at once")
+    partial: bool = PARTIAL
 
 
 class ExecutableSection(FilesSection):

@@ -19,7 +19,7 @@ from invgp.plots.look import HATCH
 from invgp.plots.reading import Floats
 
 _SHADES = 128
-_FEW, _MANY = 200, 1500  # sites
+_FEW, MANY = 200, 1500  # sites
 _CELLS = 300  # a side, where sites are many
 
 
@@ -63,7 +63,7 @@ def draw_values(ax: Axes, place: Place, values: Floats, colours: str, ends: tupl
         style: dict[str, Any] = {"s": 14.0, "linewidths": 0.3, "edgecolors": "0.2"}
         return ax.scatter(x[seen], y[seen], c=values[seen], cmap=colours, norm=scale, **style)
     draw_sites(ax, x, y)
-    if x.size > _MANY:
+    if x.size > MANY:
         return _draw_cells(ax, triangles, values[seen], colours, scale)
     # Not a shading of triangles: that mixes the colours of their corners into some that the colour bar does not have.
     levels = np.linspace(*ends, _SHADES + 1)
@@ -80,7 +80,7 @@ def draw_sites(ax: Axes, x: Floats, y: Floats) -> None:
     size = min(2.6, 2.6 * math.sqrt(_FEW / x.size))
     style: dict[str, Any] = {"markersize": size, "markeredgewidth": 0.15 * size, "markeredgecolor": "black"}
     face = "white" if x.size <= _FEW else "black"
-    ax.plot(x, y, "o", markerfacecolor=face, rasterized=x.size > _MANY, clip_on=x.size > _FEW, **style)
+    ax.plot(x, y, "o", markerfacecolor=face, rasterized=x.size > MANY, clip_on=x.size > _FEW, **style)
 
 
 def _draw_cells(ax: Axes, triangles: Triangulation, values: Floats, colours: str, scale: Normalize) -> ScalarMappable:

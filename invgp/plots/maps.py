@@ -12,7 +12,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
 from invgp.maps.nodes import as_map
-from invgp.plots.areas import Place, draw_sites, draw_values, hatch
+from invgp.plots.areas import MANY, Place, draw_sites, draw_values, hatch
 from invgp.plots.between import between_sites
 from invgp.plots.grids import as_sites, cut_in_the_middle, read_grid, read_shape
 from invgp.plots.labels import MINUS, quantity_name, range_of, scaled_unit, unit_label
@@ -96,9 +96,10 @@ def maps(ds: xr.Dataset, look: Look | None = None) -> Figure:
         for row, (name, curve) in zip(axes.reshape(-1, len(shown)), rows, strict=True):
             for ax, quantity in zip(row, shown, strict=True):
                 hatched |= _draw_quantity(ax, ds, (name, quantity, curve), place, sheet, look)
+        sites = None if survey is None else read_survey_positions(ds, survey, [across, up])
         for ax in axes:
-            if survey is not None:
-                draw_sites(ax, *read_survey_positions(ds, survey, [across, up]))
+            if sites is not None and sites[0].size <= MANY:
+                draw_sites(ax, *sites)
             _frame(ax, place, window, sheet)
         for ax in axes[-sheet.columns :]:
             ax.tick_params(labelbottom=True)
@@ -108,7 +109,7 @@ def maps(ds: xr.Dataset, look: Look | None = None) -> Figure:
         figure.supxlabel(x_label, fontsize=8.0)
         figure.supylabel(y_label, fontsize=8.0)
         notes = [*cuts, *_notes_left_out(ds, left_out, x, y), *window.notes]
-        notes += [_note_on_sites(sliced)] if survey is not None else []
+        notes += [_note_on_sites(sites[0].size, sliced)] if sites is not None else []
         notes += [f"Hatched: {hatch_words(look)}."] if hatched else []
         if notes:
             wrapped = textwrap.wrap(" ".join(notes), int(CHARACTERS * sheet.size[0]))
@@ -153,8 +154,10 @@ def _notes_left_out(ds: xr.Dataset, names: list[str], x: Floats, y: Floats) -> l
     return notes
 
 
-def _note_on_sites(sliced: list[str]) -> str:
-    """What the circles are, where a slice has none of its own."""
+def _note_on_sites(count: int, sliced: list[str]) -> str:
+    """What the circles are, where a slice has none of its own; many would cover what is below them."""
+    if count > MANY:
+        return f"{count:,} sites, not drawn."
     return f"Circles: sites{' at every ' + ' and '.join(sliced) if sliced else ''}."
 
 

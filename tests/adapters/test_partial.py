@@ -9,6 +9,7 @@ import pytest
 
 from invgp.adapters import (
     BatchedModel,
+    CallableModel,
     CsvFile,
     Evaluations,
     ExecutableModel,
@@ -124,3 +125,21 @@ def test_that_a_ledger_keeps_what_there_is(program: MakeProgram, tmp_path: Path)
         assert kept.status is Status.PARTIAL
         np.testing.assert_array_equal(kept.outputs, [4, NAN, 3])
         assert list(ledger.runs(failed=True)) == []
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_that_a_function_may_lack_some_outputs(vectorised: bool, tmp_path: Path) -> None:
+    """The first run lacks one, the second all, the third none."""
+
+    def function(x: np.ndarray) -> np.ndarray:
+        lacking = np.stack([x > 0.0, x > 1.0, x > 0.0], axis=-1)
+        return np.where(lacking, np.stack([x, 2.0 * x, 3.0 * x], axis=-1), NAN)
+
+    values, context = np.asarray([[1.0], [-1.0], [2.0]]), RunContext(["a", "b", "c"], tmp_path)
+    got = CallableModel(function, (X,), (Y,), vectorised=vectorised, partial=True).evaluate(values, context)
+    assert got.status == (Status.PARTIAL, Status.NAN, Status.OK)
+    np.testing.assert_array_equal(got.outputs, [[1, NAN, 3], [NAN, NAN, NAN], [2, 4, 6]])
+    assert got.messages[0] == "run a: 1 of 3 outputs are missing: output y[2] is nan"
+    whole = CallableModel(function, (X,), (Y,), vectorised=vectorised).evaluate(values, context)
+    assert whole.status == (Status.NAN, Status.NAN, Status.OK)
+    assert np.isnan(whole.outputs[0]).all()

@@ -7,8 +7,7 @@ import sys
 import sysconfig
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -112,12 +111,6 @@ def here(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 def invgp_here() -> Command:
     """The command line in this process."""
     return here
-
-
-def at_once(commands: Iterable[Sequence[str | Path]], *, cwd: Path) -> list[subprocess.CompletedProcess[str]]:
-    """Several command lines, two at a time: most of their time is the start of Python."""
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda arguments: invgp(*arguments, cwd=cwd), commands))
 
 
 def with_program(config: str = CONFIG, body: str = SIMULATOR, *, directory: Path) -> str:

@@ -22,7 +22,7 @@ from .conftest import (
     SCRIPT,
     SITES,
     Command,
-    at_once,
+    here,
     invgp,
     with_inference,
     with_program,
@@ -133,8 +133,8 @@ def test_that_options_win_over_the_config(finished: Finished, tmp_path: Path) ->
 
 def posteriors(directory: Path) -> list[xr.Dataset]:
     """Of one and of two workers, without what says when it was."""
-    commands = [["run", "survey.toml", "-o", f"workers{count}.nc", "--workers", count] for count in ("1", "2")]
-    for result in at_once(commands, cwd=directory):
+    for count in ("1", "2"):
+        result = here("run", "survey.toml", "-o", f"workers{count}.nc", "--workers", count, cwd=directory)
         assert result.returncode == 0, result.stderr
     return [xr.load_dataset(directory / f"workers{count}.nc").drop_attrs() for count in ("1", "2")]
 

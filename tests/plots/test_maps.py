@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -218,6 +219,15 @@ def test_that_a_map_shows_the_posterior_between_sites_not_an_interpolation(sound
     assert len(np.asarray(circles.get_xdata())) == sounded.sizes["site"]
     assert "Circles: sites." in figure.get_suptitle()
     assert figure.get_supxlabel().startswith("Easting")  # though the survey has its northing first
+
+
+def test_that_sites_too_many_to_be_told_apart_do_not_cover_a_map(
+    sounded: xr.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["invgp.plots.maps"], "MANY", sounded.sizes["site"] - 1)
+    figure = plots.maps(sounded, plots.Look(("mean",)))
+    assert not figure.axes[0].lines
+    assert figure.get_suptitle().startswith(f"{sounded.sizes['site']} sites, not drawn.")
 
 
 def test_that_depth_runs_downwards_on_a_slice_of_a_volume(area: xr.Dataset) -> None:

@@ -14,7 +14,7 @@ from invgp.adapters import PersistentModel, Quantity, RunContext
 from invgp.adapters.testing import check_forward_model
 from invgp.config import load
 
-from .serving import DEPTH, TIME
+from ..executing import DEPTH, TIME
 
 
 def server_of(page: str) -> str:

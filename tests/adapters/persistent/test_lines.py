@@ -14,7 +14,7 @@ from invgp.adapters import Status
 from invgp.adapters.lines import LostError, RequestWriter, read_answer
 from invgp.adapters.outcomes import RunError
 
-from .serving import DEPTH, SPEED, TIME
+from ..executing import DEPTH, SPEED, TIME
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -17,7 +17,8 @@ from invgp.adapters.lines import line_limit
 from invgp.adapters.testing import check_forward_model
 
 from ..conftest import MakeProgram
-from .serving import HANG, OK, TIME, model, programs_of, run
+from ..executing import TIME
+from .serving import HANG, OK, model, programs_of, run
 
 
 def test_that_a_persistent_program_conforms(program: MakeProgram, tmp_path: Path) -> None:
