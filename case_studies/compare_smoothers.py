@@ -101,12 +101,12 @@ def reference(target: Target, runs: int, steps: int) -> Reference:
     inversion = inversion_of(target, runs, 100)
     algorithm, state = inversion.algorithm, inversion.state
     near = algorithm.refined(state, rng, REFINING).q
-    regression = state.regression
-    density = Density(regression.inner, lambda w, inner: algorithm.log_density(regression, w, inner))
+    regression, weights = state.regression, algorithm.linear_data(state).weights
+    density = Density(regression.inner, lambda w, inner: algorithm.log_density(regression, w, weights, inner))
 
     def excess(z: Floats) -> Floats:
         w = near.samples(z)
-        return target.log_density(w) - algorithm.log_density(regression, w)
+        return target.log_density(w) - algorithm.log_density(regression, w, weights)
 
     z = slice_chains(density, near, rng, CHAINS, REFINING)[-1]
     here, visited = excess(z), []

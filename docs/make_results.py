@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 INTRODUCTION = """# The paper's experiments
 Every experiment of the paper behind invgp's core (Bonilla, Krauth and Dezfouli, *Generic inference in latent Gaussian
 process models*), in its order: our figures beside the paper's, or why there are none. A row holds if our figure is
-better than the one beside it, or no farther from it than the spread of ours. This page is made by
+better than the one beside it, or no farther from it than the spread behind the ±. This page is made by
 `python docs/make_results.py` from the `results.json` that each case study, or benchmark, writes.
 """
 BEYOND = """## Beyond the paper
@@ -75,6 +75,8 @@ class Found(Strict):
         held = [row.holds for row in self.rows if row.holds is not None]
         if not held:
             return "run, with nothing to set beside it"
+        if self.title:
+            return f"{sum(held)} of {len(held)} rows hold"
         if self.instead:
             return f"on other data, {sum(held)} of {len(held)} rows hold"
         if all(held) and not self.still_open:

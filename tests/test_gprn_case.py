@@ -1,5 +1,6 @@
 """The regression network's case study, small."""
 
+import re
 import subprocess
 import sys
 
@@ -22,13 +23,17 @@ def test_that_the_network_fills_what_was_seldom_measured_better_than_independent
 def test_that_the_files_of_the_robot_arm_are_read(root, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 21))
-    torque = np.sin(X[:, :1]) * np.linspace(1.0, 2.0, 7) + 0.05 * rng.standard_normal((400, 7))
+    torque = 100.0 * (np.sin(X[:, :1]) * np.linspace(1.0, 2.0, 7) + 0.05 * rng.standard_normal((400, 7)))
     table = np.hstack([X, torque])
     savemat(tmp_path / "sarcos_inv.mat", {"sarcos_inv": table[:300]})
     savemat(tmp_path / "sarcos_inv_test.mat", {"sarcos_inv_test": table[300:]})
     said = run(root, "--sarcos", tmp_path, "--inducing", "20", "--epochs", "30").stdout
     assert "joints 4 and 7 of 100 poses, 300 for training" in said
-    assert float(said.split()[-1]) < 1.0
+    error, nlpd = map(float, re.search(r"SSE ([\d.]+), NLPD ([-\d.]+)", said).groups())
+    assert error < 1.0
+    # On the scale of the torques, and after so few steps about as good as their mean and spread.
+    known = np.mean(np.log(torque[:300, [3, 6]].std(axis=0))) + 0.5 * np.log(2 * np.pi * np.e)
+    assert nlpd == pytest.approx(known, abs=0.5)
 
 
 @pytest.mark.parametrize("name", ["sarcos_inv.mat", "sarcos_inv_test.mat"])

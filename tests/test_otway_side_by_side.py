@@ -47,6 +47,12 @@ def test_that_posteriors_stand_beside_chains_in_table_figure_and_results(short_l
     assert (short_line / "results" / "otway_side_by_side.png").stat().st_size > 10_000
     (entry,) = json.loads((short_line / "results.json").read_text())
     assert entry["experiment"] == "otway_synthetic"
+    bars = [row for row in entry["rows"] if "reference" in row]
+    assert [row["reference"] for row in bars] == [0.05, 0.03, 10, 0.05, 0.03, 300]
+    kept = [
+        f"at most {row['reference']:g}: {'held' if row['ours'] <= row['reference'] else 'NOT HELD'}" for row in bars
+    ]
+    assert re.findall(r"at most .*HELD|at most .*held", said) == kept
 
 
 def test_that_published_posteriors_are_drawn_where_they_are_given(short_line, tmp_path):

@@ -91,7 +91,10 @@ def test_that_digits_are_told_better_with_inducing_inputs_that_are_learnt(study,
     by_name[f"{mnist.PARITY}, {mnist.LINE}"] = [mnist.straight(mnist.PARITY, 0)]
     assert by_name[learnt.name][0].nlp < by_name[fixed.name][0].nlp < np.log(2)
     told = mnist_figures.rows(by_name, mnist_figures.pairs()["inducing_inputs"])
-    assert [row["reference"] for row in told] == [by_name[fixed.name][0].error, by_name[fixed.name][0].nlp]
+    beside = by_name[fixed.name][0]
+    assert [row["reference"] for row in told] == [beside.error, beside.nlp, beside.loss]
+    lines = mnist_figures.rows(by_name, [(fixed.name, f"{mnist.PARITY}, {mnist.LINE}")])
+    assert [row["measure"] for row in lines] == ["error rate", "NLP"]  # a line has no bound
     mnist_figures.draw(by_name, tmp_path / "mnist.png")
     assert (tmp_path / "mnist.png").stat().st_size > 10_000
     mnist.digits.cache_clear()

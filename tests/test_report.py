@@ -337,6 +337,23 @@ def test_that_a_hostile_posterior_runs_nothing(browser: Any, area: xr.Dataset, t
 
 
 @needs_chromium
+def test_that_a_map_of_a_grid_is_its_cells(browser: Any, area: xr.Dataset, tmp_path: Path) -> None:
+    nodes = many_sites(area, 30).drop_vars(["site_precision", "site_shift"])  # nothing is known between them
+    easting, northing = np.meshgrid(1e3 * np.arange(6.0), 5e3 + 2e3 * np.arange(5.0))
+    for name, at in (("easting", easting), ("northing", northing)):
+        nodes[name] = ("site", at.ravel(), area[name].attrs)
+    opened(browser, nodes, tmp_path)
+    script = "const c = document.querySelector('#field canvas'); const {width: w, height: h} = c; "
+    script += "const d = c.getContext('2d').getImageData(0, 0, w, h).data; "
+    script += "return [...Array(w * h).keys()].map(i => d[4 * i + 3] === 255 ? 1 : 0).concat([w])"
+    *painted, width = browser.execute_script(script)
+    shown = np.reshape(painted, (-1, width)).astype(bool)
+    rows, columns = (np.flatnonzero(shown.any(axis=axis)) for axis in (1, 0))
+    assert shown[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1].all()
+    assert rows.size / columns.size == pytest.approx(10.0 / 6.0, rel=0.05)
+
+
+@needs_chromium
 def test_that_ten_thousand_sites_with_gaps_are_drawn(browser: Any, area: xr.Dataset, tmp_path: Path) -> None:
     large = many_sites(area, 10_000)
     large["depth"][100:300] = np.nan

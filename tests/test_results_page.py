@@ -52,6 +52,8 @@ def test_that_a_row_holds_if_it_is_better_or_within_the_spread(better, ours, hol
     assert status == ("reproduced" if holds else "in part: 0 of 1 rows hold")
     unfinished = maker["Found"](experiment="a", command="a.py", still_open="most of it", rows=[row]).status
     assert unfinished == f"in part: {int(holds)} of 1 rows hold, the rest is open"
+    our_own = maker["Found"](experiment="a", title="not in the paper", command="a.py", rows=[row]).status
+    assert our_own == f"{int(holds)} of 1 rows hold"
 
 
 def test_that_an_experiment_has_one_place_and_known_fields(maker, tmp_path):

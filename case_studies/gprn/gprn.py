@@ -24,7 +24,7 @@ from invgp import SAVIGP
 from invgp.core.adaptive import Adam
 from invgp.core.training import MiniBatches
 from invgp.likelihoods import GPRN, Gaussian
-from invgp.measures import standardised_squared_error
+from invgp.measures import negative_log_predictive_density, standardised_squared_error
 from invgp.plots.style import COLOURS, GREY, PAGE, STYLE, add_legend, letter_panels
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -196,9 +196,18 @@ def sarcos(folder: Path, inducing: int, epochs: int) -> None:
     network = GPRN(0.3, nodes=1, outputs=2)
     model = SAVIGP(network, inducing=inducing, prior_mean=(1.0, 1.0, 0.0), length_scale=np.full(21, 4.0), method=method)
     model.fit(X, (torques - shift) / scale)
-    mean = model.predict(X_test)
-    error = np.mean([standardised_squared_error((torques_test - shift)[:, j] / scale[j], mean[:, j]) for j in (0, 1)])
-    print(f"joints 4 and 7 of {len(X_test):,} poses, {len(X):,} for training: SSE {error:.4f}")
+    scores = [joint_score(model, X_test, (torques_test - shift) / scale, joint) for joint in range(len(JOINTS))]
+    error, density = np.mean(scores, axis=0)
+    nlpd = density + np.mean(np.log(scale))  # on the scale of the torques
+    print(f"joints 4 and 7 of {len(X_test):,} poses, {len(X):,} for training: SSE {error:.4f}, NLPD {nlpd:.4f}")
+
+
+def joint_score(model: SAVIGP, X: Floats, torques: Floats, joint: int) -> tuple[float, float]:
+    """SSE and NLPD of one joint, whatever the others do."""
+    others = np.arange(torques.shape[1]) != joint
+    alone = np.where(others, np.nan, torques)
+    densities = model.log_predictive_density(X, alone)
+    return standardised_squared_error(alone, model.predict(X)), negative_log_predictive_density(densities)
 
 
 def main() -> None:

@@ -120,13 +120,20 @@ function colourRange(count, values, quantity) {
 function fitted(survey, host) {
   const [across, up] = survey.coordinates;
   const width = Math.max(260, host.clientWidth - 13) - 182;
-  const [x, y] = [across.at, up.at].map((at) => padded(extent(survey.count, at), 0.05));
+  const [x, y] = (!survey.between && cellEnds(survey)) || [across.at, up.at].map((at) => padded(extent(survey.count, at), 0.05));
   const degrees = /°N/.test(up.unit) ? Math.cos((((y[0] + y[1]) / 2) * Math.PI) / 180) || 1 : 1;
   const perPixel = Math.max(((x[1] - x[0]) * degrees) / width, (y[1] - y[0]) / 480);
   const height = Math.max(180, Math.min(480, (y[1] - y[0]) / perPixel));
   survey.mapHeight = Math.round(height) + 60;
   const widened = ([low, high], span) => [(low + high - span) / 2, (low + high + span) / 2];
   return [widened(x, Math.max(x[1] - x[0], (perPixel * width) / degrees)), widened(y, Math.max(y[1] - y[0], perPixel * height))];
+}
+
+// Where the cells of a grid end, across and up; null if the sites are not all the nodes of one.
+function cellEnds(survey) {
+  const lines = survey.coordinates.slice(0, 2).map(({ at }) => [...new Set(survey.order.map(at))].sort((a, b) => a - b));
+  if (lines.some((line) => line.length < 2) || lines[0].length * lines[1].length !== survey.count) return null;
+  return lines.map((line) => [1.5 * line[0] - 0.5 * line[1], 1.5 * line.at(-1) - 0.5 * line.at(-2)]);
 }
 
 // A function from pixels to the nearest site, which looks in buckets rather than everywhere.
@@ -158,12 +165,16 @@ function nearestSite(survey, axes) {
   };
 }
 
-// Functions from pixels to a value: that of the nearest site, unless it is far, or one between four points of a grid.
+// Functions from pixels to a value: that of the nearest site, unless it is far or outside of its grid, or one between four
+// points of a grid.
 function ofNearest(survey, axes, values) {
   const [x, y] = survey.coordinates.map((one, k) => extent(survey.count, (i) => [axes.x, axes.y][Math.min(k, 1)](one.at(i))));
   const reach = Math.min(90, 1.1 * Math.sqrt(((x[1] - x[0]) * (y[1] - y[0])) / survey.count) + 8);
+  const ends = cellEnds(survey);
+  const within = (at, [low, high]) => at >= low && at <= high;
+  const outside = (px, py) => ends && !(within(axes.x.invert(px), ends[0]) && within(axes.y.invert(py), ends[1]));
   return (px, py) => {
-    const site = survey.nearest(px, py, reach);
+    const site = outside(px, py) ? -1 : survey.nearest(px, py, ends ? 1e3 : reach);
     return site >= 0 ? values(site) : NaN;
   };
 }

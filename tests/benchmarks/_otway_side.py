@@ -10,6 +10,7 @@ import json
 import sys
 import time
 import warnings
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -108,9 +109,10 @@ def variational(line, rng, method):
     """PyMC's variational inference with the simulator as a black box, whose gradient is taken by differences."""
     step = 1e-4
 
-    def value_and_slope(w):
-        """Log likelihood at w (D,), and its gradient from one run more for each latent, at every site."""
-        fields = line.fields(w[None])
+    @lru_cache(maxsize=1)  # the bound and its gradient ask at the same place, one after the other: it is run once
+    def value_and_slope(stored):
+        """Log likelihood at w (D,), given as bytes, and its gradient from one run more for each latent and site."""
+        fields = line.fields(np.frombuffer(stored)[None])
         shifts = step * np.eye(line.latents)[:, None, :] * np.abs(line.mean)
         misfit = line.misfit(np.concatenate([fields, fields + shifts]))
         site = -0.5 * np.sum(misfit**2, axis=-1)
@@ -121,7 +123,7 @@ def variational(line, rng, method):
         itypes, otypes = [pt.dvector], [pt.dscalar, pt.dvector]
 
         def perform(self, node, inputs, outputs):
-            value, slope = value_and_slope(inputs[0])
+            value, slope = value_and_slope(inputs[0].tobytes())
             outputs[0][0], outputs[1][0] = np.asarray(value), slope
 
     class LogLikelihood(pt.Op):
@@ -129,7 +131,7 @@ def variational(line, rng, method):
         both = Slope()
 
         def perform(self, node, inputs, outputs):
-            outputs[0][0] = np.asarray(value_and_slope(inputs[0])[0])
+            outputs[0][0] = np.asarray(value_and_slope(inputs[0].tobytes())[0])
 
         def grad(self, inputs, output_gradients):
             return [output_gradients[0] * self.both(inputs[0])[1]]
