@@ -129,10 +129,13 @@ class Template:
                 raise TemplateError(f"{gap} has a label, but {gap.name!r} is a single number: write {{{gap.name}}}")
             if labels is None:
                 continue
-            some = [*labels[:MOST_NAMED], *(["..."] if len(labels) > MOST_NAMED else [])]
+            some = labels if len(labels) <= MOST_NAMED else (*labels[: MOST_NAMED // 2], "...", labels[-1])
             valid = ", ".join(str(label) for label in some)
             if gap.label is None:
-                raise TemplateError(f"{gap} needs a label, {{{gap.name}[{labels[0]}]}}; valid labels are {valid}")
+                raise TemplateError(
+                    f"{gap} needs a label, {{{gap.name}[{labels[0]}]}}; valid labels are {valid}; "
+                    f"{{{gap.name}[*]}} writes all"
+                )
             if not any(gap.matches(label) for label in labels):
                 raise TemplateError(f"{gap} has an unknown label; valid labels are {valid}")
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xarray as xr
+
 
 def counted(count: int, one: str, many: str = "") -> str:
     """``1 site``, ``2 sites``."""
@@ -26,3 +31,8 @@ def duration(seconds: float) -> str:
     if seconds < 48 * 3600:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 86400:,.0f} days"
+
+
+def not_settled(posterior: xr.Dataset) -> str:
+    """What that means for a posterior; a field model's spread has in it what few runs leave open."""
+    return "more runs may move and narrow it" if "node" in posterior.dims else "do not trust its spreads yet"

@@ -23,7 +23,7 @@ from invgp.wording import counted, duration, with_unit
 if TYPE_CHECKING:
     from invgp.adapters.protocol import Evaluations, Quantity
     from invgp.inference.cost import Cost
-    from invgp.problem import Floats, Observation, Problem
+    from invgp.problem import Column, Floats, Observation, Problem
 
 QUICK = 0.01  # s: below this, one run says little about the rate of many
 MANY = 200
@@ -180,16 +180,20 @@ def warn_of_hanging(problem: Problem) -> None:
 def say_survey(problem: Problem) -> None:
     """Sites, observations, latents."""
     survey = problem.survey
-    extents = ", ".join(
-        with_unit(f"{c.name} {c.values.min():.10g} to {c.values.max():.10g}", c.unit) for c in survey.coordinates
-    )
-    say(f"{problem.title or 'Survey'}: {counted(survey.size, 'site')}, {extents}")
+    say(f"{problem.title or 'Survey'}: {counted(survey.size, 'site')}, {extents(survey.coordinates)}")
+    if problem.grid is not None:
+        say(f"Grid: {counted(problem.grid.size, 'node')}, {extents(problem.grid.coordinates)}")
     present = ~np.isnan(survey.Y)
     say(f"{counted(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
     names = ", ".join(
         latent.name if latent.size == 1 else f"{latent.name} x {latent.size}" for latent in problem.latents
     )
     say(f"{counted(problem.latent_count, 'latent process', 'latent processes')}: {names}")
+
+
+def extents(coordinates: Sequence[Column]) -> str:
+    """From where to where, along each coordinate."""
+    return ", ".join(with_unit(f"{c.name} {c.values.min():.10g} to {c.values.max():.10g}", c.unit) for c in coordinates)
 
 
 def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats) -> None:

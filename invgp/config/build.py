@@ -9,7 +9,7 @@ from pathlib import Path
 from invgp.config.forward import Places, build_model, build_wiring
 from invgp.config.gathering import Mistakes
 from invgp.config.grid import build_grid
-from invgp.config.inference import check_inference, localisation
+from invgp.config.inference import check_inference, check_reach, localisation
 from invgp.config.latents import build_latents
 from invgp.config.names import check_names
 from invgp.config.noise import build_noise, check_noise_names
@@ -71,6 +71,9 @@ def assembled(config: Config, table: Table | None, directory: Path, mistakes: Mi
     inference = mistakes.of(lambda: _inference(config, directory))
     if inference is not None and latents is not None:
         mistakes.of(lambda: check_inference(config, inference, latents))
+    reach = None if inference is None else inference.localisation
+    if reach is not None and survey is not None and grid is not None:
+        mistakes.of(lambda: check_reach(config, reach, survey, grid))
     output = mistakes.of(lambda: _output(config, directory))
     mistakes.tell()
     # Nothing is missing here: whatever could not be made has left a sentence. The types cannot know that.

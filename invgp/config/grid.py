@@ -68,12 +68,19 @@ def _from_file(section: GridSection, directory: Path) -> Grid:
             if getattr(axis, part) is not None:
                 raise ConfigError(f"{key}.{part}: must be left out with grid.file, was given")
         values = table.columns([axis.column or name], axis.unit, f"{key}.column")
-        if values.shape[1] != 1 or not np.all(np.isfinite(values)):
-            raise ConfigError(f"{key}.column: must be one finite number a node, was not")
+        if values.shape[1] != 1:
+            raise ConfigError(f"{key}.column: must be one finite number a node, was {values.shape[1]} of them")
+        wrong = np.flatnonzero(~np.isfinite(values[:, 0]))
+        if wrong.size:
+            found = values[wrong[0], 0]
+            raise ConfigError(f"{key}.column: must be one finite number a node, was {found:g} at node {wrong[0] + 1}")
         columns.append(_column(name, axis, values[:, 0]))
     grid = Grid(tuple(columns))
-    if len(np.unique(grid.X, axis=0)) < grid.size:
-        raise ConfigError("grid.file: must hold no node twice, did")
+    _, first_of, same = np.unique(grid.X, axis=0, return_index=True, return_inverse=True)
+    if first_of.size < grid.size:
+        again = np.flatnonzero(first_of[same.ravel()] != np.arange(grid.size))[0]
+        one = first_of[same.ravel()[again]]
+        raise ConfigError(f"grid.file: must hold no node twice, nodes {one + 1} and {again + 1} are at the same place")
     return grid
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from invgp.config.latents import length_scales
 from invgp.config.schema import Config
 from invgp.config.sentences import listed, shown
 from invgp.errors import ConfigError
-from invgp.problem import Floats, InferenceSettings, Latent, fewest_samples
+from invgp.problem import Floats, Grid, InferenceSettings, Latent, Survey, fewest_samples
 from invgp.units import IDENTITY, conversion
 
 # Keys of [inference] that only the coupled posterior looks at, with the value that says as much as leaving them out.
@@ -112,6 +114,22 @@ def _of_field(config: Config) -> list[str]:
         f"inference.{key}" for key, none in OF_SITE_MODELS.items() if key in given and getattr(section, key) != none
     ]
     return wrong + [f"{key}: must be left out with forward.kind = 'field', was given" for key in keys]
+
+
+def check_reach(config: Config, reach: Floats, survey: Survey, grid: Grid) -> None:
+    """Every site with data must have a node within its reach."""
+    from scipy.spatial import cKDTree  # noqa: PLC0415 - few configs wait for SciPy
+
+    sites = {column.name: column.values for column in survey.coordinates}
+    places = np.stack([sites[column.name] for column in grid.coordinates], axis=-1) / reach
+    away = np.where(np.isnan(survey.Y).all(axis=1), 0.0, cKDTree(grid.X / reach).query(places)[0])
+    farthest = int(np.argmax(away))
+    if away[farthest] >= 1.0:
+        raise ConfigError(
+            "inference.localisation: must reach a node of the grid from every site that has data, was "
+            f"{shown(config.inference.localisation)}, and from site {farthest + 1} the nearest node is "
+            f"{away[farthest]:.3g} times as far"
+        )
 
 
 def localisation(config: Config) -> Floats | None:

@@ -21,6 +21,7 @@ from invgp.problem import SMALLEST_EIGENVALUE, Floats, Noise, Observation, Surve
 OF_GAUSSIAN = ("correlation", "learn", "correlation_length")  # keys that other noise has not
 ROUNDED = 1e-9  # of the variance: a matrix that was written with fewer digits may be so far from symmetric
 MATRIX = 2  # dimensions
+REAL = "iuf"  # kinds of numbers that are
 
 
 def build_noise(config: Config, survey: Survey, table: Table, directory: Path) -> Noise:
@@ -56,10 +57,19 @@ def _of_all_data(survey: Survey, file: Path) -> Noise:
     observed = np.flatnonzero(~np.isnan(survey.Y.ravel()))
     seen = covariance[np.ix_(observed, observed)]
     if not np.all(np.isfinite(seen)):
-        raise ConfigError(f"{key}: must hold finite numbers wherever there are observations, did not")
+        row, column = np.argwhere(~np.isfinite(seen))[0]
+        place = f"row {observed[row] + 1}, column {observed[column] + 1}"
+        raise ConfigError(
+            f"{key}: must hold finite numbers wherever there are observations, was {seen[row, column]} in {place}"
+        )
     scale = np.sqrt(np.abs(np.diagonal(seen)))
     if not np.allclose(seen, seen.T, rtol=0.0, atol=ROUNDED * float(scale.max()) ** 2):
-        raise ConfigError(f"{key}: must be symmetric, was not")
+        row, column = np.unravel_index(np.argmax(np.abs(seen - seen.T)), seen.shape)
+        one, other = observed[row] + 1, observed[column] + 1
+        raise ConfigError(
+            f"{key}: must be symmetric, was not: {seen[row, column]:g} in row {one}, column {other}, but "
+            f"{seen[column, row]:g} in row {other}, column {one}"
+        )
     if not np.all(np.diagonal(seen) > 0.0):
         raise ConfigError(f"{key}: must have variances above 0 on its diagonal, had {np.diagonal(seen).min():g}")
     least = float(np.linalg.eigvalsh(seen / np.outer(scale, scale))[0])
@@ -84,8 +94,8 @@ def _matrix(file: Path, key: str) -> Floats:
             f"{key}: must be a CSV file of numbers without a header, or a NumPy file (.npy), was {str(file)!r}: "
             f"{one_line(str(error))}"
         ) from error
-    if found.ndim != MATRIX or not np.issubdtype(found.dtype, np.number):
-        raise ConfigError(f"{key}: must hold a matrix of numbers, was {found.dtype} of shape {found.shape}")
+    if found.ndim != MATRIX or found.dtype.kind not in REAL:
+        raise ConfigError(f"{key}: must hold a matrix of real numbers, was {found.dtype} of shape {found.shape}")
     return found.astype(np.float64)
 
 

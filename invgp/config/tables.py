@@ -181,7 +181,8 @@ def read_table(file: Path, position: str | None, key: str) -> Table:
     except (OSError, _LayoutError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         what = "netCDF" if file.suffix.lower() in NETCDF_SUFFIXES else "CSV"
-        raise ConfigError(f"{key}: must be a {what} file of sites, was {str(file)!r}: {reason}") from error
+        rows = "nodes" if key == "grid.file" else "sites"
+        raise ConfigError(f"{key}: must be a {what} file of {rows}, was {str(file)!r}: {reason}") from error
     return table
 
 
@@ -239,7 +240,7 @@ def _check_layout(header: list[str], rows: list[list[str]], lines: list[int]) ->
             points = ", with points in numbers" if any(len(row) > 1 for row in rows) else ""
             raise _LayoutError(f"its columns are separated by {name}, they must be by commas{points}")
     if not rows:
-        raise _LayoutError("it has a header, and no site below it")
+        raise _LayoutError("it has a header, and no row below it")
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(header):
             raise _LayoutError(f"line {line} has {len(row)} cells, the header has {len(header)}")

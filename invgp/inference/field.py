@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Place, to_numpy
+from invgp.core.backend import Array, Place, to_numpy
 from invgp.core.field.algorithm import AnyRegression, FieldInference, FieldInfo, FieldState
 from invgp.core.field.gaps import filled
 from invgp.core.field.gaussian import Gaussian, Narrowed, mirrored_normals
@@ -13,7 +15,7 @@ from invgp.core.field.regression import Modes
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import diagnose
 from invgp.inference.field_learning import FieldLearning
-from invgp.inference.grid_modes import field_of
+from invgp.inference.grid_modes import MOST_MODES, field_of
 from invgp.inference.inversion import BudgetSpent, Inversion
 from invgp.inference.localisation import neighbourhoods
 from invgp.inference.notes import noise_notes
@@ -66,7 +68,7 @@ class FieldInversion(Inversion):
         """The algorithm for a problem with these hyperparameters."""
         where = self.where
         self.field = field_of(problem, where)
-        self.whitened = Whitening(problem)
+        self.whitened = Whitening(problem, self.lacking)
         sizes = [basis.size for basis in self.field.bases]
         self.variables = sum(sizes)
         groups = tuple(sum(sizes[problem.latent_slices[latent.name]]) for latent in problem.latents)
@@ -74,9 +76,28 @@ class FieldInversion(Inversion):
         normals = where.asarray(mirrored_normals(self.points.spawn(1)[0], PAIRS, self.variables))
         self.neighbourhoods = neighbourhoods(problem, self.field, where)
         blocks = tuple(neighbourhood.block for neighbourhood in self.neighbourhoods)
-        data = where.asarray(self.whitened.data)
-        mixing = None if self.whitened.mixing is None else where.asarray(self.whitened.mixing)
-        self.algorithm = FieldInference(modes, data, normals, self.whitened.degrees, blocks, mixing)
+        data, unmixing = self._data()
+        self.algorithm = FieldInference(modes, data, normals, self.whitened.degrees, blocks, unmixing)
+
+    def _data(self) -> tuple[Array, Array | None]:
+        """Data with independent noise, and what makes that of outputs so."""
+        unmixing = self.whitened.unmixing
+        return self.where.asarray(self.whitened.data), None if unmixing is None else self.where.asarray(unmixing)
+
+    @property
+    def lacking(self) -> NDArray[np.intp] | None:
+        """How many runs lack each output, (N, P); None if they lack none that was observed."""
+        counts = np.isnan(self.outputs).sum(axis=0)
+        return counts if counts[~np.isnan(self.problem.survey.Y)].any() else None
+
+    def _whiten_again(self) -> None:
+        """Correlated noise of data is made independent in another way once runs lack outputs."""
+        self.whitened = Whitening(self.learning.problem_at(self.theta), self.lacking)
+        data, unmixing = self._data()
+        self.algorithm = replace(self.algorithm, y=data, unmixing=unmixing)
+        if self.state.regression is not None:
+            known = self.outputs[: len(self.state.outputs)]
+            self.state = replace(self.state, outputs=self.where.asarray(self.whitened(known)))
 
     def search(self) -> tuple[str, bool]:
         """Batches of runs from the posterior so far, until neither they nor more of them would move it."""
@@ -103,6 +124,8 @@ class FieldInversion(Inversion):
         self.outputs = np.concatenate([self.outputs, outputs])
         if self.learning:
             self.latents = np.concatenate([self.latents, latents])
+        if self.lacking is not None and (self.problem.noise.correlation or self.problem.noise.joins_sites):
+            self._whiten_again()
         self._tell(self.state, w)
         if self.learning and self.info is not None and self.info.few_runs < LEARNABLE:
             self._learn()
@@ -191,8 +214,7 @@ class FieldInversion(Inversion):
         )
 
     def _notes(self, info: FieldInfo) -> list[str]:
-        left = float(np.mean(self.field.left_open() / self.field.std**2))
-        notes = [f"{self.variables} modes leave {left:.1g} of the prior's variance on the grid open."]
+        notes = self._notes_on_modes()
         if info.few_runs > MOST_OPEN:
             notes.append(
                 f"{info.few_runs:.0%} of the variance that is left where the data inform the field comes from having "
@@ -211,6 +233,17 @@ class FieldInversion(Inversion):
         noise = np.asarray([self.theta[self.learning.columns["noise", name]][0] for name in self.problem.noise.learn])
         notes += noise_notes(self.problem, noise)
         return notes
+
+    def _notes_on_modes(self) -> list[str]:
+        """Whether the prior has more modes than there may be."""
+        left = float(np.max(np.mean(self.field.left_open() / self.field.std**2, axis=0)))
+        most = max(part.stop - part.start for part in self.field.slices)
+        if most < MOST_MODES or left <= 1.0 - self.problem.inference.kept_variance:
+            return []
+        return [
+            f"{most:,} modes, the most there may be, leave {left:.2g} of the prior's variance on the grid open, more "
+            "than inference.kept_variance asks for: of finer detail nothing is learnt."
+        ]
 
     def _predictions(self, q: Gaussian, regression: AnyRegression, near: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Mean and standard deviation (N, P) of the outputs over the posterior, as the regression has them."""

@@ -17,24 +17,33 @@ from invgp.problem import Floats, Problem
 class Whitening:
     """Data in standard deviations of their noise, without those that are missing.
 
+    Parameters
+    ----------
+    lacking : (N, P), how many runs lack each output; None if none does.
+
     Attributes
     ----------
     data : (D,), independent.
-    mixing : lower triangular (D, D): outputs become independent as the data are by its inverse; None if they are.
+    unmixing : (D, D): outputs become independent as the data are by it; None if they are.
     degrees : of freedom of Student-t noise; None for Gaussian noise.
     log_scale : the log density of the data is that of the whitened ones plus this.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, lacking: NDArray[np.intp] | None = None) -> None:
         y = problem.survey.Y
         self.observed: NDArray[np.bool_] = ~np.isnan(y)
         self.degrees = problem.noise.degrees if problem.noise.kind == "student-t" else None
-        self.mixing: Floats | None = None
-        if problem.noise.joins_sites:
+        self.unmixing: Floats | None = None
+        if problem.noise.joins_sites or (lacking is not None and problem.noise.correlation):
             covariance = data_covariance(problem)
             self.std = np.sqrt(np.diagonal(covariance))
-            self.mixing = np.asarray(np.linalg.cholesky(covariance / np.outer(self.std, self.std)), dtype=np.float64)
-            self.log_scale = -float(np.sum(np.log(self.std * np.diagonal(self.mixing))))
+            # A datum is freed of the noise that it shares with those before it: what runs lack must come last.
+            order = np.arange(len(self.std)) if lacking is None else np.argsort(lacking[self.observed], kind="stable")
+            within = np.ix_(order, order)
+            factor = np.linalg.cholesky((covariance / np.outer(self.std, self.std))[within])
+            self.unmixing = np.empty_like(factor)
+            self.unmixing[within] = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
+            self.log_scale = -float(np.sum(np.log(self.std)) + np.sum(np.log(np.diagonal(factor))))
         elif self.degrees is None:
             noise = gaussian_noise(problem, Place(np, "cpu"))
             self.matrices = np.asarray(noise.whitening)
@@ -44,12 +53,12 @@ class Whitening:
             self.matrices = np.eye(y.shape[1]) / scale[:, None, :]
             self.log_scale = -float(np.sum(np.log(scale[self.observed])))
         self.data = self(y[None])[0]
-        if self.mixing is not None:
-            self.data = scipy.linalg.solve_triangular(self.mixing, self.data, lower=True)
+        if self.unmixing is not None:
+            self.data = self.unmixing @ self.data
 
     def __call__(self, outputs: Floats) -> Floats:
         """Outputs (S, N, P), NaN where they are missing -> (S, D), NaN where something in them is."""
-        if self.mixing is not None:
+        if self.unmixing is not None:
             return np.asarray(outputs[:, self.observed] / self.std)
         missing = np.isnan(outputs) & self.observed
         values = np.where(self.observed & ~missing, outputs, 0.0)

@@ -32,12 +32,14 @@ class Place:
     x, y : (N,), positions.
     shape : of the grid that they are the nodes of; None for sites in any place.
     flat : whether there may be colours between sites: not if they lie at several levels.
+    circled : whether the positions are circled where there are colours between them.
     """
 
     x: Floats
     y: Floats
     shape: tuple[int, ...] | None
     flat: bool
+    circled: bool = True
 
     def triangles(self, seen: NDArray[np.bool_]) -> Triangulation | None:
         """Triangles between neighbouring sites of those (N,) that are seen; None if they span no area."""
@@ -62,7 +64,8 @@ def draw_values(ax: Axes, place: Place, values: Floats, colours: str, ends: tupl
     if triangles is None:
         style: dict[str, Any] = {"s": 14.0, "linewidths": 0.3, "edgecolors": "0.2"}
         return ax.scatter(x[seen], y[seen], c=values[seen], cmap=colours, norm=scale, **style)
-    draw_sites(ax, x, y)
+    if place.circled:
+        draw_sites(ax, x, y)
     if x.size > MANY:
         return _draw_cells(ax, triangles, values[seen], colours, scale)
     # Not a shading of triangles: that mixes the colours of their corners into some that the colour bar does not have.

@@ -83,7 +83,8 @@ def maps(ds: xr.Dataset, look: Look | None = None) -> Figure:
     if left_out:
         ds = ds.sortby(left_out[0], ascending=False)  # of sites at one place, the least is drawn last, on top
     (x, x_label), (y, y_label) = read_positions(ds, [across, up])
-    place = Place(x, y, None if grid is None else read_shape(grid, across, up), flat=not left_out)
+    shape = None if grid is None else read_shape(grid, across, up)
+    place = Place(x, y, shape, flat=not left_out, circled=survey is None)
     rows = [(name, curve) for name in read_names(ds, "latents") for curve in read_curves(ds, name)]
     window = window_of(place, ds[up])
     sheet = lay_out(window.ratio, len(rows), len(shown), look.size)

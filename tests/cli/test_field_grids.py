@@ -119,6 +119,10 @@ def test_that_the_information_is_drawn(case: Case, ran: Callable[..., None], tmp
     assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
+def test_that_what_the_posterior_is_asked_to_keep_is_no_remark(case: Case) -> None:
+    assert "modes" not in netcdf.read(case.folder / "posterior.nc").attrs["invgp_diagnostics"]
+
+
 def test_that_a_report_is_made(case: Case, ran: Callable[..., None], tmp_path: Path) -> None:
     ran("report", "posterior.nc", "-o", tmp_path / "page.html")
     assert "density" in (tmp_path / "page.html").read_text(encoding="utf-8")

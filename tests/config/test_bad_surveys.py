@@ -134,7 +134,7 @@ CELLS = [
         "header only",
         {SITES.partition("\n")[2]: ""},
         {},
-        "survey.file: must be a CSV file of sites, was '<here>/sites.csv': it has a header, and no site below it",
+        "survey.file: must be a CSV file of sites, was '<here>/sites.csv': it has a header, and no row below it",
     ),
     Case(
         "empty",

@@ -83,6 +83,38 @@ def test_that_student_t_noise_does_not_average_out_what_few_runs_leave_open() ->
     assert np.median(ratio) > 0.85
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("degrees", [None, 4.0])
+@pytest.mark.parametrize("data", [40, 20])
+def test_that_outputs_that_no_run_changes_leave_the_prior_alone(degrees: float | None, data: int) -> None:
+    """All of them, or those of one block."""
+    where = Place(np, "cpu")
+    problem = LinearProblem(where)
+    blocks = [Block(part, np.eye(problem.size), problem.inference.modes) for part in np.split(np.arange(40), 2)]
+    problem.inference = replace(problem.inference, degrees=degrees, blocks=blocks)
+    state = problem.solved(where, [10], given=lambda outputs: np.where(np.arange(40) < data, 1.0, outputs))
+    narrower = 1.0 - np.diagonal(state.q.covariance)
+    assert np.isfinite(state.q.mean).all()
+    assert narrower.max() < 1e-9 if data == 40 else narrower.max() > 0.05
+
+
+def test_that_student_t_noise_of_many_degrees_is_gaussian(where: Place, tolerance: Tolerance) -> None:
+    """The density of data with an uncertain regression, in closed form."""
+    problem = LinearProblem(where, data=12)
+    state = problem.solved(where, [8])
+    regression = replace(
+        state.regression, variances=state.regression.variances * 30.0, scale=state.regression.scale * 0.5
+    )
+    w = where.asarray(np.random.default_rng(5).standard_normal((6, problem.size)))
+    ones = where.asarray(np.ones(12))
+    gaussian, student = (
+        to_numpy(replace(problem.inference, degrees=degrees).log_density(regression, w, ones))
+        for degrees in (None, 1e9)
+    )
+    assert np.ptp(gaussian) > 1.0
+    np.testing.assert_allclose(student - student[0], gaussian - gaussian[0], atol=tolerance(where, 1e-4, 1.0))
+
+
 def test_that_the_regression_knows_its_runs_and_doubts_far_from_them(where: Place) -> None:
     rng = np.random.default_rng(3)
     w = rng.standard_normal((40, 3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,8 +12,9 @@ from linear_field import LinearProblem
 
 from invgp.core.backend import Place, to_numpy
 from invgp.core.field.algorithm import FieldState
-from invgp.core.field.gaps import VOID, complete, filled
+from invgp.core.field.gaps import VOID, complete, complete_blocks, filled
 from invgp.core.field.local import Block
+from invgp.core.field.regression import Modes, across_runs, covariance_of_runs
 
 Tolerance = Callable[..., float]
 RUNS, POINTS = 9, 5
@@ -66,22 +68,39 @@ def test_that_what_is_missing_is_what_a_gaussian_process_expects(where: Place, t
 
 
 def test_that_draws_scatter_as_the_process_does() -> None:
+    """They are a line in the normals, whose slopes are the root of their covariance."""
     process, where = Process(), Place(np, "cpu")
-    rng = np.random.default_rng(2)
-    drawn = np.stack(
-        [process.completed(where, normals=rng.standard_normal((RUNS, 2))).drawn[process.lacks, 0] for _ in range(4000)]
-    )
+    zero = np.zeros((RUNS, 2))
+    middle = process.completed(where, normals=zero)
+    np.testing.assert_array_equal(middle.drawn, middle.expected)
+    pushed = [np.where(np.arange(RUNS)[:, None] == run, 1.0, zero) for run in range(RUNS)]
+    root = np.stack([process.completed(where, normals=normals).drawn - middle.drawn for normals in pushed], axis=-1)
+    assert np.all(root[:, 1] == 0.0)
     across = process.covariance[np.ix_(process.lacks, process.has)]
     exact = process.covariance[np.ix_(process.lacks, process.lacks)]
     exact = exact - across @ np.linalg.solve(process.of_known, across.T)
-    found = np.cov(drawn.T)
-    scale = np.trace(found) / np.trace(exact)
-    np.testing.assert_allclose(found, scale * exact, atol=0.1 * scale * np.abs(exact).max())
-    known = process.outputs[process.has, 0]
-    known = known - known.mean()
+    known, whole = (part - part.mean() for part in (process.outputs[process.has, 0], process.outputs[:, 1]))
     own = known @ np.linalg.solve(process.of_known, known) / len(known)
-    assert own < scale < 3.0 * own  # with a run's worth of what is usual
-    np.testing.assert_allclose(drawn.mean(axis=0), process.completed(where).expected[process.lacks, 0], atol=0.1)
+    usual = 0.5 * (own + whole @ np.linalg.solve(process.covariance, whole) / RUNS)
+    found = root[process.lacks, 0]
+    np.testing.assert_allclose(found @ found.T, (own + usual / len(known)) * exact, rtol=1e-8)
+    assert np.all(root[process.has, 0] == 0.0)
+
+
+def test_that_many_patterns_of_gaps_take_no_memory_each() -> None:
+    """Every output that other runs lack has a covariance of runs of its own."""
+    rng = np.random.default_rng(1)
+    runs, data = 60, 400
+    w = rng.standard_normal((runs + POINTS, 10))
+    whole = 1.0 + w @ w.T + 0.01 * np.eye(len(w))
+    outputs = np.where(rng.random((runs, data)) < 0.3, np.nan, rng.standard_normal((runs, data)))
+    normals = rng.standard_normal((runs, data))
+    tracemalloc.start()
+    complete(outputs, whole[:runs, :runs], whole[runs:, :runs], normals, np.ones(data))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 20 * 8 * data * max(runs, data)
+    assert most < 0.5 * 8 * data * runs**2
 
 
 def test_that_the_excess_is_what_the_missing_runs_would_explain(where: Place, tolerance: Tolerance) -> None:
@@ -175,7 +194,7 @@ def test_that_correlated_noise_and_gaps_go_together(runs: int) -> None:
     problem = LinearProblem(where)
     places = np.arange(40)
     mixing = np.linalg.cholesky(np.exp(-np.abs(places[:, None] - places) / 3.0))
-    problem.inference = replace(problem.inference, mixing=mixing)
+    problem.inference = replace(problem.inference, unmixing=np.linalg.inv(mixing))
     gaps = lacking("half", 0.6, 4)
     state = problem.solved(where, [runs // 2, runs // 2], given=lambda outputs: gaps(outputs @ mixing.T))
     if runs == 90:
@@ -192,3 +211,51 @@ def test_that_blocks_fill_their_own_gaps() -> None:
     problem.inference = replace(problem.inference, blocks=blocks)
     state = problem.solved(where, [60, 30], given=lacking("any", 0.3, 5))
     assert_exact(problem, state)
+
+
+def test_that_noise_of_blocks_and_joined_data_covers_what_gaps_leave_open(where: Place, tolerance: Tolerance) -> None:
+    """By brute force: what the runs that lack an output would have said of it, at each point."""
+    rng = np.random.default_rng(6)
+    w, points = rng.standard_normal((12, 4)), rng.standard_normal((9, 4))
+    outputs = w @ rng.standard_normal((4, 6)) + np.sin(w[:, :1])
+    outputs[[1, 4, 5], 2] = outputs[[4, 7], 3] = outputs[2:6, 5] = np.nan
+    mixing = np.linalg.cholesky(np.kron(np.eye(3), [[1.0, 0.7], [0.7, 1.0]]))
+    modes = Modes(where.asarray([1.0, 0.5, 0.3, 0.2]), (4,))
+    data = [np.asarray([4, 5, 0, 1]), np.asarray([2, 3])]
+    blocks = [Block(part, None, modes) for part in data]
+    hypers = [np.asarray([decay, -2.0, 1.0, -6.0]) for decay in (1.0, 0.2)]
+    given = [where.asarray(part) for part in (w, outputs, points, np.linalg.inv(mixing))]
+    whole = complete_blocks(blocks, *given[:2], hypers, *given[2:])
+    excess, drawn = to_numpy(whole.excess), to_numpy(whole.drawn)
+    assert whole.excess.dtype == whole.drawn.dtype == given[0].dtype
+    left = np.zeros((6, 6))
+    for part, hyper in zip(data, hypers, strict=True):
+        C = to_numpy(covariance_of_runs(modes, hyper, given[0]))
+        across = to_numpy(across_runs(modes, hyper, given[2], given[0]))
+        lost = np.stack([np.linalg.solve(C, across.T)] * len(part))  # how runs count in what each output lacks
+        for own, number in zip(lost, part, strict=True):
+            has = np.flatnonzero(~np.isnan(outputs[:, number]))
+            own[has] -= np.linalg.solve(C[np.ix_(has, has)], across[:, has].T)
+            known = outputs[has, number]
+            expected = known.mean() + C[:, has] @ np.linalg.solve(C[np.ix_(has, has)], known - known.mean())
+            np.testing.assert_allclose(to_numpy(whole.expected)[:, number], expected, atol=tolerance(where, 1e-8, 0.05))
+        half = np.linalg.solve(np.linalg.cholesky(C), (drawn - drawn.mean(axis=0))[:, part])
+        left[np.ix_(part, part)] = half.T @ half / 12 * np.einsum("dip,ij,ejp->de", lost, C, lost) / 9
+    left = np.linalg.solve(mixing, np.linalg.solve(mixing, left).T)
+    slack = tolerance(where, 1e-9, 1e-3) * excess.max()
+    assert np.linalg.eigvalsh(np.diag(excess) - left).min() > -slack
+    assert excess.max() < 4.0 * np.linalg.eigvalsh(left).max()
+    assert np.all(excess[:2] <= slack)
+
+
+def test_that_the_bound_of_a_linear_model_with_gaps_is_its_evidence() -> None:
+    """Both count what gaps leave open as noise: in units of the outputs, and in those of the regression."""
+    where, rng = Place(np, "cpu"), np.random.default_rng(1)
+    problem = LinearProblem(where)
+    w = problem.inference.ask(problem.inference.init(), 16, rng)
+    outputs = lacking("half", 0.7, 2)(problem.outputs(w))
+    state, info = problem.inference.tell(problem.inference.init(), w, outputs, rng)
+    line = problem.inference.linear_data(state)
+    assert np.log(state.regression.scale).sum() < -10.0
+    above = line.log_evidence(line.slope @ line.slope.T, np.zeros(40)) - info.elbo
+    assert 0.0 < above < 0.5  # what the regression does not know varies a little over the posterior

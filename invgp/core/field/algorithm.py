@@ -137,8 +137,7 @@ class FieldInference:
     normals : (S, R), points at which averages without closed form are taken; each with its mirror image is best.
     degrees : of freedom of Student-t noise; None for Gaussian noise.
     blocks : of data that feel the field near them alone; none: all data feel all of it.
-    mixing : lower triangular (D, D): outputs x that it leaves to be told mean L^-1 x, whose noise is independent; None
-        where they are told so.
+    unmixing : (D, D): the noise of outputs is independent after it; None where they are told so.
     """
 
     modes: Modes
@@ -146,7 +145,7 @@ class FieldInference:
     normals: Array
     degrees: float | None = None
     blocks: Sequence[Block] = ()
-    mixing: Array | None = None
+    unmixing: Array | None = None
 
     def init(self) -> FieldState:
         """Start at the prior."""
@@ -192,7 +191,7 @@ class FieldInference:
         blocks = self.blocks or [Block(np.arange(outputs.shape[1]), None, self.modes)]
         points = state.q.samples(self.normals)
         for _ in range(1 if hyper else FIRST_ROUNDS):
-            whole = complete_blocks(blocks, w, outputs, hyper, points, self.mixing)
+            whole = complete_blocks(blocks, w, outputs, hyper, points, self.unmixing)
             scale = (1.0 + whole.excess) ** -0.5
             regression = self._regression(
                 w, self._independent(whole.expected), hyper, self._independent(whole.drawn), scale
@@ -214,10 +213,9 @@ class FieldInference:
 
     def _independent(self, outputs: Array) -> Array:
         """Outputs (n, D) as the data are, with independent noise."""
-        if self.mixing is None:
+        if self.unmixing is None:
             return outputs
-        xp = array_namespace(outputs)
-        return xp.matrix_transpose(solve_triangular(self.mixing, xp.matrix_transpose(outputs)))
+        return outputs @ array_namespace(outputs).matrix_transpose(self.unmixing)
 
     def linear_data(self, state: FieldState) -> LinearData:
         """The data as a line in the variables, about the posterior by linearisation."""
@@ -281,10 +279,9 @@ class FieldInference:
         off = self._residual(regression) - z @ regression.directions
         # What the regression does not know is shared by many data: it is taken at its best, and its width counted.
         weighed = xp.square(regression.directions) @ weights
-        share = error / (1.0 + error * weighed)
-        missed = share * ((off * weights) @ xp.matrix_transpose(regression.directions))
-        tail = xp.log(1.0 + xp.square(off - missed @ regression.directions) / self.degrees)
-        penalty = xp.square(missed) / error + xp.log(1.0 + error * weighed)
+        pulled = ((off * weights) @ xp.matrix_transpose(regression.directions)) / (1.0 + error * weighed)
+        tail = xp.log(1.0 + xp.square(off - (error * pulled) @ regression.directions) / self.degrees)
+        penalty = error * xp.square(pulled) + xp.log(1.0 + error * weighed)
         return prior - 0.5 * ((self.degrees + 1.0) * xp.sum(tail, axis=1) + xp.sum(penalty, axis=1))
 
     def _linearised(self, regression: AnyRegression, q: Narrowed) -> tuple[Narrowed, Narrowed, float]:

@@ -7,7 +7,7 @@ better if nothing lacked. Outputs that go together are wrong together, so that m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,6 @@ from invgp.core.backend import (
     array_namespace,
     at_least_zero,
     cholesky,
-    identity,
     place_of,
     solve_triangular,
     sum_of_squares,
@@ -59,8 +58,7 @@ def filled(outputs: Array, covariance: Array) -> Array:
     lacking = missing & ~xp.all(missing, axis=0)
     if not bool(xp.any(lacking)):
         return outputs
-    known = _groups(outputs, covariance)
-    means = [(group.columns, group.centre + group.expected(group.known)) for group in known]
+    means = [(group.columns, group.mean) for group in _groups(outputs, covariance)]
     return xp.where(lacking, _in_order(means, outputs), outputs)
 
 
@@ -76,21 +74,23 @@ def complete(outputs: Array, covariance: Array, across: Array, normals: Array, w
     """
     xp = array_namespace(outputs)
     factor = cholesky(covariance)
-    groups = _groups(outputs, covariance)
-    usual = sum(float(xp.sum(group.squares)) / len(group.runs) for group in groups) / outputs.shape[1]
-    known = sum_of_squares(solve_triangular(factor, xp.matrix_transpose(across)))
-    means, draws, gaps = [], [], []
-    for group in groups:
-        # The output's own spread, with a run's worth of what is usual: few runs may be alike by chance.
-        scale = xp.sqrt((group.squares + usual) / len(group.runs))
-        prior = (factor @ xp.take(normals, numbers(group.columns, normals), axis=1)) * scale
-        means.append((group.columns, group.centre + group.expected(group.known)))
-        draws.append((group.columns, group.centre + prior + group.expected(group.known - group.of_runs(prior))))
-        gaps.append((group.columns, (group.gap(known, across) * xp.ones_like(scale))[None, :]))
+    explained = sum_of_squares(solve_triangular(factor, xp.matrix_transpose(across)))
+    unit = factor @ normals
+    means, deviations, variances, gaps = [], [], [], []
+    for group in _groups(outputs, covariance):
+        own = xp.take(unit, numbers(group.columns, unit), axis=1)
+        means.append((group.columns, group.mean))
+        deviations.append((group.columns, own - group.expected(group.of_runs(own))))
+        variances.append((group.columns, group.variance[None, :]))
+        gaps.append((group.columns, group.gap(explained, across) * xp.ones_like(variances[-1][1])))
     missing = xp.isnan(outputs)
-    expected, drawn = (xp.where(missing, _in_order(parts, outputs), outputs) for parts in (means, draws))
-    spread = xp.sqrt(_in_order(gaps, outputs[:1, :])[0, :])
-    half = solve_triangular(factor, drawn - xp.mean(drawn, axis=0)) * spread
+    expected = xp.where(missing, _in_order(means, outputs), outputs)
+    variance, gap = (_in_order(parts, outputs[:1, :])[0, :] for parts in (variances, gaps))
+    # The output's own variance, with a run's worth of what is usual: few runs may be alike by chance.
+    runs = xp.sum(xp.astype(~missing, outputs.dtype), axis=0)
+    scale = xp.sqrt(variance + xp.mean(variance) / xp.where(runs > 0.0, runs, xp.ones_like(runs)))
+    drawn = xp.where(missing, expected + scale * _in_order(deviations, outputs), outputs)
+    half = solve_triangular(factor, drawn - xp.mean(drawn, axis=0)) * xp.sqrt(gap)
     # A covariance is at most the diagonal of the sums of the magnitudes in its rows.
     bound = xp.abs(xp.matrix_transpose(half) @ half) / outputs.shape[0]
     void = xp.astype(xp.all(missing, axis=0), outputs.dtype)
@@ -103,7 +103,7 @@ def complete_blocks(
     outputs: Array,
     hyper: Sequence[Hyperparameters] | None,
     points: Array,
-    mixing: Array | None,
+    unmixing: Array | None,
 ) -> Completed:
     """What is missing among outputs (n, D) of runs at w (n, R), block by block; the excess is of independent data.
 
@@ -111,13 +111,12 @@ def complete_blocks(
     ----------
     hyper : of each block's regression before; None for the usual.
     points : (m, R), all over the posterior.
-    mixing : lower triangular (D, D): the independent data are L^-1 times the outputs; None if they are the outputs.
+    unmixing : (D, D): the independent data are this times the outputs; None if they are the outputs.
     """
     xp = array_namespace(outputs)
-    weights, inverse = xp.ones_like(outputs[0, :]), None
-    if mixing is not None:
-        inverse = xp.abs(solve_triangular(mixing, identity(mixing)))
-        weights = weights @ inverse
+    weights = xp.ones_like(outputs[0, :])
+    if unmixing is not None:
+        weights = weights @ xp.abs(unmixing)
     normals = place_of(outputs).asarray(np.random.default_rng(0).standard_normal(outputs.shape))
     parts = []
     for number, block in enumerate(blocks):
@@ -138,7 +137,7 @@ def complete_blocks(
         for columns in ([part.expected for part in parts], [part.drawn for part in parts])
     )
     excess = xp.take(xp.concat([part.excess for part in parts]), order)
-    return Completed(expected, drawn, excess if inverse is None else inverse @ excess)
+    return Completed(expected, drawn, excess if unmixing is None else xp.abs(unmixing) @ excess)
 
 
 @dataclass(frozen=True)
@@ -171,9 +170,14 @@ class _Group:
         return _Group(runs, columns, centre, known - centre, towards, factor)
 
     @property
-    def squares(self) -> Array:
-        """(d,), of each output the sum of squares after whitening."""
-        return sum_of_squares(solve_triangular(self.factor, self.known))
+    def mean(self) -> Array:
+        """What is expected at all runs, (n, d)."""
+        return self.centre + self.expected(self.known)
+
+    @property
+    def variance(self) -> Array:
+        """(d,), of each output in units of the covariance."""
+        return sum_of_squares(solve_triangular(self.factor, self.known)) / len(self.runs)
 
     def of_runs(self, rows: Array) -> Array:
         """Those rows (k, d) of (n, d) that belong to these runs."""
@@ -184,23 +188,21 @@ class _Group:
         half = solve_triangular(self.factor, known)
         return self.towards @ solve_triangular(self.factor, half, transposed=True)
 
-    def gap(self, known: Array, across: Array) -> Array:
+    def gap(self, explained: Array, across: Array) -> Array:
         """How much less these runs explain than all, (m,), of points with covariances `across` (m, n), on average."""
         xp = array_namespace(across)
         if len(self.runs) == across.shape[1]:
-            return xp.zeros_like(known[0])
+            return xp.zeros_like(explained[0])
         own = xp.take(xp.matrix_transpose(across), numbers(self.runs, across), axis=0)
-        return xp.mean(at_least_zero(known - sum_of_squares(solve_triangular(self.factor, own))))
+        return xp.mean(at_least_zero(explained - sum_of_squares(solve_triangular(self.factor, own))))
 
 
-def _groups(outputs: Array, covariance: Array) -> list[_Group]:
-    """Outputs that some runs have, by which these are."""
+def _groups(outputs: Array, covariance: Array) -> Iterator[_Group]:
+    """Outputs that some runs have, by which these are; one after the other, for each may hold as much as all runs."""
     patterns, which = np.unique(~np.isnan(to_numpy(outputs)), axis=1, return_inverse=True)
-    return [
-        _Group.on(np.flatnonzero(pattern), np.flatnonzero(which.ravel() == number), outputs, covariance)
-        for number, pattern in enumerate(patterns.T)
-        if pattern.any()
-    ]
+    for number, pattern in enumerate(patterns.T):
+        if pattern.any():
+            yield _Group.on(np.flatnonzero(pattern), np.flatnonzero(which.ravel() == number), outputs, covariance)
 
 
 def _in_order(parts: Sequence[tuple[NDArray[np.intp], Array]], like: Array) -> Array:

@@ -211,7 +211,10 @@ def fit(
     directions = directions[:kept, :]
     z = left[:, :kept] * spreads[:kept]
     told = z if drawn is None else (drawn * scale - centre) @ xp.matrix_transpose(directions)
-    hyper = _likeliest(modes, w, told[:, :telling], hyper)
+    if float(spreads[0]) > 0.0:
+        hyper = _likeliest(modes, w, told[:, :telling], hyper)
+    elif hyper is None:  # constants tell nothing
+        hyper = modes.usual
     factor = cholesky(covariance_of_runs(modes, hyper, w))
     variances = sum_of_squares(solve_triangular(factor, told)) / n
     coefficients = solve_triangular(factor, solve_triangular(factor, z), transposed=True)
