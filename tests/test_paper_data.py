@@ -90,9 +90,10 @@ def test_that_warped_densities_are_those_of_rings_and_integrate_to_one(study):
     assert nlpd == pytest.approx(np.log(split.unit) - np.mean(at), abs=1e-3)
 
 
-def test_that_results_that_are_recorded_are_of_five_splits(root):
-    path = root / "case_studies" / "paper_data" / "results.json"
-    entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+def test_that_what_is_recorded_is_of_several_splits(root):
+    entries = json.loads((root / "case_studies" / "paper_data" / "results.json").read_text(encoding="utf-8"))
+    assert entries
+    assert all("random splits" in entry["remark"] for entry in entries)
     assert all(row["spread"] > 0 for entry in entries for row in entry["rows"])
 
 
