@@ -248,7 +248,7 @@ def test_that_nodes_may_come_from_a_file(changed: Callable[..., invgp.Problem], 
         ),
         ("seed = 3", "inducing = 4", "inference.inducing: must be left out with forward.kind = 'field'"),
         ("std.average", 'kind = "laplace"\nstd.average', "noise.kind: must be 'gaussian' or 'student-t'"),
-        ("seed = 3", "max_runs = 3", "inference.max_runs: must be at least 8 for a first posterior"),
+        ("seed = 3", "max_runs = 3", "inference.max_runs: must be at least 8 with forward.kind = 'field', was 3"),
         ("step = 2", "step = 1e-6", "grid.coordinates: must make at most 1,000,000 nodes"),
     ],
 )

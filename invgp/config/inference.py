@@ -10,7 +10,7 @@ from invgp.config.latents import length_scales
 from invgp.config.schema import Config
 from invgp.config.sentences import listed, shown
 from invgp.errors import ConfigError
-from invgp.problem import Floats, Grid, InferenceSettings, Latent, Survey, fewest_samples
+from invgp.problem import FEWEST_FIELD_RUNS, Floats, Grid, InferenceSettings, Latent, Survey, fewest_samples
 from invgp.units import IDENTITY, conversion
 
 # Keys of [inference] that only the coupled posterior looks at, with the value that says as much as leaving them out.
@@ -110,6 +110,11 @@ def _of_field(config: Config) -> list[str]:
         )
     if config.noise.kind == "laplace":
         wrong.append("noise.kind: must be 'gaussian' or 'student-t' with forward.kind = 'field', was 'laplace'")
+    if section.max_runs is not None and section.max_runs < FEWEST_FIELD_RUNS:
+        wrong.append(
+            f"inference.max_runs: must be at least {FEWEST_FIELD_RUNS} with forward.kind = 'field', "
+            f"was {section.max_runs}"
+        )
     keys = [
         f"inference.{key}" for key, none in OF_SITE_MODELS.items() if key in given and getattr(section, key) != none
     ]

@@ -22,7 +22,7 @@ from invgp.inference.notes import noise_notes
 from invgp.inference.simulator import Simulator, TooManyFailed
 from invgp.inference.whitening import Whitening
 from invgp.posterior import Solution
-from invgp.problem import Floats, Problem
+from invgp.problem import FEWEST_FIELD_RUNS, Floats, Problem
 
 FEWEST_FIRST, MOST_FIRST = 24, 100  # runs of the first batch
 FEWEST_LATER = 16
@@ -30,7 +30,6 @@ FIRST_SHARE = 0.4  # of the budget
 GROWTH = 0.3  # of the runs so far, that the next batch adds
 MOST_HELD = 4000  # numbers of a process that predict anywhere, over all processes: their square is in the file
 MOST_RUNS = 1000  # where the config sets no limit
-FEWEST_RUNS = 8  # for a regression at all
 SETTLED = 0.05  # standard deviations that a batch of runs still moves the posterior
 FEW_RUNS = 0.05  # of the variance, that more runs would take away
 NARROWER = (1.0, 0.5, 0.2)  # spreads of the draws, where the simulator fails too often
@@ -118,8 +117,8 @@ class FieldInversion(Inversion):
 
     def take(self, count: int) -> None:
         """One batch of runs, and what it tells."""
-        if not self.simulator.affords(count) or (self.state.regression is None and count < FEWEST_RUNS):
-            raise BudgetSpent(max(count, FEWEST_RUNS))
+        if not self.simulator.affords(count) or (self.state.regression is None and count < FEWEST_FIELD_RUNS):
+            raise BudgetSpent(max(count, FEWEST_FIELD_RUNS))
         w, latents, outputs = self._runs(count)
         self.outputs = np.concatenate([self.outputs, outputs])
         if self.learning:
@@ -137,7 +136,10 @@ class FieldInversion(Inversion):
         observed = self.whitened.observed
         never = np.argwhere(observed)[np.isnan(self.outputs[:, observed]).all(axis=0)]
         if never.size:
-            raise RunsFailedError(f"no run gave the output that was observed at site {never[0, 0] + 1}")
+            raise RunsFailedError(
+                f"no run gave the output that was observed at site {never[0, 0] + 1}: leave the datum empty in the "
+                "table of sites if the simulator cannot give it"
+            )
         told = self.where.asarray(w), self.where.asarray(self.whitened(self.outputs[-len(w) :]))
         self.state, self.info = self.algorithm.tell(state, *told, self.sampling)
 
@@ -270,7 +272,7 @@ class FieldInversion(Inversion):
 def first_batch(variables: int, max_runs: int | None) -> int:
     """Runs of the first batch."""
     wanted = min(max(FEWEST_FIRST, variables // 2), MOST_FIRST)
-    return wanted if max_runs is None else min(wanted, max(FEWEST_RUNS, round(FIRST_SHARE * max_runs)))
+    return wanted if max_runs is None else min(wanted, max(FEWEST_FIELD_RUNS, round(FIRST_SHARE * max_runs)))
 
 
 def next_batch(runs: int) -> int:

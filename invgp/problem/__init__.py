@@ -6,11 +6,12 @@ each with its labels in order; the P outputs of a site are the observations in o
 
 from invgp.problem.beliefs import SMALLEST_EIGENVALUE, Latent, Noise
 from invgp.problem.problem import Problem
-from invgp.problem.settings import InferenceSettings, OutputSettings, fewest_samples
+from invgp.problem.settings import FEWEST_FIELD_RUNS, InferenceSettings, OutputSettings, fewest_samples
 from invgp.problem.survey import Column, Floats, Grid, Labels, Observation, Survey
 from invgp.problem.wiring import Wire
 
 __all__ = [
+    "FEWEST_FIELD_RUNS",
     "SMALLEST_EIGENVALUE",
     "Column",
     "Floats",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from invgp.problem.survey import Floats
 
+FEWEST_FIELD_RUNS = 8  # for a posterior at all
+
 
 @dataclass(frozen=True)
 class InferenceSettings:

@@ -130,7 +130,7 @@ def test_that_an_output_that_no_run_gives_is_a_sentence(tmp_path: Path) -> None:
     folder = survey(tmp_path / "never", f'i == 3 ? "nan" : {MEAN}', forward="partial = true")
     done = here("run", "survey.toml", cwd=folder)
     assert done.returncode != 0
-    assert "no run gave the output that was observed at site 3" in done.stderr
+    assert "no run gave the output that was observed at site 3: leave the datum empty" in done.stderr
     assert "Traceback" not in done.stderr
 
 
