@@ -198,6 +198,35 @@ def test_that_the_result_depends_neither_on_workers_nor_on_being_stopped(
     assert again.attrs["invgp_runs_from_ledger"] == alone.attrs["invgp_runs"]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"std.average = 0.5": "std.average = 0.3"},
+        {"length_scale = 12": "length_scale = 14"},
+        {"mean = 20": "mean = 22", "seed = 3": "seed = 4"},
+        {"length_scale = 12 }": "length_scale = 12 }\nlearn = { std = true }"},
+    ],
+    ids=["noise", "length-scale", "mean", "learnt"],
+)
+def test_that_runs_of_earlier_inversions_are_known(
+    changed: Callable[..., invgp.Problem], tmp_path: Path, change: dict[str, str]
+) -> None:
+    """A change of prior or noise asks for a batch of runs, and ends where it would have ended without them."""
+    ledger, fine = tmp_path / "runs.sqlite", {"kept_variance = 0.999": "kept_variance = 0.999999"}
+    first = invgp.invert(changed(fine), ledger=ledger)
+    problem = changed(fine | change)
+    alone, known = invgp.invert(problem), invgp.invert(problem, ledger=ledger)
+    assert known.attrs["invgp_settled"] == "yes"
+    assert known.attrs["invgp_runs"] < alone.attrs["invgp_runs"]
+    off = (known["depth"] - alone["depth"]) / alone["depth_std"]
+    np.testing.assert_allclose(off, 0.0, atol=0.1)
+    np.testing.assert_allclose(known["depth_std"] / alone["depth_std"], 1.0, atol=0.05)
+    assert first.attrs["invgp_runs"] >= known.attrs["invgp_runs"]
+    again = invgp.invert(problem, ledger=ledger)
+    xr.testing.assert_equal(again["depth_std"], known["depth_std"])
+    assert again.attrs["invgp_runs_from_ledger"] == known.attrs["invgp_runs"]
+
+
 def test_that_failed_runs_are_left_out(changed: Callable[..., invgp.Problem]) -> None:
     problem = changed(
         {"averages:averages": "averages:half_fail", "seed = 3": "seed = 3\nmax_failed_share = 0.8\nmax_runs = 90"}

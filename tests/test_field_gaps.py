@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import invgp
-from adapters.protocol import Evaluations, ForwardModel, RunContext, Status
+from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
 from invgp.core.backend import place
 from invgp.core.field import algorithm
 from invgp.inference.field import FieldInversion

@@ -1,4 +1,4 @@
-"""Runs of the same simulator that were made for earlier inversions: an emulator knows them from the start."""
+"""Runs of the same simulator that were made for earlier inversions: an inversion knows them from the start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from invgp.inference.emulation.runs import Integers
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
 
-MOST = 20_000  # runs, the latest
+MOST, MOST_FIELDS = 20_000, 1_000  # runs, the latest
 BEFORE = -1  # the outer step that they count as
 # What leaves the posterior as it is, to the bit.
 OF_NO_CONSEQUENCE = {"workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"}
@@ -38,6 +38,22 @@ def earlier_runs(problem: Problem, recorder: Recorder | None, seed: int) -> Runs
     count = int(kept.sum())
     answers = problem.from_simulator(outputs[kept], count)
     return none.plus(latents[kept][None], answers.reshape(1, count, -1), np.ones((1, count), bool), sites[kept], BEFORE)
+
+
+def earlier_fields(problem: Problem, recorder: Recorder | None, seed: int) -> tuple[Floats, Floats]:
+    """Latent processes (n, G, Q) and outputs (n, N, P) of such runs of a field model."""
+    none = np.empty((0, 0, problem.latent_count)), np.empty((0, *problem.noise_std.shape))
+    if recorder is None:
+        return none
+    inputs, outputs = recorder.earlier(fingerprint(problem, seed), MOST_FIELDS)
+    if not len(inputs):
+        return none
+    latents, columns = problem.field_from_inputs(inputs)
+    known = {c.name: c.values for c in (*problem.survey.coordinates, *problem.survey.covariates)}
+    kept = np.isfinite(latents).all(axis=(1, 2))
+    for name, values in columns.items():
+        kept &= np.isclose(values, known[name], rtol=1e-9, atol=0.0).all(axis=1)
+    return latents[kept], problem.field_from_simulator(outputs[kept])
 
 
 def _sites(problem: Problem, columns: dict[str, Floats], runs: int) -> Integers:

@@ -14,6 +14,7 @@ from invgp.core.field.gaussian import Gaussian, Narrowed, mirrored_normals
 from invgp.core.field.regression import Modes
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import diagnose
+from invgp.inference.earlier import earlier_fields
 from invgp.inference.field_learning import FieldLearning
 from invgp.inference.grid_modes import MOST_MODES, field_of
 from invgp.inference.inversion import BudgetSpent, Inversion
@@ -103,6 +104,8 @@ class FieldInversion(Inversion):
         budget = self.problem.inference.max_runs or MOST_RUNS
         self.begin(budget)
         batch = first_batch(self.variables, self.problem.inference.max_runs)
+        if self._knows_enough():
+            batch = min(batch, FEWEST_LATER)
         while self.simulator.runs < budget:
             self.take(min(batch, budget - self.simulator.runs))
             batch = next_batch(self.simulator.runs)
@@ -111,6 +114,17 @@ class FieldInversion(Inversion):
         if self.problem.inference.max_runs is None:
             return f"stopped at {MOST_RUNS} runs, since inference.max_runs is not set, before it settled", False
         return f"stopped at inference.max_runs = {budget} before the posterior settled", False
+
+    def _knows_enough(self) -> bool:
+        """Whether runs of earlier inversions do for a first posterior; if so, they have told it."""
+        latents, outputs = earlier_fields(self.problem, self.simulator.recorder, self.seed)
+        if len(latents) < FEWEST_FIELD_RUNS:
+            return False
+        self.outputs = outputs
+        if self.learning:
+            self.latents = latents
+        self._tell(self.state, self.field.coordinates(latents))
+        return True
 
     def _settled(self) -> bool:
         return self.info is not None and self.learnt and self.info.movement < SETTLED and self.info.few_runs < FEW_RUNS

@@ -148,16 +148,33 @@ class Problem:
         A process that the simulator does not take is at its prior mean.
         """
         f = np.tile(self.prior()[0], (len(rows), 1))
+        taken, columns = self._taken(rows)
+        for name, values in taken.items():
+            f[:, self.latent_slices[name]] = values
+        return f, {name: values[:, 0] for name, values in columns.items()}
+
+    def field_from_inputs(self, rows: Floats) -> tuple[Floats, dict[str, Floats]]:
+        """The inverse of `field_to_simulator`: rows (S, I) -> latent processes (S, G, Q), and columns (S, N)."""
+        taken, columns = self._taken(rows)
+        labels = {name: part.stop - part.start for name, part in self.latent_slices.items()}
+        parts = [
+            taken[latent.name].reshape(len(rows), labels[latent.name], -1).swapaxes(1, 2) for latent in self.latents
+        ]
+        return np.concatenate(parts, axis=-1), columns
+
+    def _taken(self, rows: Floats) -> tuple[dict[str, Floats], dict[str, Floats]]:
+        """Of rows (R, I) for the simulator what it takes of each latent, as a process, and of each column."""
+        taken: dict[str, Floats] = {}
         columns: dict[str, Floats] = {}
         links = {latent.name: latent.link for latent in self.latents}
         ends = np.cumsum([q.size for q in self.forward.inputs])[:-1]
         for wire, part in zip(self.inputs, np.split(rows, ends, axis=-1), strict=True):
             values = wire.back(part)
-            if wire.name in self.latent_slices:
-                f[:, self.latent_slices[wire.name]] = links[wire.name].inverse(values)
+            if wire.name in links:
+                taken[wire.name] = links[wire.name].inverse(values)
             else:
-                columns[wire.name] = values[:, 0]
-        return f, columns
+                columns[wire.name] = values
+        return taken, columns
 
     def from_simulator(self, rows: Floats, samples: int) -> Floats:
         """The simulator's outputs, rows (S B, P) -> (S, B, P), in the observations' order and units."""
