@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # As in invgp.plots, which is not imported here: help is given without waiting for matplotlib.
 KINDS = ("section", "map", "fit", "correlation", "draws", "convergence")
 QUANTITIES = ("mean", "std", "difference", "information")
+OF_FIELDS = "few-runs"
 FORMATS = ("png", "svg", "pdf")
 INCH = 2.54  # cm
 
@@ -42,9 +43,10 @@ INCH = 2.54  # cm
 @click.option("--layer", "layers", multiple=True, metavar="LABEL", help="Only this layer (or other label).")
 @click.option(
     "--show",
-    type=click.Choice([*QUANTITIES, "all"]),
+    type=click.Choice([*QUANTITIES, OF_FIELDS, "all"]),
     multiple=True,
-    help="Quantities of sections and maps; difference: prior minus posterior mean.  [default: mean; on maps, and std]",
+    help="Quantities of sections and maps; difference: prior minus posterior mean; few-runs: the part of the "
+    "spread of a field model that more runs would take away.  [default: mean; on maps, and std]",
 )
 @click.option("--site", type=click.IntRange(min=1), help="Whose correlations.  [default: in the middle of the table]")
 @click.option("--at", type=(str, float), multiple=True, metavar="COORDINATE VALUE", help="Cut a grid here.")
@@ -53,7 +55,8 @@ INCH = 2.54  # cm
     type=(str, float, float),
     multiple=True,
     metavar="VARIABLE LOW HIGH",
-    help="Ends of the colours or the axis of depth, depth_std, depth_difference or depth_information.",
+    help="Ends of the colours or the axis of depth, depth_std, depth_difference, "
+    "depth_information or depth_few_runs_std.",
 )
 @click.option(
     "--hatch-below",
@@ -118,7 +121,15 @@ def look_of(
     from invgp import plots  # noqa: PLC0415
 
     names = str(dataset.attrs["invgp_latents"]).split()
-    known = [name + quantity.suffix for name in names for quantity in plots.QUANTITIES.values()]
+    suffixes = {name: quantity.suffix for name, quantity in plots.QUANTITIES.items()}
+    if not any(f"{name}{suffixes[OF_FIELDS]}" in dataset for name in names):
+        if OF_FIELDS in show:
+            raise ConfigError(
+                f"--show: must not be {OF_FIELDS!r} here: it is known of the posterior of a field model, "
+                "on its own grid"
+            )
+        del suffixes[OF_FIELDS]
+    known = [name + suffix for name in names for suffix in suffixes.values()]
     for variable, low, high in limits:
         if variable not in known:
             raise ConfigError(f"--limits: must be of one of {', '.join(known)}, was {variable!r}")

@@ -56,7 +56,9 @@ QUANTITIES = {
     "std": Quantity("_std", "standard deviation", "cividis"),
     "difference": Quantity("_difference", "prior minus posterior mean", "RdBu_r"),
     "information": Quantity("_information", "information", "viridis"),
+    "few-runs": Quantity("_few_runs_std", "spread from few runs", "cividis"),
 }
+OF_PRIOR = "prior standard deviations"  # the unit of what few runs leave open
 
 
 def quantity_of(name: str) -> Quantity:
@@ -87,7 +89,7 @@ def quantity_label(ds: xr.Dataset, latent: str, quantity: str, width: int = 44, 
     if quantity == "information":
         return "Information"
     text = "" if is_field(quantity) else quantity_of(quantity).words
-    return axis_label(ds[latent], text, width=width, power=power)
+    return axis_label(ds[latent], text, unit=OF_PRIOR if quantity == "few-runs" else "", width=width, power=power)
 
 
 def colours_of(ds: xr.Dataset, latent: str, quantity: str) -> str:
@@ -97,12 +99,17 @@ def colours_of(ds: xr.Dataset, latent: str, quantity: str) -> str:
 
 
 def value_range(values: Floats, quantity: str, limits: tuple[float, float] | None) -> tuple[float, float]:
-    """Lowest and highest value of the colours: as set, or those of the values; information runs from 0 to 1."""
+    """Lowest and highest value of the colours: as set, or those of the values.
+
+    Information runs from 0 to 1, what few runs leave open from 0.
+    """
     if limits is not None:
         return limits
     seen = values[np.isfinite(values)]
     if quantity == "information" or not seen.size:
         return 0.0, 1.0
+    if quantity == "few-runs":
+        return 0.0, float(seen.max()) or 1.0
     if quantity == "difference":
         largest = float(np.abs(seen).max())
         return -largest, largest

@@ -17,6 +17,7 @@ from invgp.plots.between import between_sites
 from invgp.plots.grids import as_sites, cut_in_the_middle, read_grid, read_shape
 from invgp.plots.labels import MINUS, quantity_name, range_of, scaled_unit, unit_label
 from invgp.plots.look import (
+    OF_PRIOR,
     Look,
     colours_of,
     hatch_words,
@@ -130,14 +131,16 @@ def _draw_quantity(
     power = power_of(shown.get_clim())
     _add_bar(ax, shown, values, _bar_label(ds, name, quantity, sheet, power), sheet, limits)
     ax.child_axes[0].yaxis.set_inverted(is_field(quantity) and points_down(ds[name]))
-    lacking = poorly_informed(ds, name, curve, look) if quantity != "std" else None
+    lacking = poorly_informed(ds, name, curve, look) if quantity not in ("std", "few-runs") else None
     return lacking is not None and hatch(ax, place, lacking)
 
 
 def _bar_label(ds: xr.Dataset, name: str, quantity: str, sheet: MapSheet, power: int) -> str:
     """Label of a colour bar: only the unit where the bar is short, for the title says what is drawn."""
     if sheet.columns > 2 or sheet.map_height < 1.2:
-        return "" if quantity == "information" else scaled_unit(unit_label(ds[name]), power)
+        if quantity == "information":
+            return ""
+        return scaled_unit(OF_PRIOR if quantity == "few-runs" else unit_label(ds[name]), power)
     return quantity_label(ds, name, quantity, int(CHARACTERS * sheet.map_height), power)
 
 

@@ -113,9 +113,10 @@ def test_that_all_figures_are_drawn(case: Case, ran: Callable[..., None], tmp_pa
     assert len(list(tmp_path.glob("*.png"))) >= 3
 
 
-def test_that_the_information_is_drawn(case: Case, ran: Callable[..., None], tmp_path: Path) -> None:
+@pytest.mark.parametrize("quantity", ["information", "few-runs"])
+def test_that_a_quantity_is_drawn(quantity: str, case: Case, ran: Callable[..., None], tmp_path: Path) -> None:
     kind = "section" if len(case.names) == 1 else "map"
-    ran("plot", "posterior.nc", "--kind", kind, "--show", "information", "-o", tmp_path / "figure.png")
+    ran("plot", "posterior.nc", "--kind", kind, "--show", quantity, "-o", tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
