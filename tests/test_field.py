@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
+from lacking import Lacking
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import invgp
 from invgp import netcdf
-from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
 from invgp.core.backend import place
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.inference.field import FieldInversion
@@ -421,26 +421,12 @@ def test_that_correlated_noise_gives_the_exact_posterior_of_the_modes(
     assert abs(inversion.trace[-1][0] - evidence) < 1e-3
 
 
-@dataclass(frozen=True)
-class Lacking:
-    """A simulator of which a share of the runs, as if by chance, lacks some outputs, a slice of them."""
+def half_lack_every_third(number: np.ndarray) -> np.ndarray:
+    return (number[:, None] < 0.5) & (np.arange(len(POSITIONS)) % 3 == 0)
 
-    whole: ForwardModel
-    which: slice
-    share: float
 
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.whole, name)
-
-    def evaluate(self, values: np.ndarray, context: RunContext) -> Evaluations:
-        outputs = self.whole.evaluate(values, context).outputs
-        gone = (1e3 * values[:, 0]) % 1.0 < self.share
-        outputs[gone, self.which] = np.nan
-        return Evaluations(
-            outputs, tuple(Status.PARTIAL if lacks else Status.OK for lacks in gone), ("",) * len(outputs)
-        )
+def most_lack_the_first(number: np.ndarray) -> np.ndarray:
+    return (number[:, None] < 0.8) & (np.arange(len(POSITIONS)) == 0)
 
 
 @pytest.mark.parametrize("length", [None, 15])
@@ -454,7 +440,7 @@ def test_that_outputs_that_half_of_the_runs_lack_leave_the_posterior_exact(
             "kept_variance = 0.999": "kept_variance = 0.9999999",
         }
     )
-    problem = replace(problem, forward=Lacking(problem.forward, slice(None, None, 3), 0.5))
+    problem = replace(problem, forward=Lacking(problem.forward, half_lack_every_third))
     posterior = invgp.invert(problem)
     apart = np.abs(POSITIONS[:, None] - POSITIONS)
     noise = 0.25 * (np.eye(len(apart)) if length is None else np.exp(-apart / length))
@@ -470,7 +456,7 @@ def test_that_outputs_that_half_of_the_runs_lack_leave_the_posterior_exact(
 def test_that_an_output_that_few_runs_give_says_little(changed: Callable[..., invgp.Problem]) -> None:
     """The posterior lies between those with and without its datum."""
     problem = changed({"kept_variance = 0.999": "kept_variance = 0.9999999\nmax_runs = 60"})
-    posterior = invgp.invert(replace(problem, forward=Lacking(problem.forward, slice(1), 0.8)))
+    posterior = invgp.invert(replace(problem, forward=Lacking(problem.forward, most_lack_the_first)))
     assert "gave only some of their outputs" in posterior.attrs["invgp_diagnostics"]
     observed = problem.survey.observations[0]
     values = np.where(np.arange(len(POSITIONS)) == 0, np.nan, observed.values.T).T

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from lacking import Lacking, Mask
 
 import invgp
-from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
 from invgp.core.backend import place
 from invgp.core.field import algorithm
 from invgp.inference.field import FieldInversion
@@ -19,33 +18,12 @@ from invgp.inference.simulator import Simulator
 
 NODES, AT = np.arange(0.0, 60.0, 2.0), np.arange(3.0, 60.0, 6.0)
 CORRELATION = np.asarray([[1.0, 0.8], [0.8, 1.0]])
-Mask = Callable[[np.ndarray], np.ndarray]
 
 
 def windows() -> np.ndarray:
     """(20, 30): two averages at each of ten sites, over windows of two widths."""
     parts = [np.exp(-0.5 * ((AT[:, None] - NODES) / width) ** 2) for width in (4.0, 8.0)]
     return np.stack([part / part.sum(axis=1, keepdims=True) for part in parts], axis=1).reshape(20, -1)
-
-
-@dataclass(frozen=True)
-class Lacking:
-    """A simulator whose runs (n,), by a number between 0 and 1 of each, lack what a mask (n, 20) says."""
-
-    whole: ForwardModel
-    mask: Mask
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.whole, name)
-
-    def evaluate(self, values: np.ndarray, context: RunContext) -> Evaluations:
-        outputs = self.whole.evaluate(values, context).outputs
-        gone = self.mask((1e3 * values[:, 0]) % 1.0)
-        outputs[gone] = np.nan
-        status = tuple(Status.PARTIAL if lacks else Status.OK for lacks in gone.any(axis=1))
-        return Evaluations(outputs, status, ("",) * len(outputs))
 
 
 def alternating(number: np.ndarray) -> np.ndarray:
