@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invgp.core.backend import Array, array_namespace, cholesky, identity, solve_triangular
+from invgp.core.backend import Array, array_namespace, cholesky, identity, lower_inverse
 from invgp.core.bound import Frame
 from invgp.core.estimators import SiteTerms
 from invgp.core.expectations import LogDensity
@@ -77,7 +77,7 @@ def moved(q: Mixture, target: NaturalParameters, step: float) -> Mixture:
         There is none.
     """
     xp = array_namespace(q.mean)
-    inverse = solve_triangular(q.spread[0, ...], xp.broadcast_to(identity(q.spread), q.spread.shape[1:]))
+    inverse = lower_inverse(q.spread[0, ...])
     now = xp.matrix_transpose(inverse) @ inverse
     shift = (now @ q.mean[0, ..., None])[..., 0]
     P = (1.0 - step) * now + step * target.precision
@@ -122,5 +122,5 @@ def covariance_factor(P: Array) -> Array:
     """Lower R with R R^T = P^-1: reversing rows and columns turns the upper factor of P^-1 into the lower one."""
     xp = array_namespace(P)
     reverse = cholesky(xp.flip(xp.flip(P, axis=-1), axis=-2))
-    inverse = solve_triangular(reverse, xp.broadcast_to(identity(P), P.shape))
+    inverse = lower_inverse(reverse)
     return xp.flip(xp.flip(xp.matrix_transpose(inverse), axis=-1), axis=-2)

@@ -1,9 +1,11 @@
-"""One full Gaussian found anew for every trial of the other parameters, so that the search is over those alone.
+"""One Gaussian found anew for every trial of the other parameters, so that the search is over those alone.
 
 Where the bound is stationary every site acts as a pseudo-observation with precision -h_n and pull g_n - h_n b_n, in the
-terms of `invgp.core.natural`: Theorem 2 of the paper. Natural-gradient steps, guarded by the bound, find them. They
-hardly depend on the kernels (with Gaussian noise not at all), so those of one trial are a fine start for the next; and
-at the best posterior the gradient with respect to everything else is that of the bound with the posterior held fixed.
+terms of `invgp.core.natural`: Theorem 2 of the paper. A full Gaussian is the posterior of these. So is the mean of a
+diagonal one, and its variances are 1 / ((K_zz^-1)_mm - sum_n h_n a_nm^2), the conditional ones. Steps from one set of
+pseudo-observations towards the next, guarded by the bound, find them. They hardly depend on the kernels (with Gaussian
+noise not at all), so those of one trial are a fine start for the next; and at the best posterior the gradient with
+respect to everything else is that of the bound with the posterior held fixed.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from invgp.core.data import Data
 from invgp.core.expectations import NotFiniteError, expected
 from invgp.core.natural import covariance_factor
 from invgp.core.parameters import Parameters
-from invgp.core.posteriors import Full, Mixture, Sites
+from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 from invgp.core.sampling import Points
 
 STEPS = 30  # at the most, for one trial
@@ -61,7 +63,7 @@ class Trial:
 
     Attributes
     ----------
-    frame : of a `Full` posterior.
+    frame : of a `Full` or `Diagonal` posterior.
     pseudo : what the posterior is made of.
     target : what it would be made of after a whole natural-gradient step.
     """
@@ -78,7 +80,7 @@ class Profile:
 
     Parameters
     ----------
-    bound : of one full Gaussian, held as `Full` or as `Sites`.
+    bound : of one Gaussian: a full one, held as `Full` or as `Sites`, or a `Diagonal` one.
     tolerance : the posterior is found when a step changes the bound by less, relative to it (at least 1).
     """
 
@@ -86,10 +88,12 @@ class Profile:
     data: Data
     points: Points
     tolerance: float
-    family: Full = field(init=False)
+    family: Full | Diagonal = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "family", Full(len(self.bound.kernels), self.bound.posterior.inducing))
+        family = self.bound.posterior
+        full = Full(len(self.bound.kernels), family.inducing)
+        object.__setattr__(self, "family", family if isinstance(family, Diagonal) else full)
 
     def start(self, parameters: Parameters) -> Trial | None:
         """The best posterior, sought from that of the parameters; None where natural gradients do not lead near it."""
@@ -160,13 +164,18 @@ class Profile:
     def _posterior(self, ground: Ground, pseudo: PseudoObservations) -> Mixture:
         xp = array_namespace(ground.factor)
         data, shift = zeros_like(ground.factor), zeros_like(ground.factor[..., 0])
+        diagonal = zeros_like(shift)
         for start, stop in self.bound.batches():
-            W = self.bound.geometry(ground, start, stop).projection
-            data = add_weighted_gram(data, W, pseudo.precision[:, start:stop])
+            geometry, precision = self.bound.geometry(ground, start, stop), pseudo.precision[:, start:stop]
+            W = geometry.projection
+            data = add_weighted_gram(data, W, precision)
             shift = shift + combined_rows(W, pseudo.pull[:, start:stop])
+            if isinstance(self.family, Diagonal):
+                diagonal = diagonal + combined_rows(xp.square(geometry.weights), precision)
         R = covariance_factor(identity(data) + symmetric(data))
-        mean = R @ (xp.matrix_transpose(R) @ shift[..., None])
-        return Mixture(xp.ones_like(mean[:1, 0, 0]), mean[None, ..., 0], R[None, ...])
+        mean = (R @ (xp.matrix_transpose(R) @ shift[..., None]))[None, ..., 0]
+        spread = self.family.conditional(ground.factor, diagonal) if isinstance(self.family, Diagonal) else R
+        return Mixture(xp.ones_like(mean[:, 0, 0]), mean, spread[None, ...])
 
     def _look(self, frame: Frame) -> tuple[float, PseudoObservations] | None:
         """The bound at a posterior, and what its sites ask for; None where a log density is not finite."""

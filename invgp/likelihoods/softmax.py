@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,9 +57,12 @@ class Softmax(WithoutParameters):
         """Log p(y_n | f_sn), (S, N), for one-hot y (N, C) and f (S, N, C)."""
         xp = array_namespace(y, f)
         check_shapes(y, f, outputs=self.classes, latents=self.classes)
-        below = f - xp.max(f, axis=-1, keepdims=True)
-        log_total = xp.log(xp.sum(xp.exp(below), axis=-1))
-        terms = xp.sum(filled(y) * below, axis=-1) - log_total
+        # Class by class: NumPy takes several times as long to reduce an axis as short as this.
+        scores = [f[..., c] for c in range(self.classes)]
+        top = reduce(xp.maximum, scores)
+        total = sum(xp.exp(score - top) for score in scores)
+        labels = filled(y)
+        terms = sum(labels[:, c] * score for c, score in enumerate(scores)) - top - xp.log(total)
         return xp.where(xp.any(xp.isnan(y), axis=-1), xp.zeros_like(terms), terms)
 
     def moments(self, f: Array) -> tuple[Array, Array]:

@@ -8,6 +8,7 @@ from invgp.core.backend import (
     array_namespace,
     cholesky,
     device_of,
+    lower_inverse,
     lower_outer_product,
     lower_product,
     place,
@@ -44,6 +45,24 @@ def test_that_a_singular_covariance_gets_as_little_jitter_as_it_takes(where, tol
         np.linalg.cholesky(smooth)
     factor = to_numpy(cholesky(where.asarray(smooth)))
     np.testing.assert_allclose(factor @ factor.T, smooth, atol=25.0 * tolerance(where, 1e-7, 1e-2))
+
+
+@pytest.mark.parametrize("size", [5, 300])
+def test_that_triangles_are_inverted_however_they_lie(size, where, tolerance, rng):
+    half = rng.standard_normal((2, size, size)) / np.sqrt(size)
+    lower = np.linalg.cholesky(half @ half.transpose(0, 2, 1) + np.eye(size))
+    inverse = to_numpy(lower_inverse(where.asarray(lower)))
+    np.testing.assert_allclose(
+        inverse @ lower, np.broadcast_to(np.eye(size), lower.shape), atol=tolerance(where, 1e-13)
+    )
+    assert not np.any(np.triu(inverse, 1))
+    transposed = np.ascontiguousarray(lower.mT).mT  # as it lies after a transposition
+    np.testing.assert_array_equal(lower_inverse(transposed), lower_inverse(lower))
+
+
+def test_that_a_triangle_without_inverse_is_refused(numpy_place):
+    with pytest.raises(np.linalg.LinAlgError, match="zero on its diagonal"):
+        lower_inverse(numpy_place.asarray([[1.0, 0.0], [2.0, 0.0]]))
 
 
 def test_that_an_indefinite_matrix_is_refused(where):

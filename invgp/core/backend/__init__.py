@@ -14,7 +14,7 @@ from invgp.core.backend.elementwise import (
     zero_where,
     zeros_like,
 )
-from invgp.core.backend.factors import cholesky, solve_triangular
+from invgp.core.backend.factors import cholesky, lower_inverse, solve_triangular
 from invgp.core.backend.places import Array, DeviceError, Place, array_namespace, place, place_of, to_numpy
 from invgp.core.backend.products import (
     add_weighted_gram,
@@ -47,6 +47,7 @@ __all__ = [
     "exponential",
     "identity",
     "logarithm",
+    "lower_inverse",
     "lower_outer_product",
     "lower_product",
     "place",

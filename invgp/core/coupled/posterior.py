@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from invgp.core.backend import Array, array_namespace, cholesky, identity, product, solve_triangular
+from invgp.core.backend import Array, array_namespace, cholesky, identity, lower_inverse, product
 from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import Geometry
 
@@ -142,7 +142,7 @@ def posterior_of(parameters: NaturalParameters) -> Coupled:
     """
     xp = array_namespace(parameters.shift)
     factor = cholesky(parameters.precision, jitter=False)
-    root = solve_triangular(factor, identity(factor))
+    root = lower_inverse(factor)
     shift = xp.reshape(parameters.shift, (-1, 1))
     mean = xp.reshape(xp.matrix_transpose(root) @ (root @ shift), parameters.shift.shape)
     return Coupled(mean, root, 2.0 * xp.sum(xp.log(xp.linalg.diagonal(factor))))

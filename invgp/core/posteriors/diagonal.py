@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from invgp.core.backend import Array, array_namespace, identity, solve_triangular, sum_of_squares
+import numpy as np
+
+from invgp.core.backend import (
+    Array,
+    add_weighted_gram,
+    array_namespace,
+    identity,
+    lower_inverse,
+    solve_triangular,
+    sum_of_squares,
+    symmetric,
+    zeros_like,
+)
 from invgp.core.geometry import Geometry, GeometryGradient
 from invgp.core.posteriors.mixture import (
     LOG_2PI,
@@ -39,9 +51,23 @@ class Diagonal:
         The conditional variances 1 / (K_zz^-1)_mm are the best diagonal covariance where there are no data.
         """
         xp = array_namespace(factor)
-        variances = variance_share / _precisions(_inverse(factor))
+        variances = variance_share * self.conditional(factor, xp.zeros_like(factor[..., 0]))
         spread = xp.broadcast_to(xp.log(variances), (self.components, *variances.shape))
         return self._pack(xp.zeros_like(jitter[:, 0, 0]), jitter, spread)
+
+    def conditional(self, factor: Array, precision: Array) -> Array:
+        """Variances of the variables each given the others, where data add precisions (Q, M) to the prior's.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            The data take away more than the prior has.
+        """
+        xp = array_namespace(factor)
+        total = _precisions(lower_inverse(factor)) + precision
+        if not bool(xp.all(total > 0.0)):
+            raise np.linalg.LinAlgError("a variance would be less than nothing")
+        return 1.0 / total
 
     def unpack(self, parameters: Array, factor: Array) -> Mixture:  # noqa: ARG002 - as other families
         """Free parameters -> mixture."""
@@ -73,7 +99,7 @@ class Diagonal:
     def negative_kl(self, q: Mixture, factor: Array) -> Array:
         """Entropy, exact for K = 1 and Jensen's bound otherwise, plus negative cross-entropy."""
         xp = array_namespace(q.mean)
-        cross = -0.5 * xp.sum(q.weights * self._cross_terms(q, factor, _precisions(_inverse(factor))))
+        cross = -0.5 * xp.sum(q.weights * self._cross_terms(q, factor, _precisions(lower_inverse(factor))))
         if self.components == 1:
             return cross + 0.5 * xp.sum(LOG_2PI + 1.0 + xp.log(q.spread))
         return cross + mixture_entropy(q.weights, self._overlaps(q, factor)[0])[0]
@@ -81,7 +107,7 @@ class Diagonal:
     def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
         """Gradient of `negative_kl`."""
         xp = array_namespace(q.mean)
-        pi, inverse = q.weights[:, None, None], _inverse(factor)
+        pi, inverse = q.weights[:, None, None], lower_inverse(factor)
         precisions = _precisions(inverse)
         weights = -0.5 * self._cross_terms(q, factor, precisions)
         mean, spread = -pi * q.mean, -0.5 * pi * precisions
@@ -148,7 +174,8 @@ class Diagonal:
     def _cross_factor_gradient(self, q: Mixture, factor: Array, inverse: Array) -> Array:
         xp = array_namespace(q.mean)
         expected = xp.sum(q.weights[:, None, None] * q.spread, axis=0)
-        by_trace = xp.matrix_transpose(inverse) @ (inverse * expected[:, None, :]) @ xp.matrix_transpose(inverse)
+        whitened = symmetric(add_weighted_gram(zeros_like(factor), inverse, expected))
+        by_trace = solve_triangular(factor, whitened, transposed=True, overwrite=True)
         return by_trace - identity(factor) / xp.linalg.diagonal(factor)[..., None]
 
     def _overlaps(self, q: Mixture, factor: Array) -> tuple[Array, Array, Array]:
@@ -168,11 +195,6 @@ class Diagonal:
 def _halves(values: Array) -> tuple[Array, Array]:
     middle = values.shape[0] // 2
     return values[:middle], values[middle:]
-
-
-def _inverse(factor: Array) -> Array:
-    """L^-1, (Q, M, M)."""
-    return solve_triangular(factor, array_namespace(factor).broadcast_to(identity(factor), factor.shape))
 
 
 def _precisions(inverse: Array) -> Array:

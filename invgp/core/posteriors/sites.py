@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from invgp.core.backend import Array, array_namespace, cholesky, device_of, identity, solve_triangular
+from invgp.core.backend import Array, array_namespace, cholesky, device_of, identity, lower_inverse
 from invgp.core.geometry import Geometry, GeometryGradient
 from invgp.core.posteriors.full import Full, factor_covariance, factor_marginals, factor_pull_back
 from invgp.core.posteriors.mixture import Mixture, MixtureGradient
@@ -51,7 +51,7 @@ class Sites:
         precision = self._precisions(parameters)[:, None, :]
         P = (self.projection * precision) @ xp.matrix_transpose(self.projection)
         P = P + identity(P)
-        inverse = solve_triangular(cholesky(P), xp.broadcast_to(identity(P), P.shape))
+        inverse = lower_inverse(cholesky(P))
         return Mixture(xp.ones_like(mean[:, 0, 0]), mean, xp.matrix_transpose(inverse)[None, ...])
 
     def marginals(self, q: Mixture, geometry: Geometry) -> tuple[Array, Array]:
@@ -69,7 +69,7 @@ class Sites:
     def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
         """Gradient of `negative_kl` with respect to the factor as a whole matrix, not only its triangle."""
         xp = array_namespace(q.mean)
-        inverse = solve_triangular(xp.matrix_transpose(q.spread), xp.broadcast_to(identity(factor), q.spread.shape))
+        inverse = lower_inverse(xp.matrix_transpose(q.spread))
         nothing = xp.zeros_like(factor[..., :0])
         geometry = GeometryGradient(xp.zeros_like(factor), nothing, nothing[:, 0, :])
         return MixtureGradient(xp.zeros_like(q.weights), -q.mean, inverse - q.spread, geometry)

@@ -1,10 +1,11 @@
 """Learning every parameter block by block, on all data: the paper's loop.
 
 L-BFGS with common random numbers on one block after the other, for a few evaluations, round after round, until the
-bound settles. A single full Gaussian is found anew for every trial of other blocks (`invgp.core.profile`); what that
-leaves is learnt by all blocks of the group together, in whitened form. With other families kernels or inducing inputs
+bound settles. A single Gaussian is found anew for every trial of other blocks (`invgp.core.profile`); what that
+leaves is learnt by all blocks of the group together, in whitened form. With mixtures kernels or inducing inputs
 alone are learnt with the distribution of the inducing variables held fixed, so that in the dense case their gradient
-needs no samples at all.
+needs no samples at all. A mixture is sought from where it is given and from around the best single Gaussian
+(`invgp.core.training.mixtures`), once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from invgp.core.data import Data
 from invgp.core.expectations import NotFiniteError
 from invgp.core.optimisers import GAVE_UP, LBFGS, SETTLED
 from invgp.core.parameters import Parameters
-from invgp.core.posteriors import Full, Sites
+from invgp.core.posteriors import Sites
 from invgp.core.profile import Profile, Trial
 from invgp.core.sampling import Points
 from invgp.core.training.common import (
@@ -34,6 +35,7 @@ from invgp.core.training.common import (
     evaluate,
     movable,
 )
+from invgp.core.training.mixtures import around_the_best
 
 TOGETHER = (("posterior", "kernels", "likelihood", "inducing"),)
 PAPER_ORDER = (("kernels",), ("posterior",), ("kernels",), ("likelihood",), ("inducing",))
@@ -50,8 +52,9 @@ class Blocks:
     evaluations : trials, at the most, for a group in a round.
     rounds : at the most.
     tolerance : settled when a round improves the bound by less, relative to it (at least 1).
-    anew : whether a single full Gaussian that is learnt is found anew for every trial of other blocks, also of those
-        that have a group to themselves; otherwise these see it as it is, as in the authors' own code.
+    anew : whether a single Gaussian that is learnt is found anew for every trial of other blocks, also of those
+        that have a group to themselves, and a mixture is also sought around the best one; otherwise these see it as it
+        is, and a mixture is sought from where it starts, as in the authors' own code.
     optimiser : `LBFGS`, or one of your own with the same `init` and `tell` (`invgp.core.optimisers`).
     """
 
@@ -103,7 +106,9 @@ class Blocks:
             check_start(bound, parameters, data, points)
         while progress.round < self.rounds and not progress.status:
             parameters, status = progress.parameters, SETTLED
-            for group in order if progress.round else self._first_round(order, bound):
+            if progress.round == 0 and any("posterior" in group for group in order):
+                parameters = self._ahead(bound, parameters, data, points)
+            for group in order:
                 parameters, finished = self.fit_group(group, bound, parameters, data, points)
                 status = finished if finished in GAVE_UP else status
             value = float(evaluate(bound, parameters, data, points, ()).elbo)
@@ -136,16 +141,22 @@ class Blocks:
         return _follow(bound, parameters, learnt) if _holds_u(group, bound) else learnt, finished
 
     def _finds_anew(self, bound: Bound) -> bool:
-        return self.anew and isinstance(bound.posterior, Full | Sites) and bound.posterior.components == 1
+        return self.anew and bound.posterior.components == 1
 
-    def _first_round(self, order: list[list[str]], bound: Bound) -> list[list[str]]:
-        """The groups of a first round.
+    def _ahead(self, bound: Bound, parameters: Parameters, data: Data, points: Points) -> Parameters:
+        """The parameters with a posterior that has gone ahead, once.
 
-        Beside a posterior that is still the prior, or ahead of it, kernels learn that there is nothing to learn. Unless
-        the posterior is found anew for every trial of the others, it goes ahead of them once.
+        Beside a posterior that is still the prior, or ahead of it, kernels learn that there is nothing to learn; unless
+        it is found anew for every trial of the others.
         """
-        learnt = any("posterior" in group for group in order)
-        return [["posterior"], *order] if learnt and not self._finds_anew(bound) else order
+        if self._finds_anew(bound):
+            return parameters
+        starts = [parameters]
+        if self.anew:
+            around = around_the_best(bound, parameters, data, points, self.optimiser.tolerance)
+            starts += [around] if around is not None else []
+        found = [self.fit_group(["posterior"], bound, start, data, points)[0] for start in starts]
+        return max(found, key=lambda one: float(evaluate(bound, one, data, points, ()).elbo))
 
     def _fit_profile(
         self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
