@@ -126,7 +126,7 @@ def keep(cost: Cost) -> None:
         "page": "em_survey.md",
         "figure": "em_survey.png",
         "caption": "Mean and standard deviation of the resistivity of four layers, from 10,000 soundings",
-        "remark": entry.get("remark", MACHINE),
+        "remark": MACHINE,
         "rows": sorted([*others, *cost.rows()], key=lambda row: int(row["setting"].split()[0].replace(",", ""))),
     }
     record(HERE, found)

