@@ -22,6 +22,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from recording import record
 
 HERE = Path(__file__).resolve().parent
+FIGURES = HERE.parents[1] / "docs" / "figures"
 FAMILIES = {"full Gaussian": ("full", 1), "diagonal Gaussian": ("diagonal", 1), "two diagonals": ("diagonal", 2)}
 SPARSITY = (0.1, 0.2, 0.5, 1.0)  # inducing inputs a bin
 FEW = 5  # inducing inputs, three quarters of a length-scale apart
@@ -135,7 +136,7 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=16, help="of slice sampling (default: 16)")
     parser.add_argument("--draws", type=int, default=2000, help="a chain (default: 2000)")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="folder of the figure (default: results)")
-    parser.add_argument("--record", action="store_true", help="renew results.json, from which docs/results.md is made")
+    parser.add_argument("--record", action="store_true", help="renew results.json and the figure in docs")
     arguments = parser.parse_args()
     counts = disasters()
     start = time.process_time()
@@ -155,8 +156,9 @@ def main() -> None:
             flush=True,
         )
         found.append(posterior)
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    figure(counts, found[:-1], exact, arguments.output / "cox_process.png")
+    folder = FIGURES if arguments.record else arguments.output
+    folder.mkdir(parents=True, exist_ok=True)
+    figure(counts, found[:-1], exact, folder / "cox_process.png")
     if arguments.record:
         entry = {
             "experiment": "coal_mining",
