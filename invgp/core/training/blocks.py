@@ -38,6 +38,7 @@ from invgp.core.training.common import (
 from invgp.core.training.mixtures import around_the_best
 
 TOGETHER = (("posterior", "kernels", "likelihood", "inducing"),)
+LAST = 8  # trials of all blocks together where a search over the best posteriors has settled
 PAPER_ORDER = (("kernels",), ("posterior",), ("kernels",), ("likelihood",), ("inducing",))
 
 
@@ -130,7 +131,9 @@ class Blocks:
             parameters, found = self._fit_profile(group, bound, parameters, data, points)
         objective = _objective(group, bound, parameters, data, points)
         state = self.optimiser.init(parameters.flat(group))
-        for _ in range(self.evaluations):
+        # The best posteriors leave little to learn; if it is more than that, there will be another round.
+        few = found == SETTLED and len(group) > 1
+        for _ in range(min(LAST, self.evaluations) if few else self.evaluations):
             if state.finished:
                 break
             value, gradient = objective(state.trial)
