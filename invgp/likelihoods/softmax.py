@@ -57,7 +57,7 @@ class Softmax(WithoutParameters):
         """Log p(y_n | f_sn), (S, N), for one-hot y (N, C) and f (S, N, C)."""
         xp = array_namespace(y, f)
         check_shapes(y, f, outputs=self.classes, latents=self.classes)
-        # Class by class: NumPy takes several times as long to reduce an axis as short as this.
+        # Class by class: NumPy takes longer to reduce an axis as short as it mostly is.
         scores = [f[..., c] for c in range(self.classes)]
         top = reduce(xp.maximum, scores)
         total = sum(xp.exp(score - top) for score in scores)

@@ -74,6 +74,9 @@ def solve_triangular(factors: Array, right: Array, *, transposed: bool = False, 
     if is_cupy_namespace(xp):
         import cupyx.scipy.linalg  # noqa: PLC0415 - needs cuBLAS at import
 
+        # It is batched, but does not broadcast.
+        stack = np.broadcast_shapes(factors.shape[:-2], right.shape[:-2])
+        factors, right = (xp.broadcast_to(part, (*stack, *part.shape[-2:])) for part in (factors, right))
         return cupyx.scipy.linalg.solve_triangular(factors, right, lower=True, trans=int(transposed))
     return xp.linalg.solve(xp.matrix_transpose(factors) if transposed else factors, right)
 
@@ -83,7 +86,7 @@ def lower_inverse(factors: Array) -> Array:
     xp = array_namespace(factors)
     if not is_numpy_namespace(xp):
         return solve_triangular(factors, xp.broadcast_to(identity(factors), factors.shape))
-    inverses = tril(factors)
+    inverses = np.ascontiguousarray(tril(factors))
     for matrix in each_matrix(inverses):
         # LAPACK sees the transpose: the upper triangle.
         invert: Any = scipy.linalg.get_lapack_funcs("trtri", (matrix,))

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from invgp.core.backend import Array
+from invgp.core.backend import Array, array_namespace
 from invgp.core.batch_sums import Sum
 from invgp.core.bound import Bound, Frame, Ground
 from invgp.core.checks import true_or_false, whole, within
 from invgp.core.data import Data
 from invgp.core.expectations import NotFiniteError
-from invgp.core.optimisers import GAVE_UP, LBFGS, SETTLED
+from invgp.core.optimisers import GAVE_UP, LBFGS, NO_START, SETTLED
 from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Sites
 from invgp.core.profile import Profile, Trial
@@ -38,6 +38,9 @@ from invgp.core.training.common import (
 from invgp.core.training.mixtures import around_the_best
 
 TOGETHER = (("posterior", "kernels", "likelihood", "inducing"),)
+FARTHEST = (
+    3.0  # step of the logarithm of a variance or length-scale: beyond, there may be nothing to find the way back by
+)
 LAST = 8  # trials of all blocks together where a search over the best posteriors has settled
 PAPER_ORDER = (("kernels",), ("posterior",), ("kernels",), ("likelihood",), ("inducing",))
 
@@ -158,8 +161,9 @@ class Blocks:
         if self.anew:
             around = around_the_best(bound, parameters, data, points, self.optimiser.tolerance)
             starts += [around] if around is not None else []
-        found = [self.fit_group(["posterior"], bound, start, data, points)[0] for start in starts]
-        return max(found, key=lambda one: float(evaluate(bound, one, data, points, ()).elbo))
+        found = [self.fit_group(["posterior"], bound, start, data, points) for start in starts]
+        led_somewhere = [one for one, status in found if status != NO_START] or [parameters]
+        return max(led_somewhere, key=lambda one: float(evaluate(bound, one, data, points, ()).elbo))
 
     def _fit_profile(
         self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
@@ -188,7 +192,8 @@ class Blocks:
         for _ in range(self.evaluations):
             if state.finished:
                 break
-            trial = profile.at(parameters.updated(blocks, state.trial), best)
+            tried = parameters.updated(blocks, state.trial)
+            trial = profile.at(tried, best) if _is_near(tried, best.frame.parameters) else None
             if trial is None:
                 state = self.optimiser.tell(state, np.inf, state.gradient)
                 continue
@@ -196,6 +201,12 @@ class Blocks:
             if state.accepted:
                 best = trial
         return best, state.finished
+
+
+def _is_near(tried: Parameters, best: Parameters) -> bool:
+    """Whether kernels are near enough to the best so far to go there in one step."""
+    xp = array_namespace(tried.kernels)
+    return bool(xp.all(xp.abs(tried.kernels - best.kernels) <= FARTHEST))
 
 
 def _holds_u(group: Sequence[str], bound: Bound) -> bool:

@@ -16,9 +16,9 @@ from invgp.core.sampling import Points
 def around_the_best(
     bound: Bound, parameters: Parameters, data: Data, points: Points, tolerance: float
 ) -> Parameters | None:
-    """Components that lie one standard deviation from the best single Gaussian, the ways that they lay apart before.
+    """Components that lie a standard deviation from the best single Gaussian, the ways that they lay apart before.
 
-    None where no such Gaussian is found, or the components did not lie apart.
+    The one that lay farthest out does; None where no such Gaussian is found, or all components lay in one place.
     """
     family, given = bound.posterior, bound.frame(parameters).q
     xp = array_namespace(given.mean)
@@ -27,10 +27,11 @@ def around_the_best(
     profile = Profile(replace(bound, posterior=single), data, points, tolerance)
     best = profile.start(replace(parameters, posterior=single.pack(alone)))
     ways = given.mean - xp.mean(given.mean, axis=0, keepdims=True)
-    lengths = xp.sqrt(xp.sum(xp.square(ways), axis=(1, 2), keepdims=True))
-    if best is None or not bool(xp.all(lengths > 0.0)):
+    farthest = float(xp.max(xp.linalg.vector_norm(ways, axis=(1, 2))))
+    rounding = float(xp.finfo(ways.dtype).eps) * float(xp.linalg.vector_norm(given.mean))
+    if best is None or farthest <= 10.0 * rounding:
         return None
-    q, ways = best.frame.q, ways / lengths
+    q, ways = best.frame.q, ways / farthest
     if isinstance(family, Diagonal):
         apart = solve_triangular(best.frame.factor, (xp.sqrt(q.spread) * ways)[..., None])
     else:
