@@ -8,7 +8,7 @@ from invgp.core.backend import array_namespace, solve_triangular
 from invgp.core.bound import Bound
 from invgp.core.data import Data
 from invgp.core.parameters import Parameters
-from invgp.core.posteriors import Diagonal, Mixture
+from invgp.core.posteriors import Diagonal, Mixture, Sites
 from invgp.core.profile import Profile
 from invgp.core.sampling import Points
 
@@ -21,6 +21,8 @@ def around_the_best(
     The one that lay farthest out does; None where no such Gaussian is found, or all components lay in one place.
     """
     family, given = bound.posterior, bound.frame(parameters).q
+    if isinstance(family, Sites):  # one Gaussian
+        return None
     xp = array_namespace(given.mean)
     single = replace(family, components=1)
     alone = Mixture(xp.ones_like(given.weights[:1]), given.mean[:1, ...], given.spread[:1, ...])
