@@ -132,7 +132,7 @@ def run_split(
         for family in families:
             path = folder / f"{dataset.name}_{number}_{family.replace(' ', '-')}_{factor:g}.json"
             learnt = folder / "learnt" / path.name
-            if not path.exists():
+            if not (path.exists() and learnt.exists()):
                 clock = time.process_time()
                 starts = starting_points(dataset, family, known)
                 models = [fitted(dataset, split, family, factor, start) for start in starts]
