@@ -38,9 +38,7 @@ from invgp.core.training.common import (
 from invgp.core.training.mixtures import around_the_best
 
 TOGETHER = (("posterior", "kernels", "likelihood", "inducing"),)
-FARTHEST = (
-    3.0  # step of the logarithm of a variance or length-scale: beyond, there may be nothing to find the way back by
-)
+FARTHEST = 3.0  # step of the log of a variance or length-scale: beyond, nothing may show the way back
 LAST = 8  # trials of all blocks together where a search over the best posteriors has settled
 PAPER_ORDER = (("kernels",), ("posterior",), ("kernels",), ("likelihood",), ("inducing",))
 
