@@ -25,8 +25,8 @@ from invgp.scaffolds import files_of, write
 # Where the commands and the Python of a page, or small versions of them, are run, if not in this file by `run_page`.
 RUN_ELSEWHERE = {
     "README": "here, in test_otway.py and, on a survey of its own, in cli/test_newcomer.py",
-    "aquifer": "test_field_cases.py",
-    "basin": "test_field_cases.py",
+    "aquifer": "field/test_cases.py",
+    "basin": "field/test_cases.py",
     "cox_process": "test_cox_process.py",
     "em_survey": "test_em_survey.py",
     "flights": "test_flights.py",
@@ -34,7 +34,7 @@ RUN_ELSEWHERE = {
     "gprn": "test_gprn_case.py",
     "otway": "test_otway.py",
     "paper_data": "test_paper_data.py",
-    "tomography": "test_field_cases.py",
+    "tomography": "field/test_cases.py",
     "cluster": "pools/ and, with Slurm, cluster/slurm.sh",
     "export": "maps/test_documented.py",
     "maps": "maps/test_documented.py",

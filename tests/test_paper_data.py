@@ -175,7 +175,7 @@ def test_that_digits_are_told_better_with_inducing_inputs_that_are_learnt(mnist,
     import mnist_figures  # noqa: PLC0415
 
     settings = [mnist.Setting(mnist.PARITY, 10, learnt=learnt) for learnt in (False, True)]
-    study = mnist.Study("few", tuple(settings), fixed=10, learnt=40)
+    study = mnist.Study("few", tuple(settings), batch=200, fixed=10, learnt=40)
     for setting in settings:
         mnist.keep(mnist.measured(setting, study), tmp_path)
     fixed, learnt = by_setting = {one.setting: one for one in mnist.found(tmp_path)}
@@ -192,7 +192,7 @@ def test_that_digits_are_told_better_with_inducing_inputs_that_are_learnt(mnist,
 
 def test_that_ten_classes_are_told(mnist):
     setting = mnist.Setting(mnist.TEN, 20)
-    one = mnist.measured(setting, mnist.Study("few", (setting,), fixed=30, learnt=0))
+    one = mnist.measured(setting, mnist.Study("few", (setting,), batch=200, fixed=30, learnt=0))
     assert one.wrong.mean() < 0.4
     assert one.surprise.mean() < 0.6 * np.log(10)
 

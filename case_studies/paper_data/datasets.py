@@ -39,7 +39,6 @@ class Dataset:
     ----------
     train : sites to learn from; all others are predicted.
     ard : whether each input has a length-scale of its own.
-    chained : whether denser fits start from what sparser ones have learnt, where they are too many sites for more.
     """
 
     name: str
@@ -47,7 +46,6 @@ class Dataset:
     train: int
     ard: bool
     likelihood: Likelihood
-    chained: bool = False
 
     @property
     def discrete(self) -> bool:
@@ -111,8 +109,8 @@ DATASETS = {
     dataset.name: dataset
     for dataset in (
         Dataset("boston", boston, 300, True, Gaussian(0.5)),
-        Dataset("abalone", abalone, 1000, True, WARPED, chained=True),
+        Dataset("abalone", abalone, 1000, True, WARPED),
         Dataset("cancer", cancer, 300, False, Logistic()),
-        Dataset("usps", usps, 1233, False, Softmax(len(DIGITS)), chained=True),
+        Dataset("usps", usps, 1233, False, Softmax(len(DIGITS))),
     )
 }

@@ -26,12 +26,9 @@ FAMILIES = {FULL: ("full", 1), DIAGONAL: ("diagonal", 1), TWO: ("diagonal", 2)}
 SPARSITY = (0.1, 0.2, 0.5, 1.0)
 SPLITS = 5
 # One Gaussian is found anew for each trial of the kernels. A mixture is learnt along with them in one long search: many
-# short ones would each forget the curvature. Maxima of diagonal posteriors lie far apart, so each is found soon enough.
-SEARCH = {
-    FULL: Blocks(rounds=20, tolerance=1e-4, optimiser=LBFGS(tolerance=1e-5)),
-    DIAGONAL: Blocks(rounds=5, tolerance=1e-3, optimiser=LBFGS(tolerance=1e-4)),
-    TWO: Blocks(rounds=1, evaluations=200),
-}
+# short ones would each forget the curvature.
+FOR_ONE = Blocks(rounds=20, tolerance=1e-4, optimiser=LBFGS(tolerance=1e-5))
+FOR_TWO = Blocks(rounds=1, evaluations=200)
 SAMPLES = {"full": 128, "diagonal": 64}  # a site
 
 
@@ -77,7 +74,7 @@ def fitted(dataset: Dataset, split: Split, family: str, sparsity: float, start: 
         placement="subset",
         posterior=covariance,
         components=components,
-        method=SEARCH[family],
+        method=FOR_ONE if components == 1 else FOR_TWO,
         samples=SAMPLES[covariance],
         **kernels,
     ).fit(split.X, split.y)
@@ -120,9 +117,9 @@ def run_split(
 ) -> None:
     """All fits of one split.
 
-    One Gaussian starts from scratch; in a chained dataset a full one from what the sparser one before has learnt. The
-    bound of a diagonal one has many maxima in the kernels: it starts both ways, and the better is kept. Two diagonal
-    ones start from what one has learnt on the same inducing inputs.
+    One Gaussian starts from scratch. The bound of a diagonal one has many maxima in the kernels: it also starts from
+    what the sparser one before has learnt, and the better is kept. Two diagonal ones start from what one has learnt on
+    the same inducing inputs.
     """
     split = dataset.split(number)
     known: dict[str, Learnt] = {}
@@ -134,7 +131,7 @@ def run_split(
             learnt = folder / "learnt" / path.name
             if not (path.exists() and learnt.exists()):
                 clock = time.process_time()
-                starts = starting_points(dataset, family, known)
+                starts = starting_points(family, known)
                 models = [fitted(dataset, split, family, factor, start) for start in starts]
                 model = max(models, key=lambda one: one.trace_[-1])
                 error, nlpd = measured(dataset, split, model)
@@ -146,15 +143,11 @@ def run_split(
             known[family] = Learnt(*json.loads(learnt.read_text(encoding="utf-8")))
 
 
-def starting_points(dataset: Dataset, family: str, known: Mapping[str, Learnt]) -> list[Learnt | None]:
+def starting_points(family: str, known: Mapping[str, Learnt]) -> list[Learnt | None]:
     """Of the searches for one posterior, from what those before it have learnt; None is from scratch."""
     if family == TWO:
         return [known[DIAGONAL]]
-    if family not in known:
-        return [None]
-    if family == DIAGONAL:
-        return [None, known[DIAGONAL]]
-    return [known[FULL] if dataset.chained else None]
+    return [None, known[DIAGONAL]] if family == DIAGONAL and DIAGONAL in known else [None]
 
 
 def run_exact(dataset: Dataset, number: int, split: Split, folder: Path) -> None:

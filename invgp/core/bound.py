@@ -46,12 +46,14 @@ class Terms:
     ----------
     elbo, expected_log_likelihood, kl : (), in nats.
     gradient : of the bound.
+    expected : what each of the bound's batches of sites expects, where there were samples.
     """
 
     elbo: Array
     expected_log_likelihood: Array
     kl: Array
     gradient: Parameters
+    expected: tuple[Expected, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -216,13 +218,13 @@ class Frame:
         self, log_density: LogDensity, points: Points, learn: Sequence[str] = BLOCKS, *, strict: bool = False
     ) -> Terms:
         """The bound and its gradient; the blocks that are not learnt get zeros."""
-        total = Sum.nothing(self)
+        total, all_found = Sum.nothing(self), []
         for sites in self.bound.batches():
             geometry = self.geometry(*sites, and_back=learns_kernels(learn))
-            total = total.plus(
-                self, geometry, sites, self.expected(log_density, points, sites, geometry, strict=strict), learn
-            )
-        return self.finish(total, learn)
+            found = self.expected(log_density, points, sites, geometry, strict=strict)
+            total = total.plus(self, geometry, sites, found, learn)
+            all_found.append(found)
+        return replace(self.finish(total, learn), expected=tuple(all_found))
 
     def finish(self, total: Sum, learn: Sequence[str]) -> Terms:
         """Add the KL term and pull everything back to the free parameters."""

@@ -6,6 +6,7 @@ P v = sum_n (g_n - h_n b_n) w_n, with g_n and h_n the gradient and curvature of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +14,9 @@ import numpy as np
 from invgp.core.backend import Array, array_namespace, cholesky, identity, lower_inverse
 from invgp.core.bound import Frame
 from invgp.core.estimators import SiteTerms
-from invgp.core.expectations import LogDensity
+from invgp.core.expectations import Expected
 from invgp.core.geometry import Geometry
 from invgp.core.posteriors import Mixture
-from invgp.core.sampling import Points
 
 MOST_NEGATIVE = -0.5  # precision a site may take away, as a share of what its posterior has
 SMALLEST_STEP = 1.0 / 1024.0  # of what was asked for
@@ -87,18 +87,19 @@ def moved(q: Mixture, target: NaturalParameters, step: float) -> Mixture:
     return Mixture(q.weights, mean[None, ...], R[None, ...])
 
 
-def natural_step(frame: Frame, log_density: LogDensity, points: Points, step: float) -> Mixture:
+def natural_step(frame: Frame, expected: Sequence[Expected], step: float) -> Mixture:
     """The posterior after a natural-gradient step on the frame's sites; a shorter one where it has to be.
 
     Parameters
     ----------
     frame : with a `Full` posterior of one component.
+    expected : what the bound's batches of sites expect there, of `Terms`.
     step : between 0 and 1; 1 is Newton's step for a likelihood whose curvature does not change.
     """
     try:
-        return moved(frame.q, _target(frame, log_density, points, limited=False), step)
+        return moved(frame.q, _target(frame, expected, limited=False), step)
     except np.linalg.LinAlgError:
-        target, smallest = _target(frame, log_density, points, limited=True), SMALLEST_STEP * step
+        target, smallest = _target(frame, expected, limited=True), SMALLEST_STEP * step
     while step >= smallest:
         try:
             return moved(frame.q, target, step)
@@ -107,14 +108,13 @@ def natural_step(frame: Frame, log_density: LogDensity, points: Points, step: fl
     return frame.q
 
 
-def _target(frame: Frame, log_density: LogDensity, points: Points, *, limited: bool) -> NaturalParameters:
+def _target(frame: Frame, expected: Sequence[Expected], *, limited: bool) -> NaturalParameters:
     """Where the sites would lead the posterior, with or without a limit to the precision that they take away."""
     target = prior_parameters(frame)
-    for sites in frame.bound.batches():
+    for sites, found in zip(frame.bound.batches(), expected, strict=True):
         geometry = frame.geometry(*sites)
-        terms = frame.expected(log_density, points, sites, geometry).of_component(0)
         limit = frame.marginals(geometry)[1][0, ...] if limited else None
-        target = add_sites(target, frame, geometry, terms, limit)
+        target = add_sites(target, frame, geometry, found.of_component(0), limit)
     return target
 
 

@@ -398,7 +398,8 @@ def test_that_natural_gradients_lead_to_the_optimum_where_sites_take_precision_a
     best = Blocks(learn=("posterior",), anew=False, **exact).fit(bound, parameters, heavy, points)
     density = heavy.log_density(parameters.likelihood, derivatives=False)
     for _ in range(50):
-        q = natural_step(bound.frame(parameters), density, points, 0.5)
+        frame = bound.frame(parameters)
+        q = natural_step(frame, frame.evaluate(density, points, ()).expected, 0.5)
         parameters = replace(parameters, posterior=bound.posterior.pack(q))
     values = [float(evaluate(bound, p, heavy, points, ()).elbo) for p in (parameters, best)]
     assert values[0] == pytest.approx(values[1], abs=0.01)
@@ -410,7 +411,8 @@ def test_that_a_natural_step_is_shorter_where_a_whole_one_leaves_no_distribution
     def curving_upwards(f, start, stop):
         return 40.0 * f[..., 0] ** 2, None
 
-    q = natural_step(bound.frame(parameters), curving_upwards, points, 1.0)
+    frame = bound.frame(parameters)
+    q = natural_step(frame, frame.evaluate(curving_upwards, points, ()).expected, 1.0)
     frame = bound.frame(replace(parameters, posterior=bound.posterior.pack(q)))
     _, variance = frame.marginals(frame.geometry(0, N))
     _, before = bound.frame(parameters).marginals(frame.geometry(0, N))

@@ -10,7 +10,7 @@ import numpy as np
 
 from invgp.core.adaptive import AdaDelta, Adam
 from invgp.core.backend import place_of
-from invgp.core.bound import Bound, Frame
+from invgp.core.bound import Bound
 from invgp.core.checks import true_or_false, whole, within
 from invgp.core.data import Data
 from invgp.core.estimators import fewest_unbiased_samples
@@ -20,11 +20,6 @@ from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full, Sites
 from invgp.core.sampling import Points
 from invgp.core.training.common import Progress, Report, check_blocks, check_optimiser, check_start, movable
-
-
-def _single_full(bound: Bound) -> Full | None:
-    family = bound.posterior
-    return family if isinstance(family, Full) and family.components == 1 else None
 
 
 @dataclass(frozen=True)
@@ -106,7 +101,7 @@ class MiniBatches:
             raise ValueError(  # noqa: TRY004 - the combination is wrong, not the type
                 "a posterior held at the sites needs all of them at once: use Full with mini-batches"
             )
-        if self.natural and _single_full(bound) is None:
+        if self.natural and not (isinstance(bound.posterior, Full) and bound.posterior.components == 1):
             raise ValueError(f"natural must be 0 unless the posterior is a single full Gaussian, was {self.natural}")
         if self.unbiased:
             latents = len(bound.kernels)
@@ -138,7 +133,8 @@ class MiniBatches:
             values.append(float(terms.elbo))
             if self.natural and "posterior" in self.learn:
                 step = self._natural_size(settled * len(starts) + number)
-                parameters = self._natural_step(frame, some, points, step)
+                q = natural_step(frame, terms.expected, step)
+                parameters = replace(parameters, posterior=frame.family.pack(q))
             if state is not None and blocks:
                 told = self.optimiser.tell(state, -terms.gradient.flat(blocks) / N)
                 share = self._share_left(progress.round + number / len(starts))
@@ -167,9 +163,3 @@ class MiniBatches:
         there before has that of c.
         """
         return self.natural / (1.0 + self.natural * max(settling, 0))
-
-    def _natural_step(self, frame: Frame, data: Data, points: Points, step: float) -> Parameters:
-        density = data.log_density(frame.parameters.likelihood, derivatives=False)
-        q = natural_step(frame, density, points, step)
-        family = _single_full(frame.bound)
-        return frame.parameters if family is None else replace(frame.parameters, posterior=family.pack(q))

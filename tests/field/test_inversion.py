@@ -10,141 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from lacking import Lacking
-from scipy.optimize import minimize
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import invgp
+from averaging import POSITIONS, exact, windows
 from invgp import netcdf
-from invgp.core.backend import place
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.inference.field import FieldInversion
 from invgp.inference.inversion import WORTH_THREADS
 from invgp.inference.monitor import Silent
 from invgp.inference.simulator import Simulator
 from invgp.plots import plot
-
-CONFIG = """
-version = 1
-title = "Averages of a field along a line"
-
-[survey]
-file = "survey.csv"
-
-[survey.coordinates.position]
-unit = "m"
-
-[survey.observations.average]
-columns = ["average"]
-unit = "m"
-
-[grid.coordinates.position]
-unit = "m"
-start = 0
-stop = 98
-step = 2
-
-[latents.depth]
-unit = "m"
-mean = 20
-std = 4
-kernel = { kind = "squared exponential", length_scale = 12 }
-positive = "down"
-
-[forward]
-kind = "field"
-adapter = "callable"
-function = "averages:averages"
-vectorised = false
-inputs = ["depth", "position"]
-outputs = [{ name = "average", unit = "cm" }]
-
-[noise]
-std.average = 0.5
-
-[inference]
-seed = 3
-kept_variance = 0.999
-"""
-
-FUNCTION = """
-import numpy as np
-
-NODES = np.arange(0.0, 99.0, 2.0)
-
-
-def weights(position):
-    windows = np.exp(-0.5 * ((position[:, None] - NODES) / 6.0) ** 2)
-    return windows / windows.sum(axis=1, keepdims=True)
-
-
-def averages(depth, position):
-    return 100.0 * (weights(position) @ depth)
-
-
-def half_fail(depth, position):
-    if depth[0] > 20.0:
-        raise ValueError("too deep")
-    return averages(depth, position)
-
-
-def always_fails(depth, position):
-    raise ValueError("never")
-
-"""
-
-POSITIONS = np.arange(3.0, 98.0, 7.0)
-
-
-def covariance(X: np.ndarray) -> np.ndarray:
-    return np.asarray(16.0 * np.exp(-0.5 * ((X[:, None] - X[None]) / 12.0) ** 2))
-
-
-def windows(nodes: np.ndarray) -> np.ndarray:
-    found = np.exp(-0.5 * ((POSITIONS[:, None] - nodes) / 6.0) ** 2)
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A config with its survey and its function."""
-    rng = np.random.default_rng(0)
-    nodes = np.arange(0.0, 99.0, 2.0)
-    truth = 20.0 + np.linalg.cholesky(covariance(nodes) + 1e-8 * np.eye(nodes.size)) @ rng.standard_normal(nodes.size)
-    observed = windows(nodes) @ truth + 0.5 * rng.standard_normal(POSITIONS.size)
-    rows = [f"{x},{y}" for x, y in zip(POSITIONS, observed, strict=True)]
-    rows[4] = f"{POSITIONS[4]},"  # not measured
-    (tmp_path / "survey.csv").write_text("\n".join(["position,average", *rows]) + "\n", encoding="utf-8")
-    (tmp_path / "survey.toml").write_text(CONFIG, encoding="utf-8")
-    (tmp_path / "averages.py").write_text(FUNCTION, encoding="utf-8")
-    monkeypatch.delitem(sys.modules, "averages", raising=False)
-    return tmp_path
-
-
-@pytest.fixture
-def changed(folder: Path) -> Callable[..., invgp.Problem]:
-    """The problem of the config with some lines changed."""
-
-    def load(changes: dict[str, str] | None = None) -> invgp.Problem:
-        text = CONFIG
-        for old, new in (changes or {}).items():
-            assert old in text
-            text = text.replace(old, new)
-        (folder / "survey.toml").write_text(text, encoding="utf-8")
-        return invgp.load(folder / "survey.toml")
-
-    return load
-
-
-def exact(problem: invgp.Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of the depth on the grid, in closed form."""
-    assert problem.grid is not None
-    nodes = problem.grid.X[:, 0]
-    seen = ~np.isnan(problem.survey.Y[:, 0])
-    A, K = windows(nodes)[seen], covariance(nodes)
-    gain = K @ A.T @ np.linalg.inv(A @ K @ A.T + 0.25 * np.eye(seen.sum()))
-    mean = 20.0 + gain @ (problem.survey.Y[seen, 0] - 20.0)
-    return mean, np.sqrt(np.diagonal(K - gain @ A @ K))
+from lacking import Lacking
 
 
 def test_that_a_linear_field_has_its_exact_posterior_in_the_file(
@@ -240,16 +116,6 @@ def test_that_failed_runs_are_left_out(changed: Callable[..., invgp.Problem]) ->
 def test_that_a_simulator_that_always_fails_is_told(changed: Callable[..., invgp.Problem]) -> None:
     with pytest.raises(RunsFailedError, match="never"):
         invgp.invert(changed({"averages:averages": "averages:always_fails"}))
-
-
-def test_that_student_t_noise_is_understood(changed: Callable[..., invgp.Problem]) -> None:
-    problem = changed({"std.average": 'kind = "student-t"\nstd.average', "seed = 3": "seed = 3\nmax_runs = 40"})
-    Y = problem.survey.observations[0].values.copy()
-    Y[7] += 15.0
-    survey = replace(problem.survey, observations=(replace(problem.survey.observations[0], values=Y),))
-    mean, std = exact(problem)
-    posterior = invgp.invert(replace(problem, survey=survey))
-    assert float(np.abs(posterior["depth"] - mean).max()) < 3.0 * std.max()
 
 
 def test_that_nodes_may_come_from_a_file(changed: Callable[..., invgp.Problem], folder: Path) -> None:
@@ -375,52 +241,6 @@ def test_that_the_algebra_has_one_thread_however_many_data() -> None:
     assert monitor.seen == {1}
 
 
-def exact_with(problem: invgp.Problem, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of the depth on the grid for noise of any covariance, in closed form."""
-    assert problem.grid is not None
-    nodes = problem.grid.X[:, 0]
-    seen = ~np.isnan(problem.survey.Y[:, 0])
-    A, K = windows(nodes)[seen], covariance(nodes)
-    gain = K @ A.T @ np.linalg.inv(A @ K @ A.T + noise[np.ix_(seen, seen)])
-    return 20.0 + gain @ (problem.survey.Y[seen, 0] - 20.0), K - gain @ A @ K
-
-
-def test_that_noise_may_go_together_over_distances(changed: Callable[..., invgp.Problem]) -> None:
-    problem = changed(
-        {
-            "std.average = 0.5": "std.average = 0.5\ncorrelation_length.average = 15",
-            "kept_variance = 0.999": "kept_variance = 0.9999999",
-        }
-    )
-    posterior = invgp.invert(problem)
-    noise = 0.25 * np.exp(-np.abs(POSITIONS[:, None] - POSITIONS) / 15.0)
-    mean, whole = exact_with(problem, noise)
-    np.testing.assert_allclose(posterior["depth"], mean, atol=0.005)
-    np.testing.assert_allclose(posterior["depth_std"], np.sqrt(np.diagonal(whole)), rtol=0.01)
-    assert np.abs(mean - exact(problem)[0]).max() > 0.1  # or it would say nothing
-
-
-def test_that_correlated_noise_gives_the_exact_posterior_of_the_modes(
-    changed: Callable[..., invgp.Problem], folder: Path
-) -> None:
-    problem = changed({"std.average = 0.5": "std.average = 0.5\ncorrelation_length.average = 15"})
-    inversion = FieldInversion(problem, place("cpu"), Simulator(problem, folder / "runs"), 0)
-    for count in (inversion.variables + 2, 10):
-        inversion.take(count)
-    seen = ~np.isnan(problem.survey.Y[:, 0])
-    A = (windows(problem.grid.X[:, 0]) @ (4.0 * inversion.field.bases[0].modes))[seen]
-    X = POSITIONS[seen]
-    weight = np.linalg.inv(0.25 * np.exp(-np.abs(X[:, None] - X) / 15.0))
-    whole = np.linalg.inv(np.eye(A.shape[1]) + A.T @ weight @ A)
-    mean = whole @ A.T @ weight @ (problem.survey.Y[seen, 0] - 20.0)
-    np.testing.assert_allclose(inversion.state.q.mean, mean, atol=1e-6)
-    np.testing.assert_allclose(inversion.state.q.covariance, whole, atol=1e-6)
-    data = A @ A.T + np.linalg.inv(weight)
-    off = problem.survey.Y[seen, 0] - 20.0
-    evidence = -0.5 * (off @ np.linalg.solve(data, off) + np.linalg.slogdet(2.0 * np.pi * data)[1])
-    assert abs(inversion.trace[-1][0] - evidence) < 1e-3
-
-
 def half_lack_every_third(number: np.ndarray) -> np.ndarray:
     return (number[:, None] < 0.5) & (np.arange(len(POSITIONS)) % 3 == 0)
 
@@ -444,8 +264,7 @@ def test_that_outputs_that_half_of_the_runs_lack_leave_the_posterior_exact(
     posterior = invgp.invert(problem)
     apart = np.abs(POSITIONS[:, None] - POSITIONS)
     noise = 0.25 * (np.eye(len(apart)) if length is None else np.exp(-apart / length))
-    mean, whole = exact_with(problem, noise)
-    std = np.sqrt(np.diagonal(whole))
+    mean, std = exact(problem, noise)
     assert posterior.attrs["invgp_settled"] == "yes"
     assert posterior.attrs["invgp_runs_failed"] == 0
     np.testing.assert_allclose((posterior["depth"] - mean) / std, 0.0, atol=0.1)
@@ -466,121 +285,3 @@ def test_that_an_output_that_few_runs_give_says_little(changed: Callable[..., in
     assert np.all(posterior["depth_std"] < 1.05 * most)
     np.testing.assert_allclose((posterior["depth"] - mean)[15:] / least[15:], 0.0, atol=0.1)
     assert float(posterior["depth_few_runs_std"][0]) > 3.0 * float(posterior["depth_few_runs_std"][25])
-
-
-@pytest.mark.parametrize("ending", ["csv", "npy"])
-def test_that_the_noise_of_all_data_may_come_from_a_file(
-    changed: Callable[..., invgp.Problem], folder: Path, ending: str
-) -> None:
-    rng = np.random.default_rng(3)
-    root = 0.2 * rng.standard_normal((14, 14))
-    noise = root @ root.T + 0.1 * np.eye(14)
-    noise[4] = noise[:, 4] = np.nan  # nothing was measured there
-    if ending == "csv":
-        np.savetxt(folder / "noise.csv", noise, delimiter=",", fmt="%.17g")
-    else:
-        np.save(folder / "noise.npy", noise)
-    problem = changed(
-        {"std.average = 0.5": f'covariance = "noise.{ending}"', "kept_variance = 0.999": "kept_variance = 0.9999999"}
-    )
-    posterior = invgp.invert(problem)
-    mean, whole = exact_with(problem, noise)
-    np.testing.assert_allclose(posterior["depth"], mean, atol=0.005)
-    np.testing.assert_allclose(posterior["depth_std"], np.sqrt(np.diagonal(whole)), rtol=0.01)
-    np.testing.assert_allclose(posterior["average_noise_std"][:4], np.sqrt(np.diagonal(noise))[:4])
-
-
-@pytest.mark.parametrize(
-    ("matrix", "sentence"),
-    [
-        (np.eye(13), "noise.covariance: must be 14 by 14, a row for each number of each site in turn, was 13 by 13"),
-        (np.ones((14, 14)), "noise.covariance: must be positive definite, was not"),
-        (np.eye(14) + np.tri(14), "noise.covariance: must be symmetric, was not"),
-        (-np.eye(14), "noise.covariance: must have variances above 0 on its diagonal, had -1"),
-        (np.full((14, 14), np.inf), "noise.covariance: must hold finite numbers wherever there are observations"),
-        (None, "noise.covariance: must be a file that can be read, was"),
-        ("a,b\n1,2\n", "noise.covariance: must be a CSV file of numbers without a header, or a NumPy file"),
-    ],
-)
-def test_that_a_covariance_that_cannot_be_is_a_sentence(
-    changed: Callable[..., invgp.Problem], folder: Path, matrix: np.ndarray | str | None, sentence: str
-) -> None:
-    if isinstance(matrix, str):
-        (folder / "noise.csv").write_text(matrix, encoding="utf-8")
-    elif matrix is not None:
-        np.savetxt(folder / "noise.csv", matrix, delimiter=",")
-    with pytest.raises(ConfigError) as caught:
-        changed({"std.average = 0.5": 'covariance = "noise.csv"'})
-    assert sentence in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "sentence"),
-    [
-        ("std.average = 0.5", 'covariance = "n.csv"\nstd.average = 1', "noise.std: must be left out with noise.cov"),
-        (
-            "std.average = 0.5",
-            'kind = "student-t"\nstd.average = 1\ncorrelation_length.average = 2',
-            "noise.correlation_length: must be left out where noise.kind is not 'gaussian'",
-        ),
-        (
-            "std.average = 0.5",
-            "std.average = 1\ncorrelation_length.averge = 2",
-            "noise.correlation_length.averge: must",
-        ),
-    ],
-)
-def test_that_noise_that_does_not_fit_together_is_a_sentence(
-    changed: Callable[..., invgp.Problem], old: str, new: str, sentence: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        changed({old: new})
-    assert sentence in str(caught.value)
-
-
-def learnt_exactly(problem: invgp.Problem, names: str) -> dict[str, float]:
-    """Factors on length-scale, spread and noise with most evidence, in closed form, of those in names."""
-    nodes, seen = problem.grid.X[:, 0], ~np.isnan(problem.survey.Y[:, 0])
-    A, r = windows(nodes)[seen], problem.survey.Y[seen, 0] - 20.0
-
-    def cost(logs: np.ndarray) -> float:
-        scale, std, noise = (np.exp(logs[names.index(name)]) if name in names else 1.0 for name in "lsn")
-        K = 16.0 * std**2 * np.exp(-0.5 * ((nodes[:, None] - nodes) / (12.0 * scale)) ** 2)
-        whole = A @ K @ A.T + 0.25 * noise**2 * np.eye(len(r))
-        return float(0.5 * (r @ np.linalg.solve(whole, r) + np.linalg.slogdet(whole)[1]))
-
-    found = minimize(cost, np.zeros(len(names)), method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-8})
-    return dict(zip(names, np.exp(found.x), strict=True))
-
-
-def test_that_a_prior_holds_a_hyperparameter_back(changed: Callable[..., invgp.Problem]) -> None:
-    scales = []
-    for factor in ("true", "1.1"):
-        problem = changed({'positive = "down"\n': f'positive = "down"\nlearn.length_scale = {factor}\n'})
-        scales.append(float(invgp.invert(problem)["depth"].attrs["length_scale"]))
-    assert scales[0] < 10.5
-    assert 11.0 < scales[1] < 12.0
-
-
-@pytest.mark.parametrize("names", ["l", "s", "n", "ls"])
-def test_that_hyperparameters_are_those_of_most_evidence(changed: Callable[..., invgp.Problem], names: str) -> None:
-    lines = {"l": "learn.length_scale = true\n", "s": "learn.std = true\n"}
-    latent = "".join(lines[name] for name in names if name in lines)
-    problem = changed(
-        {
-            'positive = "down"\n': f'positive = "down"\n{latent}',
-            "std.average = 0.5": "std.average = 0.25\nlearn.average = true" if "n" in names else "std.average = 0.5",
-            "kept_variance = 0.999": "kept_variance = 0.99999",
-            "seed = 3": "seed = 3\nmax_runs = 120",
-        }
-    )
-    posterior = invgp.invert(problem)
-    wanted = learnt_exactly(problem, names)
-    found = {
-        "l": float(posterior["depth"].attrs["length_scale"]) / 12.0,
-        "s": float(posterior["depth_prior_std"][0]) / 4.0,
-        "n": float(posterior["average_noise_std"][0]) / 0.5,
-    }
-    for name, value in wanted.items():
-        assert abs(np.log(found[name] / value)) < 0.02, (name, found[name], value)
-    assert posterior.attrs["invgp_settled"] == "yes"

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lacking import Lacking, Mask
 
 import invgp
 from invgp.core.backend import place
 from invgp.core.field import algorithm
 from invgp.inference.field import FieldInversion
 from invgp.inference.simulator import Simulator
+from lacking import Lacking, Mask
 
 NODES, AT = np.arange(0.0, 60.0, 2.0), np.arange(3.0, 60.0, 6.0)
 CORRELATION = np.asarray([[1.0, 0.8], [0.8, 1.0]])

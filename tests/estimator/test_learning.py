@@ -1,0 +1,156 @@
+"""What a fit learns, from where it starts, and whether it has settled."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from curve import POSTERIOR_ONLY, X
+from invgp.core.optimisers import LBFGS
+from invgp.core.training import Blocks, MiniBatches
+from invgp.estimator import SAVIGP
+from invgp.likelihoods import BlackBox, Gaussian, Logistic, Poisson
+from invgp.measures import standardised_squared_error
+
+
+def exact_evidence(model, X, y):
+    """At the learnt parameters."""
+    noise = np.exp(2 * float(np.asarray(model.likelihood_.parameters)[0]))
+    factor = np.linalg.cholesky(np.asarray(model.kernels_[0](X, X)) + noise * np.eye(len(X)))
+    return norm.logpdf(np.linalg.solve(factor, y)).sum() - np.log(np.diag(factor)).sum()
+
+
+def test_that_two_hundred_sites_are_learnt_to_their_exact_evidence():
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0, 10, (200, 1)), axis=0)
+    y = np.sin(1.5 * X[:, 0]) + 0.3 * rng.standard_normal(200)
+    model = SAVIGP(Gaussian(0.5)).fit(X, y)
+    assert len(model.trace_) <= 3
+    assert model.trace_[-1] == pytest.approx(exact_evidence(model, X, y), abs=1e-3)
+    assert np.exp(np.asarray(model.likelihood_.parameters)[0]) == pytest.approx(0.3, abs=0.04)
+
+
+def test_that_few_inducing_inputs_learn_from_many_dimensions():
+    rng = np.random.default_rng(0)
+    X, X_new = rng.standard_normal((2, 200, 12))
+
+    def truth(x):
+        return np.sin(x[:, 0]) + 0.5 * x[:, 1]
+
+    y = truth(X) + 0.2 * rng.standard_normal(200)
+    model = SAVIGP(Gaussian(0.5), inducing=12, placement="subset", method=Blocks(rounds=10)).fit(X, y)
+    assert standardised_squared_error(truth(X_new), model.predict(X_new)) < 0.05
+
+
+def test_that_a_search_starts_with_sites_about_a_length_scale_apart():
+    X = np.column_stack([np.random.default_rng(0).standard_normal((30, 2)) * [1.0, 100.0], np.ones(30)])
+    held = Blocks(learn=("posterior",), rounds=1)
+    model = SAVIGP(Gaussian(0.5), inducing=5, method=held).fit(X, X[:, 0])
+    expected = [*(np.sqrt(2.0) * X.std(axis=0)[:2]), 1.0]
+    np.testing.assert_allclose(model.kernels_[0].length_scale, expected)
+
+
+@pytest.mark.parametrize("posterior", ["full", "diagonal"])
+def test_that_without_ard_all_dimensions_share_a_length_scale(posterior, tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(0, 4, (80, 3))
+    y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + 0.2 * rng.standard_normal(80)
+    model = SAVIGP(Gaussian(0.5), ard=False, posterior=posterior, inducing=None if posterior == "full" else 10).fit(
+        X, y
+    )
+    [kernel] = model.kernels_
+    assert kernel.length_scale.shape == (1,)
+    if posterior == "full":
+        exact = GaussianProcessRegressor(ConstantKernel() * RBF(2.0) + WhiteKernel(0.25)).fit(X, y)
+        assert model.trace_[-1] == pytest.approx(exact.log_marginal_likelihood_value_, abs=1e-3)
+        assert kernel.length_scale[0] == pytest.approx(exact.kernel_.k1.k2.length_scale, rel=1e-2)
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_array_equal(SAVIGP.load(tmp_path / "model.npz", Gaussian(0.5)).predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_that_the_unit_of_the_inputs_does_not_matter(scale, observed):
+    expected = SAVIGP(Gaussian(0.3), inducing=6).fit(X, observed)
+    model = SAVIGP(Gaussian(0.3), inducing=6).fit(scale * X, observed)
+    np.testing.assert_allclose(model.predict(scale * X), expected.predict(X), rtol=1e-4, atol=1e-4)
+
+
+def test_that_a_dimension_that_does_not_vary_changes_nothing(observed):
+    flat = np.column_stack([X, np.full(60, 3.0)])
+    for placement in ("grid", "clusters"):
+        settings = {"inducing": 9, "placement": placement, "method": POSTERIOR_ONLY}
+        with_it, without = (SAVIGP(Gaussian(0.3), **settings).fit(x, observed) for x in (flat, X))
+        np.testing.assert_allclose(with_it.predict(flat), without.predict(X), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("inducing", [None, 6])
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_that_observations_that_are_all_alike_are_fitted_without_a_word_of_overflow(value, inducing):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the noise has no smallest value
+        model = SAVIGP(Gaussian(0.3), inducing=inducing).fit(X, np.full(60, value))
+        np.testing.assert_allclose(model.predict(X), value, atol=1e-3)
+
+
+@pytest.mark.parametrize("inducing", [None, 15])
+@pytest.mark.parametrize("name", ["gaussian", "poisson", "logistic"])
+def test_that_the_paper_s_order_comes_near_the_bound_of_the_default(name, inducing):
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0, 10, (60, 1)), axis=0)
+    truth = np.sin(1.5 * X[:, 0])
+    likelihood, y = {
+        "gaussian": (Gaussian(0.5), truth + 0.3 * rng.standard_normal(60)),
+        "poisson": (Poisson(1.0), rng.poisson(np.exp(1 + truth))),
+        "logistic": (Logistic(), np.where(3 * truth + rng.logistic(size=60) > 0, 1, -1)),
+    }[name]
+    default = SAVIGP(likelihood, inducing=inducing).fit(X, y)
+    paper = SAVIGP(likelihood, inducing=inducing, method=Blocks.of_the_paper()).fit(X, y)
+    assert float(paper.kernels_[0].variance) > 0.1
+    assert paper.trace_[-1] > default.trace_[-1] - 0.01 * abs(default.trace_[-1])
+
+
+def test_that_kernels_that_see_a_posterior_as_it_is_start_after_it():
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0, 10, (60, 1)), axis=0)
+    y = np.sin(1.5 * X[:, 0]) + 0.3 * rng.standard_normal(60)
+    method = replace(Blocks.of_the_paper(anew=False), rounds=3)
+    with pytest.warns(ConvergenceWarning):
+        model = SAVIGP(Gaussian(0.5), length_scale=1.0, method=method).fit(X, y)
+    assert float(model.kernels_[0].variance) > 0.1
+
+
+@pytest.mark.parametrize("posterior", ["full", "diagonal"])
+def test_that_a_search_steps_back_from_where_there_are_no_numbers(posterior, observed):
+    """A likelihood that is known for noise above 0.4 only; the best is at 0.3."""
+
+    def log_density(y, f, free):
+        value = -0.5 * np.sum((y - f) ** 2, axis=-1) * np.exp(-2 * free[0]) - free[0]
+        return value if free[0] > np.log(0.4) else np.full(value.shape, np.nan)
+
+    box = BlackBox(log_density, 1, 1, parameters=[0.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = SAVIGP(box, length_scale=1.0, inducing=8, posterior=posterior, method=Blocks(rounds=3)).fit(X, observed)
+    assert np.log(0.4) < model.likelihood_.parameters[0] < -0.5
+    assert np.isfinite(model.trace_[-1])
+
+
+def test_that_a_fit_tells_whether_it_has_settled(regression, observed):
+    assert regression.settled_
+    assert regression.status_ == "the bound has settled"
+    with pytest.warns(ConvergenceWarning, match="the fit has not settled: all 1 rounds are used up"):
+        model = SAVIGP(Gaussian(0.5), inducing=6, method=Blocks(rounds=1, evaluations=1)).fit(X, observed)
+    assert model.settled_ is False
+    impatient = Blocks(optimiser=LBFGS(max_backtracks=0, tolerance=0.0, sufficient_decrease=1.0), rounds=5)
+    with pytest.warns(ConvergenceWarning, match="the fit has not settled: no further step improves the bound"):
+        model = SAVIGP(Gaussian(0.5), inducing=6, posterior="diagonal", method=impatient).fit(X, observed)
+    assert not model.settled_
+    batches = SAVIGP(Gaussian(0.5), inducing=6, method=MiniBatches(epochs=2)).fit(X, observed)
+    assert batches.settled_ is None
+    assert batches.status_ == "2 epochs are over"

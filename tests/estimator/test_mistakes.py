@@ -1,0 +1,140 @@
+"""Mistakes in the use of the estimator are sentences."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from curve import NEW, POSTERIOR_ONLY, X
+from invgp.core.training import Blocks, MiniBatches
+from invgp.estimator import SAVIGP
+from invgp.likelihoods import BlackBox, Gaussian, Poisson, StudentT
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kernel": "periodic"}, "kernel must be one of squared exponential"),
+        ({"posterior": "cubic"}, "posterior must be 'full' or 'diagonal', was 'cubic'"),
+        ({"inducing": 1000}, "inducing must be between 1 and the number of sites, 60, was 1000"),
+        ({"inducing": 5, "placement": "random"}, "placement must be"),
+        ({"inducing": 5.5}, "inducing must be None, a number, or inputs of shape .*, had shape"),
+        ({"inducing": np.ones((3, 2))}, r"inducing must be .* \(M, 1\) or \(1, M, 1\), had shape \(3, 2\)"),
+        ({"inducing": "many"}, "inducing must be .*, was 'many'"),
+        ({"inducing": 1, "placement": "grid"}, r"inducing must be at least 2 for a grid \(D = 1\), was 1"),
+        ({"length_scale": -1.0}, "length_scale must be positive, was -1"),
+        ({"length_scale": [1.0, 2.0]}, r"length_scale must be a number, .*, had shape \(2,\)"),
+        (
+            {"length_scale": [1.0, 2.0], "ard": False},
+            r"length_scale must be a number, or of shape \(1, 1\), without ard",
+        ),
+        ({"ard": "yes"}, "ard must be True or False, was 'yes'"),
+        ({"variance": 0.0}, "variance must be positive, was 0"),
+        ({"variance": np.nan}, "variance must be .*, had numbers that are not finite"),
+        ({"prior_mean": [1.0, 2.0]}, r"prior_mean must be .*, had shape \(2,\)"),
+        ({"components": 0}, "components must be a whole number of at least 1, was 0"),
+        ({"samples": 3}, r"samples must be a whole number of at least 6 \(Q = 1\), was 3"),
+        ({"method": MiniBatches(samples=3)}, r"samples must be a whole number of at least 6 \(Q = 1\), was 3"),
+        ({"method": "adam"}, "method must be Blocks or MiniBatches, was 'adam'"),
+        ({"dtype": "float16"}, "dtype must be 'float64' or 'float32', was 'float16'"),
+        ({"device": "gpu"}, "device must be 'cpu' or 'cuda' or 'auto', was 'gpu'"),
+        ({"kernel": 3}, "kernel must be one of squared exponential.*, was 3"),
+        ({"length_scale": np.inf}, "length_scale must be .*, had numbers that are not finite, such as inf"),
+        ({"likelihood": Gaussian}, r"likelihood must be .*, was the class Gaussian: write Gaussian\(\.\.\.\)"),
+        ({"method": Blocks}, r"method must be Blocks or MiniBatches, was the class Blocks: write Blocks\(\.\.\.\)"),
+        ({"checkpoint": 3}, "checkpoint must be the name of a file, was 3"),
+        ({"checkpoint": "."}, r"checkpoint must be the name of a file, was the folder '\.'"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, was -1"),
+        (
+            {"likelihood": Poisson(np.zeros(60))},
+            r"y must be numbers of shape \(N, 60\), had shape \(60, 1\): a likelihood takes numbers for each site in",
+        ),
+        ({"likelihood": "gaussian"}, "likelihood must be one of invgp.likelihoods, .*, was 'gaussian'"),
+    ],
+)
+def test_that_wrong_settings_are_told_in_a_sentence(settings, message, observed):
+    with pytest.raises(ValueError, match=message):
+        SAVIGP(**{"likelihood": Gaussian(0.3), **settings}).fit(X, observed)
+
+
+def test_that_wrong_shapes_are_told_in_a_sentence(observed):
+    for wrong, message in {
+        "ravelled": r"X must be finite numbers of shape \(N, D\), had shape \(60,\): X\[:, None\] is one input a site",
+        "scalar": r"X must be .*, had shape \(\)",
+        "empty": r"X must be .*, had shape \(60, 0\)",
+        "complex": "X must be .*, was an array of complex128",
+    }.items():
+        values = {"ravelled": X[:, 0], "scalar": 1.0, "empty": X[:, :0], "complex": X + 1j}[wrong]
+        with pytest.raises(ValueError, match=message):
+            SAVIGP(Gaussian(0.3)).fit(values, observed)
+    for wrong in (["a"] * 60, [[1.0], [1.0, 2.0]]):
+        with pytest.raises(ValueError, match=r"y must be numbers of shape .*, was "):
+            SAVIGP(Gaussian(0.3)).fit(X, wrong)
+    with pytest.raises(ValueError, match=r"y must be numbers of shape \(N, 1\) or \(N,\), had shape \(60, 2\)"):
+        SAVIGP(Gaussian(0.3, outputs=1)).fit(X, np.ones((60, 2)))
+    with pytest.raises(ValueError, match="a row for each site, had 60 and 59"):
+        SAVIGP(Gaussian(0.3)).fit(X, observed[1:])
+    with pytest.raises(ValueError, match="y must be finite, or NaN"):
+        SAVIGP(Gaussian(0.3)).fit(X, np.full(60, np.inf))
+    with pytest.raises(ValueError, match="y must hold an observation, was NaN throughout"):
+        SAVIGP(Gaussian(0.3)).fit(X, np.full(60, np.nan))
+    with pytest.raises(ValueError, match=r"X must be finite numbers of shape .*, was a DataFrame that holds others"):
+        SAVIGP(Gaussian(0.3)).fit(pd.DataFrame({"easting": X[:, 0], "rock": "shale"}), observed)
+    with pytest.raises(ValueError, match="report must be a function, was 3"):
+        SAVIGP(Gaussian(0.3)).fit(X, observed, report=3)
+    model = SAVIGP(Gaussian(0.3), inducing=5, method=POSTERIOR_ONLY).fit(X, observed)
+    with pytest.raises(ValueError, match=r"X must have shape \(N, 1\), .*, had \(3, 2\)"):
+        model.predict(np.ones((3, 2)))
+    with pytest.raises(ValueError, match="a row for each site, had 3 and 60"):
+        model.score(X[:3], observed)
+    with pytest.raises(ValueError, match="not fitted yet"):
+        SAVIGP(Gaussian(0.3)).predict(X)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((NEW, -1, np.random.default_rng(0)), "draws must be a whole number of at least 1, was -1"),
+        ((NEW, 0, np.random.default_rng(0)), "draws must be a whole number of at least 1, was 0"),
+        ((NEW, 1.5, np.random.default_rng(0)), r"draws must be a whole number of at least 1, was 1\.5"),
+        ((NEW, 2, 0), r"rng must be a numpy\.random\.Generator, was 0"),
+    ],
+)
+def test_that_wrong_draws_are_told_in_a_sentence(arguments, message, regression):
+    with pytest.raises(ValueError, match=message):
+        regression.sample_latent(*arguments)
+
+
+def test_that_a_black_box_that_gives_no_numbers_is_refused(observed):
+    def log_density(y, f):
+        return np.where(y[:, 0] > 0, np.nan, -0.5 * (y - f)[..., 0] ** 2)
+
+    box = BlackBox(log_density, latents=1, outputs=1)
+    for method in (Blocks(), MiniBatches(batch=20)):
+        with pytest.raises(
+            ValueError, match=r"log_density of BlackBox\(log_density\) must be finite, was not for \d+ of"
+        ):
+            SAVIGP(box, inducing=5, method=method).fit(X, observed)
+
+
+def test_that_a_log_density_of_the_wrong_shape_is_told(observed):
+    class Own(Gaussian):
+        def log_density(self, y, f):
+            return super().log_density(y, f).sum()
+
+    with pytest.raises(ValueError, match=r"log_density of Own must have shape \(128, 60\) for f of .*, had \(\)"):
+        SAVIGP(Own(0.3), inducing=5).fit(X, observed)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "message"),
+    [
+        (None, "likelihood must be one of invgp.likelihoods, .*, was None"),
+        (Gaussian(0.3), "likelihood must be StudentT, as in '.*', was Gaussian"),
+        (StudentT(0.3, dof=3.0), r"likelihood\.dof must be 4\.0, as in '.*', was 3\.0"),
+        (StudentT(0.3, learn=False), "likelihood must have 1 parameters to learn, as in .*, had 0"),
+    ],
+)
+def test_that_a_file_takes_only_its_own_likelihood(likelihood, message, observed, tmp_path):
+    SAVIGP(StudentT(0.3), inducing=5, method=POSTERIOR_ONLY).fit(X, observed).save(tmp_path / "model.npz")
+    with pytest.raises(ValueError, match=message):
+        SAVIGP.load(tmp_path / "model.npz", likelihood)
