@@ -85,8 +85,9 @@ def main() -> None:
     spacings = [f"lg_rhoa_{s}" for s in ("5m", "10m", "20m", "40m", "80m", "160m")]
     frequencies = ["100kHz", "30kHz", "10kHz", "3kHz", "1kHz"]
     names = [*spacings, *(f"lg_rhoa_{f}" for f in frequencies), *(f"phase_{f}_deg" for f in frequencies)]
-    write_csv(survey, names, position, np.concatenate(measured, axis=-1))
+    # The truth first: who finds a survey relies on it.
     write_csv(beside, [f"resistivity_{layer}_ohm_m" for layer in range(1, MEAN.size + 1)], position, resistivity)
+    write_csv(survey, names, position, np.concatenate(measured, axis=-1))
     print(f"Wrote {survey} and {beside}.")
 
 

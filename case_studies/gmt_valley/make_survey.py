@@ -64,8 +64,8 @@ def main() -> None:
     survey.parent.mkdir(parents=True, exist_ok=True)
     beside = survey.with_name(f"{survey.stem}_truth.csv")
     for path, names, values in (
+        (beside, list(PRIOR), truth),  # first: who finds a survey relies on its truth
         (survey, [f"g_{x}_mGal" for x in STATIONS], measured),
-        (beside, list(PRIOR), truth),
     ):
         header = ",".join(["position_m", *names])
         np.savetxt(path, np.column_stack([position, values]), delimiter=",", header=header, comments="", fmt="%.4f")

@@ -88,9 +88,9 @@ def main() -> None:
     layers = range(1, DEPTH.size + 1)
     survey: Path = arguments.output
     truth = survey.with_name(f"{survey.stem}_truth.csv")
-    write_csv(survey, [f"twt_{layer}_s" for layer in layers], position, times)
     names = [f"depth_{layer}_m" for layer in layers] + [f"velocity_{layer}_m_s" for layer in layers]
-    write_csv(truth, names, position, depth, velocity)
+    write_csv(truth, names, position, depth, velocity)  # first: who finds a survey relies on its truth
+    write_csv(survey, [f"twt_{layer}_s" for layer in layers], position, times)
     if draws > 1:
         print(f"Drew the truth {draws} times, because reflectors crossed in the first {draws - 1}.")
     print(f"Wrote {survey} and {truth}.")
