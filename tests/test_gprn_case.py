@@ -41,5 +41,5 @@ def test_that_a_missing_file_of_the_robot_arm_is_a_sentence(root, tmp_path, name
     if name == "sarcos_inv_test.mat":
         savemat(tmp_path / "sarcos_inv.mat", {"sarcos_inv": np.zeros((2, 28))})
     outcome = run(root, "--sarcos", tmp_path, check=False)
-    assert outcome.returncode == 1
+    assert outcome.returncode == 2
     assert outcome.stderr.strip() == f"gprn.py: --sarcos must name the folder of {name}; there is none in '{tmp_path}'."

@@ -19,6 +19,7 @@ from invgp.core.training import Blocks
 from invgp.likelihoods import Poisson
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import at_least, run
 from recording import record
 
 HERE = Path(__file__).resolve().parent
@@ -27,6 +28,7 @@ FULL = "full Gaussian"
 FAMILIES = {FULL: ("full", 1), "diagonal Gaussian": ("diagonal", 1), "two diagonals": ("diagonal", 2)}
 SPARSITY = (0.1, 0.2, 0.5, 1.0)  # inducing inputs a bin
 FEW = 5  # inducing inputs, three quarters of a length-scale apart
+LEAST = 6  # draws a chain, of which the last four are kept: R-hat needs as many
 BAR = 0.1  # standard deviations of slice sampling
 
 
@@ -150,8 +152,8 @@ def entry(found: list[Posterior], exact: Draws) -> dict[str, object]:
 def main() -> None:
     """Print a table; write the figure and the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chains", type=int, default=16, help="of slice sampling (default: 16)")
-    parser.add_argument("--draws", type=int, default=2000, help="a chain (default: 2000)")
+    parser.add_argument("--chains", type=at_least(2), default=16, help="of slice sampling (default: 16)")
+    parser.add_argument("--draws", type=at_least(LEAST), default=2000, help="a chain (default: 2000)")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="folder of the figure (default: results)")
     parser.add_argument("--record", action="store_true", help="renew results.json and the figure in docs")
     arguments = parser.parse_args()
@@ -181,4 +183,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

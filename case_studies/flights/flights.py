@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from baselines import linear, sparse_regression, subset_process
 from curves import Curve, draw
-from data import Floats, Split, generated, new_york
+from data import FLIGHTS, TEST_SHARE, Floats, Split, generated, new_york
 from scipy.stats import spearmanr
 from scores import OURS, PARTS, Score, averaged, print_table, rows, score
 
@@ -27,11 +27,13 @@ from invgp.core.training import MiniBatches
 from invgp.likelihoods import BlackBox
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import at_least, run
 from recording import record
 
 HERE = Path(__file__).resolve().parent
 FIGURES = HERE.parents[1] / "docs" / "figures"
 SUBSETS = (1000, 2000)  # that the paper has exact processes on
+LEAST = round(PARTS / TEST_SHARE)  # rows of a set, so that each part of the test has one
 FEWEST_PASSES = 4  # over which a correlation says something
 SHIFT = 4  # a set begins a quarter of its size after the one before, as in the paper
 BESIDE = (
@@ -178,23 +180,36 @@ def loss_rows(curves: Sequence[Curve]) -> list[dict[str, object]]:
     return rows
 
 
+def mistakes(chosen: argparse.Namespace, count: int, sets: int) -> Iterator[str]:
+    """Numbers that are beyond what a set, or the year, has."""
+    train = count - round(TEST_SHARE * count)
+    for name, most in (("--inducing", chosen.inducing), ("--subsets", max(chosen.subsets, default=0))):
+        if most > train:
+            yield f"{name} must be at most {train:,}, the rows of a set for training, was {most:,}"
+    last = count + (sets - 1) * count // SHIFT
+    if chosen.which == "new_york" and last > FLIGHTS:
+        yield f"--count and --sets must end within the {FLIGHTS:,} flights that there are, was {last:,}"
+
+
 def main() -> None:
     """Print the table of one kind of sets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("which", choices=WHAT)
     parser.add_argument(
-        "--count", type=int, help="rows of a set, test included (default: 160,000, or 800,000 generated)"
+        "--count", type=at_least(LEAST), help="rows of a set, test included (default: 160,000, or 800,000 generated)"
     )
-    parser.add_argument("--sets", type=int, help="(default: 5, or 1 generated)")
-    parser.add_argument("--inducing", type=int, default=100, help="(default: 100)")
-    parser.add_argument("--epochs", type=int, default=6, help="passes over the data (default: 6)")
-    parser.add_argument("--subsets", type=int, nargs="*", default=[1000], help="(default: 1000)")
+    parser.add_argument("--sets", type=at_least(1), help="(default: 5, or 1 generated)")
+    parser.add_argument("--inducing", type=at_least(1), default=100, help="(default: 100)")
+    parser.add_argument("--epochs", type=at_least(1), default=6, help="passes over the data (default: 6)")
+    parser.add_argument("--subsets", type=at_least(2), nargs="*", default=[1000], help="(default: 1000)")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="folder of the figure (default: results)")
     parser.add_argument("--record", action="store_true", help="write the table to results.json, and the figure to docs")
     chosen = parser.parse_args()
     count, sets = {"new_york": (160_000, 5), "generated": (800_000, 1)}[chosen.which]
-    count, found = chosen.count or count, []
-    for number in range(chosen.sets or sets):
+    count, sets, found = chosen.count or count, chosen.sets or sets, []
+    for mistake in mistakes(chosen, count, sets):
+        parser.error(mistake)
+    for number in range(sets):
         split = new_york(count, number * count // SHIFT) if chosen.which == "new_york" else generated(count, number + 1)
         found.append(compared(split, chosen.inducing, chosen.epochs, chosen.subsets, number + 1))
     ways, curve = by_way(found), Curve.mean([one.curve for one in found])
@@ -224,4 +239,4 @@ def keep(which: str, found: list[dict[str, object]], curves: Sequence[Curve], un
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

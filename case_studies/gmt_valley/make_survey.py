@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import at_least, run
 
 Floats = NDArray[np.float64]
 HERE = Path(__file__).resolve().parent
@@ -46,12 +50,10 @@ def gravity(thickness: float, top: float, floor: float, contrast: float) -> Floa
 def main() -> None:
     """Write the survey, and the truth beside it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="seed of the truth and of the noise (default: 1)")
-    parser.add_argument("--profiles", type=int, default=40, metavar="N", help="how many, 250 m apart (default: 40)")
+    parser.add_argument("--seed", type=at_least(0), default=1, help="seed of the truth and of the noise (default: 1)")
+    parser.add_argument("--profiles", type=at_least(1), default=40, metavar="N", help="250 m apart (default: 40)")
     parser.add_argument("--output", type=Path, default=HERE / "data" / "profiles.csv", help="the survey to write")
     arguments = parser.parse_args()
-    if arguments.profiles < 1:
-        parser.error(f"--profiles must be at least 1, was {arguments.profiles}")
     rng = np.random.default_rng(arguments.seed)
     position = SPACING * np.arange(arguments.profiles)
     truth = np.stack([draw(rng, position, *prior) for prior in PRIOR.values()], axis=-1)
@@ -73,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

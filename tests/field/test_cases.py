@@ -27,7 +27,8 @@ def copied(root: Path, folder: Path, name: str) -> Path:
     made = shutil.ignore_patterns("build", "data", "results", "__pycache__")
     for part in (f"case_studies/{name}", "forward_models"):
         shutil.copytree(root / part, folder / part, ignore=made)
-    shutil.copy(root / "case_studies" / "beside_truth.py", folder / "case_studies")
+    for script in ("beside_truth.py", "command_line.py"):
+        shutil.copy(root / "case_studies" / script, folder / "case_studies")
     return folder / "case_studies" / name
 
 
