@@ -156,6 +156,11 @@ def test_that_the_section_between_two_boreholes_is_found(section: Path) -> None:
     assert (section / "results" / "small_truth.png").stat().st_size > 10_000
 
 
+def test_that_the_file_that_tells_of_a_survey_is_the_last_to_be_written(basin: Path, section: Path) -> None:
+    for case, told in ((basin, "map.csv"), (section, "survey.csv")):  # run.sh makes no survey where it is there
+        assert max((case / "data").iterdir(), key=lambda path: path.stat().st_mtime_ns).name == told
+
+
 def test_that_rays_that_may_bend_are_no_later_than_straight_ones(section: Path) -> None:
     model = runpy.run_path(str(section / "model.py"))
     velocity = np.loadtxt(section / "data" / "truth.csv", delimiter=",", skiprows=1)[None, :, 2]
