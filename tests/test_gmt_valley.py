@@ -18,10 +18,10 @@ pytestmark = pytest.mark.skipif(shutil.which("gmt") is None, reason="GMT is not 
 @pytest.fixture(scope="module")
 def valley(root, tmp_path_factory):
     """The case study's folder, copied, with ten profiles in it."""
-    folder = tmp_path_factory.mktemp("valley")
-    for path in (root / "case_studies" / "gmt_valley").iterdir():
-        if path.is_file():
-            (folder / path.name).write_bytes(path.read_bytes())
+    folder = tmp_path_factory.mktemp("case_studies") / "gmt_valley"
+    made = shutil.ignore_patterns("data", "results", "runs", "__pycache__")
+    shutil.copytree(root / "case_studies" / "gmt_valley", folder, ignore=made)
+    shutil.copy(root / "case_studies" / "command_line.py", folder.parent)
     command = [sys.executable, str(folder / "make_survey.py"), "--profiles", "10"]
     subprocess.run(command, check=True, capture_output=True)
     return folder

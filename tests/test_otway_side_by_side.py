@@ -17,7 +17,8 @@ def short_line(otway, tmp_path):
     folder = tmp_path / "case_studies" / "otway"
     shutil.copytree(otway, folder)
     (folder / "results.json").unlink()
-    (tmp_path / "case_studies" / "recording.py").symlink_to(otway.parent / "recording.py")
+    for name in ("command_line.py", "recording.py"):
+        (tmp_path / "case_studies" / name).symlink_to(otway.parent / name)
     for name in ("synthetic", "synthetic_truth"):
         path = folder / "data" / f"{name}.csv"
         pd.read_csv(path).iloc[:8].to_csv(path, index=False)
