@@ -32,7 +32,7 @@ from recording import record
 HERE = Path(__file__).resolve().parent
 START = 2000.0  # m: where learnt length-scales start, not at those of the synthetic line
 COUPLED = {"posterior": "coupled gaussian", "samples": None}
-PAPER, OURS, LEARNT = "full Gaussian (paper)", "coupled, emulator", "coupled, lengths learnt"
+PAPER, OURS, LEARNT = "independent fields (paper)", "coupled, emulator", "coupled, lengths learnt"
 ALONE = "coupled, simulator alone"
 ERROR, RUNS = "error of the mean, in standard deviations of the chains", "runs a site"
 UNITS = {"depth": "m", "velocity": "m_s"}
