@@ -201,7 +201,13 @@ def main() -> None:
     parser.add_argument("--sets", type=at_least(1), help="(default: 5, or 1 generated)")
     parser.add_argument("--inducing", type=at_least(1), default=100, help="(default: 100)")
     parser.add_argument("--epochs", type=at_least(1), default=6, help="passes over the data (default: 6)")
-    parser.add_argument("--subsets", type=at_least(2), nargs="*", default=[1000], help="(default: 1000)")
+    parser.add_argument(
+        "--subsets",
+        type=at_least(2),
+        nargs="*",
+        default=[1000],
+        help="sizes of subsets that exact processes learn from (default: 1000)",
+    )
     parser.add_argument("--output", type=Path, default=HERE / "results", help="folder of the figure (default: results)")
     parser.add_argument("--record", action="store_true", help="write the table to results.json, and the figure to docs")
     chosen = parser.parse_args()
