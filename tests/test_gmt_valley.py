@@ -1,5 +1,6 @@
 """GMT's talwani2d, a program that nobody here wrote, behind a template and a reader."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,9 @@ pytestmark = pytest.mark.skipif(shutil.which("gmt") is None, reason="GMT is not 
 @pytest.fixture(scope="module")
 def valley(root, tmp_path_factory):
     """The case study's folder, copied, with ten profiles in it."""
-    folder = tmp_path_factory.mktemp("valley")
+    folder = tmp_path_factory.mktemp("case_studies") / "gmt_valley"
+    folder.mkdir()
+    (folder.parent / "recording.py").write_bytes((root / "case_studies" / "recording.py").read_bytes())
     for path in (root / "case_studies" / "gmt_valley").iterdir():
         if path.is_file():
             (folder / path.name).write_bytes(path.read_bytes())
@@ -46,10 +49,34 @@ def test_that_the_formulas_in_python_are_those_of_the_program(valley):
         assert other[section] == same[section]
 
 
-def test_that_the_valley_is_found_within_the_budget(valley):
-    problem = invgp.load(valley / "valley.toml")
-    posterior = invgp.invert(replace(problem, inference=replace(problem.inference, runs_per_site=20, max_runs=120)))
+@pytest.fixture(scope="module")
+def problem(valley):
+    return invgp.load(valley / "valley.toml")
+
+
+@pytest.fixture(scope="module")
+def posterior(problem):
+    return invgp.invert(replace(problem, inference=replace(problem.inference, runs_per_site=20, max_runs=120)))
+
+
+def test_that_the_valley_is_found_within_the_budget(problem, posterior):
     assert posterior.attrs["invgp_runs"] <= 120
     assert posterior.attrs["invgp_runs_failed"] == 0
     misfit = (posterior["gravity_residual"] / problem.noise_std).values
     assert 0.7 < np.sqrt(np.mean(misfit**2)) < 1.3
+
+
+def test_that_what_was_found_is_kept_and_drawn_beside_the_truth(valley, posterior):
+    (valley / "results.json").unlink(missing_ok=True)
+    (valley / "results").mkdir()
+    posterior.to_netcdf(valley / "results" / "valley.nc")
+    for script in (["accuracy.py", "--record"], ["figure.py"]):
+        subprocess.run([sys.executable, *script], check=True, capture_output=True, cwd=valley)
+    [kept] = json.loads((valley / "results.json").read_text())
+    shares = [row["ours"] for row in kept["rows"] if row["measure"] == "truths inside 95%, %"]
+    settings = [row["setting"] for row in kept["rows"]]
+    assert settings[::3] == ["thickness", "half-width, top", "half-width, floor", "contrast", "all fields"]
+    assert len(shares) == 4
+    assert all(0.0 <= share <= 100.0 for share in shares)
+    assert kept["rows"][-1]["ours"] == posterior.attrs["invgp_runs"] / 10
+    assert (valley / "results" / "valley_truth.png").stat().st_size > 10_000

@@ -27,3 +27,4 @@ mkdir -p results
 "$bin/invgp" run valley.toml -o results/valley.nc
 "$bin/python" accuracy.py
 "$bin/invgp" plot results/valley.nc
+"$bin/python" figure.py
