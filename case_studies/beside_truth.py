@@ -46,15 +46,22 @@ def inside(ds: xr.Dataset, name: str, truth: Floats) -> float:
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
-def panels_of(ds: xr.Dataset, name: str, truth: Floats, unit: str, shown: Callable[[Floats], Floats]) -> list[Panel]:
-    """Truth and mean in the same colours, standard deviation, information; `shown` turns values into what is drawn."""
+def panels_of(
+    ds: xr.Dataset, name: str, truth: Floats, unit: str, shown: Callable[[Floats], Floats], label: str = ""
+) -> list[Panel]:
+    """Truth and mean in the same colours, standard deviation, information; `shown` turns values into what is drawn.
+
+    Colour bars have the unit alone, or else the label of the field with it.
+    """
     fields = shown(truth), shown(ds[name].values)
     ends = min(map(np.min, fields)), max(map(np.max, fields))
     spread = ds[f"{name}_std"].values if shown is as_it_is else _relative(ds, name)
-    spread_label = unit if shown is as_it_is else "of the mean"
+    field_label, spread_label = (f"{text} ({unit})" if label else unit for text in (label, "standard deviation"))
+    if shown is not as_it_is:
+        spread_label = "std / mean"
     return [
-        Panel("truth", fields[0], "viridis", unit, ends),
-        Panel("mean", fields[1], "viridis", unit, ends),
+        Panel("truth", fields[0], "viridis", field_label, ends),
+        Panel("mean", fields[1], "viridis", field_label, ends),
         Panel("standard deviation", spread, "cividis", spread_label, (0.0, float(spread.max()))),
         Panel("information", ds[f"{name}_information"].values, "magma", "share of the prior's variance", (0.0, 1.0)),
     ]
