@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LogNorm
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from invgp.maps.nodes import as_map
@@ -130,7 +130,7 @@ def _draw_quantity(
     around = np.concatenate([values, *(read_quantity(ds, name, other, curve) for other in alike)])
     scale = colour_scale(ds, name, quantity, around, limits)
     shown = draw_values(ax, place, values, colours_of(ds, name, quantity), scale)
-    _add_bar(ax, shown, values, _bar_label(ds, name, quantity, sheet, scale_power(scale)), sheet)
+    _add_bar(ax, shown, (scale, values), _bar_label(ds, name, quantity, sheet, scale_power(scale)), sheet)
     ax.child_axes[0].yaxis.set_inverted(is_field(quantity) and points_down(ds[name]))
     lacking = poorly_informed(ds, name, curve, look) if quantity not in ("std", "few-runs") else None
     return lacking is not None and hatch(ax, place, lacking)
@@ -176,9 +176,9 @@ def _frame(ax: Axes, place: Place, window: Window, sheet: MapSheet) -> None:
     ax.label_outer()
 
 
-def _add_bar(ax: Axes, artist: ScalarMappable, values: Floats, label: str, sheet: MapSheet) -> None:
-    """Stand a colour bar at the right of a map; its ends point where values lie beyond its scale."""
-    width, scale = 0.1 / sheet.map_width, artist.norm
+def _add_bar(ax: Axes, artist: ScalarMappable, of: tuple[Normalize, Floats], label: str, sheet: MapSheet) -> None:
+    """Stand the colour bar of a scale and values at the right of a map; its ends point where values lie beyond."""
+    width, (scale, values) = 0.1 / sheet.map_width, of
     place = ax.inset_axes((1.0 + 0.6 * width, 0.0, width, 1.0))
     bar = ax.figure.colorbar(artist, cax=place, extend=beyond(scale, values))
     bar.set_label(label)
