@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from arviz_stats.base.array import array_stats
+from command_line import at_least, field_problem, run
 from iterative_ensemble_smoother import ESMDA
 from recording import record
 
-import invgp
 from invgp.core.backend import place
 from invgp.core.field.slices import Density, slice_chains
 from invgp.inference.field import FieldInversion, Whitening
@@ -31,6 +31,7 @@ from invgp.problem import Problem
 ASSIMILATIONS = 4
 CHAINS = 64
 REFINING = 1000  # steps of sampling the regression, before the chains
+LEAST = 5  # runs of each chain, of which a quarter is left out: R-hat needs four
 BETWEEN = 10  # such steps from one run of each chain to the next
 Floats = np.ndarray
 
@@ -167,14 +168,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", type=Path)
-    parser.add_argument("--runs", type=int, nargs="+", default=[100, 200, 500, 1000])
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=600, help=f"of each of the {CHAINS} chains of the reference")
+    parser.add_argument("--runs", type=at_least(2 * ASSIMILATIONS), nargs="+", default=[100, 200, 500, 1000])
+    parser.add_argument("--seeds", type=at_least(1), default=2)
+    parser.add_argument("--steps", type=at_least(LEAST), default=600, help=f"of each of the {CHAINS} chains")
     parser.add_argument("--record", action="store_true", help="write the means over the seeds to results.json too")
     chosen = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
     with TemporaryDirectory() as scratch:
-        target = Target(invgp.load(chosen.config), Path(scratch))
+        target = Target(field_problem(chosen.config), Path(scratch))
         exact = reference(target, max(chosen.runs), chosen.steps)
         data = target.whitened.data.size
         print(f"{target.problem.title}: {target.size} modes, {data} data")
@@ -207,4 +208,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

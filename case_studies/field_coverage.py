@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from command_line import at_least, field_problem, run
 from recording import record
 
 import invgp
@@ -41,11 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the coverage of each latent."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", type=Path)
-    parser.add_argument("--surveys", type=int, default=100)
-    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--surveys", type=at_least(1), default=100)
+    parser.add_argument("--runs", type=at_least(8), default=200)
     parser.add_argument("--record", action="store_true", help="write the shares to results.json too")
     chosen = parser.parse_args(arguments)
-    problem = invgp.load(chosen.config)
+    problem = field_problem(chosen.config)
     levels = tuple(sorted({level for pair in LEVELS.values() for level in pair}))
     problem = replace(
         problem,
@@ -99,4 +100,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

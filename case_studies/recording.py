@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,17 @@ def record(folder: Path, found: Mapping[str, Any]) -> None:
     path = folder / "results.json"
     entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     kept = {entry["experiment"]: entry for entry in entries} | {found["experiment"]: rounded(found)}
-    path.write_text(json.dumps(list(kept.values()), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(list(kept.values()), indent=2, ensure_ascii=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put a file in the place of an older one when it is whole: an interruption leaves the older one."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)  # noqa: PTH105 - the atomic one, by name
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def rounded(value: Any) -> Any:

@@ -34,6 +34,7 @@ from invgp.starting import JITTER, start
 CHUNK = 4096  # inputs predicted at once, at the most
 WORTH_THREADS = 500  # rows and columns: smaller products are slowed down by BLAS threads that wait for each other
 LENGTHS = ("rounds", "epochs", "settle")  # of a fit: a checkpoint goes on if they are others
+FALLEN = 0.01  # of the bound, and a tenth of what it had gained: what its estimates from batches do not vary by
 PLACEMENTS = ("subset", "clusters", "grid")
 
 
@@ -292,6 +293,18 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             self.status_ = (last.status if last is not None else "") or f"all {self.method.rounds} rounds are used up"
             if not self.settled_:
                 warnings.warn(f"the fit has not settled: {self.status_}", ConvergenceWarning, stacklevel=3)
+        elif self._has_fallen():
+            best, shorter = int(np.argmax(self.trace_)), "natural" if self.method.natural else "the optimiser's rate"
+            self.status_ += (
+                f", but the bound has fallen since epoch {best + 1}, from {self.trace_[best]:.6g} to "
+                f"{self.trace_[-1]:.6g}: steps are too long for what a batch can tell; lower {shorter}, or raise batch"
+            )
+            warnings.warn(self.status_, ConvergenceWarning, stacklevel=3)
+
+    def _has_fallen(self) -> bool:
+        """Whether the bound ends further below its best than the noise of batches explains."""
+        first, best, last = self.trace_[0], max(self.trace_), self.trace_[-1]
+        return best - last > max(FALLEN * max(1.0, abs(best)), 10.0 * FALLEN * (best - first))
 
     # ---- a prediction ----
 

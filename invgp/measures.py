@@ -20,16 +20,17 @@ from invgp.arguments import Floats, real
 def standardised_squared_error(y: ArrayLike, predicted: ArrayLike) -> float:
     """SSE: mean squared error over the variance of the observations; 1 for predicting their mean everywhere.
 
-    Both (N,), or both (N, P); what was not observed (NaN in y) is left out.
+    Both (N,), or both (N, P), when it is the mean over the outputs; what was not observed (NaN in y) is left out.
     """
-    y, predicted = _observed(y, predicted)
-    return float(np.mean((y - predicted) ** 2) / np.var(y))
+    y, predicted = _alike(y, predicted)
+    columns = zip(y.reshape(len(y), -1).T, predicted.reshape(len(y), -1).T, strict=True)
+    return float(np.mean([np.nanmean((a - b) ** 2) / np.nanvar(a) for a, b in columns if not np.all(np.isnan(a))]))
 
 
 def root_mean_squared_error(y: ArrayLike, predicted: ArrayLike) -> float:
     """RMSE, in the unit of the observations. Both (N,), or both (N, P); what was not observed is left out."""
-    y, predicted = _observed(y, predicted)
-    return float(np.sqrt(np.mean((y - predicted) ** 2)))
+    y, predicted = _alike(y, predicted)
+    return float(np.sqrt(np.nanmean((y - predicted) ** 2)))
 
 
 def negative_log_predictive_density(log_density: ArrayLike) -> float:
@@ -80,11 +81,12 @@ def _classes(labels: Floats, count: int) -> NDArray[Any]:
     return labels
 
 
-def _observed(y: ArrayLike, predicted: ArrayLike) -> tuple[Floats, Floats]:
+def _alike(y: ArrayLike, predicted: ArrayLike) -> tuple[Floats, Floats]:
     observations, predictions = real("y", y, "numbers"), real("predicted", predicted, "numbers")
     if observations.shape != predictions.shape or not observations.size:
         raise ValueError(
             f"y and predicted must have one shape, (N,) or (N, P), had {observations.shape} and {predictions.shape}"
         )
-    there = ~np.isnan(observations)
-    return observations[there], predictions[there]
+    if np.all(np.isnan(observations)):
+        raise ValueError("y must hold an observation, was NaN throughout")
+    return observations, predictions

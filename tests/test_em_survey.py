@@ -1,5 +1,6 @@
 """The electromagnetic survey, small: its maker, its config and its scripts hang together."""
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,10 +15,10 @@ from invgp.adapters import RunContext
 @pytest.fixture(scope="module")
 def survey(root, tmp_path_factory):
     """The case study's folder, copied, with a survey of 120 soundings in it."""
-    folder = tmp_path_factory.mktemp("em_survey")
-    for path in (root / "case_studies" / "em_survey").iterdir():
-        if path.is_file():
-            (folder / path.name).write_bytes(path.read_bytes())
+    folder = tmp_path_factory.mktemp("case_studies") / "em_survey"
+    made = shutil.ignore_patterns("data", "results", "runs", "__pycache__")
+    shutil.copytree(root / "case_studies" / "em_survey", folder, ignore=made)
+    shutil.copy(root / "case_studies" / "command_line.py", folder.parent)
     run(folder, "make_survey.py", "--soundings", "120")
     return folder
 

@@ -20,11 +20,10 @@ pytestmark = pytest.mark.skipif(shutil.which("gmt") is None, reason="GMT is not 
 def valley(root, tmp_path_factory):
     """The case study's folder, copied, with ten profiles in it."""
     folder = tmp_path_factory.mktemp("case_studies") / "gmt_valley"
-    folder.mkdir()
-    (folder.parent / "recording.py").write_bytes((root / "case_studies" / "recording.py").read_bytes())
-    for path in (root / "case_studies" / "gmt_valley").iterdir():
-        if path.is_file():
-            (folder / path.name).write_bytes(path.read_bytes())
+    made = shutil.ignore_patterns("data", "results", "runs", "__pycache__")
+    shutil.copytree(root / "case_studies" / "gmt_valley", folder, ignore=made)
+    for shared in ("command_line.py", "recording.py"):
+        shutil.copy(root / "case_studies" / shared, folder.parent)
     command = [sys.executable, str(folder / "make_survey.py"), "--profiles", "10"]
     subprocess.run(command, check=True, capture_output=True)
     return folder
@@ -64,6 +63,16 @@ def test_that_the_valley_is_found_within_the_budget(problem, posterior):
     assert posterior.attrs["invgp_runs_failed"] == 0
     misfit = (posterior["gravity_residual"] / problem.noise_std).values
     assert 0.7 < np.sqrt(np.mean(misfit**2)) < 1.3
+    posterior.to_netcdf(valley / "small.nc")
+    command = [sys.executable, str(valley / "accuracy.py"), str(valley / "small.nc")]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert said.startswith("10 profiles, ")
+    # Ten profiles are hardly more than one draw of the truth: what is said must be right, not near 95%.
+    errors = {line.split()[0]: float(line.split()[2]) for line in said.splitlines()[2:]}
+    truth = np.genfromtxt(valley / "data" / "profiles_truth.csv", delimiter=",", names=True)
+    floor = posterior["half_width"].isel(edge=posterior["edge_label"].values.tolist().index("floor"))
+    for name, found in (("thickness_m", posterior["thickness"]), ("half_width_floor_m", floor)):
+        assert errors[name] == pytest.approx(np.sqrt(np.mean((found.values - truth[name]) ** 2)), abs=0.06)
 
 
 def test_that_what_was_found_is_kept_and_drawn_beside_the_truth(valley, posterior):

@@ -1,5 +1,6 @@
 """The regression network's case study, small."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -41,5 +42,28 @@ def test_that_a_missing_file_of_the_robot_arm_is_a_sentence(root, tmp_path, name
     if name == "sarcos_inv_test.mat":
         savemat(tmp_path / "sarcos_inv.mat", {"sarcos_inv": np.zeros((2, 28))})
     outcome = run(root, "--sarcos", tmp_path, check=False)
-    assert outcome.returncode == 1
+    assert outcome.returncode == 2
     assert outcome.stderr.strip() == f"gprn.py: --sarcos must name the folder of {name}; there is none in '{tmp_path}'."
+
+
+@pytest.fixture
+def study(root, monkeypatch):
+    monkeypatch.syspath_prepend(root / "case_studies" / "gprn")
+    return importlib.import_module("gprn")
+
+
+@pytest.mark.parametrize(
+    ("surveys", "ours", "spread", "reference"),
+    [(2, (0.2, -0.6), (0.1 * 2**0.5, 0.0), (0.6, -0.2)), (1, (0.1, -0.6), (0.0, 0.0), (0.5, -0.1))],
+)
+def test_that_rows_have_means_and_the_spread_of_a_sample(study, capsys, surveys, ours, spread, reference):
+    network = [study.Score(0.1, -0.6, 0.9), study.Score(0.3, -0.6, 0.8)]
+    independent = [study.Score(0.5, -0.1, 0.9), study.Score(0.7, -0.3, 0.8)]
+    found = {study.NETWORK: network[:surveys], study.INDEPENDENT: independent[:surveys]}
+    entry = study.entry(found)
+    assert entry["experiment"] == "sarcos"
+    assert [row["setting"] for row in entry["rows"]] == [f"{surveys} surveys"] * 2
+    for key, wanted in {"ours": ours, "spread": spread, "reference": reference}.items():
+        np.testing.assert_allclose([row[key] for row in entry["rows"]], wanted, atol=1e-12)
+    study.print_table(found)
+    assert f"{ours[0]:.3f} ± {spread[0]:.3f} " in capsys.readouterr().out

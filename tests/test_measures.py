@@ -11,6 +11,12 @@ def test_that_predicting_the_mean_has_a_standardised_squared_error_of_one():
     assert measures.standardised_squared_error(Y, Y) == 0.0
 
 
+def test_that_outputs_on_other_scales_count_alike():
+    y = np.column_stack([Y, 100.0 + 1e-3 * Y, np.full(4, np.nan)])
+    predicted = np.column_stack([np.full(4, Y.mean()), y[:, 1], Y])
+    assert measures.standardised_squared_error(y, predicted) == pytest.approx(0.5)  # the mean, and exact
+
+
 def test_that_the_root_mean_squared_error_is_in_the_unit_of_the_observations():
     assert measures.root_mean_squared_error(Y, Y + 3.0) == pytest.approx(3.0)
 
@@ -34,6 +40,7 @@ def test_that_probabilities_of_the_second_class_and_labels_of_either_sign_will_d
 
 def test_that_what_is_missing_is_left_out():
     assert measures.root_mean_squared_error([1.0, np.nan, 4.0], [2.0, 0.0, 5.0]) == pytest.approx(1.0)
+    assert measures.standardised_squared_error([1.0, np.nan, 4.0], [2.5, 0.0, 2.5]) == pytest.approx(1.0)
     assert measures.negative_log_predictive_density([-1.0, np.nan, -3.0]) == pytest.approx(2.0)
 
 
@@ -45,6 +52,7 @@ def test_that_what_is_missing_is_left_out():
         ("standardised_squared_error", (Y, Y[:3]), r"one shape, .*, had \(4,\) and \(3,\)"),
         ("root_mean_squared_error", (["a"], [1.0]), r"y must be numbers, was \['a'\]"),
         ("negative_log_predictive_density", (Y[:, None],), r"log_density must be numbers of shape \(N,\), had shape"),
+        ("standardised_squared_error", ([np.nan], [1.0]), "y must hold an observation, was NaN throughout"),
         ("error_rate", ([0, 1, 2, 0], [0.1, 0.2, 0.3, 0.4]), "labels must be class numbers from 0 to 1, had 2"),
         ("error_rate", ([-1, 1, 1], np.eye(3)), "labels must be class numbers from 0 to 2, had -1"),
         ("error_rate", ([[0], [1]], [0.1, 0.2]), r"labels must have shape \(N,\) or \(N, 2\), had \(2, 1\)"),

@@ -17,7 +17,8 @@ def short_line(otway, tmp_path):
     folder = tmp_path / "case_studies" / "otway"
     shutil.copytree(otway, folder)
     (folder / "results.json").unlink()
-    (tmp_path / "case_studies" / "recording.py").symlink_to(otway.parent / "recording.py")
+    for name in ("command_line.py", "recording.py"):
+        (tmp_path / "case_studies" / name).symlink_to(otway.parent / name)
     for name in ("synthetic", "synthetic_truth"):
         path = folder / "data" / f"{name}.csv"
         pd.read_csv(path).iloc[:8].to_csv(path, index=False)
@@ -33,11 +34,11 @@ def test_that_posteriors_stand_beside_chains_in_table_figure_and_results(short_l
     said = accuracy(short_line, 250)
     numbers = {
         name: [float(n.rstrip("%").replace(",", "")) for n in re.findall(r"[\d.,]+%?", said.split(name)[1])[:4]]
-        for name in ("coupled, emulator", "coupled, C program", "full Gaussian (paper)")
+        for name in ("coupled, emulator", "coupled, C program", "independent fields (paper)")
     }
     assert numbers["coupled, C program"] == pytest.approx(numbers["coupled, emulator"], rel=1e-3)
     runs, error, ratio, elbo = numbers["coupled, emulator"]
-    runs_of_paper, _, ratio_of_paper, elbo_of_paper = numbers["full Gaussian (paper)"]
+    runs_of_paper, _, ratio_of_paper, elbo_of_paper = numbers["independent fields (paper)"]
     assert runs < 20
     assert runs_of_paper > 1000
     assert error < 0.15

@@ -99,12 +99,12 @@ def test_that_a_client_that_fails_is_told(study):
 def test_that_a_small_run_fits_all_families_goes_on_where_it_was_and_is_drawn(study, tmp_path, capsys):
     datasets, experiments, figures = study
     small = replace(datasets.DATASETS["boston"], train=60)
-    experiments.run(small, 1, (0.2, 1.0), tmp_path)
+    experiments.run_splits(small, 1, (0.2, 1.0), tmp_path)
     files = sorted(tmp_path.glob("boston_0_*.json"))
     assert len(files) == 7
     assert len(capsys.readouterr().out.splitlines()) == 7
     files[0].unlink()
-    experiments.run(small, 1, (0.2, 1.0), tmp_path)
+    experiments.run_splits(small, 1, (0.2, 1.0), tmp_path)
     assert len(capsys.readouterr().out.splitlines()) == 1
     by_key = figures.found("boston", tmp_path)
     dense, [exact] = by_key["full Gaussian", 1.0][0], by_key[experiments.EXACT, 1.0]
@@ -116,7 +116,47 @@ def test_that_a_small_run_fits_all_families_goes_on_where_it_was_and_is_drawn(st
     rows = list(figures.rows("boston", by_key))
     assert len(rows) == 14
     assert [row["reference"] for row in rows if "reference" in row] == [0.104, 2.484]
-    assert [row["source"] for row in rows if "reference" in row] == 2 * ["paper"]
+    assert [row["source"] for row in rows if "reference" in row] == 2 * ["the authors' mean"]
+
+
+def test_that_fits_of_other_settings_are_made_again(study, tmp_path, capsys, monkeypatch):
+    datasets, experiments, _ = study
+    small = replace(datasets.DATASETS["boston"], train=40)
+    experiments.run_splits(small, 1, (0.2,), tmp_path, ("full Gaussian",))
+    assert len(capsys.readouterr().out.splitlines()) == 2  # and the exact process
+    monkeypatch.setitem(experiments.SAMPLES, "full", 64)
+    experiments.run_splits(small, 1, (0.2,), tmp_path, ("full Gaussian",))
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_that_only_whole_sets_of_splits_are_recorded(study):
+    _, experiments, figures = study
+
+    def measured(split):
+        return experiments.Measured("boston", split, "full Gaussian", 1.0, 0.1, 2.0, -80.0, True, 1.0, "")
+
+    by_key = {("full Gaussian", 1.0): [measured(i) for i in range(7)], ("full Gaussian", 0.1): [measured(0)]}
+    found = figures.complete(by_key)
+    assert {key: [one.split for one in all_splits] for key, all_splits in found.items()} == {
+        ("full Gaussian", 1.0): [0, 1, 2, 3, 4]
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["bostn"], "argument datasets: invalid choice: 'bostn'"),
+        (["cancer", "--splits", "0"], "argument --splits: must be a whole number of at least 1, was '0'"),
+        (["cancer", "--sparsity", "0.001"], "argument --sparsity: each must be from 1 / 300 (for cancer) to 1"),
+        (["cancer", "--sparsity", "2"], "argument --sparsity: each must be from 1 / 300 (for cancer) to 1"),
+    ],
+)
+def test_that_wrong_arguments_are_sentences(arguments, sentence, study, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["experiments.py", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        study[1].main()
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err
 
 
 def test_that_densities_are_told_on_the_scale_of_the_data(study):
@@ -182,6 +222,7 @@ def test_that_digits_are_told_better_with_inducing_inputs_that_are_learnt(mnist,
     assert (fixed, learnt) == tuple(settings)
     nlp = {setting: one.surprise.mean() for setting, one in by_setting.items()}
     assert nlp[learnt] < nlp[fixed] < np.log(2)
+    assert by_setting[learnt].wrong.mean() < 0.25
     told = list(mnist_figures.rows(by_setting, [(learnt, fixed)]))
     assert [row["reference"] for row in told] == [by_setting[fixed].wrong.mean(), nlp[fixed]]
     difference = by_setting[learnt].surprise - by_setting[fixed].surprise
@@ -203,7 +244,7 @@ def test_that_figures_of_the_paper_stand_beside_ours_of_the_same_setting(study):
 
     def one(setting):
         wrong = np.arange(100) % 50 == 0
-        return mnist.Measured(setting, 1, 1.0, 0.1, wrong.astype(float), np.full(100, 0.07))
+        return mnist.Measured(setting, 1, 1.0, 0.1, "", wrong.astype(float), np.full(100, 0.07))
 
     by_setting = {setting: one(setting) for setting in mnist.WHOLE.settings}
     entries = {key: mnist_figures.entry(key, by_setting, compared) for key, compared in mnist_figures.pairs().items()}
@@ -214,17 +255,19 @@ def test_that_figures_of_the_paper_stand_beside_ours_of_the_same_setting(study):
         if row["source"] == "paper"
     }
     assert len(published) == 8
-    assert published["odd or even, M = 240, learnt, stochastic", "NLP"] == 0.083
+    assert published["odd or even, M = 240, learnt, mini-batches", "NLP"] == 0.083
+    ours = [row for row in entries["batch_or_stochastic"]["rows"] if row["source"] != "paper"]
+    assert [row["judged"] for row in ours] == 4 * [False]
     assert {row.get("reference") for row in entries["mnist"]["rows"]} == {0.0277, None}
     assert {row["setting"] for row in entries["mnist"]["rows"]} == {s.name for s in by_setting if s.task == mnist.TEN}
     beside = {row["setting"]: row.get("source") for row in entries["mnist_binary"]["rows"]}
-    most = "paper, M = 2,400, fixed, batch"
+    most = "paper, M = 2,400, fixed, all at once"
     assert (
-        beside["odd or even, M = 240, learnt, stochastic"]
-        == beside["odd or even, M = 2,400, fixed, stochastic"]
+        beside["odd or even, M = 240, learnt, mini-batches"]
+        == beside["odd or even, M = 2,400, fixed, mini-batches"]
         == most
     )
-    assert beside["odd or even, M = 60, fixed, stochastic"] is None
+    assert beside["odd or even, M = 60, fixed, mini-batches"] is None
     lacking = dict(list(by_setting.items())[1:])
     assert (
         "M = 60, learnt"

@@ -56,6 +56,13 @@ def test_that_a_row_holds_if_it_is_better_or_within_the_spread(better, ours, hol
     assert our_own == f"{int(holds)} of 1 rows hold"
 
 
+def test_that_a_row_to_look_at_has_no_verdict(maker):
+    row = maker["Row"](measure="s", setting="", ours=2.0, reference=1.0, source="another machine", judged=False)
+    assert row.holds is None
+    assert maker["table"]([row])[2].endswith("| 2 | 1 (another machine) |  |")
+    assert maker["Found"](experiment="a", command="a.py", rows=[row]).status == "run; no figure to reach"
+
+
 def test_that_an_experiment_has_one_place_and_known_fields(maker, tmp_path):
     entry = {"experiment": "boston", "command": "run.sh", "rows": []}
     for folder in ("one", "two"):

@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import xarray as xr
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from beside_truth import Marks, draw, inside, panels_of, truth_of  # noqa: E402
+from command_line import run  # noqa: E402
+
+from invgp.netcdf import opened  # noqa: E402
 
 
 def main() -> None:
@@ -19,7 +21,7 @@ def main() -> None:
     figure = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "results" / "aquifer_truth.png"
     truth = truth_of(HERE / "data" / "truth.csv")
     wells = np.loadtxt(HERE / "data" / "wells.csv", delimiter=",", skiprows=1)
-    with xr.open_dataset(HERE / "results" / "aquifer.nc") as ds:
+    with opened(HERE / "results" / "aquifer.nc") as ds:
         panels = panels_of(ds, "k", truth, "log$_{10}$ of conductivity in m s$^{-1}$", np.log10)
         marks = {"wells": Marks(wells[:, 1], wells[:, 0], "o")}
         draw(ds, panels, marks, ("easting", "northing"), rows=2).savefig(figure, dpi=200)
@@ -29,4 +31,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -5,11 +5,15 @@ python make_survey.py PROGRAM
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import run
 
 DATA = Path(__file__).resolve().parent / "data"
 SIDE, CELL = 16, 50.0  # cells each way, m
@@ -49,7 +53,9 @@ def write_pest_case(program: Path) -> None:
 
 def main() -> None:
     """Write the survey, the truth, and all files of the PEST case."""
-    program = Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program", type=Path, help="that setup.sh builds")
+    program: Path = parser.parse_args().program.resolve()
     rng = np.random.default_rng(8)
     DATA.mkdir(exist_ok=True)
     axis = CELL * (np.arange(SIDE) + 0.5)
@@ -70,4 +76,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -15,7 +15,9 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from beside_truth import Marks, as_it_is, draw, inside, panels_of, truth_of  # noqa: E402
+from command_line import run  # noqa: E402
 
+from invgp.netcdf import read  # noqa: E402
 from invgp.plots.style import COLOURS, PAGE, STYLE, letter_panels  # noqa: E402
 
 
@@ -58,7 +60,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "results"
     truths = {name: truth_of(HERE / "data" / f"{name}_truth.csv") for name in ("profile", "map")}
     truths["contrast"] = truths["profile"]
-    found = {name: xr.load_dataset(HERE / "results" / f"{name}.nc") for name in truths}
+    found = {name: read(HERE / "results" / f"{name}.nc") for name in truths}
     profiles(found["profile"], found["contrast"], truths["profile"]).savefig(folder / "basin_profile.png", dpi=200)
     stations = np.loadtxt(HERE / "data" / "map.csv", delimiter=",", skiprows=1)
     marks = {"stations": Marks(stations[:, 0], stations[:, 1], ".")}
@@ -70,4 +72,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

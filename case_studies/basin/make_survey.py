@@ -35,16 +35,16 @@ def main() -> None:
     depth = drawn_depth(rng, nodes[:, None], 6000.0)
     station = np.arange(500.0, 40_000.0, 1000.0)
     gravity = model.profile(depth[None], station[None])[0] + NOISE * rng.standard_normal(station.size)
-    write("profile.csv", "position_m,gravity_mgal", station, MGAL * gravity)
     write("profile_truth.csv", "position_m,depth_m", nodes, depth)
+    write("profile.csv", "position_m,gravity_mgal", station, MGAL * gravity)
 
     side = model.CELL * (np.arange(model.SIDE) + 0.5)
     X = np.stack([part.ravel() for part in np.meshgrid(side, side, indexing="ij")], axis=-1)
     depth = drawn_depth(rng, X, 5000.0)
     place = rng.uniform(0.0, model.SIDE * model.CELL, (2, 150)).round()
     gravity = model.gravity_map(depth[None], place[:1], place[1:])[0] + NOISE * rng.standard_normal(150)
-    write("map.csv", "easting_m,northing_m,gravity_mgal", *place, MGAL * gravity)
     write("map_truth.csv", "easting_m,northing_m,depth_m", *X.T, depth)
+    write("map.csv", "easting_m,northing_m,gravity_mgal", *place, MGAL * gravity)  # last: run.sh takes it for all
 
 
 if __name__ == "__main__":

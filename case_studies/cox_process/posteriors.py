@@ -19,13 +19,16 @@ from invgp.core.training import Blocks
 from invgp.likelihoods import Poisson
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import at_least, run
 from recording import record
 
 HERE = Path(__file__).resolve().parent
 FIGURES = HERE.parents[1] / "docs" / "figures"
-FAMILIES = {"full Gaussian": ("full", 1), "diagonal Gaussian": ("diagonal", 1), "two diagonals": ("diagonal", 2)}
+FULL = "full Gaussian"
+FAMILIES = {FULL: ("full", 1), "diagonal Gaussian": ("diagonal", 1), "two diagonals": ("diagonal", 2)}
 SPARSITY = (0.1, 0.2, 0.5, 1.0)  # inducing inputs a bin
 FEW = 5  # inducing inputs, three quarters of a length-scale apart
+LEAST = 6  # draws a chain, of which the last four are kept: R-hat needs as many
 BAR = 0.1  # standard deviations of slice sampling
 
 
@@ -115,11 +118,10 @@ def figure(counts: Counts, found: list[Posterior], exact: Draws, path: Path) -> 
 
 def rows(found: list[Posterior], exact: Draws) -> Iterator[dict[str, object]]:
     """For the page of results."""
+    bar: dict[str, object] = {"reference": BAR, "source": "our bar"}
     for posterior in found:
         setting = f"{posterior.family}, {posterior.sparsity}"
-        bar: dict[str, object] = {}
-        if posterior.family == "full Gaussian":
-            bar = {"reference": BAR, "source": "our bar"}
+        if posterior.family == FULL:
             deviation = float(np.max(np.abs(posterior.std_ratio(exact) - 1.0)))
             measure = "error of the standard deviation, relative, the largest"
             yield {"measure": measure, "setting": setting, "ours": deviation, **bar}
@@ -130,11 +132,28 @@ def rows(found: list[Posterior], exact: Draws) -> Iterator[dict[str, object]]:
         yield {"measure": measure, "setting": setting, "ours": posterior.mean_error(exact), **bar}
 
 
+def entry(found: list[Posterior], exact: Draws) -> dict[str, object]:
+    """For results.json."""
+    off = max(posterior.mean_error(exact) for posterior in found if posterior.family != FULL)
+    return {
+        "experiment": "coal_mining",
+        "command": "bash case_studies/cox_process/run.sh",
+        "page": "cox_process.md",
+        "figure": "cox_process.png",
+        "caption": "The disasters, and posteriors of their rate beside slice sampling",
+        "remark": "The paper has a figure and no numbers: full Gaussians agree with sampling at every sparsity, and "
+        "diagonal ones have the same mean and a spread that is too small. Here, at the maximum of the bound, the means "
+        f"of diagonal ones are off by {off:.2f} standard deviations at the most, and independent inducing inputs far "
+        "closer together than a length-scale have next to no spread.",
+        "rows": list(rows(found, exact)),
+    }
+
+
 def main() -> None:
     """Print a table; write the figure and the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chains", type=int, default=16, help="of slice sampling (default: 16)")
-    parser.add_argument("--draws", type=int, default=2000, help="a chain (default: 2000)")
+    parser.add_argument("--chains", type=at_least(2), default=16, help="of slice sampling (default: 16)")
+    parser.add_argument("--draws", type=at_least(LEAST), default=2000, help="a chain (default: 2000)")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="folder of the figure (default: results)")
     parser.add_argument("--record", action="store_true", help="renew results.json and the figure in docs")
     arguments = parser.parse_args()
@@ -160,19 +179,8 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     figure(counts, found[:-1], exact, folder / "cox_process.png")
     if arguments.record:
-        entry = {
-            "experiment": "coal_mining",
-            "command": "bash case_studies/cox_process/run.sh",
-            "page": "cox_process.md",
-            "figure": "cox_process.png",
-            "caption": "The disasters, and posteriors of their rate beside slice sampling",
-            "remark": "The paper has a figure and no numbers: full Gaussians agree with sampling at every sparsity, "
-            "and diagonal ones have the mean right and a spread that is too small. So it is here, at the maximum of "
-            "the bound: independent inducing inputs far closer together than a length-scale have next to no spread.",
-            "rows": list(rows(found, exact)),
-        }
-        record(HERE, entry)
+        record(HERE, entry(found, exact))
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

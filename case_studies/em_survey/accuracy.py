@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+
+from invgp.netcdf import opened
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import check_fields, read_columns, run
 
 HERE = Path(__file__).resolve().parent
 
@@ -18,8 +24,10 @@ def main() -> None:
     parser.add_argument("posterior", type=Path, nargs="?", default=HERE / "results" / "em_survey.nc")
     parser.add_argument("--truth", type=Path, default=HERE / "data" / "em_survey_truth.csv")
     arguments = parser.parse_args()
-    with xr.open_dataset(arguments.posterior) as posterior:
-        print_table(posterior, np.loadtxt(arguments.truth, delimiter=",", skiprows=1, ndmin=2)[:, 2:])
+    with opened(arguments.posterior) as posterior:
+        check_fields(posterior, ["resistivity", "layer_label"], arguments.posterior)
+        names = [f"resistivity_{layer}_ohm_m" for layer in range(1, posterior.sizes["layer"] + 1)]
+        print_table(posterior, read_columns(arguments.truth, names, posterior.sizes["site"]))
 
 
 def print_table(posterior: xr.Dataset, truth: NDArray[np.float64]) -> None:
@@ -44,4 +52,4 @@ def covered(posterior: xr.Dataset, truth: NDArray[np.float64]) -> NDArray[np.boo
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

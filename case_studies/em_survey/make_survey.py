@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import RectBivariateSpline
 from soundings import soundings
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import at_least, run
 
 Floats = NDArray[np.float64]
 HERE = Path(__file__).resolve().parent
@@ -62,8 +66,8 @@ def write_csv(path: Path, names: list[str], position: Floats, values: Floats) ->
 def main() -> None:
     """Write the survey, and the truth beside it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--soundings", type=int, default=10_000, metavar="N", help="how many (default: 10000)")
-    parser.add_argument("--seed", type=int, default=1, help="of the truth and of the noise (default: 1)")
+    parser.add_argument("--soundings", type=at_least(1), default=10_000, metavar="N", help="how many (default: 10000)")
+    parser.add_argument("--seed", type=at_least(0), default=1, help="of the truth and of the noise (default: 1)")
     parser.add_argument(
         "--output",
         type=Path,
@@ -71,8 +75,6 @@ def main() -> None:
         help="survey to write, with the truth beside it as <name>_truth.csv (default: data/em_survey.csv)",
     )
     arguments = parser.parse_args()
-    if arguments.soundings < 1:
-        parser.error(f"--soundings must be at least 1, was {arguments.soundings}")
     truth, noise = np.random.default_rng(arguments.seed).spawn(2)
     fields, position = draw_truth(truth), stations(arguments.soundings)
     resistivity = np.exp(np.stack([field(*position.T, grid=False) for field in fields], axis=-1))
@@ -85,10 +87,11 @@ def main() -> None:
     spacings = [f"lg_rhoa_{s}" for s in ("5m", "10m", "20m", "40m", "80m", "160m")]
     frequencies = ["100kHz", "30kHz", "10kHz", "3kHz", "1kHz"]
     names = [*spacings, *(f"lg_rhoa_{f}" for f in frequencies), *(f"phase_{f}_deg" for f in frequencies)]
-    write_csv(survey, names, position, np.concatenate(measured, axis=-1))
+    # The truth first: who finds a survey relies on it.
     write_csv(beside, [f"resistivity_{layer}_ohm_m" for layer in range(1, MEAN.size + 1)], position, resistivity)
+    write_csv(survey, names, position, np.concatenate(measured, axis=-1))
     print(f"Wrote {survey} and {beside}.")
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

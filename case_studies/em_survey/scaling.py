@@ -19,6 +19,7 @@ import xarray as xr
 from accuracy import covered
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import at_least, run
 from recording import record
 
 HERE = Path(__file__).resolve().parent
@@ -78,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--soundings",
-        type=int,
+        type=at_least(1),
         nargs="+",
         default=[1000, 10_000, 100_000],
         metavar="N",
@@ -133,4 +134,4 @@ def keep(cost: Cost) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

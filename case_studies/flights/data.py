@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 INPUTS = 8
+FLIGHTS = 327_346  # from New York in 2013 that arrived
 TEST_SHARE = 1.0 / 8.0  # as 100,000 after 700,000
 WAVES = 500  # of the generated function
 LENGTHS = np.array([0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 20.0, 20.0])  # of the generated function; inputs have unit spread

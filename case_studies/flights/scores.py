@@ -59,16 +59,21 @@ def print_table(split: Split, ways: Mapping[str, Sequence[Score]]) -> None:
 
 
 def rows(split: Split, ways: Mapping[str, Sequence[Score]]) -> list[dict[str, object]]:
-    """Ours beside each other way."""
+    """Ours beside each other way; the spread is the standard error of the mean difference."""
     setting, listed = f"{len(split.y):,} for training", []
     for way in [way for way in ways if way != OURS]:
         for measure, name in (("rmse", f"RMSE, {split.unit}"), ("nlpd", "NLPD")):
             ours, theirs = (averaged(ways[which], measure) for which in (OURS, way))
             pairs = zip(pieces(ways[OURS]), pieces(ways[way]), strict=True)
             apart = [getattr(a, measure) - getattr(b, measure) for a, b in pairs]
-            row = {"measure": name, "setting": setting, "ours": ours, "spread": np.std(apart, ddof=1)}
+            row = {"measure": name, "setting": setting, "ours": ours, "spread": standard_error(apart)}
             listed.append(row | {"reference": theirs, "source": way})
     return [*listed, {"measure": "seconds of processors", "setting": setting, "ours": averaged(ways[OURS], "seconds")}]
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Of their mean."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def pieces(scores: Sequence[Score]) -> Sequence[Score]:

@@ -10,7 +10,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import xarray as xr
+
+from invgp.netcdf import opened
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import check_fields, read_columns, run
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from recording import record
@@ -25,8 +29,8 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="write the table to results.json too")
     parser.add_argument("--truth", type=Path, default=HERE / "data" / "profiles_truth.csv")
     arguments = parser.parse_args()
-    truth = np.genfromtxt(arguments.truth, delimiter=",", names=True)
-    with xr.open_dataset(arguments.posterior) as posterior:
+    with opened(arguments.posterior) as posterior:
+        check_fields(posterior, ["thickness", "half_width", "contrast"], arguments.posterior)
         edges = posterior["edge_label"].values.tolist()
         fields = {
             "thickness_m": ("thickness", {}),
@@ -34,7 +38,9 @@ def main() -> None:
             "half_width_floor_m": ("half_width", {"edge": edges.index("floor")}),
             "contrast_kg_m3": ("contrast", {}),
         }
-        print(f"{len(truth)} profiles, {posterior.attrs['invgp_runs']} runs; {posterior.attrs['invgp_status']}")
+        columns = read_columns(arguments.truth, list(fields), posterior.sizes["site"])
+        truth = dict(zip(fields, columns.T, strict=True))
+        print(f"{len(columns)} profiles, {posterior.attrs['invgp_runs']} runs; {posterior.attrs['invgp_status']}")
         print(f"{'':20}{'truths inside 95%':>18}{'error':>8}{'spread':>8}{'prior':>8}   (root mean squares)")
         rows: list[dict[str, object]] = []
         for column, (name, which) in fields.items():
@@ -78,4 +84,4 @@ def entry(rows: list[dict[str, object]]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

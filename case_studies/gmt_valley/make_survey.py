@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import at_least, run
 
 Floats = NDArray[np.float64]
 HERE = Path(__file__).resolve().parent
@@ -46,12 +50,10 @@ def gravity(thickness: float, top: float, floor: float, contrast: float) -> Floa
 def main() -> None:
     """Write the survey, and the truth beside it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="seed of the truth and of the noise (default: 1)")
-    parser.add_argument("--profiles", type=int, default=40, metavar="N", help="how many, 250 m apart (default: 40)")
+    parser.add_argument("--seed", type=at_least(0), default=1, help="seed of the truth and of the noise (default: 1)")
+    parser.add_argument("--profiles", type=at_least(1), default=40, metavar="N", help="250 m apart (default: 40)")
     parser.add_argument("--output", type=Path, default=HERE / "data" / "profiles.csv", help="the survey to write")
     arguments = parser.parse_args()
-    if arguments.profiles < 1:
-        parser.error(f"--profiles must be at least 1, was {arguments.profiles}")
     rng = np.random.default_rng(arguments.seed)
     position = SPACING * np.arange(arguments.profiles)
     truth = np.stack([draw(rng, position, *prior) for prior in PRIOR.values()], axis=-1)
@@ -64,8 +66,8 @@ def main() -> None:
     survey.parent.mkdir(parents=True, exist_ok=True)
     beside = survey.with_name(f"{survey.stem}_truth.csv")
     for path, names, values in (
+        (beside, list(PRIOR), truth),  # first: who finds a survey relies on its truth
         (survey, [f"g_{x}_mGal" for x in STATIONS], measured),
-        (beside, list(PRIOR), truth),
     ):
         header = ",".join(["position_m", *names])
         np.savetxt(path, np.column_stack([position, values]), delimiter=",", header=header, comments="", fmt="%.4f")
@@ -73,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -23,11 +23,13 @@ from scipy.io import loadmat
 from invgp import SAVIGP
 from invgp.core.adaptive import Adam
 from invgp.core.training import MiniBatches
+from invgp.errors import ConfigError
 from invgp.likelihoods import GPRN, Gaussian
 from invgp.measures import negative_log_predictive_density, standardised_squared_error
 from invgp.plots.style import COLOURS, GREY, PAGE, STYLE, add_legend, letter_panels
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import at_least, run
 from recording import record
 
 Floats = NDArray[np.float64]
@@ -148,8 +150,13 @@ def print_table(found: dict[str, list[Score]]) -> None:
     print(f"{'':14}{'RMSE against the truth':>26}{'NLPD':>18}{'inside 95%':>14}")
     for name, scores in found.items():
         rmse, nlpd, inside = (np.array([getattr(s, field) for s in scores]) for field in Score._fields)
-        cells = f"{rmse.mean():16.3f} ± {rmse.std():.3f} {nlpd.mean():12.3f} ± {nlpd.std():.3f}"
+        cells = f"{rmse.mean():16.3f} ± {spread(rmse):.3f} {nlpd.mean():12.3f} ± {spread(nlpd):.3f}"
         print(f"{name:14}{cells}{inside.mean():12.1%}")
+
+
+def spread(values: Sequence[float] | Floats) -> float:
+    """Their standard deviation, as a sample's; 0 of a single one."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 def entry(found: dict[str, list[Score]]) -> dict[str, object]:
@@ -162,7 +169,7 @@ def entry(found: dict[str, list[Score]]) -> dict[str, object]:
                 "measure": measure,
                 "setting": f"{len(ours)} surveys",
                 "ours": np.mean(ours),
-                "spread": np.std(ours),
+                "spread": spread(ours),
                 "reference": np.mean(theirs),
                 "source": "independent processes",
                 "better": "lower",
@@ -174,21 +181,17 @@ def entry(found: dict[str, list[Score]]) -> dict[str, object]:
         "page": "gprn.md",
         "figure": "gprn.png",
         "caption": "Two outputs that were seldom measured, by a network and by independent processes",
-        "instead": "a synthetic set of three outputs with the truth known. The SARCOS arm is in no package; "
-        "`run.sh --sarcos FOLDER` takes its files.",
+        "instead": "a synthetic set of three outputs with the truth known. The SARCOS arm is public, but in no package "
+        "that we found; `run.sh --sarcos FOLDER` takes its files.",
         "rows": rows,
     }
 
 
 def sarcos(folder: Path, inducing: int, epochs: int) -> None:
     """Joints 4 and 7 of the robot arm: SSE and NLPD, means over both, as in the paper."""
-    paths = [folder / name for name in ("sarcos_inv.mat", "sarcos_inv_test.mat")]
-    for path in paths:
-        if not path.is_file():
-            raise SystemExit(
-                f"gprn.py: --sarcos must name the folder of {path.name}; there is none in {str(folder)!r}."
-            )
-    train, test = (np.asarray(loadmat(path)[path.stem], dtype=np.float64) for path in paths)
+    train, test = (poses(folder / name) for name in ("sarcos_inv.mat", "sarcos_inv_test.mat"))
+    if inducing > len(train):
+        raise ConfigError(f"--inducing must be at most {len(train):,}, the poses for training, was {inducing:,}")
     X, X_test = ((part[:, :21] - train[:, :21].mean(axis=0)) / train[:, :21].std(axis=0) for part in (train, test))
     torques, torques_test = (part[:, 21 + JOINTS] for part in (train, test))
     shift, scale = torques.mean(axis=0), torques.std(axis=0)
@@ -200,6 +203,19 @@ def sarcos(folder: Path, inducing: int, epochs: int) -> None:
     error, density = np.mean(scores, axis=0)
     nlpd = density + np.mean(np.log(scale))  # on the scale of the torques
     print(f"joints 4 and 7 of {len(X_test):,} poses, {len(X):,} for training: SSE {error:.4f}, NLPD {nlpd:.4f}")
+
+
+def poses(path: Path) -> Floats:
+    """Inputs and torques (N, 28) of a file of the robot arm."""
+    if not path.is_file():
+        raise ConfigError(f"--sarcos must name the folder of {path.name}; there is none in {str(path.parent)!r}")
+    try:
+        table = np.asarray(loadmat(path)[path.stem], dtype=np.float64)
+    except (ValueError, NotImplementedError, KeyError) as error:
+        raise ConfigError(f"{str(path)!r} must be a MATLAB file with the table {path.stem!r}: {error}") from error
+    if table.ndim != 2 or table.shape[1] != 28:
+        raise ConfigError(f"{path.stem!r} in {str(path)!r} must have 28 columns, has the shape {table.shape}")
+    return table
 
 
 def joint_score(model: SAVIGP, X: Floats, torques: Floats, joint: int) -> tuple[float, float]:
@@ -214,15 +230,17 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sarcos", type=Path, metavar="FOLDER", help="of the files of the robot arm")
-    parser.add_argument("--surveys", type=int, default=2, help="synthetic ones (default: 2)")
-    parser.add_argument("--size", type=int, default=SIZE, help=f"of a survey (default: {SIZE})")
-    parser.add_argument("--inducing", type=int, default=INDUCING, help=f"points (default: {INDUCING})")
-    parser.add_argument("--epochs", type=int, default=20, help="of the robot arm (default: 20)")
+    parser.add_argument("--surveys", type=at_least(1), default=2, help="synthetic ones (default: 2)")
+    parser.add_argument("--size", type=at_least(2), default=SIZE, help=f"of a survey (default: {SIZE})")
+    parser.add_argument("--inducing", type=at_least(1), default=INDUCING, help=f"points (default: {INDUCING})")
+    parser.add_argument("--epochs", type=at_least(1), default=20, help="of the robot arm (default: 20)")
     parser.add_argument("--record", action="store_true", help="write the table to results.json too")
     chosen = parser.parse_args()
     if chosen.sarcos is not None:
         sarcos(chosen.sarcos, chosen.inducing, chosen.epochs)
         return
+    if chosen.inducing > chosen.size:
+        parser.error(f"--inducing must be at most {chosen.size}, the size of a survey, was {chosen.inducing}")
     found = synthetic(range(1, chosen.surveys + 1), chosen.size, chosen.inducing)
     print_table(found)
     if chosen.record:
@@ -230,4 +248,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

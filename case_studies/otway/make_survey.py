@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from invgp.forward_models import two_way_times
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import at_least, run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,10 +67,10 @@ def write_csv(path: Path, names: list[str], position: NDArray[np.float64], *colu
 def main() -> None:
     """Write the survey, and the truth beside it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="seed of the truth and of the noise (default: 1)")
+    parser.add_argument("--seed", type=at_least(0), default=1, help="seed of the truth and of the noise (default: 1)")
     parser.add_argument(
         "--sites",
-        type=int,
+        type=at_least(1),
         default=POSITION.size,
         metavar="N",
         help=f"the first N sites of the line, 400 m apart (default: all {POSITION.size})",
@@ -78,8 +82,8 @@ def main() -> None:
         help="survey to write, with the truth beside it as <name>_truth.csv (default: data/synthetic.csv)",
     )
     arguments = parser.parse_args()
-    if not 1 <= arguments.sites <= POSITION.size:
-        parser.error(f"--sites must be from 1 to {POSITION.size}, was {arguments.sites}")
+    if arguments.sites > POSITION.size:
+        parser.error(f"--sites must be at most {POSITION.size}, was {arguments.sites}")
     rng = np.random.default_rng(arguments.seed)
     position = POSITION[: arguments.sites]
     depth, velocity, draws = draw_truth(rng, position)
@@ -88,13 +92,13 @@ def main() -> None:
     layers = range(1, DEPTH.size + 1)
     survey: Path = arguments.output
     truth = survey.with_name(f"{survey.stem}_truth.csv")
-    write_csv(survey, [f"twt_{layer}_s" for layer in layers], position, times)
     names = [f"depth_{layer}_m" for layer in layers] + [f"velocity_{layer}_m_s" for layer in layers]
-    write_csv(truth, names, position, depth, velocity)
+    write_csv(truth, names, position, depth, velocity)  # first: who finds a survey relies on its truth
+    write_csv(survey, [f"twt_{layer}_s" for layer in layers], position, times)
     if draws > 1:
         print(f"Drew the truth {draws} times, because reflectors crossed in the first {draws - 1}.")
     print(f"Wrote {survey} and {truth}.")
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

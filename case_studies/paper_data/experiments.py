@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import DATASETS, Dataset, Split
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
@@ -19,6 +22,10 @@ from invgp.core.optimisers import LBFGS
 from invgp.core.training import Blocks
 from invgp.likelihoods import Gaussian
 from invgp.measures import error_rate, negative_log_predictive_density, standardised_squared_error
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import at_least, run
+from recording import write_whole
 
 HERE = Path(__file__).resolve().parent
 FULL, DIAGONAL, TWO, EXACT = "full Gaussian", "diagonal Gaussian", "two diagonals", "exact GP"
@@ -33,7 +40,13 @@ SAMPLES = {"full": 128, "diagonal": 64}  # a site
 
 
 class Measured(NamedTuple):
-    """How well the outputs left out were predicted: SSE or error rate, NLPD or NLP on the scale of the data."""
+    """How well the outputs left out were predicted: SSE or error rate, NLPD or NLP on the scale of the data.
+
+    Attributes
+    ----------
+    settled : whether the search has; None of a mixture, whose one round cannot tell.
+    settings : of the search; a fit with others is made again.
+    """
 
     dataset: str
     split: int
@@ -42,8 +55,9 @@ class Measured(NamedTuple):
     error: float
     nlpd: float
     elbo: float
-    settled: bool
+    settled: bool | None
     seconds: float
+    settings: str
 
 
 class Learnt(NamedTuple):
@@ -60,24 +74,30 @@ class Learnt(NamedTuple):
         return cls(lengths, variances, np.ravel(model.likelihood_.parameters).tolist())
 
 
+def search(family: str) -> dict[str, Any]:
+    """How a posterior is sought."""
+    covariance, components = FAMILIES[family]
+    method = FOR_ONE if components == 1 else FOR_TWO
+    return {"posterior": covariance, "components": components, "method": method, "samples": SAMPLES[covariance]}
+
+
 def fitted(dataset: Dataset, split: Split, family: str, sparsity: float, start: Learnt | None) -> SAVIGP:
     """A model with everything learnt but the inducing inputs, which are nested."""
-    covariance, components = FAMILIES[family]
     likelihood, kernels = dataset.likelihood, {}
     if start is not None:
         likelihood = likelihood.with_parameters(np.asarray(start.likelihood)) if start.likelihood else likelihood
         kernels = {"length_scale": start.length_scale, "variance": start.variance}
-    return SAVIGP(
+    model = SAVIGP(
         likelihood,
         ard=dataset.ard,
         inducing=None if sparsity == 1.0 else round(sparsity * len(split.X)),
         placement="subset",
-        posterior=covariance,
-        components=components,
-        method=FOR_ONE if components == 1 else FOR_TWO,
-        samples=SAMPLES[covariance],
+        **search(family),
         **kernels,
-    ).fit(split.X, split.y)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # `keep` tells
+        return model.fit(split.X, split.y)
 
 
 def measured(dataset: Dataset, split: Split, model: SAVIGP) -> tuple[float, float]:
@@ -99,7 +119,7 @@ def exact(split: Split) -> tuple[float, float, float]:
     return standardised_squared_error(split.y_new, mean), nlpd, float(model.log_marginal_likelihood_value_)
 
 
-def run(
+def run_splits(
     dataset: Dataset,
     splits: int,
     sparsity: tuple[float, ...],
@@ -122,24 +142,26 @@ def run_split(
     the same inducing inputs.
     """
     split = dataset.split(number)
+    (folder / "learnt").mkdir(parents=True, exist_ok=True)
     known: dict[str, Learnt] = {}
     if isinstance(dataset.likelihood, Gaussian):
         run_exact(dataset, number, split, folder)
     for factor in sorted(sparsity):
         for family in families:
             path = folder / f"{dataset.name}_{number}_{family.replace(' ', '-')}_{factor:g}.json"
-            learnt = folder / "learnt" / path.name
-            if not (path.exists() and learnt.exists()):
+            learnt, settings = folder / "learnt" / path.name, repr((dataset.likelihood, search(family)))
+            if not (learnt.exists() and is_kept(path, settings)):
                 clock = time.process_time()
                 starts = starting_points(family, known)
                 models = [fitted(dataset, split, family, factor, start) for start in starts]
                 model = max(models, key=lambda one: one.trace_[-1])
                 error, nlpd = measured(dataset, split, model)
-                seconds, settled = time.process_time() - clock, bool(model.settled_)
-                learnt.parent.mkdir(parents=True, exist_ok=True)
-                learnt.write_text(json.dumps(Learnt.by(model)), encoding="utf-8")
+                seconds, settled = time.process_time() - clock, None if family == TWO else bool(model.settled_)
+                write_whole(learnt, json.dumps(Learnt.by(model)))
                 elbo = model.trace_[-1]
-                keep(path, Measured(dataset.name, number, family, factor, error, nlpd, elbo, settled, seconds))
+                keep(
+                    path, Measured(dataset.name, number, family, factor, error, nlpd, elbo, settled, seconds, settings)
+                )
             known[family] = Learnt(*json.loads(learnt.read_text(encoding="utf-8")))
 
 
@@ -153,43 +175,53 @@ def starting_points(family: str, known: Mapping[str, Learnt]) -> list[Learnt | N
 def run_exact(dataset: Dataset, number: int, split: Split, folder: Path) -> None:
     """What stands beside a Gaussian likelihood."""
     path, clock = folder / f"{dataset.name}_{number}_exact.json", time.process_time()
-    if not path.exists():
+    if not is_kept(path, EXACT):
         error, nlpd, evidence = exact(split)
         seconds = time.process_time() - clock
-        keep(path, Measured(dataset.name, number, EXACT, 1.0, error, nlpd, evidence, True, seconds))
+        keep(path, Measured(dataset.name, number, EXACT, 1.0, error, nlpd, evidence, True, seconds, EXACT))
+
+
+def is_kept(path: Path, settings: str) -> bool:
+    """Whether there is a result of the same settings."""
+    return path.exists() and json.loads(path.read_text(encoding="utf-8")).get("settings") == settings
 
 
 def keep(path: Path, found: Measured) -> None:
     """Write one result, and say it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found._asdict()), encoding="utf-8")
+    write_whole(path, json.dumps(found._asdict()))
     print(
         f"{found.dataset:8} split {found.split}  {found.family:18} M / N = {found.sparsity:<4g} error {found.error:.4f}"
-        f"  NLPD {found.nlpd:.4f}  {found.seconds:.1f} CPU s{'' if found.settled else ', not settled'}",
+        f"  NLPD {found.nlpd:.4f}  {found.seconds:.1f} CPU s{', not settled' if found.settled is False else ''}",
         flush=True,
     )
 
 
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Of the arguments that run.sh hands to the fits and to their figures alike."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("datasets", nargs="*", default=list(DATASETS), choices=DATASETS, help="(default: all)")
+    made.add_argument("--splits", type=at_least(1), default=SPLITS, help=f"(default: {SPLITS})")
+    made.add_argument("--sparsity", type=float, nargs="+", default=SPARSITY, help="inducing inputs per training input")
+    made.add_argument("--families", nargs="+", default=list(FAMILIES), choices=FAMILIES, help="of posteriors")
+    made.add_argument("--output", type=Path, default=HERE / "results", help="folder of the results (default: results)")
+    return made
+
+
 def main() -> None:
     """Run what is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("datasets", nargs="*", default=list(DATASETS), choices=DATASETS, help="(default: all)")
-    parser.add_argument("--splits", type=int, default=SPLITS, help=f"(default: {SPLITS})")
-    parser.add_argument("--sparsity", type=float, nargs="+", default=SPARSITY, help="inducing inputs a training input")
-    parser.add_argument(
-        "--output", type=Path, default=HERE / "results", help="folder of the results (default: results)"
-    )
-    parser.add_argument(
-        "--families", nargs="+", default=list(FAMILIES), choices=FAMILIES, help="of posteriors (default: all)"
-    )
-    arguments = parser.parse_args()
-    if arguments.splits < 1:
-        parser.error(f"argument --splits: must be at least 1, was {arguments.splits}")
-    if not all(0.0 < factor <= 1.0 for factor in arguments.sparsity):
-        parser.error(f"argument --sparsity: each must be above 0 and at most 1, was {arguments.sparsity}")
+    asked = parser(__doc__)
+    arguments = asked.parse_args()
     for name in arguments.datasets:
-        run(DATASETS[name], arguments.splits, tuple(arguments.sparsity), arguments.output, tuple(arguments.families))
+        train = DATASETS[name].train
+        if not all(round(factor * train) >= 1 and factor <= 1.0 for factor in arguments.sparsity):
+            asked.error(
+                f"argument --sparsity: each must be from 1 / {train} (for {name}) to 1, was {arguments.sparsity}"
+            )
+    for name in arguments.datasets:
+        run_splits(
+            DATASETS[name], arguments.splits, tuple(arguments.sparsity), arguments.output, tuple(arguments.families)
+        )
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -23,6 +24,10 @@ from invgp import SAVIGP
 from invgp.core.adaptive import Adam
 from invgp.core.training import Blocks, MiniBatches
 from invgp.likelihoods import Logistic, Softmax
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import run
+from recording import write_whole
 
 Floats = NDArray[np.float64]
 HERE = Path(__file__).resolve().parent
@@ -45,7 +50,7 @@ class Setting(NamedTuple):
     @property
     def name(self) -> str:
         """For a reader."""
-        kind = f"{'learnt' if self.learnt else 'fixed'}, {'stochastic' if self.stochastic else 'batch'}"
+        kind = f"{'learnt' if self.learnt else 'fixed'}, {'mini-batches' if self.stochastic else 'all at once'}"
         return f"{self.task}, M = {self.inducing:,}, {kind}"
 
     @property
@@ -119,6 +124,7 @@ class Measured(NamedTuple):
     Attributes
     ----------
     loss : negative bound a digit that was learnt from, in nats.
+    settings : of the search; a fit with others is made again.
     wrong, surprise : of each digit left out, whether its class was, and its negative log probability, (N_new,).
     """
 
@@ -126,6 +132,7 @@ class Measured(NamedTuple):
     passes: int | None
     seconds: float
     loss: float
+    settings: str
     wrong: Floats
     surprise: Floats
 
@@ -188,15 +195,16 @@ def measured(setting: Setting, study: Study) -> Measured:
     wrong = (probable > 0.5) != y_new if probable.ndim == 1 else probable.argmax(axis=1) != data.label_new
     surprise = -model.log_predictive_density(data.X_new, y_new)
     passes = how.epochs if isinstance(how, MiniBatches) else None
-    return Measured(setting, passes, seconds, -model.trace_[-1] / len(y), wrong.astype(np.float64), surprise)
+    loss = -model.trace_[-1] / len(y)
+    return Measured(setting, passes, seconds, loss, repr(how), wrong.astype(np.float64), surprise)
 
 
 def keep(one: Measured, folder: Path) -> None:
     """Write what was found, and say it."""
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / f"{one.setting.file}.npy", np.stack([one.wrong, one.surprise]))
-    told = {"setting": one.setting, "passes": one.passes, "seconds": one.seconds, "loss": one.loss}
-    (folder / f"{one.setting.file}.json").write_text(json.dumps(told), encoding="utf-8")
+    told_of = {name: value for name, value in one._asdict().items() if name not in ("wrong", "surprise")}
+    write_whole(folder / f"{one.setting.file}.json", json.dumps(told_of))
     print(
         f"{one.setting.name:40} error rate {one.wrong.mean():.4f}  NLP {one.surprise.mean():.4f}"
         f"  bound {-one.loss:.4f} a digit  {one.seconds:.0f} CPU s",
@@ -207,9 +215,9 @@ def keep(one: Measured, folder: Path) -> None:
 def found(folder: Path) -> Iterator[Measured]:
     """All that there is."""
     for path in sorted(folder.glob("mnist_*.json")):
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told_of = json.loads(path.read_text(encoding="utf-8"))
         wrong, surprise = np.load(path.with_suffix(".npy"))
-        yield Measured(Setting(*told["setting"]), told["passes"], told["seconds"], told["loss"], wrong, surprise)
+        yield Measured(**told_of | {"setting": Setting(*told_of["setting"])}, wrong=wrong, surprise=surprise)
 
 
 def main() -> None:
@@ -220,10 +228,11 @@ def main() -> None:
     chosen = parser.parse_args()
     study = SMALL if chosen.small else WHOLE
     folder = chosen.output or HERE / "results" / study.name
+    kept = {(one.setting, one.settings) for one in found(folder)}
     for setting in study.settings:
-        if not (folder / f"{setting.file}.json").exists():
+        if (setting, repr(method(setting, study))) not in kept:
             keep(measured(setting, study), folder)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
 import model
 import numpy as np
-import xarray as xr
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from beside_truth import Marks, as_it_is, draw, inside, panels_of, truth_of  # noqa: E402
+from command_line import run  # noqa: E402
+
+from invgp.netcdf import opened  # noqa: E402
 
 
 def main() -> None:
     """Draw it, and print what it comes to."""
-    name = sys.argv[1]
-    figure = Path(sys.argv[2]) if len(sys.argv) > 2 else HERE / "results" / f"{name}_truth.png"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=["tomography", "straight", "small"])
+    parser.add_argument("figure", type=Path, nargs="?", help="(default: results/NAME_truth.png)")
+    chosen = parser.parse_args()
+    name = chosen.name
+    figure = chosen.figure or HERE / "results" / f"{name}_truth.png"
     truth = truth_of(HERE / "data" / ("small_truth.csv" if name == "small" else "truth.csv"))
-    with xr.open_dataset(HERE / "results" / f"{name}.nc") as ds:
+    with opened(HERE / "results" / f"{name}.nc") as ds:
         shots, picks = (np.unique(ds[f"{end}_depth"]) for end in ("source", "receiver"))
         marks = {
             "shots": Marks(np.zeros(shots.size), shots, "o"),
@@ -35,4 +42,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -27,6 +27,14 @@ def drawn_velocity(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
     return np.asarray(MEAN * np.exp(np.sqrt(variance) * drawn - 0.5 * variance))
 
 
+def shot(rng: np.random.Generator, velocity: np.ndarray, step: float) -> list[np.ndarray]:
+    """Depths of sources and receivers, `step` m apart, and the noisy times in ms between all of them, (R,) each."""
+    depths = np.arange(0.5 * step, model.DEPTH, step)
+    source, receiver = (part.ravel() for part in np.meshgrid(depths, depths, indexing="ij"))
+    times = model.bent(velocity[None], source[None], receiver[None])[0] + NOISE * rng.standard_normal(source.size)
+    return [source, receiver, MS * times]
+
+
 def write(name: str, header: str, *columns: np.ndarray) -> None:
     """A CSV file in data/."""
     (HERE / "data").mkdir(exist_ok=True)
@@ -39,14 +47,12 @@ def main() -> None:
     axes = [np.arange(0.0, extent + 0.5 * FINE, FINE) for extent in (model.WIDTH, model.DEPTH)]
     X = np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")], axis=-1)
     velocity = drawn_velocity(rng, X)
-    for name, step in (("survey", 3.0), ("small", 6.0)):
-        depths = np.arange(0.5 * step, model.DEPTH, step)
-        source, receiver = (part.ravel() for part in np.meshgrid(depths, depths, indexing="ij"))
-        times = model.bent(velocity[None], source[None], receiver[None])[0] + NOISE * rng.standard_normal(source.size)
-        write(f"{name}.csv", "source_depth_m,receiver_depth_m,time_ms", source, receiver, MS * times)
     for name, step in (("truth", 2.0), ("small_truth", 3.0)):
         on_grid = np.all(X % step == 0.0, axis=1)
         write(f"{name}.csv", "distance_m,depth_m,velocity_m_s", *X[on_grid].T, velocity[on_grid])
+    survey, small = (shot(rng, velocity, step) for step in (3.0, 6.0))
+    for name, columns in (("small", small), ("survey", survey)):  # the last one run.sh takes for all
+        write(f"{name}.csv", "source_depth_m,receiver_depth_m,time_ms", *columns)
 
 
 if __name__ == "__main__":

@@ -175,8 +175,10 @@ def table(found: Mapping[str, Attempt], allowed: float, sites: int, versions: Ma
         "speak of: the seconds are the methods' own. All have the whitened fields for unknowns, and no gradient of the "
         "simulator. ES-MDA makes four assimilations without localisation. emcee makes its stretch moves, which are for "
         "tens of unknowns rather than hundreds, with walkers from the prior; slice sampling is one chain from the "
-        "prior; both forget the first half of their steps. PyMC takes steps of Adam at a rate of 0.01, with gradients "
-        "by differences, nine runs a site for each.",
+        "prior, as textbooks have it; both forget the first half of their steps. The converged chains that all are "
+        "judged by are slice sampling too, but around a Gaussian fitted first (`invgp compare`), which is why they get "
+        "by with fewer runs. PyMC takes steps of Adam at a rate of 0.01, with gradients by differences, nine runs a "
+        "site for each.",
         ("method", "runs a site", "times ours", "CPU s", "times ours", "error of mean", "spread", "accuracy", "effort"),
         tuple(row(name, one) for name, one in found.items()),
         versions,

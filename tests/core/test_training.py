@@ -160,6 +160,10 @@ def test_that_blocks_take_the_same_steps_in_every_place(family, where, tolerance
         (lambda: MiniBatches(natural=0.1, settle=-1), "settle must be a whole number of at least 0, was -1"),
         (lambda: MiniBatches(settle=1), r"settle must be 0 unless natural steps move the posterior, .*, was 1"),
         (lambda: MiniBatches(natural=0.1, epochs=2, settle=3), r"and at most epochs \(.*epochs = 2\), was 3"),
+        (
+            lambda: MiniBatches(("kernels",), natural=0.1),
+            "natural must be 0 unless learn has 'posterior' .*, was 0.1",
+        ),
         (lambda: MiniBatches(natural=1.5), r"natural must be a number of at least 0 and at most 1, was 1\.5"),
     ],
 )
@@ -431,6 +435,32 @@ def test_that_sites_take_away_at_most_half_of_their_own_precision_where_that_is_
     added = np.where(curvature > 0, -0.5 / variance, -curvature)[:, 0]
     W = geometry.projection[0]
     np.testing.assert_allclose(found, np.eye(N) + (W * added) @ W.T, atol=1e-10)
+
+
+def test_that_a_batch_is_looked_at_once(numpy_place):
+    looked = []
+
+    def log_density(y, f):
+        looked.append(f.shape)
+        return -0.5 * np.sum((y - f) ** 2, axis=-1)
+
+    bound, parameters, data, _ = regression(numpy_place, dense=False)
+    parameters = replace(parameters, likelihood=parameters.likelihood[:0])
+    box = Data(BlackBox(log_density, 1, 1), data.y)
+    MiniBatches(natural=0.1, batch=15, epochs=2, samples=16).fit(bound, parameters, box, np.random.default_rng(0))
+    assert looked == 2 * [(16, 15, 1), (16, 15, 1), (16, 10, 1)]
+
+
+def test_that_sites_of_a_short_batch_count_for_all(numpy_place):
+    bound, _, data, _ = regression(numpy_place, dense=False)
+    small, some, points = MiniBatches(batch=15)._batch(bound, data, np.arange(30, 40), np.random.default_rng(0))
+    assert small.weight == N / 10
+    assert (small.X.shape[0], some.y.shape[0], points.normals().shape[1]) == (10, 10, 10)
+
+
+def test_that_steps_shrink_over_the_passes_that_the_optimiser_has():
+    method = MiniBatches(natural=0.1, epochs=6, settle=2)
+    assert [method._share_left(passes) for passes in (0, 2, 3, 4)] == [1.0, 1.0, 0.5, 0.0]
 
 
 def test_that_natural_gradients_refuse_a_mixture(numpy_place):

@@ -14,7 +14,7 @@ from curve import POSTERIOR_ONLY, X
 from invgp.core.optimisers import LBFGS
 from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator import SAVIGP
-from invgp.likelihoods import BlackBox, Gaussian, Logistic, Poisson
+from invgp.likelihoods import BlackBox, Gaussian, Logistic, Poisson, Softmax
 from invgp.measures import standardised_squared_error
 
 
@@ -154,3 +154,20 @@ def test_that_a_fit_tells_whether_it_has_settled(regression, observed):
     batches = SAVIGP(Gaussian(0.5), inducing=6, method=MiniBatches(epochs=2)).fit(X, observed)
     assert batches.settled_ is None
     assert batches.status_ == "2 epochs are over"
+
+
+def test_that_a_bound_that_falls_on_mini_batches_is_told():
+    rng = np.random.default_rng(0)
+    sites = rng.uniform(-2, 2, (200, 2))
+    labels = np.eye(4)[2 * (sites[:, 0] > 0) + (sites[:, 1] > 0)]
+
+    def fitted(natural):
+        method = MiniBatches(("posterior",), natural=natural, batch=10, epochs=8, samples=40)
+        return SAVIGP(Softmax(4), inducing=20, variance=4.0, method=method).fit(sites, labels)
+
+    with pytest.warns(ConvergenceWarning, match="bound has fallen since epoch .*; lower natural, or raise batch"):
+        model = fitted(0.7)
+    assert model.status_.startswith("8 epochs are over, but the bound has fallen")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fitted(0.02).status_ == "8 epochs are over"

@@ -27,7 +27,8 @@ def copied(root: Path, folder: Path, name: str) -> Path:
     made = shutil.ignore_patterns("build", "data", "results", "__pycache__")
     for part in (f"case_studies/{name}", "forward_models"):
         shutil.copytree(root / part, folder / part, ignore=made)
-    shutil.copy(root / "case_studies" / "beside_truth.py", folder / "case_studies")
+    for script in ("beside_truth.py", "command_line.py"):
+        shutil.copy(root / "case_studies" / script, folder / "case_studies")
     return folder / "case_studies" / name
 
 
@@ -153,6 +154,11 @@ def test_that_the_section_between_two_boreholes_is_found(section: Path) -> None:
     ).stdout
     assert said.startswith("small: 120 runs")
     assert (section / "results" / "small_truth.png").stat().st_size > 10_000
+
+
+def test_that_the_file_that_tells_of_a_survey_is_the_last_to_be_written(basin: Path, section: Path) -> None:
+    for case, told in ((basin, "map.csv"), (section, "survey.csv")):  # run.sh makes no survey where it is there
+        assert max((case / "data").iterdir(), key=lambda path: path.stat().st_mtime_ns).name == told
 
 
 def test_that_rays_that_may_bend_are_no_later_than_straight_ones(section: Path) -> None:

@@ -58,8 +58,10 @@ class MiniBatches:
         for name in ("batch", "epochs", "samples"):
             whole(name, getattr(self, name), 1)
         within("natural", self.natural, 0.0, 1.0)
+        if self.natural and "posterior" not in self.learn:
+            raise ValueError(f"natural must be 0 unless learn has 'posterior' (was {self.learn}), was {self.natural}")
         whole("settle", self.settle, 0)
-        if self.settle and not (self.natural and "posterior" in self.learn and self.settle <= self.epochs):
+        if self.settle and not (self.natural and self.settle <= self.epochs):
             raise ValueError(
                 "settle must be 0 unless natural steps move the posterior, and at most epochs "
                 f"(natural = {self.natural}, epochs = {self.epochs}), was {self.settle}"
@@ -131,7 +133,7 @@ class MiniBatches:
                 check_start(small, parameters, some, points)
                 raise
             values.append(float(terms.elbo))
-            if self.natural and "posterior" in self.learn:
+            if self.natural:
                 step = self._natural_size(settled * len(starts) + number)
                 q = natural_step(frame, terms.expected, step)
                 parameters = replace(parameters, posterior=frame.family.pack(q))

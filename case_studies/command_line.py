@@ -1,0 +1,99 @@
+"""Arguments of the case studies' scripts, and the files that they name: a mistake is a sentence and exit code 2."""
+
+from __future__ import annotations
+
+import math
+import sys
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+import invgp
+from invgp.errors import ConfigError, InvgpError
+from invgp.problem import Problem
+
+MISTAKE = 2  # exit code
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of an argument that is a whole number with a lower limit."""
+
+    def number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise ArgumentTypeError(f"must be a whole number of at least {least}, was {text!r}")
+        return value
+
+    return number
+
+
+def positive(text: str) -> float:
+    """The type of an argument that is a number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 < value < math.inf:
+        raise ArgumentTypeError(f"must be a number above 0, was {text!r}")
+    return value
+
+
+def run(main: Callable[[], None]) -> None:
+    """Run a script; what its user can mend ends it with a sentence and not with a traceback."""
+    try:
+        main()
+    except InvgpError as error:
+        end(error.sentences if isinstance(error, ConfigError) else [str(error)])
+    except OSError as error:
+        named = error.filename is not None
+        end([f"the file {str(error.filename)!r} cannot be used: {error.strerror}" if named else str(error)])
+
+
+def end(sentences: Sequence[str]) -> NoReturn:
+    """Say what is wrong, and by which script."""
+    for sentence in sentences:
+        print(f"{Path(sys.argv[0]).name}: {sentence.rstrip('.')}.", file=sys.stderr)
+    sys.exit(MISTAKE)
+
+
+def field_problem(config: Path) -> Problem:
+    """What a config says, if one run of its simulator takes the fields everywhere."""
+    problem = invgp.load(config)
+    if problem.grid is None:
+        raise ConfigError(f"the config {str(config)!r} must be of a field model, with a grid, but it has none")
+    return problem
+
+
+def read_columns(path: Path, names: Sequence[str], sites: int) -> NDArray[np.float64]:
+    """Numbers (N, C) of the columns of these names, from a CSV file with a row a site."""
+    try:
+        table = pd.read_csv(path)
+    except ValueError as error:  # not text, empty, or not a table
+        raise ConfigError(f"{str(path)!r} must be a CSV file, but cannot be read as one: {error}") from error
+    lacking = [name for name in names if name not in table]
+    if lacking:
+        raise ConfigError(f"{str(path)!r} must have a column {lacking[0]!r}, but has {', '.join(map(repr, table))}")
+    if len(table) != sites:
+        raise ConfigError(f"{str(path)!r} must have a row for each of the {sites:,} sites, but has {len(table):,}")
+    try:
+        return np.asarray(table[list(names)], dtype=np.float64)
+    except ValueError as error:
+        raise ConfigError(f"{str(path)!r} must have numbers in its columns: {error}") from error
+
+
+def check_fields(posterior: xr.Dataset, names: Sequence[str], path: Path) -> None:
+    """Raise if this is the posterior of another problem, without these fields."""
+    lacking = [name for name in names if name not in posterior]
+    if lacking:
+        raise ConfigError(
+            f"the posterior {str(path)!r} must have {lacking[0]!r}, but is one of {posterior.attrs['invgp_latents']}"
+        )
