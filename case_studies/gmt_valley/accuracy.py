@@ -15,8 +15,6 @@ from invgp.netcdf import opened
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from command_line import check_fields, read_columns, run
-
-sys.path.append(str(Path(__file__).resolve().parents[1]))
 from recording import record
 
 HERE = Path(__file__).resolve().parent
@@ -54,7 +52,7 @@ def main() -> None:
             rows += recorded(column, 100.0 * float(inside), *sizes)
         if arguments.record:
             runs = {"measure": "runs a profile", "setting": "all fields"}
-            record(HERE, entry([*rows, runs | {"ours": posterior.attrs["invgp_runs"] / len(truth)}]))
+            record(HERE, entry([*rows, runs | {"ours": posterior.attrs["invgp_runs"] / len(columns)}]))
 
 
 def recorded(column: str, inside: float, error: float, spread: float, prior: float) -> list[dict[str, object]]:
