@@ -10,9 +10,14 @@ import numpy as np
 import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
+from invgp.plots.positions import set_ticks
+from invgp.plots.scales import beyond
 from invgp.plots.style import PAGE, STYLE, letter_panels
+from invgp.plots.ticks import set_log_ticks
 
 Floats = np.ndarray
 
@@ -24,7 +29,7 @@ class Panel(NamedTuple):
     values: Floats
     colours: str
     label: str
-    limits: tuple[float, float]
+    scale: Normalize
 
 
 class Marks(NamedTuple):
@@ -46,17 +51,30 @@ def inside(ds: xr.Dataset, name: str, truth: Floats) -> float:
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
-def panels_of(ds: xr.Dataset, name: str, truth: Floats, unit: str, shown: Callable[[Floats], Floats]) -> list[Panel]:
-    """Truth and mean in the same colours, standard deviation, information; `shown` turns values into what is drawn."""
+def panels_of(
+    ds: xr.Dataset, name: str, truth: Floats, unit: str, shown: Callable[[Floats], Floats], label: str = ""
+) -> list[Panel]:
+    """Truth and mean in the same colours, standard deviation, information; `shown` turns values into what is drawn.
+
+    Colour bars have the unit alone, or else the label of the field with it.
+    """
     fields = shown(truth), shown(ds[name].values)
     ends = min(map(np.min, fields)), max(map(np.max, fields))
     spread = ds[f"{name}_std"].values if shown is as_it_is else _relative(ds, name)
-    spread_label = unit if shown is as_it_is else "of the mean"
+    field_label, spread_label = (f"{text} ({unit})" if label else unit for text in (label, "standard deviation"))
+    if shown is not as_it_is:
+        spread_label = "std / mean"
     return [
-        Panel("truth", fields[0], "viridis", unit, ends),
-        Panel("mean", fields[1], "viridis", unit, ends),
-        Panel("standard deviation", spread, "cividis", spread_label, (0.0, float(spread.max()))),
-        Panel("information", ds[f"{name}_information"].values, "magma", "share of the prior's variance", (0.0, 1.0)),
+        Panel("truth", fields[0], "viridis", field_label, Normalize(*ends)),
+        Panel("mean", fields[1], "viridis", field_label, Normalize(*ends)),
+        Panel("standard deviation", spread, "cividis", spread_label, Normalize(0.0, float(spread.max()))),
+        Panel(
+            "information",
+            ds[f"{name}_information"].values,
+            "magma",
+            "share of the prior's variance",
+            Normalize(0.0, 1.0),
+        ),
     ]
 
 
@@ -94,18 +112,19 @@ def draw(
     order = np.lexsort((x, y))
     columns = -(-len(panels) // rows)
     height = PAGE / columns * 0.72 * np.ptp(y) / np.ptp(x) + 0.65
+    upright = rows > 1 or shape[0] <= shape[1]  # the colour bars
     with rc_context(STYLE):
-        figure = Figure((PAGE, rows * height + 0.3), layout="constrained")
+        figure = Figure((PAGE, rows * height + 0.3), layout="compressed" if upright else "constrained")
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         handles: list[Any] = []
         for ax, panel in zip(grid.ravel(), panels, strict=True):
             cells = (values[order].reshape(shape) for values in (x, y, panel.values))
-            low, high = panel.limits
-            drawn = ax.pcolormesh(*cells, cmap=panel.colours, vmin=low, vmax=high, shading="nearest", rasterized=True)
-            place = "right" if rows > 1 or shape[0] <= shape[1] else "bottom"
-            figure.colorbar(drawn, ax=ax, label=panel.label, location=place, pad=0.02, shrink=0.8)
+            drawn = ax.pcolormesh(*cells, cmap=panel.colours, norm=panel.scale, shading="nearest", rasterized=True)
+            _add_bar(ax, drawn, panel, upright=upright)
             handles = _mark(ax, marks, [scale for scale, _ in labels])
             ax.set_aspect("equal")
+            set_ticks(ax.xaxis, x, most=4)
+            set_ticks(ax.yaxis, y, most=5)
         if downwards:
             grid[0, 0].invert_yaxis()
         letter_panels(grid.ravel(), [panel.title for panel in panels])
@@ -113,8 +132,19 @@ def draw(
             ax.set_xlabel(labels[0][1])
         for ax in grid[:, 0]:
             ax.set_ylabel(labels[1][1])
-        figure.legend(handles, list(marks), loc="outside upper center", ncols=len(marks), frameon=False)
+        if marks:
+            figure.legend(handles, list(marks), loc="outside upper center", ncols=len(marks), frameon=False)
     return figure
+
+
+def _add_bar(ax: Axes, drawn: ScalarMappable, panel: Panel, *, upright: bool) -> None:
+    """A colour bar as high as the map beside it, or else below it; its ends point where values lie beyond its scale."""
+    below = {"ax": ax, "location": "bottom", "pad": 0.02, "shrink": 0.8}
+    where = {"cax": ax.inset_axes((1.03, 0.0, 0.05, 1.0))} if upright else below
+    bar = ax.figure.colorbar(drawn, extend=beyond(panel.scale, panel.values), **where)
+    bar.set_label(panel.label)
+    if isinstance(panel.scale, LogNorm):
+        set_log_ticks(bar.ax.yaxis if upright else bar.ax.xaxis, 0, most=5)
 
 
 def _axis_label(coordinate: xr.DataArray) -> tuple[float, str]:

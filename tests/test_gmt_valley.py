@@ -1,5 +1,6 @@
 """GMT's talwani2d, a program that nobody here wrote, behind a template and a reader."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,8 @@ def valley(root, tmp_path_factory):
     folder = tmp_path_factory.mktemp("case_studies") / "gmt_valley"
     made = shutil.ignore_patterns("data", "results", "runs", "__pycache__")
     shutil.copytree(root / "case_studies" / "gmt_valley", folder, ignore=made)
-    shutil.copy(root / "case_studies" / "command_line.py", folder.parent)
+    for shared in ("command_line.py", "recording.py"):
+        shutil.copy(root / "case_studies" / shared, folder.parent)
     command = [sys.executable, str(folder / "make_survey.py"), "--profiles", "10"]
     subprocess.run(command, check=True, capture_output=True)
     return folder
@@ -46,9 +48,17 @@ def test_that_the_formulas_in_python_are_those_of_the_program(valley):
         assert other[section] == same[section]
 
 
-def test_that_the_valley_is_found_within_the_budget(valley):
-    problem = invgp.load(valley / "valley.toml")
-    posterior = invgp.invert(replace(problem, inference=replace(problem.inference, runs_per_site=20, max_runs=120)))
+@pytest.fixture(scope="module")
+def problem(valley):
+    return invgp.load(valley / "valley.toml")
+
+
+@pytest.fixture(scope="module")
+def posterior(problem):
+    return invgp.invert(replace(problem, inference=replace(problem.inference, runs_per_site=20, max_runs=120)))
+
+
+def test_that_the_valley_is_found_within_the_budget(problem, posterior):
     assert posterior.attrs["invgp_runs"] <= 120
     assert posterior.attrs["invgp_runs_failed"] == 0
     misfit = (posterior["gravity_residual"] / problem.noise_std).values
@@ -63,3 +73,19 @@ def test_that_the_valley_is_found_within_the_budget(valley):
     floor = posterior["half_width"].isel(edge=posterior["edge_label"].values.tolist().index("floor"))
     for name, found in (("thickness_m", posterior["thickness"]), ("half_width_floor_m", floor)):
         assert errors[name] == pytest.approx(np.sqrt(np.mean((found.values - truth[name]) ** 2)), abs=0.06)
+
+
+def test_that_what_was_found_is_kept_and_drawn_beside_the_truth(valley, posterior):
+    (valley / "results.json").unlink(missing_ok=True)
+    (valley / "results").mkdir()
+    posterior.to_netcdf(valley / "results" / "valley.nc")
+    for script in (["accuracy.py", "--record"], ["figure.py"]):
+        subprocess.run([sys.executable, *script], check=True, capture_output=True, cwd=valley)
+    [kept] = json.loads((valley / "results.json").read_text())
+    shares = [row["ours"] for row in kept["rows"] if row["measure"] == "truths inside 95%, %"]
+    settings = [row["setting"] for row in kept["rows"]]
+    assert settings[::3] == ["thickness", "half-width, top", "half-width, floor", "contrast", "all fields"]
+    assert len(shares) == 4
+    assert all(0.0 <= share <= 100.0 for share in shares)
+    assert kept["rows"][-1]["ours"] == posterior.attrs["invgp_runs"] / 10
+    assert (valley / "results" / "valley_truth.png").stat().st_size > 10_000

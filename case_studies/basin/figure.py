@@ -64,7 +64,7 @@ def main() -> None:
     profiles(found["profile"], found["contrast"], truths["profile"]).savefig(folder / "basin_profile.png", dpi=200)
     stations = np.loadtxt(HERE / "data" / "map.csv", delimiter=",", skiprows=1)
     marks = {"stations": Marks(stations[:, 0], stations[:, 1], ".")}
-    panels = panels_of(found["map"], "depth", truths["map"], "depth to basement (m)", as_it_is)
+    panels = panels_of(found["map"], "depth", truths["map"], "m", as_it_is, "depth to basement")
     draw(found["map"], panels, marks, ("easting", "northing"), rows=2).savefig(folder / "basin_map.png", dpi=200)
     for name, ds in found.items():
         held, spread = inside(ds, "depth", truths[name]), float(np.sqrt(np.mean(ds["depth_std"] ** 2)))

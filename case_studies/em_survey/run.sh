@@ -42,3 +42,4 @@ name=em_survey
 "$bin/python" accuracy.py "results/$name.nc" --truth "data/${name}_truth.csv"
 "$bin/invgp" predict "results/$name.nc" --grid 50 --exceed "resistivity > 50 ohm m" -o "results/$name.map.nc"
 "$bin/invgp" plot "results/$name.map.nc"
+"$bin/python" figure.py "$name"

@@ -2,11 +2,17 @@
 # From a bare clone to the posterior and its figures. PYTHON names the interpreter that makes the environment.
 set -euo pipefail
 
-if (($#)); then
-    echo "usage: run.sh   (it has no options)"
-    [[ $1 == -h || $1 == --help ]] && exit 0
-    exit 2
-fi
+case ${1:-} in
+    "") ;;
+    -h | --help)
+        echo "usage: run.sh   (it has no options)"
+        exit 0
+        ;;
+    *)
+        echo "run.sh: takes no arguments, but there is '$1'." >&2
+        exit 2
+        ;;
+esac
 command -v gmt > /dev/null || {
     echo "run.sh: there is no program 'gmt' here; on Debian and Ubuntu, apt-get install gmt." >&2
     exit 1
@@ -21,3 +27,4 @@ mkdir -p results
 "$bin/invgp" run valley.toml -o results/valley.nc
 "$bin/python" accuracy.py
 "$bin/invgp" plot results/valley.nc
+"$bin/python" figure.py

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
+from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -20,6 +20,9 @@ from invgp.plots.style import COLOURS, GREY, PAGE, STYLE, add_legend, letter_pan
 Floats = NDArray[np.float64]
 INTERVAL = 1.96  # standard deviations: 95% of a Gaussian
 LATENTS = {"depth": "depth (m)", "velocity": "velocity (m/s)"}
+MARKERS = "osD^"  # of the truth, by layer: told apart without colours too
+BETWEEN_MARKERS = 0.11  # of the line
+TRUTH: dict[str, Any] = {"linewidth": 1.0, "linestyle": (0, (1, 1)), "markersize": 3.6, "markeredgewidth": 0.7}
 
 
 class Field(NamedTuple):
@@ -62,13 +65,16 @@ def draw(position: Floats, rows: Sequence[Row], path: Path, truth: Mapping[str, 
             Patch(facecolor=to_rgba(GREY, 0.3), label="reference: mean and 95% band"),
         ]
         if truth is not None:
-            handles.append(Line2D([], [], color="black", linewidth=0.8, linestyle=":", label="truth"))
+            label = "truth, in the colour of its layer"
+            handles.append(
+                Line2D([], [], color="black", marker=MARKERS[0], markerfacecolor="white", label=label, **TRUTH)
+            )
         add_legend(figure, handles)
         figure.savefig(path)
 
 
 def draw_panel(ax: Axes, x: Floats, lines: Field, filled: Field, truth: Floats | None) -> None:
-    """Four layers at positions x (N,)."""
+    """Four layers at positions x (N,), named at the right end of their means."""
     for layer, colour in enumerate(COLOURS[:4]):
         centre, reach = filled.mean[:, layer], INTERVAL * filled.std[:, layer]
         ax.fill_between(x, centre - reach, centre + reach, facecolor=to_rgba(colour, 0.25), linewidth=0.0)
@@ -77,6 +83,24 @@ def draw_panel(ax: Axes, x: Floats, lines: Field, filled: Field, truth: Floats |
         ax.plot(x, centre, color=colour)
         for edge in (centre - reach, centre + reach):
             ax.plot(x, edge, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
-        if truth is not None:
-            ax.plot(x, truth[:, layer], color="black", linewidth=0.8, linestyle=":")
+        name_layer(ax, layer, lines.mean[-1, layer])
+    if truth is not None:
+        for layer in range(4):  # above all else
+            draw_truth(ax, x, truth[:, layer], layer)
     ax.margins(x=0.0)
+
+
+def draw_truth(ax: Axes, x: Floats, values: Floats, layer: int) -> None:
+    """A dark line in the colour of the layer, with markers that stand in other places on each."""
+    colour = COLOURS[layer]
+    dark = tuple(0.55 * part for part in to_rgb(colour))
+    where = (BETWEEN_MARKERS * (layer + 0.5) / 4, BETWEEN_MARKERS)
+    style = {"marker": MARKERS[layer], "markerfacecolor": colour, "markeredgecolor": "black", "markevery": where}
+    ax.plot(x, values, color=dark, zorder=3.0, **style, **TRUTH)
+
+
+def name_layer(ax: Axes, layer: int, height: float) -> None:
+    """In the margin on the right."""
+    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+    text = f"layer {layer + 1}"
+    ax.annotate(text, (1.0, height), (3.0, 0.0), color=COLOURS[layer], fontsize=7.5, annotation_clip=False, **place)

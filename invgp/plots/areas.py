@@ -52,10 +52,9 @@ class Place:
         return _triangulate(self.x, self.y)
 
 
-def draw_values(ax: Axes, place: Place, values: Floats, colours: str, ends: tuple[float, float]) -> ScalarMappable:
-    """Colour a map by values (N,), from the lowest to the highest of `ends`."""
+def draw_values(ax: Axes, place: Place, values: Floats, colours: str, scale: Normalize) -> ScalarMappable:
+    """Colour a map by values (N,)."""
     x, y, seen = place.x, place.y, np.isfinite(values)
-    scale = Normalize(*ends)
     if place.shape is not None and min(place.shape) > 1:
         cells = (grid.reshape(place.shape) for grid in (x, y, np.ma.masked_invalid(values)))
         return ax.pcolormesh(*cells, cmap=colours, norm=scale, shading="nearest", rasterized=True)
@@ -69,7 +68,7 @@ def draw_values(ax: Axes, place: Place, values: Floats, colours: str, ends: tupl
     if x.size > MANY:
         return _draw_cells(ax, triangles, values[seen], colours, scale)
     # Not a shading of triangles: that mixes the colours of their corners into some that the colour bar does not have.
-    levels = np.linspace(*ends, _SHADES + 1)
+    levels = np.asarray(scale.inverse(np.linspace(0.0, 1.0, _SHADES + 1)))
     filled = ax.tricontourf(triangles, values[seen], levels, cmap=colours, norm=scale, extend="both")
     # A vector format would show hairlines between the shades.
     filled.set_rasterized(True)

@@ -98,13 +98,8 @@ def colours_of(ds: xr.Dataset, latent: str, quantity: str) -> str:
     return f"{name}_r" if is_field(quantity) and points_down(ds[latent]) else name
 
 
-def value_range(values: Floats, quantity: str, limits: tuple[float, float] | None) -> tuple[float, float]:
-    """Lowest and highest value of the colours: as set, or those of the values.
-
-    Information runs from 0 to 1, what few runs leave open from 0.
-    """
-    if limits is not None:
-        return limits
+def value_range(values: Floats, quantity: str) -> tuple[float, float]:
+    """Lowest and highest of values (N,). Information runs from 0 to 1, what few runs leave open from 0."""
     seen = values[np.isfinite(values)]
     if quantity == "information" or not seen.size:
         return 0.0, 1.0

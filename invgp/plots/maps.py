@@ -9,6 +9,7 @@ import xarray as xr
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from invgp.maps.nodes import as_map
@@ -26,7 +27,6 @@ from invgp.plots.look import (
     quantity_label,
     quantity_of,
     read_quantity,
-    value_range,
 )
 from invgp.plots.positions import read_positions, read_survey_positions, set_ticks
 from invgp.plots.reading import (
@@ -40,8 +40,9 @@ from invgp.plots.reading import (
     read_two_coordinates,
     survey_coordinates,
 )
+from invgp.plots.scales import beyond, colour_scale, scale_power
 from invgp.plots.style import CHARACTERS, STYLE, letter_panels
-from invgp.plots.ticks import power_of, set_value_ticks
+from invgp.plots.ticks import set_log_ticks, set_value_ticks
 from invgp.plots.windows import MapSheet, Window, lay_out, window_of
 
 
@@ -127,9 +128,9 @@ def _draw_quantity(
     values, limits = read_quantity(ds, name, quantity, curve), look.limits_of(name, quantity)
     alike = [other for other in look.show if is_field(other) and is_field(quantity) and other != quantity]
     around = np.concatenate([values, *(read_quantity(ds, name, other, curve) for other in alike)])
-    shown = draw_values(ax, place, values, colours_of(ds, name, quantity), value_range(around, quantity, limits))
-    power = power_of(shown.get_clim())
-    _add_bar(ax, shown, values, _bar_label(ds, name, quantity, sheet, power), sheet, limits)
+    scale = colour_scale(ds, name, quantity, around, limits)
+    shown = draw_values(ax, place, values, colours_of(ds, name, quantity), scale)
+    _add_bar(ax, shown, (scale, values), _bar_label(ds, name, quantity, sheet, scale_power(scale)), sheet)
     ax.child_axes[0].yaxis.set_inverted(is_field(quantity) and points_down(ds[name]))
     lacking = poorly_informed(ds, name, curve, look) if quantity not in ("std", "few-runs") else None
     return lacking is not None and hatch(ax, place, lacking)
@@ -161,7 +162,7 @@ def _notes_left_out(ds: xr.Dataset, names: list[str], x: Floats, y: Floats) -> l
 def _note_on_sites(count: int, sliced: list[str]) -> str:
     """What the circles are, where a slice has none of its own; many would cover what is below them."""
     if count > MANY:
-        return f"{count:,} sites, not drawn."
+        return f"The {count:,} sites are too many to be marked."
     return f"Circles: sites{' at every ' + ' and '.join(sliced) if sliced else ''}."
 
 
@@ -175,22 +176,17 @@ def _frame(ax: Axes, place: Place, window: Window, sheet: MapSheet) -> None:
     ax.label_outer()
 
 
-def _add_bar(
-    ax: Axes, artist: ScalarMappable, values: Floats, label: str, sheet: MapSheet, limits: tuple[float, float] | None
-) -> None:
-    """Stand a colour bar at the right of a map; its ends point where values lie beyond the limits that were set."""
-    width = 0.1 / sheet.map_width
-    seen = values[np.isfinite(values)]
-    below, above = (seen.min() < limits[0], seen.max() > limits[1]) if limits and seen.size else (False, False)
-    extend = {(True, True): "both", (True, False): "min", (False, True): "max"}.get(
-        (bool(below), bool(above)), "neither"
-    )
+def _add_bar(ax: Axes, artist: ScalarMappable, of: tuple[Normalize, Floats], label: str, sheet: MapSheet) -> None:
+    """Stand the colour bar of a scale and values at the right of a map; its ends point where values lie beyond."""
+    width, (scale, values) = 0.1 / sheet.map_width, of
     place = ax.inset_axes((1.0 + 0.6 * width, 0.0, width, 1.0))
-    bar = ax.figure.colorbar(artist, cax=place, extend=extend)
+    bar = ax.figure.colorbar(artist, cax=place, extend=beyond(scale, values))
     bar.set_label(label)
     bar.outline.set_linewidth(0.4)
-    low, high = artist.get_clim()
-    if high - low > 1e-9 * max(abs(low), abs(high)):
-        set_value_ticks(bar.ax.yaxis, power_of((low, high)), most=max(2, min(int(sheet.map_height / 0.25), 7)))
+    (low, high), most = artist.get_clim(), max(2, min(int(sheet.map_height / 0.25), 7))
+    if isinstance(scale, LogNorm):
+        set_log_ticks(bar.ax.yaxis, scale_power(scale), most)
+    elif high - low > 1e-9 * max(abs(low), abs(high)):
+        set_value_ticks(bar.ax.yaxis, scale_power(scale), most)
     else:
         bar.set_ticks([low], labels=[f"{low:.4g}".replace("-", MINUS)])

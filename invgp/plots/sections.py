@@ -133,7 +133,7 @@ def _draw_quantity(
     elif limits is None:  # both begin at nothing
         limits = (
             0.0,
-            1.0 if quantity == "information" else 1.05 * max(value_range(v, quantity, None)[1] for v in values),
+            1.0 if quantity == "information" else 1.05 * max(value_range(v, quantity)[1] for v in values),
         )
     plain = ds[name].drop_attrs()  # a spread is not drawn downwards
     finish_panel(ax, x, plain, curves, ends=[float(v[order[-1]]) for v in values], limits=limits, **how)

@@ -227,7 +227,7 @@ def test_that_sites_too_many_to_be_told_apart_do_not_cover_a_map(
     monkeypatch.setattr(sys.modules["invgp.plots.maps"], "MANY", sounded.sizes["site"] - 1)
     figure = plots.maps(sounded, plots.Look(("mean",)))
     assert not figure.axes[0].lines
-    assert figure.get_suptitle().startswith(f"{sounded.sizes['site']} sites, not drawn.")
+    assert figure.get_suptitle().startswith(f"The {sounded.sizes['site']} sites are too many to be marked.")
 
 
 def test_that_depth_runs_downwards_on_a_slice_of_a_volume(area: xr.Dataset) -> None:
