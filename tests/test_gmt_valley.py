@@ -58,7 +58,7 @@ def posterior(problem):
     return invgp.invert(replace(problem, inference=replace(problem.inference, runs_per_site=20, max_runs=120)))
 
 
-def test_that_the_valley_is_found_within_the_budget(problem, posterior):
+def test_that_the_valley_is_found_within_the_budget(valley, problem, posterior):
     assert posterior.attrs["invgp_runs"] <= 120
     assert posterior.attrs["invgp_runs_failed"] == 0
     misfit = (posterior["gravity_residual"] / problem.noise_std).values

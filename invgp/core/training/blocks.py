@@ -249,5 +249,8 @@ def _frame(bound: Bound, parameters: Parameters, ground: Ground | None, held: Fr
 
 def _follow(bound: Bound, old: Parameters, new: Parameters) -> Parameters:
     """Let the whitened posterior follow kernels and inducing inputs, so that the distribution of u stays."""
+    family = bound.posterior
+    if isinstance(family, Sites):  # whose Lambda stays instead
+        return new
     moved = bound.frame(new, held=bound.frame(old))
-    return replace(new, posterior=bound.posterior.pack(moved.q))
+    return replace(new, posterior=family.pack(moved.q))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -136,7 +136,7 @@ class MiniBatches:
             if self.natural:
                 step = self._natural_size(settled * len(starts) + number)
                 q = natural_step(frame, terms.expected, step)
-                parameters = replace(parameters, posterior=frame.family.pack(q))
+                parameters = replace(parameters, posterior=cast(Full, frame.family).pack(q))
             if state is not None and blocks:
                 told = self.optimiser.tell(state, -terms.gradient.flat(blocks) / N)
                 share = self._share_left(progress.round + number / len(starts))
