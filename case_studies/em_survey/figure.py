@@ -14,6 +14,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from beside_truth import Panel, draw  # noqa: E402
+from command_line import run  # noqa: E402
 
 from invgp.plots.grids import as_sites  # noqa: E402
 from invgp.plots.scales import colour_scale  # noqa: E402
@@ -58,4 +59,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

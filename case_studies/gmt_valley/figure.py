@@ -18,6 +18,9 @@ from invgp.plots.positions import read_positions
 from invgp.plots.reading import read_curves, read_interval, read_values
 from invgp.plots.style import GREY, PAGE, STYLE, add_legend, letter_panels
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from command_line import run
+
 HERE = Path(__file__).resolve().parent
 # Columns of the truth, by latent and label.
 TRUTHS = {
@@ -71,4 +74,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)
