@@ -206,7 +206,7 @@ def keep(one: Measured, folder: Path) -> None:
     told_of = {name: value for name, value in one._asdict().items() if name not in ("wrong", "surprise")}
     write_whole(folder / f"{one.setting.file}.json", json.dumps(told_of))
     print(
-        f"{one.setting.name:40} error rate {one.wrong.mean():.4f}  NLP {one.surprise.mean():.4f}"
+        f"{one.setting.name:43} error rate {one.wrong.mean():.4f}  NLP {one.surprise.mean():.4f}"
         f"  bound {-one.loss:.4f} a digit  {one.seconds:.0f} CPU s",
         flush=True,
     )

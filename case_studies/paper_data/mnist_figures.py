@@ -176,7 +176,7 @@ def main() -> None:
     draw(by_setting, (FIGURES if chosen.record else folder) / FIGURE)
     for setting, one in by_setting.items():
         told = f"error rate {one.wrong.mean():.4f}  NLP {one.surprise.mean():.4f}  bound {-one.loss:.4f} a digit"
-        print(f"{setting.name:42} {told}  {one.seconds:.0f} CPU s")
+        print(f"{setting.name:43} {told}  {one.seconds:.0f} CPU s")
     if chosen.record:
         for experiment, compared in pairs().items():
             told = entry(experiment, by_setting, compared)
