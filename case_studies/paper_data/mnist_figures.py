@@ -83,7 +83,7 @@ def effort(by_setting: Found, compared: list[Pair]) -> str:
     for setting in told_of:
         one = by_setting[setting]
         passes = f"{one.passes} passes, " if one.passes is not None else ""
-        each.append(f"{setting.name.removeprefix(f'{setting.task}, ')}: {passes}{one.seconds:,.0f} s")
+        each.append(f"{setting.name}: {passes}{one.seconds:,.0f} s")
     return f"Passes over the digits and seconds of processors: {'; '.join(each)}."
 
 
@@ -105,7 +105,7 @@ def rows(by_setting: Found, compared: list[Pair]) -> Iterator[dict[str, object]]
                 # That mini-batches are slightly worse than all digits at once is what the paper finds, and no defect.
                 verdict = {} if beside.stochastic else {"judged": False}
                 yield row | {"spread": standard_error(values - theirs)} | reference | verdict
-            else:
+            elif ours == beside or beside not in WHOLE.settings:
                 yield row | {"spread": standard_error(values)}
 
 
