@@ -2,32 +2,8 @@
 # From a bare clone to the posterior and its figures; `run.sh compare` sets it beside an ensemble smoother.
 set -euo pipefail
 
-usage="usage: run.sh [compare [options of compare_smoothers.py]]
-
-  compare  set the posterior beside chains and an ensemble smoother instead: minutes
-             --runs N [N ...]  of the simulator, at the most (default: 100 200 500 1000)
-             --seeds N         for each number of runs (default: 2)
-             --steps N         of each chain (default: 1200)
-             --record          write the means over the seeds to results.json too"
-
-fail() {
-    echo "run.sh: $1" >&2
-    exit 2
-}
-
-for argument in "$@"; do
-    if [[ $argument == -h || $argument == --help ]]; then
-        echo "$usage"
-        exit 0
-    fi
-done
-case ${1:-} in
-    "" | compare) ;;
-    -*) fail "'$1' is not an option; run.sh --help lists them." ;;
-    *) fail "the argument must be 'compare' or left out, but it is '$1'." ;;
-esac
-
 source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
+compare_or_nothing "the posterior" 1200 "$@"
 enter_case_study
 
 [[ -f data/aquifer.pst ]] || PYTHON=$bin/python bash setup.sh
