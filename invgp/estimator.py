@@ -34,7 +34,7 @@ from invgp.starting import JITTER, start
 CHUNK = 4096  # inputs predicted at once, at the most
 WORTH_THREADS = 500  # rows and columns: smaller products are slowed down by BLAS threads that wait for each other
 LENGTHS = ("rounds", "epochs", "settle")  # of a fit: a checkpoint goes on if they are others
-FALLEN = 0.01  # of the bound, and a tenth of what it had gained: what its estimates from batches do not vary by
+OF_BOUND, OF_GAIN = 0.01, 0.1  # shares of the bound, and of what it had gained, that noise of batches does not take
 PLACEMENTS = ("subset", "clusters", "grid")
 
 
@@ -304,7 +304,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _has_fallen(self) -> bool:
         """Whether the bound ends further below its best than the noise of batches explains."""
         first, best, last = self.trace_[0], max(self.trace_), self.trace_[-1]
-        return best - last > max(FALLEN * max(1.0, abs(best)), 10.0 * FALLEN * (best - first))
+        return best - last > max(OF_BOUND * max(1.0, abs(best)), OF_GAIN * (best - first))
 
     # ---- a prediction ----
 

@@ -72,7 +72,7 @@ REMARKS = {
     "inducing_inputs": "The paper has a figure and no numbers: inducing inputs that are learnt gain much over as many "
     "that are not, and do about as well as ten times as many.",
     "batch_or_stochastic": "All digits at once is by L-BFGS, as in the paper. In mini-batches the paper has AdaDelta, "
-    "here are natural gradients and Adam. The paper finds mini-batches slightly worse, and so do we.",
+    "here are natural gradients and Adam. The paper finds mini-batches slightly worse.",
 }
 
 
