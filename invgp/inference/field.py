@@ -219,7 +219,7 @@ class FieldInversion(Inversion):
             predicted=predicted,
             predicted_std=predicted_std,
             elbo=np.asarray([bound for bound, _ in self.trace]),
-            runs=np.asarray([runs for _, runs in self.trace]),
+            runs=np.asarray([runs for _, runs in self.trace], dtype=np.int64),
             runs_total=self.simulator.runs,
             runs_failed=self.simulator.failed,
             seed=self.seed,

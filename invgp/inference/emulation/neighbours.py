@@ -72,7 +72,7 @@ class Neighbours:
 
 def _nearest_seen(X: Floats, seen: Integers) -> Integers:
     scaled = X / _positive(np.ptp(X, axis=0))
-    like = seen[KDTree(scaled[seen]).query(scaled)[1]]
+    like: Integers = seen[KDTree(scaled[seen]).query(scaled)[1]]
     like[seen] = seen
     return like
 
