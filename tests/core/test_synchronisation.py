@@ -18,7 +18,9 @@ from invgp.likelihoods import BlackBox
 from models import Q, Quadratic, small_model
 
 ARRAY = type(array_api_strict.asarray(0.0))
-WAITING = ("__float__", "__int__", "__bool__", "__index__", "__complex__", "__array__")
+# Python 3.12 and later give an array's memory to NumPy by `__buffer__`, earlier ones by `__array__`.
+TRANSFERS = ("__array__", "__buffer__", "__dlpack__")
+WAITING = ("__float__", "__int__", "__bool__", "__index__", "__complex__", *TRANSFERS)
 
 
 @pytest.fixture
@@ -78,7 +80,8 @@ def test_that_a_black_box_gets_its_samples_and_gives_its_values_in_one_transfer_
     data = Data(box, device.asarray(np.zeros((bound.X.shape[0], Q))))
     waits.clear()
     bound.frame(parameters).evaluate(data.log_density(device.asarray(np.zeros(0)), derivatives=False), points)
-    assert waits["__array__"] == 2, waits  # the observations and the samples; the values come back as a NumPy array
+    # The observations and the samples; the values come back as a NumPy array.
+    assert sum(waits[name] for name in TRANSFERS) == 2, waits
 
 
 def test_that_an_iteration_reads_only_the_numbers_that_decide_its_next_step(waits, device):
@@ -97,5 +100,5 @@ def test_that_an_iteration_reads_only_the_numbers_that_decide_its_next_step(wait
         assert waits["__float__"] <= 4 + 4, waits
         # Whether the factorisation of a natural-gradient step succeeded.
         assert waits["__bool__"] <= 1, waits
-        assert waits["__int__"] == waits["__index__"] == waits["__array__"] == 0, waits
+        assert not set(waits) - {"__float__", "__bool__"}, waits
     assert backend.to_numpy(samples).shape == (32, 6, 2)
