@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from invgp.errors import WriteError
+from invgp.atomic_files import atomic_file
 
 FORMAT = 1
 MODEL = "a saved model"
@@ -25,17 +23,8 @@ def write_archive(path: Path, kind: str, about: Mapping[str, Any], arrays: Mappi
     """Write arrays with a description that JSON can hold; the file is there whole, or as it was."""
     held = {name: np.asarray(array) for name, array in arrays.items()}
     described = json.dumps({"format": FORMAT, "kind": kind, "digest": _digest(held), **about})
-    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            np.savez(file, about=described, **held)  # type: ignore[arg-type]  # one of its keywords is no array
-        os.replace(part, path)  # noqa: PTH105 - the atomic one, by name
-    except OSError as error:
-        raise WriteError(f"{kind} could not be written to {str(path)!r}: {error}") from error
-    finally:
-        if part.exists():
-            part.unlink()
+    with atomic_file(kind, path) as part, part.open("wb") as file:
+        np.savez(file, about=described, **held)  # type: ignore[arg-type]  # one of its keywords is no array
 
 
 def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import numpy as np
 
-from invgp.errors import ConfigError, WriteError
+from invgp.atomic_files import atomic_file, library_errors
+from invgp.errors import ConfigError
 
 if TYPE_CHECKING:
     import netCDF4
@@ -25,7 +24,7 @@ LARGEST_CHUNK = 2**20  # numbers in a chunk: a map opens in pieces, a line is on
 
 def write(posterior: xr.Dataset, path: str | Path) -> Path:
     """Write a posterior as compressed, chunked netCDF; the file is there whole, or not at all."""
-    with _whole(Path(path)) as part:
+    with atomic_file("the posterior", path) as part, library_errors():
         posterior.to_netcdf(part, engine="netcdf4", format="NETCDF4", encoding=_encoding(posterior))
     return Path(path)
 
@@ -40,7 +39,7 @@ def write_blocks(
     """Write a map block by block, in chunks that are the blocks, so that no chunk is compressed twice."""
     import netCDF4  # noqa: PLC0415 - help is given without waiting for it
 
-    with _whole(Path(path)) as part:
+    with atomic_file("the map", path) as part, library_errors():
         skeleton.to_netcdf(part, engine="netcdf4", format="NETCDF4", encoding=_encoding(skeleton))
         with netCDF4.Dataset(part, "a") as file:
             if "coordinates" in file.ncattrs():  # xarray's word for coordinates of no variable: they have one now
@@ -70,20 +69,6 @@ def _declare(
         if other not in skeleton.dims and set(array.dims) <= set(variable.dims)
     ]
     made.setncatts({**variable.attributes, **({"coordinates": " ".join(auxiliary)} if auxiliary else {})})
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A file to write, which gets its name when it is whole, and is removed if it never is."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
-    try:
-        yield part
-        os.replace(part, path)  # noqa: PTH105 - the atomic one, by name
-    except (OSError, RuntimeError) as error:  # the netCDF library says RuntimeError for a full disk
-        raise WriteError(f"the posterior could not be written to {str(path)!r}: {error}") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def read(path: str | Path) -> xr.Dataset:

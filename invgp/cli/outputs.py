@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -66,6 +67,8 @@ def check_writable(path: Path, key: str) -> None:
     """Raise `ConfigError` unless a file can be written there, in a directory that is there or can be made."""
     if path.is_dir():
         raise ConfigError(f"{key}: must be a file, was {str(path)!r}, which is a directory")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise ConfigError(f"{key}: must be a file that may be overwritten, was {str(path)!r}, which is write-protected")
     nearest = path.parent
     try:
         while not nearest.exists():

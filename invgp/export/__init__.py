@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from invgp.atomic_files import staging_directory
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -43,8 +45,9 @@ def export(dataset: xr.Dataset, kind: str, path: str | Path, variables: Sequence
     from invgp.maps.nodes import as_map  # noqa: PLC0415 - help is given without waiting for xarray
 
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write: Callable[[xr.Dataset, Path, Sequence[str]], list[Path]] = import_module(
         f"invgp.export.{FORMATS[kind].module}"
     ).write
-    return write(as_map(dataset), path, variables)
+    with staging_directory("the export", path) as directory:
+        written = write(as_map(dataset), directory / path.name, variables)
+    return [path.with_name(file.name) for file in written]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from invgp.atomic_files import library_errors
 from invgp.export.layers import draws
 
 LIBRARY = "invgp"
@@ -26,7 +27,8 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
         groups["observed_data"] = dataset[list(renamed)].rename(renamed)
     attributes = {"inference_library": LIBRARY, "source": str(dataset.attrs.get("source", ""))}
     tree = xr.DataTree.from_dict({name: _by_itself(group).assign_attrs(attributes) for name, group in groups.items()})
-    tree.to_netcdf(path, engine="netcdf4")
+    with library_errors():
+        tree.load().to_netcdf(path, engine="netcdf4")
     return [path]
 
 

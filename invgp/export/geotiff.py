@@ -33,24 +33,25 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
     (left, step_x), (bottom, step_y) = _corner(dataset, x), _corner(dataset, y)
     height, width = dataset.sizes[y], dataset.sizes[x]
     top = bottom + step_y * height
-    with rasterio.open(
-        path,
-        "w",
-        driver="GTiff",
-        width=width,
-        height=height,
-        count=len(bands),
-        dtype="float64",
-        nodata=np.nan,
-        compress="deflate",
-        crs=CRS.from_cf(dataset["crs"].attrs).to_wkt() if "crs" in dataset else None,
-        transform=rasterio.Affine(step_x, 0.0, left, 0.0, -step_y, top),
-    ) as file:
-        for number, (text, unit, values) in enumerate(bands, start=1):
-            from_the_top = values.sortby(x).sortby(y, ascending=False).transpose(y, x)
-            file.write(from_the_top.values, number)
-            file.set_band_description(number, text)
-            file.set_band_unit(number, unit)
+    # In memory first: GDAL reports no error for a file that it cannot write to the end.
+    with rasterio.MemoryFile() as memory:
+        with memory.open(
+            driver="GTiff",
+            width=width,
+            height=height,
+            count=len(bands),
+            dtype="float64",
+            nodata=np.nan,
+            compress="deflate",
+            crs=CRS.from_cf(dataset["crs"].attrs).to_wkt() if "crs" in dataset else None,
+            transform=rasterio.Affine(step_x, 0.0, left, 0.0, -step_y, top),
+        ) as file:
+            for number, (text, unit, values) in enumerate(bands, start=1):
+                from_the_top = values.sortby(x).sortby(y, ascending=False).transpose(y, x)
+                file.write(from_the_top.values, number)
+                file.set_band_description(number, text)
+                file.set_band_unit(number, unit)
+        path.write_bytes(memory.getbuffer())
     return [path]
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import xarray as xr
 
 from invgp.adapters.protocol import Floats, Quantity
-from invgp.errors import WriteError
+from invgp.atomic_files import atomic_file, library_errors
 from invgp.ledger.store import Model, Run
 
 ABOUT = ("run", "status", "attempts", "seconds", "worker", "finished", "label", "message", "directory")
@@ -38,18 +36,12 @@ def columns(prefix: str, quantities: Iterable[Quantity]) -> list[str]:
 def write(model: Model, runs: Iterable[Run], path: Path) -> int:
     """Write the runs of a model as netCDF if the path ends in .nc, otherwise as CSV; say how many."""
     rows = list(runs)
-    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file("the table of runs", path) as part:
         if path.suffix == ".nc":
-            to_dataset(model, rows).to_netcdf(part, engine="netcdf4", format="NETCDF4")
+            with library_errors():
+                to_dataset(model, rows).to_netcdf(part, engine="netcdf4", format="NETCDF4")
         else:
             _write_csv(model, rows, part)
-        os.replace(part, path)  # noqa: PTH105 - the atomic one, by name
-    except (OSError, RuntimeError) as error:  # the netCDF library says RuntimeError for a full disk
-        raise WriteError(f"the runs could not be written to {str(path)!r}: {error}") from error
-    finally:
-        part.unlink(missing_ok=True)
     return len(rows)
 
 

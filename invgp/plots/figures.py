@@ -10,7 +10,8 @@ import xarray as xr
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from invgp.errors import PlotError, WriteError
+from invgp.atomic_files import atomic_file, staging_directory
+from invgp.errors import PlotError
 from invgp.plots.convergence import convergence
 from invgp.plots.correlation import correlation
 from invgp.plots.draws import draws
@@ -99,8 +100,9 @@ def plot(
     here = (*FIELDS, *(chosen if alone and len(chosen) == 1 else ()))
     targets = [path if kind in here else path.with_name(f"{path.stem}_{kind}{path.suffix}") for kind in chosen]
     figures = {target: KINDS[kind](ds, look or Look(), site) for target, kind in zip(targets, chosen, strict=True)}
-    for target, figure in figures.items():
-        save(figure, target, dpi)
+    with staging_directory("the figures" if len(figures) > 1 else "the figure", path) as directory:
+        for target, figure in figures.items():
+            _draw(figure, directory / target.name, dpi)
     return tuple(figures)
 
 
@@ -112,13 +114,15 @@ def check_format(path: Path, key: str) -> None:
 
 def save(figure: Figure, path: Path, dpi: float | None = None) -> None:
     """Write a figure in the format of its suffix; the same figure gives the same file."""
+    with atomic_file("the figure", path) as part:
+        _draw(figure, part, dpi)
+
+
+def _draw(figure: Figure, path: Path, dpi: float | None) -> None:
     undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with rc_context(STYLE), warnings.catch_warnings():
             warnings.filterwarnings("error", message="constrained_layout not applied")
             figure.savefig(path, metadata=undated.get(path.suffix.lower()), dpi=dpi or STYLE["savefig.dpi"])
     except UserWarning:
         raise too_small((figure.get_figwidth(), figure.get_figheight()), "what stands around the panels") from None
-    except OSError as error:
-        raise WriteError(f"the figure could not be written to {str(path)!r}: {error.strerror or error}") from error

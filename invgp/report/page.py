@@ -16,7 +16,7 @@ from matplotlib import rc_context
 from PIL import Image
 
 from invgp import __version__
-from invgp.errors import WriteError
+from invgp.atomic_files import atomic_file
 from invgp.maps.nodes import as_points
 from invgp.plots import KINDS, Look, suitable
 from invgp.plots.style import STYLE
@@ -66,11 +66,8 @@ def write(
     """
     path = Path(path)
     page = render(ds, source, runs, kinds)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise WriteError(f"the report could not be written to {str(path)!r}: {error.strerror or error}") from error
+    with atomic_file("the report", path) as part:
+        part.write_text(page, encoding="utf-8", newline="\n")
     return path
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from invgp.errors import ConfigError, WriteError
+from invgp.atomic_files import staging_directory
+from invgp.errors import ConfigError
 
 KINDS = {
     "python": "a Python function",
@@ -15,6 +16,7 @@ KINDS = {
     "umbridge": "an UM-Bridge server",
 }
 EXECUTABLE = 0o755
+CONFIG = "survey.toml"
 
 
 def files_of(kind: str) -> dict[str, bytes]:
@@ -34,13 +36,9 @@ def write(contents: Mapping[str, bytes], directory: Path) -> list[Path]:
             f"DIRECTORY: must not hold files that would be overwritten, was {str(directory)!r}, which has {names}; "
             "name another directory"
         )
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
+    with staging_directory("the project", directory / CONFIG, overwrite=False) as stage:
         for name, content in contents.items():
-            with (directory / name).open("xb") as file:
-                file.write(content)
+            (stage / name).write_bytes(content)
             if content.startswith(b"#!"):
-                (directory / name).chmod(EXECUTABLE)
-    except OSError as error:
-        raise WriteError(f"the project could not be written to {str(directory)!r}: {error.strerror}") from error
+                (stage / name).chmod(EXECUTABLE)
     return [directory / name for name in sorted(contents)]

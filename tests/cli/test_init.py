@@ -79,7 +79,7 @@ def test_that_the_data_of_a_project_are_those_of_its_simulator(name: str) -> Non
         ),
         (
             ["python", "/proc/project"],
-            "invgp: the project could not be written to '/proc/project': No such file or directory",
+            "invgp: the project could not be written to '/proc/project/survey.toml': No such file or directory",
         ),
     ],
 )
