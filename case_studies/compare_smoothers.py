@@ -23,9 +23,9 @@ from recording import record
 
 from invgp.core.backend import place
 from invgp.core.field.slices import Density, slice_chains
+from invgp.execution.simulator import Simulator
 from invgp.inference.field import FieldInversion, Whitening
-from invgp.inference.grid_modes import field_of
-from invgp.inference.simulator import Simulator
+from invgp.latent_model.grid_modes import field_of
 from invgp.problem import Problem
 
 ASSIMILATIONS = 4

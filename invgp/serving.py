@@ -27,8 +27,8 @@ from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownEx
 
 from invgp.adapters.exchange import BoundedReader, TooLargeError, parse_json
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status, input_size
-from invgp.inference.pools.processes import begin_worker
-from invgp.inference.stray_programs import end_programs
+from invgp.execution.pools.worker_processes import begin_worker
+from invgp.execution.stray_programs import end_programs
 from invgp.problem import Floats
 
 PROTOCOL_VERSION = 1.0

@@ -11,13 +11,13 @@ from invgp import netcdf, plots
 from invgp.adapters import CallableModel, Quantity
 from invgp.coverage import bin_count, count_band, coverage, rank_counts
 from invgp.errors import ConfigError, PlotError, RunsFailedError
-from invgp.inference import trial
-from invgp.inference.calibration import InterruptedCalibration, calibrate, identity
-from invgp.inference.summary import coverage_of
-from invgp.inference.truths import prior_draw, with_drawn_hyperparameters
 from invgp.links import LINKS
 from invgp.plots.calibration import picked_ranks
 from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, Survey, Wire
+from invgp.validation import calibration_trial as trial
+from invgp.validation.calibrate import InterruptedCalibration, calibrate, identity
+from invgp.validation.calibration_summary import coverage_of
+from invgp.validation.simulated_surveys import prior_draw, with_drawn_hyperparameters
 from problems import map_problem
 
 SURVEYS = 50

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from invgp.adapters import Evaluations, Quantity, RunContext, Status
-from invgp.inference.evaluate import evaluate
-from invgp.inference.monitor import Silent
+from invgp.execution.evaluate import evaluate
+from invgp.execution.monitor import Silent
 from invgp.ledger import Known, Ledger, Recorder, claims
 
 PATIENCE = 60.0  # s, for a busy machine

@@ -9,7 +9,7 @@ from test_emulated import line_problem
 
 import invgp
 from invgp.core.backend import place
-from invgp.inference.noise import noise_draw, noise_log_density
+from invgp.latent_model.noise_density import noise_draw, noise_log_density
 from invgp.problem import Noise
 from problems import map_problem
 

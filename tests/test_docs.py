@@ -218,7 +218,7 @@ def test_that_every_page_with_code_is_run(root):
 
 
 def test_that_the_page_about_reading_quotes_what_is_said(root):
-    sources = "".join(path.read_text(encoding="utf-8") for path in (root / "invgp" / "inference").rglob("*.py"))
+    sources = "".join(path.read_text(encoding="utf-8") for path in (root / "invgp").rglob("*.py"))
     said = re.sub(r'"\s*\n\s*f?"', "", sources).lower()
     table = (root / "docs" / "reading.md").read_text(encoding="utf-8").partition("## The diagnostics")[2]
     quoted = re.findall(r"\*([^*|]+)\*", "".join(re.findall(r"^\| (\*.*?) \|", table, re.MULTILINE)))

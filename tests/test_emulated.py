@@ -321,7 +321,7 @@ def test_that_realizations_with_inducing_points_are_as_smooth_as_the_field():
 
 @pytest.mark.parametrize(("emulator", "numbers"), [(False, 1_000), (True, 10_000)])  # half of all sites' samples
 def test_that_noise_that_mini_batches_cannot_learn_is_refused_before_any_run(emulator, numbers, monkeypatch):
-    monkeypatch.setattr("invgp.inference.samples.NUMBERS_AT_ONCE", numbers)
+    monkeypatch.setattr("invgp.inference.sample_sizes.NUMBERS_AT_ONCE", numbers)
     counted = Counted(smooth)
     problem, _ = line_problem(counted, emulator=emulator)
     assert invgp.invert(problem).attrs["invgp_settled"] == "yes"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from test_emulated import NOISE, Counted, line_problem, smooth
 
-from invgp.inference.chains import Chains
+from invgp.execution.monitor import Silent
+from invgp.execution.pools import Loop
 from invgp.inference.invert import recorded
-from invgp.inference.monitor import Silent
-from invgp.inference.pools import Loop
-from invgp.inference.reference import Direct, emulated_reference
+from invgp.sampling.chains import Chains
+from invgp.validation.reference_chains import Direct, emulated_reference
 
 
 def rippled(a, b):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import invgp
+from invgp.emulation import Runs, fit_emulator
+from invgp.emulation.hermite_basis import Basis
+from invgp.emulation.polynomial import fit_polynomial
+from invgp.emulation.residual_process import add_process
 from invgp.forward_models import two_way_times
-from invgp.inference.emulation import Runs, fit_emulator
-from invgp.inference.emulation.basis import Basis
-from invgp.inference.emulation.polynomial import fit_polynomial
-from invgp.inference.emulation.process import add_process
 from invgp.problem import Column
 from problems import map_problem
 
@@ -105,7 +105,7 @@ def test_that_bases_hold_all_monomials_or_those_of_pairs():
 
 
 def test_that_left_out_errors_are_those_of_fits_without_the_fold(monkeypatch):
-    monkeypatch.setattr("invgp.inference.emulation.ridge.STRENGTHS", (1e-12,))
+    monkeypatch.setattr("invgp.emulation.ridge.STRENGTHS", (1e-12,))
     rng = np.random.default_rng(0)
     x, folds = rng.standard_normal((60, 3)), rng.integers(0, 15, 60)
     y = np.stack([np.sin(x[:, 0]) + x[:, 1] * x[:, 2], np.exp(0.3 * x[:, 1])], axis=-1)
@@ -124,7 +124,7 @@ def test_that_left_out_errors_of_a_process_are_those_of_fits_without_the_fold(mo
     y = np.abs(x[:, :1])
     polynomial, errors = fit_polynomial(Basis(2, 1, 1), x, y, folds)
     whole, _ = add_process(polynomial, x, y, errors, folds, outputs, rng)
-    monkeypatch.setattr("invgp.inference.emulation.process._learn", lambda x, y: (whole.kernel, 1e-3))
+    monkeypatch.setattr("invgp.emulation.residual_process._learn", lambda x, y: (whole.kernel, 1e-3))
     _, left_out = add_process(polynomial, x, y, errors, folds, outputs, rng)
     for fold in range(10):
         out = folds == fold
@@ -329,5 +329,5 @@ def test_that_the_same_generator_gives_the_same_emulator(line):
 
 
 def test_that_scikit_learn_waits_until_a_process_is_needed():
-    code = "import sys, invgp.inference.emulation; sys.exit('sklearn' in sys.modules)"
+    code = "import sys, invgp.emulation; sys.exit('sklearn' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

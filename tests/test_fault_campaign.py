@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from invgp.adapters import Evaluations, ExecutableModel, OutputFile, Quantity, RunContext, Status
-from invgp.inference.evaluate import evaluate
-from invgp.inference.simulator import own_directory
+from invgp.execution.evaluate import evaluate
+from invgp.execution.simulator import own_directory
 from invgp.ledger import Ledger
 
 SOURCE = Path(__file__).with_name("faulty.c")

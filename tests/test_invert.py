@@ -9,8 +9,8 @@ import xarray as xr
 import invgp
 from invgp.adapters import CallableModel, Quantity
 from invgp.errors import ConfigError, RunsFailedError
+from invgp.execution.monitor import Silent
 from invgp.inference.invert import InterruptedInversion
-from invgp.inference.monitor import Silent
 from problems import apparent_resistivity, map_problem, multiplied
 
 

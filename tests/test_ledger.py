@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import invgp.inference.tasks
+import invgp.execution.tasks
 from invgp import invert
 from invgp.adapters import Evaluations, ExecutableModel, InputFile, Quantity, RunContext, Status
 from invgp.errors import ConfigError, LedgerError
-from invgp.inference.evaluate import evaluate
-from invgp.inference.pools.processes import Processes
+from invgp.execution.evaluate import evaluate
+from invgp.execution.pools.worker_processes import Processes
 from invgp.ledger import Ledger, Recorder
 from problems import map_problem
 
@@ -234,14 +234,14 @@ def test_that_a_run_that_went_well_is_never_replaced(ledger: Ledger) -> None:
 
 
 def finished_of(model: Model):
-    return invgp.inference.tasks.attempt(model, rows(1), context(1, Path()))
+    return invgp.execution.tasks.attempt(model, rows(1), context(1, Path()))
 
 
 def test_that_runs_that_fail_on_a_full_disk_are_not_taken_for_failures(ledger: Ledger, monkeypatch) -> None:
     def full(**_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(invgp.inference.tasks, "TemporaryFile", full)
+    monkeypatch.setattr(invgp.execution.tasks, "TemporaryFile", full)
     with pytest.raises(LedgerError, match=r"nothing more can be written in .* \(No space left on device\)"):
         run(Model(1), rows(1, -1, 2), ledger)
     assert [r.inputs[0] for r in ledger.runs()] == [1]

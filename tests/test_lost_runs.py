@@ -11,7 +11,7 @@ from maps.exact import joint_posterior
 import invgp
 from invgp.adapters import Evaluations, ForwardModel, Status
 from invgp.errors import RunsFailedError
-from invgp.inference.failing import Outcomes
+from invgp.execution.failure_patterns import Outcomes
 from problems import linear_problem, map_problem
 
 SALTS = 6

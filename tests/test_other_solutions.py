@@ -10,14 +10,14 @@ from test_emulated import NOISE, line_problem, one_site, smooth
 import invgp
 from invgp.adapters import CallableModel, Quantity
 from invgp.core.backend import place
+from invgp.emulation.run_schedule import neighbours_within_reach, runs_of_steps, worth_emulating
 from invgp.errors import RunsFailedError
-from invgp.inference import other_solutions
-from invgp.inference.design import neighbours_within_reach, runs_of_steps, worth_emulating
-from invgp.inference.elsewhere import Elsewhere, apart, part_of
+from invgp.execution.simulator import Batch, Simulator
+from invgp.inference import alternative_modes as other_solutions
 from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.inversion import BudgetSpent
-from invgp.inference.second_start import saying, within_a_length_scale
-from invgp.inference.simulator import Batch, Simulator
+from invgp.inference.multistart import Elsewhere, apart, part_of
+from invgp.inference.restart import saying, within_a_length_scale
 from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, Survey, Wire
 
 
@@ -228,7 +228,7 @@ def test_that_searches_start_on_either_side_of_the_prior_by_one_and_two_standard
 
 
 def test_that_many_sites_have_half_the_starts(tmp_path, monkeypatch):
-    monkeypatch.setattr("invgp.inference.elsewhere.MANY_SITES", 2)
+    monkeypatch.setattr("invgp.inference.multistart.MANY_SITES", 2)
     inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 1.0, 2.0]), tmp_path)
     assert len(list(Elsewhere(inversion, np.arange(3), inversion.start.trial).starts())) == 4
 

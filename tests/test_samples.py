@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_other_solutions import inversion_on, sites_on_a_line
 
-from invgp.inference.samples import planned, planned_on_emulator, sites_at_once
+from invgp.inference.sample_sizes import planned, planned_on_emulator, sites_at_once
 
 
 @pytest.mark.parametrize(

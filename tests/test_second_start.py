@@ -8,7 +8,7 @@ from test_other_solutions import inversion_on, sites_on_a_line
 
 from invgp.errors import RunsFailedError
 from invgp.inference.inversion import BudgetSpent
-from invgp.inference.second_start import ROUGHLY, opened, search_again
+from invgp.inference.restart import ROUGHLY, opened, search_again
 
 
 @pytest.fixture

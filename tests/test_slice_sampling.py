@@ -11,19 +11,19 @@ from arviz_stats.base.array import array_stats
 
 from invgp.adapters import CallableModel, Quantity
 from invgp.errors import ConfigError, RunsFailedError, WriteError
-from invgp.inference import slice_sampling
-from invgp.inference.chains import Chains
-from invgp.inference.comparison import compare, converged, rows, spread_mcse, verdict
+from invgp.execution.monitor import Silent
+from invgp.execution.pools import Loop
+from invgp.execution.simulator import Batch
 from invgp.inference.invert import recorded
-from invgp.inference.monitor import Silent
-from invgp.inference.pools import Loop
-from invgp.inference.proposal import Proposal
-from invgp.inference.reference import Direct, fit_runs, linearised, reference
-from invgp.inference.simulator import Batch
-from invgp.inference.slice_sampling import sample
-from invgp.inference.target import WhitenedPrior
 from invgp.plots import comparison as comparison_figure
 from invgp.problem import Column, Latent, Noise, Observation, OutputSettings, Problem, Survey, Wire
+from invgp.sampling import slice_sampling
+from invgp.sampling.chains import Chains
+from invgp.sampling.proposal import Proposal
+from invgp.sampling.slice_sampling import sample
+from invgp.sampling.target_density import WhitenedPrior
+from invgp.validation.compare import compare, converged, rows, spread_mcse, verdict
+from invgp.validation.reference_chains import Direct, fit_runs, linearised, reference
 from problems import map_problem
 
 NOISE = 0.3

@@ -19,11 +19,11 @@ import xarray as xr
 from figure import LATENTS, Field, Row, draw
 
 import invgp
-from invgp.inference.comparison import compare, converged, rows, verdict
-from invgp.inference.monitor import Silent
-from invgp.inference.pools import Loop
-from invgp.inference.reference import Direct, reference
+from invgp.execution.monitor import Silent
+from invgp.execution.pools import Loop
 from invgp.problem import Problem
+from invgp.validation.compare import compare, converged, rows, verdict
+from invgp.validation.reference_chains import Direct, reference
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from command_line import at_least, positive, read_columns, run

@@ -120,7 +120,7 @@ def calibrated(
     problem: Problem, surveys: int, folder: Path, *, seed: int, workers: int | None
 ) -> tuple[xr.Dataset, bool]:
     """The calibration, and whether it is whole; if interrupted, that of the surveys that were finished."""
-    from invgp.inference.calibration import InterruptedCalibration, calibrate, identity  # noqa: PLC0415
+    from invgp.validation.calibrate import InterruptedCalibration, calibrate, identity  # noqa: PLC0415
 
     finished = read_finished(folder, identity(problem, seed))
     # Batch systems ask a job to end by SIGTERM, a closed terminal by SIGHUP: as Ctrl-C, they keep what there is.
@@ -203,9 +203,9 @@ def tell(result: xr.Dataset) -> int:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    from invgp.inference.summary import coverage_of  # noqa: PLC0415
     from invgp.plots.calibration import process_name  # noqa: PLC0415
     from invgp.plots.reading import read_curves  # noqa: PLC0415
+    from invgp.validation.calibration_summary import coverage_of  # noqa: PLC0415
 
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("truths inside, %", no_wrap=True)
@@ -236,7 +236,7 @@ def tell(result: xr.Dataset) -> int:
 
 def facts(result: xr.Dataset) -> dict[str, Any]:
     """The same for a machine; arrays have the shape of the latent's labels, after the intervals'."""
-    from invgp.inference.summary import coverage_of  # noqa: PLC0415
+    from invgp.validation.calibration_summary import coverage_of  # noqa: PLC0415
 
     found = {name: coverage_of(result, name) for name in str(result.attrs["invgp_latents"]).split()}
     return {

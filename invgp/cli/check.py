@@ -22,7 +22,7 @@ from invgp.wording import counted, duration, with_unit
 
 if TYPE_CHECKING:
     from invgp.adapters.protocol import Evaluations, Quantity
-    from invgp.inference.cost import Cost
+    from invgp.inference.expected_cost import Cost
     from invgp.problem import Column, Floats, Observation, Problem
 
 QUICK = 0.01  # s: below this, one run says little about the rate of many
@@ -90,7 +90,7 @@ def check_device(device: str) -> None:
 
 def check_noise(problem: Problem) -> None:
     """Raise `ConfigError` if noise is to be learnt of more sites than it can be."""
-    from invgp.inference.samples import refuse_to_learn_noise  # noqa: PLC0415 - it waits for SciPy
+    from invgp.inference.sample_sizes import refuse_to_learn_noise  # noqa: PLC0415 - it waits for SciPy
 
     refuse_to_learn_noise(problem)
 
@@ -255,7 +255,7 @@ def plain(number: float) -> str:
 
 def say_cost(problem: Problem, seconds: float, pace: float, workers: int) -> Cost:
     """What the inversion will take, if a run takes so many seconds, and a worker as many from one to the next."""
-    from invgp.inference.cost import expected_cost  # noqa: PLC0415 - it waits for SciPy
+    from invgp.inference.expected_cost import expected_cost  # noqa: PLC0415 - it waits for SciPy
 
     cost = expected_cost(problem)
     say(

@@ -108,7 +108,7 @@ def chains_of(posterior: Path, *, emulator: bool) -> Path:
 
 def check_emulator(problem: Problem) -> None:
     """Whether there can be an emulator."""
-    from invgp.inference.design import worth_emulating  # noqa: PLC0415 - it waits for SciPy
+    from invgp.emulation.run_schedule import worth_emulating  # noqa: PLC0415 - it waits for SciPy
 
     if not worth_emulating(problem):
         raise ConfigError(
@@ -131,15 +131,15 @@ def compared(
     """The posterior beside draws, and the runs made now; if interrupted, all is kept, and the command ends."""
     # Here, not above: a mistake is told, and help given, without waiting for SciPy.
     try:
-        from invgp.inference.comparison import compare  # noqa: PLC0415
+        from invgp.validation.compare import compare  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"`invgp compare` needs {error.name}, which is not installed: pip install arviz-stats"
         ) from error
+    from invgp.execution.pools import open_pool  # noqa: PLC0415
+    from invgp.execution.simulator import own_directory  # noqa: PLC0415
     from invgp.inference.invert import recorded  # noqa: PLC0415
-    from invgp.inference.pools import open_pool  # noqa: PLC0415
-    from invgp.inference.reference import Direct, emulated_reference, reference  # noqa: PLC0415
-    from invgp.inference.simulator import own_directory  # noqa: PLC0415
+    from invgp.validation.reference_chains import Direct, emulated_reference, reference  # noqa: PLC0415
 
     # Batch systems ask a job to end by SIGTERM, a closed terminal by SIGHUP: as Ctrl-C, they keep what there is.
     for asked_to_end in (signal.SIGTERM, signal.SIGHUP):

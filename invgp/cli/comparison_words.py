@@ -16,7 +16,7 @@ PAPER = 120  # columns, where the table goes to a file
 
 def facts(comparison: xr.Dataset) -> dict[str, Any]:
     """What `tell` says, for a machine."""
-    from invgp.inference.comparison import converged, rows, verdict  # noqa: PLC0415
+    from invgp.validation.compare import converged, rows, verdict  # noqa: PLC0415
 
     attributes = comparison.attrs
     return {
@@ -36,7 +36,7 @@ def tell(comparison: xr.Dataset, made: int, seconds: float) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    from invgp.inference.comparison import converged, rows, verdict  # noqa: PLC0415
+    from invgp.validation.compare import converged, rows, verdict  # noqa: PLC0415
 
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("", no_wrap=True)

@@ -101,9 +101,9 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
     """
     # Here, not above: a mistake is told, and help given, without waiting for SciPy.
     from invgp.adapters.protocol import RunContext  # noqa: PLC0415
-    from invgp.inference.evaluate import evaluate  # noqa: PLC0415
-    from invgp.inference.pools import open_pool  # noqa: PLC0415
-    from invgp.inference.simulator import own_directory  # noqa: PLC0415
+    from invgp.execution.evaluate import evaluate  # noqa: PLC0415
+    from invgp.execution.pools import open_pool  # noqa: PLC0415
+    from invgp.execution.simulator import own_directory  # noqa: PLC0415
 
     problem = load(config)
     with opened(ledger) as book:  # a file that is not there must not be made

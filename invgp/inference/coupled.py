@@ -15,17 +15,17 @@ from invgp.core.coupled.position import Position
 from invgp.core.coupled.stage import Stage
 from invgp.core.sampling import Points
 from invgp.errors import RunsFailedError
+from invgp.execution.missing_outputs import runs_for
+from invgp.execution.simulator import Simulator
 from invgp.inference.diagnostics import Cavity, diagnose, doubtful_latents
-from invgp.inference.gaps import runs_for
 from invgp.inference.inversion import Inversion
-from invgp.inference.learnt import with_hyperparameters
-from invgp.inference.model import learning_of, prior_of
-from invgp.inference.noise import likelihood_of
 from invgp.inference.notes import inducing_notes, noise_notes, untold_notes
-from invgp.inference.samples import Planned, planned
-from invgp.inference.second_start import search_again_where_unexplained
-from invgp.inference.settling import Evaluate, Found, Settling
-from invgp.inference.simulator import Simulator
+from invgp.inference.optimisation import Evaluate, Found, Settling
+from invgp.inference.restart import search_again_where_unexplained
+from invgp.inference.sample_sizes import Planned, planned
+from invgp.latent_model.learned_problem import with_hyperparameters
+from invgp.latent_model.noise_density import likelihood_of
+from invgp.latent_model.prior import learning_of, prior_of
 from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
 from invgp.processes import SaidBySites

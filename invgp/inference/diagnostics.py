@@ -18,8 +18,8 @@ from scipy.stats import chi2, t
 from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.position import Position
 from invgp.core.sampling import Points
-from invgp.inference.noise import noise_log_density
-from invgp.inference.simulator import Batch
+from invgp.execution.simulator import Batch
+from invgp.latent_model.noise_density import noise_log_density
 from invgp.posterior import Diagnostics
 from invgp.problem import Floats, Problem
 from invgp.wording import counted

@@ -18,18 +18,18 @@ from scipy.stats import qmc
 from invgp.core.backend import Place, to_numpy
 from invgp.core.coupled.algorithm import CoupledSavigp
 from invgp.core.coupled.position import Position, movement
+from invgp.emulation import Emulator, fit_emulator
+from invgp.emulation.run_schedule import FEWEST_STEPS, neighbours_within_reach, runs_in_a_step, runs_of_steps
+from invgp.execution.simulator import Batch, Simulator
+from invgp.inference.alternative_modes import look_for_other_solutions
 from invgp.inference.coupled import CoupledInversion
-from invgp.inference.design import FEWEST_STEPS, neighbours_within_reach, runs_in_a_step, runs_of_steps
 from invgp.inference.diagnostics import DOUBTFUL
-from invgp.inference.earlier import earlier_runs
-from invgp.inference.emulation import Emulator, fit_emulator
+from invgp.inference.earlier_runs import earlier_runs
 from invgp.inference.inversion import BudgetSpent
-from invgp.inference.learnt import with_hyperparameters
-from invgp.inference.other_solutions import look_for_other_solutions
-from invgp.inference.samples import planned_on_emulator
-from invgp.inference.second_start import search_again, search_again_where_unexplained
-from invgp.inference.settling import Evaluate
-from invgp.inference.simulator import Batch, Simulator
+from invgp.inference.optimisation import Evaluate
+from invgp.inference.restart import search_again, search_again_where_unexplained
+from invgp.inference.sample_sizes import planned_on_emulator
+from invgp.latent_model.learned_problem import with_hyperparameters
 from invgp.posterior import EmulatorReport
 from invgp.problem import Floats, Problem
 from invgp.wording import counted

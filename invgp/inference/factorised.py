@@ -12,11 +12,11 @@ from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full
 from invgp.core.sampling import Points
 from invgp.core.savigp import Savigp, State
+from invgp.execution.simulator import Batch, Simulator
 from invgp.inference.diagnostics import diagnose
 from invgp.inference.inversion import Inversion, predictions
-from invgp.inference.model import prior_of
-from invgp.inference.noise import noise_log_density
-from invgp.inference.simulator import Batch, Simulator
+from invgp.latent_model.noise_density import noise_log_density
+from invgp.latent_model.prior import prior_of
 from invgp.posterior import Solution
 from invgp.problem import Problem
 from invgp.processes import WhitenedGaussians

@@ -13,15 +13,15 @@ from invgp.core.field.gaps import filled
 from invgp.core.field.gaussian import Gaussian, Narrowed, mirrored_normals
 from invgp.core.field.regression import Modes
 from invgp.errors import RunsFailedError
+from invgp.execution.simulator import Simulator, TooManyFailed
 from invgp.inference.diagnostics import diagnose
-from invgp.inference.earlier import earlier_fields
+from invgp.inference.earlier_runs import earlier_fields
 from invgp.inference.field_learning import FieldLearning
-from invgp.inference.grid_modes import MOST_MODES, field_of
 from invgp.inference.inversion import BudgetSpent, Inversion
-from invgp.inference.localisation import neighbourhoods
 from invgp.inference.notes import noise_notes
-from invgp.inference.simulator import Simulator, TooManyFailed
-from invgp.inference.whitening import Whitening
+from invgp.latent_model.data_whitening import Whitening
+from invgp.latent_model.grid_modes import MOST_MODES, field_of
+from invgp.latent_model.localisation import neighbourhoods
 from invgp.posterior import Solution
 from invgp.problem import FEWEST_FIELD_RUNS, Floats, Problem
 

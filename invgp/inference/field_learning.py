@@ -11,8 +11,8 @@ from invgp.core.backend import Place
 from invgp.core.field import FieldInference, FieldState
 from invgp.core.field.evidence import NodeSlopes
 from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.inference.grid_modes import Field
-from invgp.inference.learnt import with_kernel
+from invgp.latent_model.grid_modes import Field
+from invgp.latent_model.learned_problem import with_kernel
 from invgp.problem import Floats, Problem
 
 FARTHEST = 1.0  # change of any logarithm from one batch of runs to the next: far away, the line means little

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from invgp.core.backend import Place
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.inference.simulator import Batch, Simulator, TooManyFailed
+from invgp.execution.simulator import Batch, Simulator, TooManyFailed
 from invgp.posterior import Solution
 from invgp.problem import Floats, Problem
 

@@ -13,17 +13,17 @@ import xarray as xr
 from threadpoolctl import threadpool_limits
 
 from invgp.core.backend import DeviceError, place
+from invgp.emulation.run_schedule import worth_emulating
 from invgp.errors import ConfigError, DeviceMissingError, RunsFailedError
+from invgp.execution.monitor import Monitor, Silent
+from invgp.execution.pools import open_pool
+from invgp.execution.simulator import Simulator, own_directory
 from invgp.inference.coupled import CoupledInversion
-from invgp.inference.design import worth_emulating
 from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.factorised import FactorisedInversion
 from invgp.inference.field import FieldInversion
 from invgp.inference.inversion import Inversion
-from invgp.inference.monitor import Monitor, Silent
-from invgp.inference.pools import open_pool
-from invgp.inference.samples import refuse_to_learn_noise
-from invgp.inference.simulator import Simulator, own_directory
+from invgp.inference.sample_sizes import refuse_to_learn_noise
 from invgp.ledger import Ledger, Recorder
 from invgp.posterior import to_dataset
 from invgp.problem import Problem, fewest_samples

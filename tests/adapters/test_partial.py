@@ -24,7 +24,7 @@ from invgp.adapters import (
     TableFile,
 )
 from invgp.adapters.testing import check_forward_model
-from invgp.inference.evaluate import evaluate
+from invgp.execution.evaluate import evaluate
 from invgp.ledger import Ledger
 
 from .conftest import MakeProgram

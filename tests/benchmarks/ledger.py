@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from invgp.adapters import Evaluations, ExecutableModel, InputFile, OutputFile, Quantity, RunContext, Status
-from invgp.inference.evaluate import evaluate
+from invgp.execution.evaluate import evaluate
 from invgp.ledger import Finished, Ledger
 
 TURNS = 10

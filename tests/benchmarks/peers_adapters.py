@@ -30,7 +30,7 @@ from workload import seconds
 
 import invgp
 from invgp.adapters import ForwardModel, Quantity, RunContext, UmbridgeModel
-from invgp.inference.evaluate import evaluate
+from invgp.execution.evaluate import evaluate
 from invgp.ledger import Ledger
 
 REQUIREMENTS = ("umbridge",)

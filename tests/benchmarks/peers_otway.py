@@ -27,11 +27,11 @@ import numpy as np
 from tables import Table, tell
 
 import invgp
-from invgp.inference.monitor import Silent
-from invgp.inference.pools import Loop
-from invgp.inference.reference import Direct, reference
-from invgp.inference.target import WhitenedPrior
+from invgp.execution.monitor import Silent
+from invgp.execution.pools import Loop
 from invgp.problem import Problem
+from invgp.sampling.target_density import WhitenedPrior
+from invgp.validation.reference_chains import Direct, reference
 
 OTWAY = Path(__file__).resolve().parents[2] / "case_studies" / "otway"
 REQUIREMENTS = ("iterative_ensemble_smoother", "emcee", "pymc")

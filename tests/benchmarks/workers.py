@@ -21,10 +21,10 @@ import numpy as np
 from workload import seconds
 
 from invgp.adapters import ExecutableModel, Quantity, RunContext
-from invgp.inference.evaluate import evaluate
-from invgp.inference.pools import Pool, open_pool
-from invgp.inference.pools.processes import Processes
-from invgp.inference.pools.threads import Threads
+from invgp.execution.evaluate import evaluate
+from invgp.execution.pools import Pool, open_pool
+from invgp.execution.pools.worker_processes import Processes
+from invgp.execution.pools.worker_threads import Threads
 from invgp.problem import InferenceSettings
 
 BACKENDS = ("loky", "threading", "dask")

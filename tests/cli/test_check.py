@@ -198,7 +198,7 @@ def test_that_noise_that_cannot_be_learnt_of_so_many_sites_is_told_before_a_run(
     monkeypatch.chdir(tmp_path)
     app.main(["check", "survey.toml"], standalone_mode=False)
     (tmp_path / "was_called").unlink()
-    monkeypatch.setattr("invgp.inference.samples.NUMBERS_AT_ONCE", 1000)
+    monkeypatch.setattr("invgp.inference.sample_sizes.NUMBERS_AT_ONCE", 1000)
     for command in ("check", "run"):
         with pytest.raises(ConfigError, match=r"noise\.learn: must be left out for 6 sites, which are looked at in"):
             app.main([command, "survey.toml"], standalone_mode=False)

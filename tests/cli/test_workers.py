@@ -131,7 +131,7 @@ def test_that_what_is_computed_between_runs_is_not_taken_for_their_time() -> Non
 def test_that_a_scheduler_that_cannot_be_used_is_a_sentence(
     lines: list[str], options: list[str], sentence: str, invgp_here: Command, monkeypatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("invgp.inference.pools.cluster.SECONDS_TO_ANSWER", 0.5)
+    monkeypatch.setattr("invgp.execution.pools.dask_cluster.SECONDS_TO_ANSWER", 0.5)
     write_files(tmp_path, with_inference(*lines))
     result = invgp_here("run", "survey.toml", *options, cwd=tmp_path)
     assert result.returncode == 2

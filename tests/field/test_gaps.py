@@ -12,8 +12,8 @@ import pytest
 import invgp
 from invgp.core.backend import place
 from invgp.core.field import algorithm
+from invgp.execution.simulator import Simulator
 from invgp.inference.field import FieldInversion
-from invgp.inference.simulator import Simulator
 from lacking import Lacking, Mask
 
 NODES, AT = np.arange(0.0, 60.0, 2.0), np.arange(3.0, 60.0, 6.0)

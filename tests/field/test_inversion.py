@@ -16,9 +16,9 @@ import invgp
 from averaging import POSITIONS, exact, windows
 from invgp import netcdf
 from invgp.errors import ConfigError, RunsFailedError
+from invgp.execution.monitor import Silent
+from invgp.execution.simulator import Simulator
 from invgp.inference.inversion import WORTH_THREADS
-from invgp.inference.monitor import Silent
-from invgp.inference.simulator import Simulator
 from invgp.plots import plot
 from lacking import Lacking
 

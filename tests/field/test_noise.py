@@ -13,8 +13,8 @@ import invgp
 from averaging import POSITIONS, exact, windows
 from invgp.core.backend import place
 from invgp.errors import ConfigError
+from invgp.execution.simulator import Simulator
 from invgp.inference.field import FieldInversion
-from invgp.inference.simulator import Simulator
 
 
 def test_that_student_t_noise_is_understood(changed: Callable[..., invgp.Problem]) -> None:

@@ -149,7 +149,7 @@ def test_that_the_map_circles_sites_not_nodes(load: Load) -> None:
 def test_that_a_remark_tells_of_modes_only_where_they_are_too_few(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = load()
     assert "modes" not in invgp.invert(problem).attrs["invgp_diagnostics"]
-    monkeypatch.setattr("invgp.inference.grid_modes.MOST_MODES", 3)
+    monkeypatch.setattr("invgp.latent_model.grid_modes.MOST_MODES", 3)
     monkeypatch.setattr(field_inference, "MOST_MODES", 3)
     posterior = invgp.invert(problem)
     assert "3 modes, the most there may be, leave 0." in posterior.attrs["invgp_diagnostics"]

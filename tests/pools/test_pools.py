@@ -19,9 +19,9 @@ import pytest
 from invgp import invert
 from invgp.adapters import Evaluations, ForwardModel, Quantity, Status
 from invgp.errors import ConfigError, LedgerError, RunsFailedError
-from invgp.inference.concurrency import Concurrency
-from invgp.inference.evaluate import evaluate
-from invgp.inference.pools import Loop, Pool, open_pool
+from invgp.execution.concurrency import Concurrency
+from invgp.execution.evaluate import evaluate
+from invgp.execution.pools import Loop, Pool, open_pool
 from invgp.ledger import Ledger, Reach
 from invgp.problem import InferenceSettings
 from problems import map_problem
@@ -220,7 +220,7 @@ def mistaken(sentence: str, **settings) -> None:
 
 
 def test_that_a_scheduler_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("invgp.inference.pools.cluster.SECONDS_TO_ANSWER", 0.5)
+    monkeypatch.setattr("invgp.execution.pools.dask_cluster.SECONDS_TO_ANSWER", 0.5)
     must = "inference.scheduler: must be the address or file of a Dask scheduler"
     mistaken(f"{must} that runs, was 'tcp://127.0.0.1:1': ", backend="dask", scheduler="tcp://127.0.0.1:1")
     file = str(tmp_path / "none.json")

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from invgp.adapters import Evaluations, RunContext, Status, servers
-from invgp.inference.evaluate import evaluate
-from invgp.inference.pools import open_pool
+from invgp.execution.evaluate import evaluate
+from invgp.execution.pools import open_pool
 from invgp.problem import InferenceSettings
 
 from ..conftest import MakeProgram

@@ -21,8 +21,8 @@ import pytest
 from invgp.adapters import Status
 from invgp.adapters.testing import check_forward_model
 from invgp.config import load
-from invgp.inference.concurrency import Concurrency
-from invgp.inference.evaluate import evaluate
+from invgp.execution.concurrency import Concurrency
+from invgp.execution.evaluate import evaluate
 from invgp.inference.invert import invert
 
 from .serving import INPUTS, OUTPUTS, VALUES, context, raw_server, sends, times_model

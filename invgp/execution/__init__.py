@@ -1,0 +1,1 @@
+"""Running simulators: batches, retries, failures, budgets, and pools of workers."""

@@ -1,0 +1,46 @@
+"""Threads of this process: for simulators that are programs or servers, or that let go of Python's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from invgp.adapters.protocol import STOPPED
+from invgp.execution.pools.base import THREADS_PER_WORKER, Died, Loop, R, T
+from invgp.execution.stray_programs import end_programs
+
+
+class Threads(Loop):
+    """As many threads; nothing to start or to end between two batches.
+
+    An item that kills its worker kills this process: there is nobody to take over.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def run(
+        self, work: Callable[[T], R], items: Sequence[T], directory: Path
+    ) -> Generator[tuple[int, R | Died], None, None]:
+        """Give each item's number and what became of it, as they finish."""
+        whole = False
+        STOPPED.discard(str(directory))
+        threads = ThreadPool(self.workers)
+        try:
+            with threadpool_limits(THREADS_PER_WORKER):
+                yield from threads.imap_unordered(partial(_numbered, work), enumerate(items))
+            whole = True
+        finally:
+            if not whole:  # a thread cannot be stopped, but what it waits for can
+                STOPPED.add(str(directory))
+            threads.terminate()
+            if not whole:
+                end_programs(directory)
+
+
+def _numbered(work: Callable[[T], R], item: tuple[int, T]) -> tuple[int, R]:
+    return item[0], work(item[1])

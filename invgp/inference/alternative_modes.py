@@ -1,0 +1,134 @@
+"""Other solutions of the whole field, for which the search starts again elsewhere, on the emulator.
+
+A site's shape is judged given its neighbours, and in a smooth field these hold it where it is: a field that is mirrored
+as a whole, and explains the data as well, is not seen from there. On an emulator further searches cost no runs. Only a
+solution that may be as good as the first is worth some: the emulator must learn what is there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from invgp.core.backend import to_numpy
+from invgp.emulation import Emulator, Runs
+from invgp.errors import RunsFailedError
+from invgp.inference.diagnostics import unexplained
+from invgp.inference.inversion import BudgetSpent
+from invgp.inference.multistart import Elsewhere, apart, part_of
+from invgp.inference.optimisation import Found
+from invgp.latent_model.learned_problem import with_hyperparameters
+from invgp.wording import counted
+
+if TYPE_CHECKING:
+    from invgp.inference.emulated import EmulatedInversion
+
+ODDS = 100.0  # a solution that is less probable than the best one by more is not told of
+MOST_EXPLORED = 2
+
+
+@dataclass(frozen=True)
+class Explored:
+    """A solution, with the emulator that was fitted to runs about it.
+
+    Attributes
+    ----------
+    elbo : its bound on that emulator, with the noise as it is.
+    verdict : why its search ended, and whether that is where it should.
+    sure : whether the emulator knows runs about it.
+    """
+
+    found: Found
+    emulator: Emulator
+    known: Runs
+    elbo: float
+    verdict: tuple[str, bool]
+    sure: bool = True
+
+    def rivals(self, best: Explored) -> bool:
+        """Whether this solution is nearly as probable as another, or more so."""
+        return self.elbo >= best.elbo - math.log(ODDS)
+
+
+def look_for_other_solutions(inversion: EmulatedInversion, status: str, *, settled: bool) -> tuple[str, bool]:
+    """Keep the best solution there is, and say so if another explains the data about as well.
+
+    Parameters
+    ----------
+    status, settled : of the first search.
+    """
+    first, emulator = inversion.found, inversion.emulator
+    if emulator is None or first is None or inversion.in_batches or not _suspicious(inversion, first, settled=settled):
+        return status, settled
+    elbo = inversion.emulated_bound(first.position)
+    best, others = Explored(first, emulator, inversion.known, elbo, (status, settled)), []
+    search = Elsewhere(inversion, inversion.everywhere, first.position)
+    try:
+        for lead, rival in sorted(search.rivals(), key=lambda pair: -pair[0])[:MOST_EXPLORED]:
+            if lead < -math.log(ODDS):
+                break
+            there = _explored(inversion, rival, best, elbo + lead)
+            if there is not None and apart(there.found.position, best.found.position):
+                best, there = (there, best) if there.sure and there.elbo > best.elbo else (best, there)
+                others.append(there)
+    finally:  # whoever interrupts this gets the best of what was explored, not what was under way
+        inversion.found, inversion.emulator, inversion.known = best.found, best.emulator, best.known
+    if others:
+        inversion.record(best.elbo, accepted=True)
+    nearest = sorted((other for other in others if other.rivals(best)), key=lambda other: -other.elbo)
+    inversion.notes += [in_words(best, other) for other in nearest[:1]]
+    return best.verdict
+
+
+def _suspicious(inversion: EmulatedInversion, first: Found, *, settled: bool) -> bool:
+    """Whether there may be another solution: seen from a part of the survey, which is cheap to search."""
+    problem = with_hyperparameters(inversion.problem, first.position)
+    if not settled or unexplained(problem, first.predicted, first.predicted_std).any():
+        return True
+    part = part_of(problem, inversion.elsewhere)
+    if len(part) == problem.survey.size:
+        return True
+    return any(lead > -math.log(ODDS) for lead, _ in Elsewhere(inversion, part, first.position).rivals())
+
+
+def _explored(inversion: EmulatedInversion, rival: Found, best: Explored, elbo: float) -> Explored | None:
+    """The rival, with runs about it; None if it came to nothing."""
+    unsure = Explored(rival, best.emulator, best.known, elbo, best.verdict, sure=False)
+    if not inversion.steps:
+        return unsure
+    inversion.found, inversion.emulator, inversion.known = rival, best.emulator, best.known
+    try:
+        verdict = inversion.search_on_emulator(rival.position)
+    except BudgetSpent:
+        return unsure
+    except RunsFailedError:
+        return None
+    found, emulator = inversion.found, inversion.emulator
+    if found is None or emulator is None:
+        return None
+    return Explored(found, emulator, inversion.known, inversion.emulated_bound(found.position), verdict)
+
+
+def in_words(best: Explored, other: Explored) -> str:
+    """What a person should know of another solution."""
+    here, there = (to_numpy(one.found.position.marginals.mean) for one in (best, other))
+    spread = np.sqrt(np.diagonal(to_numpy(best.found.position.marginals.covariance), axis1=1, axis2=2))
+    differs = (np.abs(here - there) > spread).any(axis=1)
+    return (
+        f"Another solution {'explains' if other.sure else 'may explain'} the data about as well, "
+        f"{_odds(best, other)}: it differs at {differs.sum()} of {counted(len(differs), 'site')}, and is no part of "
+        "this posterior. A prior that knows better, or other data, would tell them apart."
+    )
+
+
+def _odds(best: Explored, other: Explored) -> str:
+    """Of the other, which may be the more probable one only if runs were too few to make sure."""
+    lead = best.elbo - other.elbo
+    if abs(lead) < math.log(1.5):
+        return "and is as probable"
+    if lead < 0.0:
+        return "and may be the more probable one, which runs were too few to make sure of"
+    return f"though this one is {math.exp(lead):.0f} times as probable"

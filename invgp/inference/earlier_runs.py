@@ -1,0 +1,101 @@
+"""Runs of the same simulator that were made for earlier inversions: an inversion knows them from the start."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from invgp.emulation import Runs
+from invgp.emulation.training_runs import Integers
+from invgp.ledger import Recorder
+from invgp.problem import Floats, Problem
+
+MOST, MOST_FIELDS = 20_000, 1_000  # runs, the latest
+BEFORE = -1  # the outer step that they count as
+# What leaves the posterior as it is, to the bit.
+OF_NO_CONSEQUENCE = {"workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"}
+
+
+def earlier_runs(problem: Problem, recorder: Recorder | None, seed: int) -> Runs:
+    """What a ledger held when this inversion first began, on the scale of the latents.
+
+    An inversion that was stopped, or is made again, finds what it found the first time: it must end the same.
+    """
+    none = Runs.none(problem.latent_count, problem.noise_std.shape[1])
+    if recorder is None:
+        return none
+    inputs, outputs = recorder.earlier(fingerprint(problem, seed), MOST)
+    if not len(inputs):
+        return none
+    latents, columns = problem.from_inputs(inputs)
+    sites = _sites(problem, columns, len(inputs))
+    kept = (sites >= 0) & np.isfinite(latents).all(axis=1)
+    if not kept.any():
+        return none
+    count = int(kept.sum())
+    answers = problem.from_simulator(outputs[kept], count)
+    return none.plus(latents[kept][None], answers.reshape(1, count, -1), np.ones((1, count), bool), sites[kept], BEFORE)
+
+
+def earlier_fields(problem: Problem, recorder: Recorder | None, seed: int) -> tuple[Floats, Floats]:
+    """Latent processes (n, G, Q) and outputs (n, N, P) of such runs of a field model."""
+    none = np.empty((0, 0, problem.latent_count)), np.empty((0, *problem.noise_std.shape))
+    if recorder is None:
+        return none
+    inputs, outputs = recorder.earlier(fingerprint(problem, seed), MOST_FIELDS)
+    if not len(inputs):
+        return none
+    latents, columns = problem.field_from_inputs(inputs)
+    known = {c.name: c.values for c in (*problem.survey.coordinates, *problem.survey.covariates)}
+    kept = np.isfinite(latents).all(axis=(1, 2))
+    for name, values in columns.items():
+        kept &= np.isclose(values, known[name], rtol=1e-9, atol=0.0).all(axis=1)
+    return latents[kept], problem.field_from_simulator(outputs[kept])
+
+
+def _sites(problem: Problem, columns: dict[str, Floats], runs: int) -> Integers:
+    """The site (R,) that each run was for, by what the simulator takes of it; -1 for a place that is not surveyed.
+
+    To a simulator that takes nothing of the site all sites are alike: its runs are dealt out to them.
+    """
+    known = {c.name: c.values for c in (*problem.survey.coordinates, *problem.survey.covariates)}
+    if not columns:
+        return np.arange(runs) % problem.survey.size
+    sites = np.full(runs, -1)
+    for n in range(problem.survey.size):
+        same = [np.isclose(values, known[name][n], rtol=1e-9, atol=0.0) for name, values in columns.items()]
+        sites[np.logical_and.reduce(same) & (sites < 0)] = n
+    return sites
+
+
+def fingerprint(problem: Problem, seed: int) -> str:
+    """Of all that decides how an inversion goes on."""
+    digest = blake2b(str(seed).encode(), digest_size=16)
+    _add(digest, problem)
+    return digest.hexdigest()
+
+
+def _add(digest: Any, value: Any) -> None:
+    """Take a value in, whatever it is made of."""
+    if isinstance(value, np.ndarray):
+        digest.update(np.ascontiguousarray(value).tobytes() if value.dtype != object else repr(value.tolist()).encode())
+    elif hasattr(value, "digest") and hasattr(value, "evaluate"):
+        digest.update(value.digest.encode())
+    elif is_dataclass(value):
+        for field in fields(value):
+            if field.name not in OF_NO_CONSEQUENCE:
+                digest.update(field.name.encode())
+                _add(digest, getattr(value, field.name))
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            digest.update(str(key).encode())
+            _add(digest, value[key])
+    elif isinstance(value, tuple | list):
+        for one in value:
+            _add(digest, one)
+    else:
+        digest.update(repr(value).encode())
+    digest.update(b"\0")

@@ -1,0 +1,70 @@
+"""Which data feel which part of the field, where they feel it near them alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from invgp.core.backend import Place, to_numpy
+from invgp.core.field.local import Block, taper
+from invgp.core.field.regression import Modes
+from invgp.latent_model.grid_modes import Field
+from invgp.problem import Floats, Problem
+
+
+class Neighbourhood(NamedTuple):
+    """Sites that lie together.
+
+    Attributes
+    ----------
+    sites : numbers (n,) of the sites.
+    block : their data.
+    """
+
+    sites: NDArray[np.intp]
+    block: Block
+
+
+def neighbourhoods(problem: Problem, field: Field, where: Place) -> list[Neighbourhood]:
+    """The sites in cells as large as the reach, with what the data of each feel of the field's variables."""
+    if problem.grid is None or problem.inference.localisation is None:
+        return []
+    reach = problem.inference.localisation
+    coordinates = {column.name: column.values for column in problem.survey.coordinates}
+    places = np.stack([coordinates[column.name] for column in problem.grid.coordinates], axis=-1) / reach
+    nodes = problem.grid.X / reach
+    site_of_datum = np.nonzero(~np.isnan(problem.survey.Y))[0]
+    measured = np.unique(site_of_datum)
+    _, cell = np.unique(np.floor(places[measured] - places[measured].min(axis=0)), axis=0, return_inverse=True)
+    nearest = measured[cKDTree(places[measured]).query(places)[1]]
+    cell_of_site = cell.ravel()[np.searchsorted(measured, nearest)]
+    found = []
+    for number in range(cell.max() + 1):
+        sites = np.flatnonzero(cell_of_site == number)
+        weight = taper(np.asarray(cKDTree(places[sites]).query(nodes)[0]))
+        data = np.flatnonzero(cell_of_site[site_of_datum] == number)
+        turn, modes = _felt(problem, field, weight, where)
+        found.append(Neighbourhood(sites, Block(data, turn, modes)))
+    return found
+
+
+def _felt(problem: Problem, field: Field, weight: Floats, where: Place) -> tuple[Floats, Modes]:
+    """Directions (R, r) of the variables in which the field varies where nodes have weight (G,), and their modes."""
+    near = np.flatnonzero(weight)
+    turn = np.zeros((field.slices[-1].stop, 0))
+    sizes, variances = [], []
+    for basis, part in zip(field.bases, field.slices, strict=True):
+        windowed = np.sqrt(weight[near])[:, None] * to_numpy(basis.modes)[near]
+        _, scales, directions = np.linalg.svd(windowed, full_matrices=False)
+        share = np.cumsum(scales**2) / np.sum(scales**2)
+        kept = int(np.argmax(share >= problem.inference.kept_variance)) + 1
+        columns = np.zeros((turn.shape[0], kept))
+        columns[part] = directions[:kept].T
+        turn = np.concatenate([turn, columns], axis=1)
+        sizes.append(kept)
+        variances.append(scales[:kept] ** 2)
+    groups = tuple(sum(sizes[problem.latent_slices[latent.name]]) for latent in problem.latents)
+    return where.asarray(turn), Modes(where.asarray(np.concatenate(variances)), groups)

@@ -1,0 +1,95 @@
+"""What separates the observations from the simulator's outputs, as a density and as random numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+
+from invgp.core.backend import Array, Place, array_namespace
+from invgp.core.coupled import GaussianNoise
+from invgp.core.kernels import squared_distances
+from invgp.latent_model.prior import gaussian_noise, noise_covariance
+from invgp.likelihoods import Laplace, StudentT
+from invgp.problem import Floats, Problem
+
+
+class LogDensity(Protocol):
+    """Log p(y_n | outputs of the simulator)."""
+
+    def __call__(self, outputs: Array, sites: Array | None = None) -> Array:
+        """(S, B) for outputs (S, B, P) of the sites with these numbers (B,); by default of all N."""
+
+
+def noise_log_density(problem: Problem, where: Place) -> LogDensity:
+    """The density of a problem's observations."""
+    if problem.noise.kind == "gaussian":
+        gaussian = gaussian_noise(problem, where)
+
+        def of_gaussian(outputs: Array, sites: Array | None = None) -> Array:
+            return (gaussian if sites is None else gaussian.at(sites)).log_density(outputs)
+
+        return of_gaussian
+    scale, y = where.asarray(noise_scale(problem)), where.asarray(problem.survey.Y)
+    if problem.noise.kind == "student-t":
+        likelihood: StudentT | Laplace = StudentT(scale, problem.noise.degrees, learn=False)
+    else:
+        likelihood = Laplace(scale, learn=False)
+
+    def of_likelihood(outputs: Array, sites: Array | None = None) -> Array:
+        if sites is None:
+            return likelihood.log_density(y, outputs)
+        return likelihood.at_sites(sites).log_density(array_namespace(y).take(y, sites, axis=0), outputs)
+
+    return of_likelihood
+
+
+def likelihood_of(problem: Problem, where: Place) -> GaussianNoise | LogDensity:
+    """What the coupled posterior takes: Gaussian noise as such, or a density."""
+    return gaussian_noise(problem, where) if problem.noise.kind == "gaussian" else noise_log_density(problem, where)
+
+
+def noise_draw(problem: Problem, rng: np.random.Generator) -> Floats:
+    """Noise (N, P) for one survey; NaN where the problem has no observation."""
+    shape = problem.noise_std.shape
+    if problem.noise.joins_sites:
+        observed = ~np.isnan(problem.survey.Y)
+        noise = np.full(shape, np.nan)
+        noise[observed] = np.linalg.cholesky(data_covariance(problem)) @ rng.standard_normal(int(observed.sum()))
+    elif problem.noise.kind == "gaussian":
+        noise = (np.linalg.cholesky(noise_covariance(problem)) @ rng.standard_normal((*shape, 1)))[..., 0]
+    elif problem.noise.kind == "student-t":
+        noise = noise_scale(problem) * rng.standard_t(problem.noise.degrees, shape)
+    else:
+        noise = rng.laplace(scale=noise_scale(problem))
+    return np.where(np.isnan(problem.survey.Y), np.nan, noise)
+
+
+def data_covariance(problem: Problem) -> Floats:
+    """Of the Gaussian noise of all data that were observed, (D, D), site by site."""
+    observed = ~np.isnan(problem.survey.Y)
+    if problem.noise.covariance is not None:
+        seen = np.flatnonzero(observed.ravel())
+        return np.asarray(problem.noise.covariance[np.ix_(seen, seen)])
+    sites, numbers = np.nonzero(observed)
+    correlation = np.eye(observed.shape[1])
+    for name, block in problem.noise.correlation.items():
+        correlation[problem.observation_slices[name], problem.observation_slices[name]] = block
+    whole = correlation[np.ix_(numbers, numbers)] * (sites[:, None] == sites)
+    for name, length in problem.noise.correlation_length.items():
+        columns = problem.observation_slices[name]
+        own = np.flatnonzero((columns.start <= numbers) & (numbers < columns.stop))
+        X = problem.survey.X[sites[own]] / length
+        distance = np.sqrt(squared_distances(X, X))
+        whole[np.ix_(own, own)] = np.exp(-distance) * correlation[np.ix_(numbers[own], numbers[own])]
+    std = problem.noise_std[observed]
+    return np.asarray(std[:, None] * whole * std)
+
+
+def noise_scale(problem: Problem) -> Floats:
+    """Scale (N, P) of the density with the noise's standard deviation; anything where nothing was observed."""
+    # Where nothing was observed the noise may be unknown, and plays no part.
+    std = np.where(np.isnan(problem.survey.Y), 1.0, problem.noise_std)
+    degrees = problem.noise.degrees
+    return std * (math.sqrt((degrees - 2.0) / degrees) if problem.noise.kind == "student-t" else math.sqrt(0.5))

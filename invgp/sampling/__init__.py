@@ -1,0 +1,1 @@
+"""Draws from the exact posterior of a problem, by Markov chains."""

@@ -1,0 +1,80 @@
+"""What a sampler draws from: the prior of whitened latents, and the likelihood of all data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.backend import place, to_numpy
+from invgp.core.geometry import inducing_factor
+from invgp.errors import ConfigError
+from invgp.execution.simulator import Batch
+from invgp.latent_model.noise_density import noise_log_density
+from invgp.latent_model.prior import kernels_of
+from invgp.problem import Floats, Problem
+
+# Latent values (S, B, Q), on the scale of the Gaussian process, at sites (B,) -> outputs: a simulator, or an emulator.
+Run = Callable[[Floats, NDArray[np.intp]], Batch]
+
+
+class WhitenedPrior:
+    """From whitened latents to the latents at the sites: f_q = mean_q + L_q v_q, with L_q L_q^T the prior covariance.
+
+    Attributes
+    ----------
+    mean : (Q,).
+    factor : L, (Q, N, N).
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.mean, _ = problem.prior()
+        kernels, X = kernels_of(problem, place("cpu")), problem.survey.X
+        try:
+            self.factor: Floats = inducing_factor(kernels, np.broadcast_to(X, (len(kernels), *X.shape)))
+        except np.linalg.LinAlgError as error:
+            raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
+
+    def __call__(self, v: Floats) -> Floats:
+        """V (S, Q N) -> f (S, N, Q)."""
+        Q, N, _ = self.factor.shape
+        columns = v.reshape(-1, Q, N).transpose(1, 2, 0)
+        return np.asarray(self.mean + (self.factor @ columns).transpose(2, 1, 0))
+
+
+class SiteLikelihood:
+    """Log likelihood of the data of each site, from runs at those where something was observed.
+
+    Parameters
+    ----------
+    simulated : (N,), the sites for which the simulator itself is run; None for all.
+    """
+
+    def __init__(self, problem: Problem, run: Run, simulated: NDArray[np.bool_] | None = None) -> None:
+        self.run, self.shape = run, problem.survey.Y.shape
+        self.informed = np.isin(np.arange(problem.survey.size), informed_sites(problem))
+        self.simulated = self.informed if simulated is None else self.informed & simulated
+        self.observed = np.isfinite(problem.survey.Y)
+        self.log_density = noise_log_density(problem, place("cpu"))
+
+    def __call__(self, f: Floats, sites: NDArray[np.intp]) -> tuple[Floats, int]:
+        """Log likelihood (S, B) of the data at sites (B,) for f (S, N, Q), and the runs that it took.
+
+        It is minus infinity where a run failed, and 0 where nothing was observed.
+        """
+        run_at = sites[self.informed[sites]]
+        outputs, failed = np.zeros((len(f), *self.shape)), np.zeros((len(f), self.shape[0]), dtype=bool)
+        if len(run_at) > 0:
+            batch = self.run(f[:, run_at, :], run_at)
+            whole = batch.whole(self.observed[run_at])
+            outputs[:, run_at] = np.where(whole[..., None], batch.needed(self.observed[run_at]), 0.0)
+            failed[:, run_at] = ~whole
+        values = to_numpy(self.log_density(outputs))
+        values = np.where(failed | np.isnan(values), -np.inf, values)
+        return values[:, sites], len(f) * int(self.simulated[run_at].sum())
+
+
+def informed_sites(problem: Problem) -> NDArray[np.intp]:
+    """Numbers (B,) of the sites where something was observed: the others need no run."""
+    return np.flatnonzero(~np.isnan(problem.survey.Y).all(axis=1))

@@ -1,0 +1,1 @@
+"""Comparison with reference chains, and calibration on simulated surveys."""

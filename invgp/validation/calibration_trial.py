@@ -1,0 +1,147 @@
+"""One trial of the inference: a simulated survey is inverted, and its posterior judged by the truth."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from scipy.special import ndtr, ndtri
+from threadpoolctl import threadpool_limits
+
+from invgp.coverage import DRAWS, INTERVALS
+from invgp.errors import RunsFailedError
+from invgp.inference.invert import invert
+from invgp.problem import Floats, InferenceSettings, Problem
+from invgp.validation.simulated_surveys import Drawn, draw_survey
+
+SCORES = np.linspace(-4.0, 4.0, 65)
+# Quantiles asked of each posterior: the ends of the intervals, and enough between them to place any truth.
+LEVELS = tuple(
+    np.unique([*ndtr(SCORES), *((1 + sign * interval) / 2 for interval in INTERVALS for sign in (-1, 1))]).tolist()
+)
+
+
+class Trial(NamedTuple):
+    """What came of one simulated survey.
+
+    Attributes
+    ----------
+    number : of the survey, from 1.
+    judged : truths, their probabilities and ranks along the sites; None if the inversion failed.
+    failure : why it failed.
+    """
+
+    number: int
+    judged: xr.Dataset | None
+    failure: str = ""
+
+
+def run_trial(problem: Problem, drawn_from: Problem, number: int, seed: int, directory: Path) -> Trial:
+    """Draw survey `number` and invert it. It depends on the seed and its number alone.
+
+    Parameters
+    ----------
+    drawn_from : the problem whose prior, simulator and noise make truths and data.
+    directory : where the simulator's runs have their directories.
+
+    Raises
+    ------
+    RunsFailedError
+        The simulator fails at every truth that is drawn.
+    """
+    # One stream for each purpose, as in an inversion.
+    streams = np.random.SeedSequence(seed, spawn_key=(number - 1,)).spawn(4)
+    truths, noise, picks = (np.random.default_rng(stream) for stream in streams[:3])
+    inversion_seed = int(streams[3].generate_state(1)[0])
+    with threadpool_limits(1):  # the number of threads decides how BLAS rounds, and no worker may differ
+        drawn = draw_survey(drawn_from, truths, noise, directory)
+        try:
+            posterior = invert(with_data(problem, drawn.data), seed=inversion_seed, run_directory=directory)
+        except RunsFailedError as error:
+            return Trial(number, None, str(error))
+    shutil.rmtree(directory, ignore_errors=True)  # of runs that failed here and there
+    judged = judge(problem, drawn, posterior)
+    judged["rank_site"] = int(picks.integers(problem.survey.size)) + 1
+    return Trial(number, judged)
+
+
+def with_data(problem: Problem, data: Floats) -> Problem:
+    """The problem with other data (N, P), that asks for the quantiles and draws by which truths are judged."""
+    observations = tuple(
+        replace(observation, values=data[:, problem.observation_slices[observation.name]])
+        for observation in problem.survey.observations
+    )
+    return replace(
+        problem,
+        survey=replace(problem.survey, observations=observations),
+        inference=in_a_loop(problem.inference),
+        output=replace(problem.output, quantiles=LEVELS, realizations=DRAWS),
+    )
+
+
+def in_a_loop(settings: InferenceSettings) -> InferenceSettings:
+    """The settings for runs one after the other: surveys are inverted at once, not their runs."""
+    nowhere = InferenceSettings()
+    return replace(
+        settings,
+        workers=1,
+        backend=nowhere.backend,
+        scheduler=nowhere.scheduler,
+        worker_timeout=nowhere.worker_timeout,
+    )
+
+
+def judge(problem: Problem, drawn: Drawn, posterior: xr.Dataset) -> xr.Dataset:
+    """Where the truths lie under a posterior's marginals, along the sites and labels of each latent."""
+    variables = {name: posterior[name] for name in ("crs",) if name in posterior}
+    for latent in problem.latents:
+        name, what = latent.name, latent.long_name or latent.name
+        mean = posterior[name]
+        truth = drawn.truth[:, problem.latent_slices[name]].reshape(mean.shape)
+        score = normal_scores(truth, posterior[f"{name}_quantile"].values)
+        rank = np.sum(posterior[f"{name}_sample"].values < truth, axis=0)
+        for suffix, values, long_name, unit in (
+            ("truth", truth, f"true {what}", latent.unit),
+            ("mean", mean.values, f"posterior mean of {what}", latent.unit),
+            ("std", posterior[f"{name}_std"].values, f"posterior standard deviation of {what}", latent.unit),
+            ("score", score, f"standardised error of {what}", "1"),
+            ("pit", ndtr(score), f"posterior probability of less than the true {what}", "1"),
+            ("rank", rank, f"rank of the true {what} among {DRAWS} posterior draws", "1"),
+        ):
+            attributes = {key: mean.attrs[key] for key in ("grid_mapping",) if key in mean.attrs}
+            labelled = mean.copy(data=values)
+            labelled.attrs = {"long_name": long_name, "units": unit, **attributes}
+            variables[f"{name}_{suffix}"] = labelled
+    for observation in problem.survey.observations:
+        variables[f"{observation.name}_observed"] = posterior[f"{observation.name}_observed"].drop_attrs()
+        variables[f"{observation.name}_observed"].attrs = {
+            "long_name": f"simulated {observation.long_name or observation.name}",
+            "units": observation.unit,
+        }
+    judged = xr.Dataset(
+        variables, attrs={name: value for name, value in posterior.attrs.items() if name != "invgp_runs_at_once"}
+    )
+    judged["redrawn"] = drawn.redrawn
+    judged["runs"] = int(posterior.attrs["invgp_runs"])
+    judged["settled"] = np.int8(posterior.attrs["invgp_settled"] == "yes")
+    return judged
+
+
+def normal_scores(truth: Floats, quantiles: Floats) -> Floats:
+    """Standard normal quantiles (...) of the probability that a posterior with quantiles (G, ...) at `LEVELS` gives.
+
+    Between two quantiles, and beyond the outermost, the score is linear in the truth. For a Gaussian marginal that is
+    exact, and the score is (truth - mean) / standard deviation.
+    """
+    scores = ndtri(np.asarray(LEVELS)).reshape(-1, *([1] * truth.ndim))
+    above = np.clip(np.sum(quantiles <= truth, axis=0, keepdims=True), 1, len(LEVELS) - 1)
+    scores = np.broadcast_to(scores, quantiles.shape)
+    (x0, z0), (x1, z1) = (
+        (np.take_along_axis(quantiles, at, axis=0)[0], np.take_along_axis(scores, at, axis=0)[0])
+        for at in (above - 1, above)
+    )
+    return np.asarray(z0 + (z1 - z0) * (truth - x0) / (x1 - x0))

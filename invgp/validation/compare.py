@@ -1,0 +1,191 @@
+"""How far a posterior is from a reference, and how far the reference can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from arviz_stats.base.array import array_stats
+
+from invgp.problem import Floats, Latent, Problem
+from invgp.sampling.chains import Chains
+
+QUANTILES = (0.025, 0.5, 0.975)
+LARGEST_R_HAT, FEWEST_EFFECTIVE = 1.01, 400.0  # Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021)
+NEARLY_ALL = 0.99
+ATTRIBUTES = (
+    *("Conventions", "title", "history", "source", "references"),
+    *("invgp_survey", "invgp_survey_digest", "invgp_simulator", "invgp_config", "invgp_coordinates"),
+)
+
+
+class Row(NamedTuple):
+    """How one process of a posterior compares with the reference.
+
+    Attributes
+    ----------
+    error : of the mean, root mean square over the sites, in standard deviations of the reference.
+    ratio : of the posterior's spread to that of the reference, median over the sites.
+    error_mcse, ratio_mcse : what the reference's own Monte Carlo error adds to them, taken the same way.
+    r_hat, ess : the worst over the sites.
+    """
+
+    latent: str
+    label: str
+    error: float
+    error_mcse: float
+    ratio: float
+    ratio_mcse: float
+    r_hat: float
+    ess: float
+
+
+def compare(problem: Problem, posterior: xr.Dataset, chains: Chains) -> xr.Dataset:
+    """A posterior beside the reference, latent by latent and site by site.
+
+    Parameters
+    ----------
+    posterior : of the same problem, as `invgp.invert` returns it.
+
+    Returns
+    -------
+    xarray.Dataset
+        For each latent, here depth: ``depth_reference`` and its ``_std``, ``_quantile``, ``_draw``, ``_mcse`` (Monte
+        Carlo standard error), ``_std_mcse``, ``_r_hat`` and ``_ess``; ``depth_error`` of the posterior's mean, in
+        standard deviations of the reference; ``depth_ratio`` of the posterior's spread to that of the reference.
+    """
+    variables: dict[str, xr.DataArray] = {}
+    for latent in problem.latents:
+        draws = latent.link(chains.draws[..., problem.latent_slices[latent.name]])
+        variables |= _latent_variables(latent, posterior, draws)
+    coordinates = {name: c for name, c in posterior.coords.items() if set(c.dims) <= _dimensions(posterior, problem)}
+    attributes = {name: posterior.attrs[name] for name in ATTRIBUTES if name in posterior.attrs}
+    runs = {"invgp_runs": int(posterior.attrs.get("invgp_runs", 0)), "invgp_reference_runs": chains.runs}
+    names = {"invgp_latents": " ".join(latent.name for latent in problem.latents)}
+    dataset = xr.Dataset(variables, coordinates, {**attributes, **names, **runs})
+    about = {"long_name": "probability of the quantile", "units": "1"}
+    dataset["quantile"] = xr.DataArray(np.asarray(QUANTILES), dims="quantile", attrs=about)
+    dataset.attrs["invgp_reference_converged"] = "yes" if converged(dataset) else "no"
+    return dataset
+
+
+def rows(comparison: xr.Dataset) -> list[Row]:
+    """The comparison in numbers, one row for each process."""
+    return [row for name in comparison.attrs["invgp_latents"].split() for row in _rows(comparison, name)]
+
+
+def converged(comparison: xr.Dataset) -> bool:
+    """Whether the reference is one: nearly everywhere the chains agree, and hold draws enough."""
+    r_hat, ess = (_everywhere(comparison, suffix) for suffix in ("_r_hat", "_ess"))
+    return bool(np.mean((r_hat < LARGEST_R_HAT) & (ess > FEWEST_EFFECTIVE)) >= NEARLY_ALL)
+
+
+def verdict(comparison: xr.Dataset) -> str:
+    """What the chains are worth, in words."""
+    r_hat, ess = (_everywhere(comparison, suffix) for suffix in ("_r_hat", "_ess"))
+    worst = f"R-hat at most {np.max(r_hat):.3f}, effective sample size at least {np.min(ess):,.0f}"
+    if converged(comparison):
+        return f"the chains have converged: {worst}"
+    good = np.mean((r_hat < LARGEST_R_HAT) & (ess > FEWEST_EFFECTIVE))
+    return (
+        f"the chains have not converged, and are no reference yet: {worst}; R-hat is below {LARGEST_R_HAT} and the "
+        f"effective sample size above {FEWEST_EFFECTIVE:g} for {good:.0%} of sites and latents, which should be "
+        f"{NEARLY_ALL:.0%}"
+    )
+
+
+def _latent_variables(latent: Latent, posterior: xr.Dataset, draws: Floats) -> dict[str, xr.DataArray]:
+    """From draws (C, R, N, L) of the physical quantity."""
+    what, mean = latent.long_name or latent.name, posterior[latent.name]
+    draws = draws.reshape(*draws.shape[:2], *mean.shape)  # a latent without a dimension has no axis for its label
+
+    def field(values: Floats, long_name: str, unit: str = latent.unit, leading: tuple[str, ...] = ()) -> xr.DataArray:
+        return xr.DataArray(
+            values, dims=(*leading, *mean.dims), attrs={"long_name": f"{long_name} of {what}", "units": unit}
+        )
+
+    pooled = draws.reshape(-1, *mean.shape)
+    centre, spread = pooled.mean(axis=0), pooled.std(axis=0, ddof=1)
+    measured = posterior[latent.name].values, posterior[f"{latent.name}_std"].values
+    reference = {
+        "": field(centre, "reference mean"),
+        "_std": field(spread, "reference standard deviation"),
+        "_quantile": field(np.quantile(pooled, QUANTILES, axis=0), "reference quantile", leading=("quantile",)),
+        "_draw": field(draws, "reference draw", leading=("chain", "draw")),
+        "_mcse": field(_diagnosed("mcse", draws), "Monte Carlo standard error of the reference mean"),
+        "_std_mcse": field(spread_mcse(draws), "Monte Carlo standard error of the reference standard deviation"),
+        "_r_hat": field(_diagnosed("rhat", draws), "split R-hat, rank-normalised", "1"),
+        "_ess": field(_diagnosed("ess", draws), "bulk effective sample size", "1"),
+    }
+    return {f"{latent.name}_reference{suffix}": variable for suffix, variable in reference.items()} | {
+        f"{latent.name}_error": field(
+            (measured[0] - centre) / spread,
+            "error (in standard deviations of the reference) of the posterior mean",
+            "1",
+        ),
+        f"{latent.name}_ratio": field(measured[1] / spread, "ratio of posterior to reference spread", "1"),
+    }
+
+
+def _diagnosed(name: str, draws: Floats, **how: Any) -> Floats:
+    """A diagnostic of ArviZ, for draws (C, R, ...) -> (...)."""
+    diagnostic: Callable[..., Any] = getattr(array_stats, name)
+    return np.asarray(diagnostic(draws, chain_axis=0, draw_axis=1, **how), dtype=np.float64)
+
+
+def spread_mcse(draws: Floats) -> Floats:
+    """Monte Carlo standard error of the standard deviation, for draws (C, R, ...) -> (...).
+
+    That of ArviZ 0.8 takes the effective sample size of the mean (arviz-stats issue 428), which is too good for chains
+    that forget where they are sooner than how far out they are.
+    """
+    squares = (draws - draws.mean(axis=(0, 1))) ** 2
+    error_of_variance = squares.std(axis=(0, 1)) / np.sqrt(_diagnosed("ess", draws, method="sd"))
+    return np.asarray(0.5 * error_of_variance / np.sqrt(squares.mean(axis=(0, 1))))
+
+
+def _rows(comparison: xr.Dataset, name: str) -> list[Row]:
+    def columns(variable: str) -> Floats:
+        values = comparison[variable].values
+        return np.asarray(values.reshape(len(values), -1).T, dtype=np.float64)
+
+    spread, ratio = columns(f"{name}_reference_std"), columns(f"{name}_ratio")
+    error_mcse = columns(f"{name}_reference_mcse") / spread
+    ratio_mcse = ratio * columns(f"{name}_reference_std_mcse") / spread
+    r_hat, ess = columns(f"{name}_reference_r_hat"), columns(f"{name}_reference_ess")
+    return [
+        Row(
+            name,
+            label,
+            error=_root_mean_square(columns(f"{name}_error")[i]),
+            error_mcse=_root_mean_square(error_mcse[i]),
+            ratio=float(np.median(ratio[i])),
+            ratio_mcse=float(np.median(ratio_mcse[i])),
+            r_hat=float(np.max(r_hat[i])),
+            ess=float(np.min(ess[i])),
+        )
+        for i, label in enumerate(_labels(comparison, name))
+    ]
+
+
+def _labels(comparison: xr.Dataset, name: str) -> list[str]:
+    _, *dimension = comparison[f"{name}_error"].dims
+    if not dimension:
+        return [""]
+    labels = comparison.get(f"{dimension[0]}_label", comparison[dimension[0]]).values.tolist()
+    return [label if isinstance(label, str) else f"{dimension[0]} {label}" for label in labels]
+
+
+def _everywhere(comparison: xr.Dataset, suffix: str) -> Floats:
+    names = comparison.attrs["invgp_latents"].split()
+    return np.concatenate([comparison[f"{name}_reference{suffix}"].values.ravel() for name in names])
+
+
+def _dimensions(posterior: xr.Dataset, problem: Problem) -> set[Any]:
+    return {dimension for latent in problem.latents for dimension in posterior[latent.name].dims}
+
+
+def _root_mean_square(values: Floats) -> float:
+    return float(np.sqrt(np.mean(values**2)))

@@ -1,0 +1,187 @@
+"""A reference for a posterior: draws from the same problem, around a Gaussian that is fitted first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from threadpoolctl import threadpool_limits
+
+from invgp.core.backend import cholesky, place, to_numpy
+from invgp.errors import RunsFailedError
+from invgp.execution.monitor import Monitor
+from invgp.execution.pools import Pool
+from invgp.execution.simulator import Batch, Simulator, TooManyFailed
+from invgp.inference.emulated import EmulatedInversion
+from invgp.ledger import Recorder
+from invgp.problem import Floats, Problem
+from invgp.sampling.chains import Chains
+from invgp.sampling.chains_file import saved_proposal
+from invgp.sampling.proposal import Proposal
+from invgp.sampling.slice_sampling import sample
+from invgp.sampling.target_density import Run, WhitenedPrior, informed_sites
+
+STEPS = 8  # of the fit: each is a posterior of a linear simulator, so that few will do
+SAMPLES_PER_LATENT = 4
+QUICK = 0.1  # s: of shorter runs chains make millions, which the file of the chains keeps well enough
+
+
+@dataclass
+class Direct:
+    """The simulator itself, for a sampler, to which a failed run says only where not to go.
+
+    Parameters
+    ----------
+    recorder : the ledger, if there is one, of the first runs, and of all that are not quick.
+    kept : the first runs, by number, whatever they take: those of the fit, which no file of chains keeps.
+    """
+
+    simulator: Simulator
+    recorder: Recorder | None = None
+    kept: int = 0
+    calls: int = 0
+
+    @staticmethod
+    def of(problem: Problem, directory: Path, pool: Pool, monitor: Monitor, recorder: Recorder | None = None) -> Direct:
+        """With runs in a directory, and in a ledger, if there is one; any share of them may fail."""
+        tolerant = replace(problem, inference=replace(problem.inference, max_failed_share=1.0))
+        return Direct(Simulator(tolerant, directory, pool, monitor, recorder=recorder), recorder, fit_runs(problem))
+
+    def __call__(self, f: Floats, sites: NDArray[np.intp]) -> Batch:
+        """Run at latent values f (S, B, Q), at sites (B,)."""
+        self.calls += 1
+        self.simulator.recorder = self.recorder if self.worth_keeping else None
+        try:
+            return self.simulator.run(f, f"chains{self.calls}", sites)
+        except TooManyFailed:
+            if len(f) > 1:  # the others must not suffer for the one that was run first
+                parts = [self(one[None, ...], sites) for one in f]
+                return Batch(np.concatenate([p.outputs for p in parts]), np.concatenate([p.valid for p in parts]))
+            return Batch.failed(1, len(sites), self.simulator.problem.noise_std.shape[1])
+
+    @property
+    def worth_keeping(self) -> bool:
+        """Whether the next runs are to be in the ledger."""
+        if self.recorder is None or self.simulator.runs < self.kept:
+            return True
+        made = self.simulator.runs - self.recorder.answered
+        return self.simulator.concurrency.busy >= QUICK * made
+
+
+def reference(problem: Problem, run: Run, *, seed: int = 0, checkpoint: Path | None = None, **settings: Any) -> Chains:
+    """Draws from the posterior of a problem, around a Gaussian that is fitted first.
+
+    Parameters
+    ----------
+    checkpoint, settings : as for `invgp.sampling.slice_sampling.sample`.
+    """
+    begun = None if checkpoint is None else saved_proposal(checkpoint)
+    proposal = begun or linearised(problem, run, seed=seed)
+    return sample(problem, run, proposal, seed=seed, checkpoint=checkpoint, **settings)
+
+
+def emulated_reference(
+    problem: Problem, run: Direct, *, seed: int = 0, checkpoint: Path | None = None, **settings: Any
+) -> Chains:
+    """Draws on an emulator, with the simulator where that is not good enough, around the Gaussian found on it.
+
+    The emulator is fitted in the same way as for a posterior: for a simulator too dear for draws of its own. Chains
+    that go on need the same emulator again, whose runs a ledger answers; they count once.
+    """
+    dense = replace(problem, inference=replace(problem.inference, posterior="coupled gaussian", inducing=None))
+    inversion = EmulatedInversion(dense, place("cpu"), run.simulator, seed)
+    with threadpool_limits(1):
+        inversion.run()
+    if inversion.found is None or inversion.emulator is None:
+        raise RunsFailedError("no emulator could be fitted")
+    q = inversion.found.position.q
+    covariance = to_numpy(q.root).T @ to_numpy(q.root)
+    proposal = Proposal.from_covariance(to_numpy(q.mean).ravel(), covariance, run.simulator.runs)
+
+    def answer(f: Floats, sites: NDArray[np.intp]) -> Batch:
+        return inversion.mixed(f, "chains", sites)
+
+    return sample(problem, answer, proposal, seed=seed, simulated=inversion.direct, checkpoint=checkpoint, **settings)
+
+
+def fit_runs(problem: Problem) -> int:
+    """Runs that the fit of a Gaussian takes."""
+    return STEPS * SAMPLES_PER_LATENT * (problem.latent_count + 1) * len(informed_sites(problem))
+
+
+def linearised(problem: Problem, run: Run, *, seed: int = 0) -> Proposal:
+    """A Gaussian near the posterior, coupled over latents and sites, by statistical linearisation.
+
+    The outputs at each site are regressed on draws from the present Gaussian; the posterior of the linear simulator
+    that this makes is the next Gaussian.
+    """
+    with threadpool_limits(1):
+        return _linearised(problem, run, seed)
+
+
+def _linearised(problem: Problem, run: Run, seed: int) -> Proposal:
+    N, Q = problem.survey.size, problem.latent_count
+    sites = informed_sites(problem)
+    prior = WhitenedPrior(problem)
+    z = np.random.default_rng(seed).standard_normal((SAMPLES_PER_LATENT * (Q + 1), len(sites), Q))
+    now = _Gaussian(np.eye(N * Q), np.zeros(N * Q))
+    for _ in range(STEPS):
+        mean, root = _marginals(prior, now, sites)
+        batch = run(mean + np.einsum("nij,snj->sni", root, z), sites)
+        if not batch.whole(np.isfinite(problem.survey.Y[sites])).any():
+            raise RunsFailedError("the reference could not start: every run failed")
+        slopes, residual = _regression(problem, z, batch, sites)
+        J = np.asarray(np.linalg.solve(root.mT, slopes.mT).mT, dtype=np.float64)
+        aim = residual + np.einsum("npq,nq->np", J, mean - prior.mean)
+        now = _linear_posterior(prior, J, aim, sites)
+    return Proposal.from_precision(now.mean, now.precision, runs=fit_runs(problem))
+
+
+class _Gaussian(NamedTuple):
+    """Of the whitened latents: precision (D, D), and the mean (D,)."""
+
+    precision: Floats
+    mean: Floats
+
+
+def _marginals(prior: WhitenedPrior, q: _Gaussian, sites: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Means (B, Q) of the latents at sites (B,), and factors (B, Q, Q) of their covariances."""
+    Q, N, _ = prior.factor.shape
+    seen = np.zeros((Q, N, Q, len(sites)))
+    for i in range(Q):
+        seen[i, :, i, :] = prior.factor[i, sites].T
+    factor = np.linalg.cholesky(q.precision)
+    spread = solve_triangular(factor, seen.reshape(Q * N, -1), lower=True).reshape(Q * N, Q, -1)
+    covariance = np.einsum("din,djn->nij", spread, spread, optimize=True)
+    return prior(q.mean[None, :])[0, sites], cholesky(covariance)
+
+
+def _regression(problem: Problem, z: Floats, batch: Batch, sites: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Slopes (B, P, Q) of the outputs in z (S, B, Q), and data minus modelled mean (B, P), in units of the noise."""
+    Y = problem.survey.Y[sites]
+    weight = np.where(np.isnan(Y), 0.0, 1.0 / np.where(np.isnan(Y), 1.0, problem.noise_std[sites]))
+    observed = ~np.isnan(Y)
+    whole = batch.whole(observed)[..., None]
+    features = np.concatenate([np.ones_like(z[..., :1]), z], axis=-1) * whole
+    outputs = np.where(whole, batch.needed(observed), 0.0) * weight
+    # A site where nearly all runs failed stays as it was.
+    gram = np.einsum("snf,sng->nfg", features, features) + 1e-6 * np.eye(features.shape[-1])
+    fit = np.linalg.solve(gram, np.einsum("snf,snp->nfp", features, outputs))
+    return fit[:, 1:].mT, np.nan_to_num(Y) * weight - fit[:, 0]
+
+
+def _linear_posterior(prior: WhitenedPrior, J: Floats, aim: Floats, sites: NDArray[np.intp]) -> _Gaussian:
+    """Posterior of data `aim` (B, P) with noise of variance 1, for a simulator with slopes J (B, P, Q)."""
+    Q, N, _ = prior.factor.shape
+    curvature, pull = J.mT @ J, np.einsum("npq,np->nq", J, aim)
+    precision = np.empty((Q, N, Q, N))
+    for i in range(Q):
+        for j in range(Q):
+            precision[i, :, j] = (prior.factor[i, sites].T * curvature[:, i, j]) @ prior.factor[j, sites]
+    precision = precision.reshape(Q * N, Q * N) + np.eye(Q * N)
+    shift = np.einsum("qbn,bq->qn", prior.factor[:, sites], pull).ravel()
+    return _Gaussian(precision, cho_solve(cho_factor(precision, lower=True), shift))
