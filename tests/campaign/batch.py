@@ -1,0 +1,217 @@
+"""One batch of faulty runs: an adapter, a pool, a ledger; made in a process of its own, which reports in a file."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from invgp.adapters import (
+    BatchedModel,
+    CallableModel,
+    ExecutableModel,
+    ForwardModel,
+    OutputFile,
+    PersistentModel,
+    Quantity,
+    RunContext,
+    Status,
+    UmbridgeModel,
+    dakota_model,
+    pest_model,
+)
+from invgp.inference.evaluate import evaluate
+from invgp.inference.pools import open_pool
+from invgp.inference.simulator import own_directory
+from invgp.ledger import Ledger
+from invgp.problem import InferenceSettings
+
+from . import faulty_function, faulty_program, faulty_responder, faulty_server
+from .surroundings import left_with
+
+PROGRAMS = ("executable", "standard output", "batched", "pest", "dakota")
+ADAPTERS = ("callable", *PROGRAMS, "persistent", "umbridge")
+POOLS = ("loop", "threads", "processes", "dask")
+TIMEOUT = 4.0  # s: a busy machine must not let a run of milliseconds take as long
+TABLES: dict[str, ModuleType] = {
+    "callable": faulty_function,
+    **dict.fromkeys(PROGRAMS, faulty_program),
+    "persistent": faulty_responder,
+    "umbridge": faulty_server,
+}
+# A worker of its own survives them; a loop and threads go with them, and so do the nannies of Dask's workers.
+DEADLY = ("kill its worker always", "kills its worker", "ends its worker", "crashes its worker")
+DEADLY_ONCE = ("kill its worker once", "kill its worker's group once", "terminate its worker's group once")
+X, Y = (Quantity("x", "m"),), (Quantity("y", "s", (1, 2)),)
+CONTROL = """\
+pcf
+* control data
+restart estimation
+ 1 2 1 0 1
+ 1 1 double point 1 0 0
+* parameter data
+ x none factor 1.0 1e-3 1e9 x 1.0 0.0 1
+* observation data
+ y1 1.0 1.0 y
+ y2 1.0 1.0 y
+* model command line
+ {command}
+* model input/output
+ in.tpl in.txt
+ out.ins out.txt
+"""
+
+
+def is_slow(table: ModuleType, name: str) -> bool:
+    """Whether a fault costs the whole time limit."""
+    return bool(table.FAULTS[name][1] == ("timeout",))
+
+
+def faults_for(adapter: str, pool: str) -> list[str]:
+    """The faults that this adapter and this pool can be asked about."""
+    table, chosen = TABLES[adapter], []
+    for name in table.NAMES:
+        if name == "ok" or (name in DEADLY and pool not in ("processes", "dask")):
+            continue
+        if name in DEADLY_ONCE and pool == "dask" and "group" in name:
+            continue
+        chosen.append(name)
+    return chosen
+
+
+def plan(adapter: str, pool: str, faulty: int, slow: int, rng: np.random.Generator) -> np.ndarray:
+    """Inputs (B, 1), all different, in random order: about `faulty` that fail in some way, and some that do not."""
+    table, names = TABLES[adapter], faults_for(adapter, pool)
+    costly = [name for name in names if is_slow(table, name) or name in (*DEADLY, *DEADLY_ONCE)]
+    cheap = [name for name in names if name not in costly]
+    chosen = [*rng.permutation(costly)[:slow].tolist(), *cheap * max(1, math.ceil(faulty / len(cheap)))]
+    chosen = chosen[: max(faulty, len(cheap))] + ["ok"] * (len(chosen) // 8 + 4)
+    # A quarter is exact in every format, and so are its double and its square.
+    return np.asarray(
+        [[table.NAMES.index(name) + table.KINDS * i + 0.25] for i, name in enumerate(rng.permutation(chosen), start=1)]
+    )
+
+
+@contextmanager
+def model_of(adapter: str, home: Path, mark: str) -> Iterator[ForwardModel]:
+    """The faulty simulator behind an adapter."""
+    here = Path(__file__).parent
+    python = (sys.executable, "-I", "-S")
+    program = (*python, str(here / "faulty_program.py"), adapter, str(home), mark)
+    settings: dict[str, Any] = {"timeout": TIMEOUT}
+    if adapter == "callable":
+        shutil.copy(here / "faulty_function.py", home)
+        yield CallableModel("faulty_function:respond", X, Y, vectorised=False, search_path=home, rows=16)
+    elif adapter == "executable":
+        yield ExecutableModel((*program, "{x}"), X, Y, output_files=(OutputFile("times.txt"),), **settings)
+    elif adapter == "standard output":
+        yield ExecutableModel((*program, "{x}"), X, Y, **settings)
+    elif adapter == "batched":
+        yield BatchedModel(program, X, Y, rows=3, **settings)
+    elif adapter == "pest":
+        (home / "in.tpl").write_text("ptf ~\n~          x           ~\n")
+        (home / "out.ins").write_text("pif @\nl1 !y1! !y2!\n")
+        (home / "case.pst").write_text(CONTROL.format(command=" ".join(program)))
+        yield pest_model(home / "case.pst", X, Y, **settings)
+    elif adapter == "dakota":
+        yield dakota_model(program, X, Y, **settings)
+    elif adapter == "persistent":
+        yield PersistentModel((*python, str(here / "faulty_responder.py"), str(home), mark), X, Y, **settings)
+    else:
+        server = [*python, str(here / "faulty_server.py"), str(home)]
+        with subprocess.Popen(server, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+            try:
+                assert process.stdout is not None
+                url = f"http://127.0.0.1:{int(process.stdout.readline())}"
+                yield UmbridgeModel((url,), "model", X, Y, retries=1, connections=2, **settings)
+            finally:
+                process.kill()
+
+
+def started(home: Path) -> list[float]:
+    """The inputs of all runs that were ever started, by the simulator's own count."""
+    file = home / "started"
+    return [float(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def recorded(ledger: Path) -> dict[float, Status]:
+    """The inputs of the runs in a ledger, and what became of them."""
+    if not ledger.exists():
+        return {}
+    with Ledger(ledger, read_only=True) as opened:
+        return {float(run.inputs[0]): run.status for run in opened.runs()}
+
+
+def settings_of(pool: str, scheduler: str) -> InferenceSettings:
+    if pool == "dask":
+        return InferenceSettings(backend="dask", scheduler=scheduler, worker_timeout=120.0)
+    return InferenceSettings(backend="threading" if pool == "threads" else "loky", workers=1 if pool == "loop" else 2)
+
+
+def run_batch(adapter: str, pool: str, home: Path, mark: str, scheduler: str) -> None:
+    """Run the inputs of `values.npy`, twice with one ledger, and write what is wrong to `report.json`."""
+    logging.disable(logging.WARNING)
+    values = np.load(home / "values.npy")
+    ledger = home / "runs.sqlite"
+    before, seen = recorded(ledger), len(started(home))
+    report: dict[str, list[str]] = {"lost": [], "repeated": [], "left": []}
+    with model_of(adapter, home, mark) as model, open_pool(settings_of(pool, scheduler)) as workers:
+        with own_directory(home / "runs") as directory, Ledger(ledger) as opened:
+            context = RunContext([f"run-{i}" for i in range(len(values))], directory, more=True)
+            outcome = evaluate(model, values, context, pool=workers, recorder=opened.of(model))
+            if adapter != "persistent":  # whose programs stay until the end
+                report["left"] += left_with(mark, patience=0.5, but={os.getpid()} if pool == "loop" else set())
+            known = {x: status for x, status in recorded(ledger).items() if status is not Status.NOT_STARTED}
+            first = len(started(home))
+            again = evaluate(model, values, context, pool=workers, recorder=opened.of(model))
+    report["repeated"] += [f"{x} ({kind})" for x, kind in _made_again(adapter, started(home)[first:], known)]
+    finished = {x for x, status in before.items() if status is not Status.NOT_STARTED}
+    report["repeated"] += [f"{x} ({kind})" for x, kind in _made_again(adapter, started(home)[seen:], finished)]
+    if adapter not in ("batched", "persistent", "umbridge", "callable") and not seen and pool != "dask":
+        counts = Counter(started(home)[:first])
+        report["repeated"] += [
+            f"{x} was started {times} times" for x, times in counts.items() if times > _starts(adapter, x)
+        ]
+    report["lost"] += _lost(adapter, values[:, 0], outcome, known)
+    if again.outputs.tobytes() != outcome.outputs.tobytes() or again.status != outcome.status:
+        changed = [i for i, (a, b) in enumerate(zip(again.status, outcome.status)) if a is not b]
+        moved = [i for i in changed if outcome.status[i] is not Status.NOT_STARTED]
+        report["lost"] += [f"{values[i, 0]}: {outcome.status[i]}, then {again.status[i]} by the ledger" for i in moved]
+    secrets = [message for message in outcome.messages if "a secret that no message may quote" in message]
+    report["lost"] += [f"a message quotes a file outside of the run's directory: {m[:200]}" for m in secrets]
+    (home / "report.json").write_text(json.dumps(report))
+
+
+def _starts(adapter: str, x: float) -> int:
+    return 2 if TABLES[adapter].kind(x) in DEADLY else 1
+
+
+def _made_again(adapter: str, xs: list[float], known: Any) -> list[tuple[float, str]]:
+    return [(x, TABLES[adapter].kind(x)) for x in xs if x in known]
+
+
+def _lost(adapter: str, xs: np.ndarray, outcome: Any, known: dict[float, Status]) -> Iterator[str]:
+    table = TABLES[adapter]
+    for x, row, status, message in zip(xs.tolist(), outcome.outputs, outcome.status, outcome.messages, strict=True):
+        name = table.kind(x)
+        endings = table.FAULTS[name][1]
+        if status.value not in endings:
+            yield f"{name} ended as {status.value!r}, not as {' or '.join(map(repr, endings))}: {message[:300]}"
+        elif status is Status.OK and name != "one number too many" and row.tolist() != [2 * x, x * x]:
+            yield f"{name} gave {row.tolist()} for {x}"
+        elif status is not Status.OK and (not message or np.isfinite(row).any()):
+            yield f"{name} failed without a message, or with outputs"
+        if status is not Status.NOT_STARTED and known.get(x) is not status:
+            yield f"{name}: the ledger has {known.get(x)!r} for {x}, where {status!r} was reported"

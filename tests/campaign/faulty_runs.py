@@ -1,0 +1,91 @@
+"""Faulty runs: every adapter under every pool, with simulators that fail in every way we could think of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+
+from .batch import ADAPTERS, POOLS, TABLES, plan, run_batch
+from .cluster import cluster, wait_for_workers
+from .forks import finish, start
+from .surroundings import MARK_VARIABLE, changes, left_with, look_at, make_canaries
+from .tally import Tally, combine
+
+PATIENCE = 420.0  # s, for one batch
+STARTS = 12  # of a batch whose runs kill the process that makes them
+FULL, FULL_SLOW = 345, 9  # faulty runs per batch, and how many of them take their time
+SMALL, SMALL_SLOW = 1, 1
+
+
+def try_batch(adapter: str, pool: str, home: Path, scheduler: str, sizes: tuple[int, int], seed: int) -> Tally:
+    """Make one batch, in as many processes as its runs kill, and count what is wrong."""
+    tally = Tally(f"{adapter}, {pool}")
+    home.mkdir(parents=True)
+    make_canaries(home)
+    rng = np.random.default_rng([seed, ADAPTERS.index(adapter), POOLS.index(pool)])
+    values = plan(adapter, pool, *sizes, rng)
+    np.save(home / "values.npy", values)
+    tally.cases = sum(TABLES[adapter].kind(x) != "ok" for x in values[:, 0])
+    mark, log, report = f"campaign-{uuid4().hex}", home / "log", home / "report.json"
+    before = look_at(home / "canaries")
+    for _ in range(STARTS):
+        environment = {MARK_VARIABLE: mark, "OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(home)}
+        process = start(
+            run_batch, adapter, pool, home, mark, scheduler, cwd=home, log=log, environment=environment
+        )
+        if not finish(process, PATIENCE):
+            tally.add("hangs", f"the batch took longer than {PATIENCE:g} s: {log.read_text()[-3000:]}")
+            break
+        if report.exists() or process.exitcode not in (-9, -15):
+            break
+        tally.add("left", *_several(left_with(mark)))
+    else:
+        tally.add("lost", f"the batch did not end after {STARTS} starts")
+    tally.add("left", *_several(left_with(mark)))
+    said = log.read_text(errors="replace") if log.exists() else ""
+    if "Traceback (most recent call last)" in said:
+        tally.add("tracebacks", said[-3000:])
+    elif not report.exists() and not tally.faults:
+        tally.add("lost", f"no report; exit code {process.exitcode}: {said[-1000:]}")
+    if report.exists():
+        for count, sentences in json.loads(report.read_text()).items():
+            tally.add(count, *_several(sentences))
+    tally.add("destroyed", *_several(changes(before, look_at(home / "canaries"))))
+    return tally
+
+
+def _several(sentences: list[str]) -> tuple[str, int]:
+    return "\n    ".join(sentences), len(sentences)
+
+
+def faulty_runs(
+    folder: Path,
+    *,
+    small: bool,
+    seed: int,
+    adapters: Iterable[str] = ADAPTERS,
+    pools: Iterable[str] = POOLS,
+    faulty: int | None = None,
+    tell=print,
+) -> Tally:
+    """All batches; those of one pool after the other."""
+    sizes = (faulty or SMALL, SMALL_SLOW) if small else (faulty or FULL, FULL_SLOW)
+    tallies = []
+    for pool in pools:
+        with ExitStack() as stack:
+            scheduler = str(stack.enter_context(cluster(folder / "dask"))) if pool == "dask" else ""
+            for adapter in adapters:
+                if scheduler:
+                    wait_for_workers(Path(scheduler))
+                home = folder / f"{adapter.replace(' ', '-')}-{pool}"
+                tallies.append(try_batch(adapter, pool, home, scheduler, sizes, seed))
+                tell(f"  {tallies[-1].part}: {tallies[-1].cases} faulty runs, {tallies[-1].faults} faults")
+                if not tallies[-1].faults:
+                    shutil.rmtree(home, ignore_errors=True)
+    return combine("faulty runs", tallies)

@@ -1,0 +1,71 @@
+"""What must stay as it is around faulty programs: files that are not theirs, and the list of processes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import psutil
+
+from .faulty_program import OUTPUTS
+
+MARK_VARIABLE = "INVGP_CAMPAIGN_MARK"
+PATIENCE = 3.0  # s, for processes that are about to end
+
+
+def make_canaries(home: Path) -> None:
+    """Write files and folders that no run may change; the folder has decoys of what a run's directory holds."""
+    canaries = home / "canaries"
+    folder = canaries / "folder"
+    (folder / "below").mkdir(parents=True)
+    for name in (*OUTPUTS.values(), "standard_error.txt", "below/file.txt", "in.txt", "inputs.csv"):
+        (folder / name).write_text("1.0 2.0\n")
+    (canaries / "numbers.txt").write_text("1.0 2.0\n")
+    (canaries / "secret.txt").write_text("a secret that no message may quote\n")
+    os.mkfifo(folder / "pipe")
+
+
+def look_at(folder: Path) -> dict[str, str]:
+    """A digest of each entry below a folder, by its path."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        about = path.lstat()
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ""
+        found[str(path.relative_to(folder))] = f"{about.st_mode:o} {about.st_ino} {content}"
+    return found
+
+
+def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """The paths that were changed, removed or added."""
+    return sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+
+
+def processes_with(mark: str, but: set[int] = frozenset()) -> list[psutil.Process]:
+    """Living processes that have the mark among their arguments or in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid in but or process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if any(mark in word for word in process.cmdline()) or process.environ().get(MARK_VARIABLE) == mark:
+                found.append(process)
+        except psutil.Error:  # it ended while we looked, or it is not ours
+            continue
+    return found
+
+
+def left_with(mark: str, but: set[int] = frozenset(), patience: float = PATIENCE) -> list[str]:
+    """End the processes that have the mark and do not end by themselves; their arguments."""
+    deadline = time.monotonic() + patience
+    while (found := processes_with(mark, but)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    said = []
+    for process in found:
+        try:
+            said.append(f"{process.pid}: {' '.join(process.cmdline())[-200:]}")
+            process.kill()
+        except psutil.Error:
+            continue
+    return said
