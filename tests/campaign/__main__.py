@@ -24,12 +24,13 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where cases are kept that went wrong; a temporary one by default")
     parser.add_argument("--adapters", nargs="+", help="of the faulty runs; all by default")
     parser.add_argument("--pools", nargs="+", help="of the faulty runs; all by default")
+    parser.add_argument("--faults", nargs="+", help="of the faulty runs; all by default")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="invgp-campaign-")) if options.folder is None else options.folder.absolute()
     tallies: list[Tally] = []
     for name in options.parts or PARTS:
         began = time.monotonic()
-        chosen = {key: getattr(options, key) for key in ("adapters", "pools") if getattr(options, key)}
+        chosen = {key: getattr(options, key) for key in ("adapters", "pools", "faults") if getattr(options, key)}
         tallies.append(PARTS[name](folder / name, small=options.small, seed=options.seed, **(chosen if name == "runs" else {})))
         print(f"{tallies[-1].part}: {time.monotonic() - began:.0f} s", flush=True)
     for tally in tallies:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,6 +73,26 @@ restart estimation
 """
 
 
+class Size(NamedTuple):
+    """How many runs a batch has.
+
+    Attributes
+    ----------
+    faulty : runs that fail in some way; each fault once at the least.
+    slow : of them those that take their whole time limit, or kill their worker.
+    patience : seconds that the batch may take.
+    faults : names of the faults to choose from; all if there are none.
+    """
+
+    faulty: int
+    slow: int
+    patience: float
+    faults: tuple[str, ...] = ()
+
+
+FULL, SMALL = Size(345, 9, 420.0), Size(1, 1, 90.0)
+
+
 def is_slow(table: ModuleType, name: str) -> bool:
     """Whether a fault costs the whole time limit."""
     return bool(table.FAULTS[name][1] == ("timeout",))
@@ -91,13 +110,14 @@ def faults_for(adapter: str, pool: str) -> list[str]:
     return chosen
 
 
-def plan(adapter: str, pool: str, faulty: int, slow: int, rng: np.random.Generator) -> np.ndarray:
-    """Inputs (B, 1), all different, in random order: about `faulty` that fail in some way, and some that do not."""
-    table, names = TABLES[adapter], faults_for(adapter, pool)
+def plan(adapter: str, pool: str, size: Size, rng: np.random.Generator) -> np.ndarray:
+    """Inputs (B, 1), all different, in random order: those that fail in some way, and some that do not."""
+    table, faulty, slow = TABLES[adapter], size.faulty, size.slow
+    names = [name for name in faults_for(adapter, pool) if not size.faults or name in size.faults]
     costly = [name for name in names if is_slow(table, name) or name in (*DEADLY, *DEADLY_ONCE)]
     cheap = [name for name in names if name not in costly]
-    chosen = [*rng.permutation(costly)[:slow].tolist(), *cheap * max(1, math.ceil(faulty / len(cheap)))]
-    chosen = chosen[: max(faulty, len(cheap))] + ["ok"] * (len(chosen) // 8 + 4)
+    chosen = [*rng.permutation(costly)[:slow].tolist(), *cheap * max(1, math.ceil(faulty / max(len(cheap), 1)))]
+    chosen = chosen[: max(faulty, len(names))] + ["ok"] * (len(chosen) // 8 + 4)
     # A quarter is exact in every format, and so are its double and its square.
     return np.asarray(
         [[table.NAMES.index(name) + table.KINDS * i + 0.25] for i, name in enumerate(rng.permutation(chosen), start=1)]
@@ -172,7 +192,7 @@ def run_batch(adapter: str, pool: str, home: Path, mark: str, scheduler: str) ->
             context = RunContext([f"run-{i}" for i in range(len(values))], directory, more=True)
             outcome = evaluate(model, values, context, pool=workers, recorder=opened.of(model))
             if adapter != "persistent":  # whose programs stay until the end
-                report["left"] += left_with(mark, patience=0.5, but={os.getpid()} if pool == "loop" else set())
+                report["left"] += left_with(mark, programs=True, patience=0.5)
             known = {x: status for x, status in recorded(ledger).items() if status is not Status.NOT_STARTED}
             first = len(started(home))
             again = evaluate(model, values, context, pool=workers, recorder=opened.of(model))

@@ -149,7 +149,7 @@ def child(run: Run, *, apart: bool) -> None:
 def late(run: Run) -> None:
     """Leave the answer to a child that writes it after the end."""
     if os.fork() == 0:
-        time.sleep(0.3)
+        time.sleep(2.0)
         run.answer()
         os._exit(0)
 

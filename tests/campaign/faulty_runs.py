@@ -11,25 +11,22 @@ from uuid import uuid4
 
 import numpy as np
 
-from .batch import ADAPTERS, POOLS, TABLES, plan, run_batch
+from .batch import ADAPTERS, FULL, POOLS, SMALL, TABLES, Size, plan, run_batch
 from .cluster import cluster, wait_for_workers
 from .forks import finish, start
 from .surroundings import MARK_VARIABLE, changes, left_with, look_at, make_canaries
 from .tally import Tally, combine
 
-PATIENCE = 420.0  # s, for one batch
 STARTS = 12  # of a batch whose runs kill the process that makes them
-FULL, FULL_SLOW = 345, 9  # faulty runs per batch, and how many of them take their time
-SMALL, SMALL_SLOW = 1, 1
 
 
-def try_batch(adapter: str, pool: str, home: Path, scheduler: str, sizes: tuple[int, int], seed: int) -> Tally:
+def try_batch(adapter: str, pool: str, home: Path, scheduler: str, size: Size, seed: int) -> Tally:
     """Make one batch, in as many processes as its runs kill, and count what is wrong."""
     tally = Tally(f"{adapter}, {pool}")
     home.mkdir(parents=True)
     make_canaries(home)
     rng = np.random.default_rng([seed, ADAPTERS.index(adapter), POOLS.index(pool)])
-    values = plan(adapter, pool, *sizes, rng)
+    values = plan(adapter, pool, size, rng)
     np.save(home / "values.npy", values)
     tally.cases = sum(TABLES[adapter].kind(x) != "ok" for x in values[:, 0])
     mark, log, report = f"campaign-{uuid4().hex}", home / "log", home / "report.json"
@@ -39,8 +36,8 @@ def try_batch(adapter: str, pool: str, home: Path, scheduler: str, sizes: tuple[
         process = start(
             run_batch, adapter, pool, home, mark, scheduler, cwd=home, log=log, environment=environment
         )
-        if not finish(process, PATIENCE):
-            tally.add("hangs", f"the batch took longer than {PATIENCE:g} s: {log.read_text()[-3000:]}")
+        if not finish(process, size.patience):
+            tally.add("hangs", f"the batch took longer than {size.patience:g} s: {log.read_text()[-3000:]}")
             break
         if report.exists() or process.exitcode not in (-9, -15):
             break
@@ -71,11 +68,11 @@ def faulty_runs(
     seed: int,
     adapters: Iterable[str] = ADAPTERS,
     pools: Iterable[str] = POOLS,
-    faulty: int | None = None,
+    faults: Iterable[str] = (),
     tell=print,
 ) -> Tally:
     """All batches; those of one pool after the other."""
-    sizes = (faulty or SMALL, SMALL_SLOW) if small else (faulty or FULL, FULL_SLOW)
+    size = (SMALL if small else FULL)._replace(faults=tuple(faults))
     tallies = []
     for pool in pools:
         with ExitStack() as stack:
@@ -84,7 +81,7 @@ def faulty_runs(
                 if scheduler:
                     wait_for_workers(Path(scheduler))
                 home = folder / f"{adapter.replace(' ', '-')}-{pool}"
-                tallies.append(try_batch(adapter, pool, home, scheduler, sizes, seed))
+                tallies.append(try_batch(adapter, pool, home, scheduler, size, seed))
                 tell(f"  {tallies[-1].part}: {tallies[-1].cases} faulty runs, {tallies[-1].faults} faults")
                 if not tallies[-1].faults:
                     shutil.rmtree(home, ignore_errors=True)

@@ -42,24 +42,26 @@ def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
     return sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
 
 
-def processes_with(mark: str, but: set[int] = frozenset()) -> list[psutil.Process]:
-    """Living processes that have the mark among their arguments or in their environment."""
+def processes_with(mark: str, *, programs: bool = False) -> list[psutil.Process]:
+    """Living processes that have the mark among their arguments or, unless only programs count, in their environment."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.pid in but or process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
                 continue
-            if any(mark in word for word in process.cmdline()) or process.environ().get(MARK_VARIABLE) == mark:
+            if any(mark in word for word in process.cmdline()) or (
+                not programs and process.environ().get(MARK_VARIABLE) == mark
+            ):
                 found.append(process)
         except psutil.Error:  # it ended while we looked, or it is not ours
             continue
     return found
 
 
-def left_with(mark: str, but: set[int] = frozenset(), patience: float = PATIENCE) -> list[str]:
+def left_with(mark: str, *, programs: bool = False, patience: float = PATIENCE) -> list[str]:
     """End the processes that have the mark and do not end by themselves; their arguments."""
     deadline = time.monotonic() + patience
-    while (found := processes_with(mark, but)) and time.monotonic() < deadline:
+    while (found := processes_with(mark, programs=programs)) and time.monotonic() < deadline:
         time.sleep(0.05)
     said = []
     for process in found:
