@@ -23,7 +23,14 @@ from invgp.validation.calibration_trial import Trial, in_a_loop, run_trial
 Task = tuple[Problem, Problem, int, int, Path]
 
 IDENTITY = "invgp_calibration"
-DECISIVE = ("core", "emulation", "execution", "inference", "latent_model", "likelihoods")  # parts of invgp that decide what a posterior is
+DECISIVE = (
+    "core",
+    "emulation",
+    "execution",
+    "inference",
+    "latent_model",
+    "likelihoods",
+)  # parts of invgp that decide what a posterior is
 SUFFIXES = ("truth", "mean", "std", "score", "pit", "rank", "coverage", "coverage_error", "coverage_lower",
             "coverage_upper", "absolute_score", "error_ratio")  # fmt: skip
 RESERVED = ("survey", "interval", "rank_site", "redrawn", "runs", "settled", "coverage", "coverage_error",

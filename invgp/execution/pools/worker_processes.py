@@ -99,8 +99,14 @@ class Processes:
 
 
 def _new_worker() -> ProcessPoolExecutor:
-    resource_tracker.ensure_running()  # loky would do so later, when it must not: it lets go of signals held back
-    return ProcessPoolExecutor(1, env=CAPS, initializer=begin_worker, initargs=(os.getpid(),))
+    # The trackers of Python and of loky, which start here, ignore Ctrl-C, but not the end of a terminal. They inherit
+    # that it is held back: if they end, loky prints a traceback per semaphore.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        resource_tracker.ensure_running()  # loky would do so later, when it must not: it lets go of signals held back
+        return ProcessPoolExecutor(1, env=CAPS, initializer=begin_worker, initargs=(os.getpid(),))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _submitted(worker: ProcessPoolExecutor, work: Callable[[T], R], item: T) -> Future[R]:
