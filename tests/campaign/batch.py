@@ -31,9 +31,9 @@ from invgp.adapters import (
     dakota_model,
     pest_model,
 )
-from invgp.inference.evaluate import evaluate
-from invgp.inference.pools import open_pool
-from invgp.inference.simulator import own_directory
+from invgp.execution.evaluate import evaluate
+from invgp.execution.pools import open_pool
+from invgp.execution.simulator import own_directory
 from invgp.ledger import Ledger
 from invgp.problem import InferenceSettings
 
@@ -187,15 +187,19 @@ def run_batch(adapter: str, pool: str, home: Path, mark: str, scheduler: str) ->
     ledger = home / "runs.sqlite"
     before, seen = recorded(ledger), len(started(home))
     report: dict[str, list[str]] = {"lost": [], "repeated": [], "left": []}
-    with model_of(adapter, home, mark) as model, open_pool(settings_of(pool, scheduler)) as workers:
-        with own_directory(home / "runs") as directory, Ledger(ledger) as opened:
-            context = RunContext([f"run-{i}" for i in range(len(values))], directory, more=True)
-            outcome = evaluate(model, values, context, pool=workers, recorder=opened.of(model))
-            if adapter != "persistent":  # whose programs stay until the end
-                report["left"] += left_with(mark, programs=True, patience=0.5)
-            known = {x: status for x, status in recorded(ledger).items() if status is not Status.NOT_STARTED}
-            first = len(started(home))
-            again = evaluate(model, values, context, pool=workers, recorder=opened.of(model))
+    with (
+        model_of(adapter, home, mark) as model,
+        open_pool(settings_of(pool, scheduler)) as workers,
+        own_directory(home / "runs") as directory,
+        Ledger(ledger) as opened,
+    ):
+        context = RunContext([f"run-{i}" for i in range(len(values))], directory, more=True)
+        outcome = evaluate(model, values, context, pool=workers, recorder=opened.of(model))
+        if adapter != "persistent":  # whose programs stay until the end
+            report["left"] += left_with(mark, programs=True, patience=0.5)
+        known = {x: status for x, status in recorded(ledger).items() if status is not Status.NOT_STARTED}
+        first = len(started(home))
+        again = evaluate(model, values, context, pool=workers, recorder=opened.of(model))
     report["repeated"] += [f"{x} ({kind})" for x, kind in _made_again(adapter, started(home)[first:], known)]
     finished = {x for x, status in before.items() if status is not Status.NOT_STARTED}
     report["repeated"] += [f"{x} ({kind})" for x, kind in _made_again(adapter, started(home)[seen:], finished)]
@@ -206,7 +210,7 @@ def run_batch(adapter: str, pool: str, home: Path, mark: str, scheduler: str) ->
         ]
     report["lost"] += _lost(adapter, values[:, 0], outcome, known)
     if again.outputs.tobytes() != outcome.outputs.tobytes() or again.status != outcome.status:
-        changed = [i for i, (a, b) in enumerate(zip(again.status, outcome.status)) if a is not b]
+        changed = [i for i, (a, b) in enumerate(zip(again.status, outcome.status, strict=True)) if a is not b]
         moved = [i for i in changed if outcome.status[i] is not Status.NOT_STARTED]
         report["lost"] += [f"{values[i, 0]}: {outcome.status[i]}, then {again.status[i]} by the ledger" for i in moved]
     secrets = [message for message in outcome.messages if "a secret that no message may quote" in message]

@@ -309,7 +309,7 @@ FAULTS = {
     "directory is a link to all runs": (lambda run: swap_directory(run, os.path.dirname(os.getcwd())), FAILED),
     "directory is a link to itself": (lambda run: swap_directory(run, os.getcwd()), FAILED),
     "directory is a file": (file_for_directory, FAILED),
-    "directory was moved": (lambda run: move_directory(run), FAILED),
+    "directory was moved": (move_directory, FAILED),
     "directory was removed": (remove_directory, FAILED),
     "a link for the next run": (spare_link, OK),
     "links inside the directory": (links_inside, OK),
@@ -347,7 +347,7 @@ FAULTS = {
         lambda run: once(run, lambda: os.killpg(os.getpgid(os.getppid()), signal.SIGTERM)),
         OK,
     ),
-    "kill its worker always": (lambda run: kill_parent(run), KILLED),
+    "kill its worker always": (kill_parent, KILLED),
 }
 NAMES = list(FAULTS)
 

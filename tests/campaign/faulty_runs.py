@@ -12,7 +12,7 @@ from uuid import uuid4
 import numpy as np
 
 from .batch import ADAPTERS, FULL, POOLS, SMALL, TABLES, Size, plan, run_batch
-from .cluster import cluster, wait_for_workers
+from .cluster import cluster
 from .forks import finish, start
 from .surroundings import MARK_VARIABLE, changes, left_with, look_at, make_canaries
 from .tally import Tally, combine
@@ -33,9 +33,7 @@ def try_batch(adapter: str, pool: str, home: Path, scheduler: str, size: Size, s
     before = look_at(home / "canaries")
     for _ in range(STARTS):
         environment = {MARK_VARIABLE: mark, "OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(home)}
-        process = start(
-            run_batch, adapter, pool, home, mark, scheduler, cwd=home, log=log, environment=environment
-        )
+        process = start(run_batch, adapter, pool, home, mark, scheduler, cwd=home, log=log, environment=environment)
         if not finish(process, size.patience):
             tally.add("hangs", f"the batch took longer than {size.patience:g} s: {log.read_text()[-3000:]}")
             break
@@ -76,11 +74,12 @@ def faulty_runs(
     tallies = []
     for pool in pools:
         with ExitStack() as stack:
-            scheduler = str(stack.enter_context(cluster(folder / "dask"))) if pool == "dask" else ""
+            dask = stack.enter_context(cluster(folder / "dask")) if pool == "dask" else None
             for adapter in adapters:
-                if scheduler:
-                    wait_for_workers(Path(scheduler))
+                if dask is not None:
+                    dask.wait_for_workers()
                 home = folder / f"{adapter.replace(' ', '-')}-{pool}"
+                scheduler = "" if dask is None else str(dask.file)
                 tallies.append(try_batch(adapter, pool, home, scheduler, size, seed))
                 tell(f"  {tallies[-1].part}: {tallies[-1].cases} faulty runs, {tallies[-1].faults} faults")
                 if not tallies[-1].faults:

@@ -1,4 +1,4 @@
-"""A UM-Bridge server that fails in one of many ways: x in, 2 x and x * x out, and the whole part of x chooses the fault.
+"""A UM-Bridge server that fails in one of many ways: x in, 2 x and x * x out; the whole part of x chooses the fault.
 
 It writes to the socket itself, because no library for servers can send what must be refused.
 """

@@ -22,8 +22,8 @@ CONTEXT.set_forkserver_preload(
         "invgp.cli.run",
         "invgp.config.build",
         "invgp.inference.invert",
-        "invgp.inference.pools.cluster",
-        "invgp.inference.pools.processes",
+        "invgp.execution.pools.dask_cluster",
+        "invgp.execution.pools.worker_processes",
         "invgp.netcdf",
     ]
 )

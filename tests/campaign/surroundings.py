@@ -43,7 +43,7 @@ def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
 
 
 def processes_with(mark: str, *, programs: bool = False) -> list[psutil.Process]:
-    """Living processes that have the mark among their arguments or, unless only programs count, in their environment."""
+    """Living processes with the mark among their arguments or, unless only programs count, in their environment."""
     found = []
     for process in psutil.process_iter():
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 COUNTS = ("lost", "repeated", "hangs", "tracebacks", "destroyed", "left")
@@ -60,9 +61,10 @@ def table(tallies: list[Tally]) -> str:
     for tally in (*tallies, combine("all", tallies)):
         rows.append((tally.part, f"{tally.cases:,}", *(str(getattr(tally, count)) for count in COUNTS)))
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
-    lines = [
-        "| " + " | ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))) + " |"
-        for row in rows
-    ]
-    rule = "| " + " | ".join("-" * (w - (i > 0)) + ":" * (i > 0) for i, w in enumerate(widths)) + " |"
-    return "\n".join([lines[0], rule, *lines[1:]])
+    rule = ("-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:]))
+    return "\n".join(_line(row, widths) for row in (rows[0], rule, *rows[1:]))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    numbers = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+    return f"| {' | '.join([cells[0].ljust(widths[0]), *numbers])} |"
