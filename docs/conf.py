@@ -1,4 +1,4 @@
-"""The documentation as a site: python -m sphinx -W -b html docs docs/_build/html."""
+"""Sphinx configuration of the website: python -m sphinx -W -b html docs docs/_build/html."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sp
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-smartquotes = False  # --from-data and unit = "m" are to be copied as they stand
+smartquotes = False  # readers copy options such as --from-data and unit = "m"
 
 default_role = "literal"  # in docstrings, `name` is code
 autodoc_member_order = "bysource"
@@ -39,39 +39,41 @@ html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 
 
-def spread_out(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:  # noqa: ARG001
-    """Our docstrings say `name : what it is` on one line, where napoleon expects a type, which our signatures have."""
-    section, spread = "", []
+def split_parameter_lines(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:  # noqa: ARG001
+    """Move descriptions written as `name : description` to the line after the name, as napoleon expects."""
+    section, split = "", []
     for i, line in enumerate(lines):
         if i + 1 < len(lines) and re.fullmatch("-{3,}", lines[i + 1]):
             section = line
         named = re.fullmatch(r"(\w[\w, ]*) : (.*)", line)
         if section in ("Parameters", "Attributes") and named:
-            spread += [named[1], f"    {named[2]}"]
+            split += [named[1], f"    {named[2]}"]
         else:
-            spread.append(line)
-    lines[:] = spread
+            split.append(line)
+    lines[:] = split
 
 
-def drawn(tex: str, *, as_block: bool = False) -> str:
-    """A formula as MathML, which browsers draw by themselves: no script, no network."""
+def render_math(tex: str, *, as_block: bool = False) -> str:
+    """Convert TeX to MathML, which browsers render without a script or network access."""
     math = tex2mathml(tex, as_block=as_block).replace("<mo>‖</mo>", '<mo stretchy="false">‖</mo>')
-    return re.sub(r"<mo>&ApplyFunction;</mo>(?!\s*<mo)", '<mspace width="0.1667em"></mspace>', math)  # as in log p
+    return re.sub(
+        r"<mo>&ApplyFunction;</mo>(?!\s*<mo)", '<mspace width="0.1667em"></mspace>', math
+    )  # thin space, as in log p
 
 
 def visit_math(self: HTML5Translator, node: nodes.math) -> None:
-    """One within a sentence."""
-    self.body.append(drawn(node.astext()))
+    """Render inline math."""
+    self.body.append(render_math(node.astext()))
     raise nodes.SkipNode
 
 
 def visit_displayed_math(self: HTML5Translator, node: nodes.math_block) -> None:
-    """One that stands by itself."""
-    self.body.append(f'<div class="math">{drawn(node.astext(), as_block=True)}</div>')
+    """Render displayed math."""
+    self.body.append(f'<div class="math">{render_math(node.astext(), as_block=True)}</div>')
     raise nodes.SkipNode
 
 
 def setup(app: Sphinx) -> None:
-    """Before napoleon, whose priority is 500."""
-    app.connect("autodoc-process-docstring", spread_out, priority=400)
+    """Connect before napoleon, whose priority is 500."""
+    app.connect("autodoc-process-docstring", split_parameter_lines, priority=400)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed_math, None))

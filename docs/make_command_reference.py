@@ -11,10 +11,10 @@ import click
 
 from invgp.cli import app
 
-INTRODUCTION = """# Commands
-Every command with its arguments, options and examples, as `invgp COMMAND --help` tells them. [The command line](cli.md)
-has what they share: projects to start from, JSON, exit codes, completion. Each also takes `--quiet`, `--verbose` and
-`--help`. This page is made from the code by `python docs/make_command_reference.py`.
+INTRODUCTION = """# Command reference
+This page lists all commands with their arguments, options and examples, as `invgp COMMAND --help` prints them. All
+commands also accept `--quiet`, `--verbose` and `--help`. [Command line](cli.md) describes project templates, JSON
+output, exit codes and shell completion. `python docs/make_command_reference.py` generates this page from the code.
 """
 SHARED = {"--help", "--quiet", "--verbose"}
 
@@ -37,7 +37,7 @@ def told(command: click.Command, context: click.Context) -> list[str]:
     parts.append(f"```text\n{' '.join([context.command_path, *command.collect_usage_pieces(context)])}\n```\n")
     own = [p for p in command.get_params(context) if isinstance(p, click.Option) and not SHARED & {*p.opts}]
     if own:
-        parts += ["| option | what it does |", "| --- | --- |", *(row(option, context) for option in own), ""]
+        parts += ["| option | description |", "| --- | --- |", *(row(option, context) for option in own), ""]
     examples = (command.epilog or "").partition("Examples:\n")[2]
     parts.append(f"```text\n{cleandoc(examples)}\n```\n")
     return parts

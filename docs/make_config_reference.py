@@ -14,26 +14,26 @@ from invgp.config import output_files, schema, simulators
 from invgp.config.section import Section
 from invgp.config.values import Kind
 
-INTRODUCTION = """# The config file
-One TOML file describes a survey, the unknown fields below it, the simulator, the noise, the inference and the output.
-Relative paths are relative to the file. Every key is listed here; an unknown one is an error. This page is made from
-the code by `python docs/make_config_reference.py`.
+INTRODUCTION = """# Configuration reference
+One TOML file describes the survey, the unknown fields, the simulator, the noise, the inference and the output. Relative
+paths refer to the directory of the file. This page lists all keys; an unknown key is an error.
+`python docs/make_config_reference.py` generates this page from the code.
 
-A percentage such as `"15%"` is of the prior mean (`latents.*.std`) or of the observed value (`noise.std.*`). Prior mean
-and standard deviation are those of the physical quantity, also with `link = "log"`; with `link = "increasing"` the mean
-is that of the quantity, the standard deviation that of its increments. Where a latent or an observation has a
-`dimension`, its lists have one entry for each label of `[dimensions]`, and one number stands for all.
+A percentage such as `"15%"` refers to the prior mean (`latents.*.std`) or to the observed value (`noise.std.*`). Prior
+mean and standard deviation refer to the physical quantity, also with `link = "log"`. With `link = "increasing"`, the
+mean refers to the quantity and the standard deviation to its increments. If a latent or an observation has a
+`dimension`, its lists have one entry per label of `[dimensions]`, and a single number applies to all labels.
 """
 
 
 def tables() -> list[tuple[str, str, type[Section]]]:
     """Heading, note and section, in the order of a config file."""
     return [
-        ("The top of the file", "", schema.Config),
+        ("Top level", "", schema.Config),
         ("[survey]", "", schema.SurveySection),
         ("[survey.coordinates.NAME], [survey.covariates.NAME]", "", schema.ColumnSection),
         ("[survey.observations.NAME]", "", schema.ObservationSection),
-        ("[grid]", "For field models; [field.md](field.md) says what they are.", schema.GridSection),
+        ("[grid]", "Only for [field models](field.md).", schema.GridSection),
         ("[grid.coordinates.NAME]", "", schema.AxisSection),
         ("[latents.NAME]", "", schema.LatentSection),
         ("[latents.NAME.kernel]", "", schema.KernelSection),
@@ -64,56 +64,57 @@ def tables() -> list[tuple[str, str, type[Section]]]:
     ]
 
 
-LEARN = """What of the prior is learnt from the data, starting at what the latent says. With `true` there is no prior on
-it. A number above 1 is a factor: the prior is log-normal, what the latent says is its median, and a change by that
-factor is one standard deviation."""
-CALLABLE = """The function gets its inputs by name: arrays (B,) or, for an input with labels, (B, L), when `vectorised`;
-otherwise numbers or arrays (L,), one row at a time. It returns an array for one output, or a dictionary by output
-name."""
-EXECUTABLE = """Each run has a private directory, removed when it went well and kept when it failed. A program named
-with a slash is found beside the config, otherwise on the path. There is no shell. Arguments may hold placeholders as
-templates do. A run that writes more than 64 MiB to standard output or to standard error is killed, and an output file
-of more is refused. Where there is a `fallback`, a run whose command failed, in whatever way, is made again with it,
-in a fresh directory."""
-PEST = """A model as PEST runs it: a control file of either style with its templates, instructions and model command
-line, none of them edited. Inputs are parameters and outputs are observations by name, whatever their case: `depth`
-with label 1 is `depth[1]`, `depth_1` or `depth1`; with label `"hk"` it may also be `hk`. Values are PEST's; the model
-reads them times SCALE plus OFFSET. A parameter that is no input keeps its initial value, fixed or not; a tied one
-keeps its ratio to its parent. Bounds, weights, groups and prior information are not looked at. Each run has a private
-directory: files that the command line names are copied there, and all others that the model reads must be among
-`files`. There is no shell: a command line with pipes, redirections or `&&` must become a script that starts with
-`#!/bin/sh`."""
-DAKOTA = """A driver as Dakota's fork interface runs it, with the names of a parameters file and of a results file as
-its last two arguments, in Dakota's JSON or text. Inputs and outputs without labels have Dakota's descriptors as their
-names. Function values alone are asked for. A driver reports a failure by `"fail": "true"`, or by `fail` at the start
-of its results file."""
-UMBRIDGE = """Each input and each output is one block of the model, in order, with one number for each label. Sizes are
-compared when a server is first used, so also by `invgp check`. [UM-Bridge](umbridge.md) has more."""
-BOUNDS = """The key is the name of an output, the value a table, such as `time = { min = 0, max = 10 }`."""
-TABLE = """Rows of entries between white space or commas; blank lines and lines that start with `#` are no rows. One
-column for each entry of `output_files`; several may read the same file."""
-JSON = """A number, or a list of numbers, of lists and so on, in order; `null` is not a number."""
-REGEX = (
-    """`^` and `$` are the ends of a line. With `row`, some of the matches: `-1` is the last of a log of iterations."""
+LEARN = """The parameters of the prior that are learnt from the data. The search starts at the value of the
+latent. With `true` there is no prior on the parameter. A number above 1 is a factor: the prior is log-normal, its
+median is the value of the latent, and a change by that factor is one standard deviation."""
+CALLABLE = """The function receives its inputs by name. If it is `vectorised`, the inputs are arrays (B,) or, for
+an input with labels, (B, L). Otherwise they are numbers or arrays (L,), one row at a time. The function returns
+an array for one output, or a dictionary by output name."""
+EXECUTABLE = """Each run has a private directory, which is removed after success and kept after a failure. A
+program name with a slash is relative to the directory of the configuration; otherwise invgp searches for it on
+the PATH. No shell is used. Arguments can contain placeholders like templates. A run that writes more than 64 MiB
+to standard output or to standard error is killed, and a larger output file is rejected. If there is a `fallback`
+command, it repeats a run whose command failed for any reason, in a new directory."""
+PEST = """An unchanged PEST model: a control file of either version with its templates, instructions and model
+command line. Inputs are PEST parameters and outputs are PEST observations, identified by name without regard to
+case. `depth` with label 1 is `depth[1]`, `depth_1` or `depth1`; with label `"hk"` it can also be `hk`. The values
+are those of PEST; the model reads them multiplied by SCALE, plus OFFSET. A parameter that is not an input keeps
+its initial value, fixed or not. A tied parameter keeps its ratio to its parent. Bounds, weights, groups and prior
+information are ignored. Each run has a private directory. Files that the command line names are copied there;
+list all other files that the model reads in `files`. No shell is used: convert a command line with pipes,
+redirections or `&&` to a script that starts with `#!/bin/sh`."""
+DAKOTA = """A driver for the fork interface of Dakota. Its last two arguments are the names of a parameters file
+and of a results file, in the JSON or text format of Dakota. The names of inputs and outputs without labels are
+the descriptors of Dakota. Only function values are requested. A driver reports a failure with `"fail": "true"`,
+or with `fail` at the start of its results file."""
+UMBRIDGE = """Each input and each output is one block of the model, in order, with one number per label. The sizes
+are checked when a server is first used, for example by `invgp check`. See [UM-Bridge](umbridge.md)."""
+BOUNDS = """The key is the name of an output and the value is a table, such as `time = { min = 0, max = 10 }`."""
+TABLE = """Rows of entries separated by white space or commas. Blank lines and lines that start with `#` are
+ignored. Each entry of `output_files` reads one column; several entries can read the same file."""
+JSON = """A number, or a (nested) list of numbers, in order. `null` counts as NaN."""
+REGEX = """`^` and `$` match at the ends of a line. `row` selects among the matches; `-1` is the last one."""
+NETCDF = """The whole variable; the last dimension varies fastest. `row` selects along the first dimension.
+Missing values are NaN."""
+INS = (
+    """The observations of the instructions are outputs, identified by name as in PEST templates. Others are ignored."""
 )
-NETCDF = """The whole variable, the last dimension fastest; `row` picks along its first dimension. What is missing is
-not a number."""
-INS = """Observations of the instructions are outputs by name, as for PEST's templates; others are read and dropped."""
-PYTHON = """The function gets the path of the file, and returns the numbers in order, or a dictionary by output name."""
-PERSISTENT = """The program is started once by each worker, and then gets a line of JSON on its standard input for each
-run, `{"id": 7, "inputs": {"depth": [100.0, 250.0]}}`, and answers each with a line on its standard output,
-`{"id": 7, "outputs": {"time": [0.1, 0.2]}}` or `{"id": 7, "error": "why"}`. A program that crashes, hangs or answers
-anything else is ended, and a fresh one goes on. [Bringing your simulator](simulators.md) has an example."""
-BATCHED = """The program is started once for many runs. It reads a table with a line of column names, such as
-`depth[1],depth[2]`, and a line for each run, and writes one with a line for each run. A run that it could not do is
-`nan`. If it fails for a batch, the runs of that batch are made one by one."""
-TEMPLATE = """In a template, `{depth[1]}` is the number of label 1, `{elevation}` an input without labels; Python
-format specs work (`{depth[1]:.3f}`), and without one the number is written so that it reads back exactly. `{{` is a
-brace. In a PEST template, the number of `depth` with label 1 is `depth[1]`, `depth_1` or `depth1`, and with label
-`"sand"` also `sand`, in any case."""
-READER = """The numbers in the file, separated by white space or commas, in order; lines that start with `#` are passed
-over. Fortran's exponents are read (`1.0D+03`). There must be exactly as many as the outputs that it
-holds."""
+PYTHON = """The function takes the path of the file and returns the numbers in order, or a dictionary by output
+name."""
+PERSISTENT = """Each worker starts the program once. For each run it writes one line of JSON to the standard input
+of the program, `{"id": 7, "inputs": {"depth": [100.0, 250.0]}}`. The program answers with one line on its
+standard output, `{"id": 7, "outputs": {"time": [0.1, 0.2]}}` or `{"id": 7, "error": "why"}`. A program that
+crashes, hangs or gives any other answer is terminated and started again. See [Connecting a
+simulator](simulators.md#persistent-programs) for an example."""
+BATCHED = """The program is started once for many runs. It reads a table with one line of column names, such as
+`depth[1],depth[2]`, and one line per run. It writes a table with one line per run. A run that it could not
+compute is `nan`. If the program fails for a batch, its runs are repeated one by one."""
+TEMPLATE = """In a template, `{depth[1]}` is the number of label 1 and `{elevation}` is an input without labels.
+You can use Python format specifications (`{depth[1]:.3f}`); without one, the number is written with full
+precision. `{{` is a brace. In a PEST template, the number of `depth` with label 1 is `depth[1]`, `depth_1` or
+`depth1`, and with label `"sand"` also `sand`, without regard to case."""
+READER = """The numbers in the file, separated by white space or commas, in order. Lines that start with `#` are
+ignored. Fortran's exponents are read (`1.0D+03`). The count of numbers must match the outputs of the entry."""
 
 
 def kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
@@ -168,7 +169,7 @@ def page() -> str:
         parts.append(f"## {heading}\n")
         if note:
             parts.append(note.strip() + "\n")
-        parts.append("| key | kind | default | what it is |\n| --- | --- | --- | --- |")
+        parts.append("| key | type | default | description |\n| --- | --- | --- | --- |")
         parts += [
             f"| `{name}` | {kind(field.annotation, field.metadata)} | {default(field)} | {field.description} |"
             for name, field in section.keys().items()

@@ -9,17 +9,17 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 RECORD = HERE.parent / "tests" / "benchmarks" / "peers.json"
 COMMAND = "python tests/benchmarks/peers.py --record"
-INTRODUCTION = """# Beside other packages
-What invgp takes, and what others take, measured in one run on one machine: simulator runs and seconds to a posterior,
-one evaluation of a bound with its gradient, one run of a program. Each package has an environment of its own, which
-the command makes. Ratios are the thing to read; seconds are those of the machine. This page is made by
-`python docs/make_peers.py` from what the command left.
+INTRODUCTION = """# Comparison with other packages
+This page compares the cost of invgp with that of other packages: simulator runs and seconds until an accurate
+posterior, one evaluation of a bound with its gradient, and one run of a program. All values were measured in one run on
+one machine. The command creates a separate environment for each package. Compare ratios; the seconds depend on the
+machine. `python docs/make_peers.py` generates this page from the output of the command.
 """
 
 
 def page(record: dict[str, Any]) -> str:
     """The whole page, of a record that `tests/benchmarks/tables.py` wrote."""
-    lines = [INTRODUCTION, f"`{COMMAND}`, on {record['machine']}.", ""]
+    lines = [INTRODUCTION, f"Command: `{COMMAND}`. Machine: {record['machine']}.", ""]
     for table in record["tables"]:
         rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
         used = ", ".join(f"{package} {number}" for package, number in table["versions"].items())

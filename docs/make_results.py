@@ -14,19 +14,20 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 HERE = Path(__file__).resolve().parent
-INTRODUCTION = """# The paper's experiments
-Every experiment of the paper behind invgp's core (Bonilla, Krauth and Dezfouli, *Generic inference in latent Gaussian
-process models*), in its order: our figures beside the paper's, or why there are none. A row holds if our figure is
-better than the one beside it, or no farther from it than the spread behind the ±; each section says what that is over.
-Rows without a verdict are there for comparison. This page is made by `python docs/make_results.py` from the
-`results.json` that each case study, or benchmark, writes.
+INTRODUCTION = """# Experiments of the paper
+This page lists all experiments of the paper (Bonilla, Krauth and Dezfouli, *Generic inference in latent Gaussian
+process models*) in their order. It compares the results of invgp with those of the paper, or states why there are none.
+A row holds if the value of invgp is better than the reference, or differs from it by no more than the spread after the
+±. Each section states what the spread refers to. Rows without a verdict are for information.
+`python docs/make_results.py` generates this page from the `results.json` files of the case studies and benchmarks.
 
-N is the number of sites (or digits, flights) to learn from, M that of inducing inputs. SSE is the mean squared error
-over the variance of the outputs left out, RMSE its root in their unit; NLPD is minus the mean log predictive density of
-what was left out, NLP the same of classes, in nats; ELBO is the evidence lower bound, in nats.
+N is the number of training sites (or digits, flights) and M is the number of inducing inputs. SSE is the mean squared
+error divided by the variance of the test outputs, and RMSE is the root mean squared error in their unit. NLPD is the
+negative mean log predictive density of the test outputs in nats, and NLP is the same for classes. ELBO is the evidence
+lower bound in nats.
 """
 BEYOND = """## Beyond the paper
-Case studies of our own. [Other packages](peers.md) have a page of theirs.
+These case studies are not in the paper. For other packages, see [Comparison with other packages](peers.md).
 """
 
 
@@ -123,7 +124,7 @@ def shown(value: float) -> str:
 
 def table(rows: Iterable[Row]) -> list[str]:
     """One line a row."""
-    lines = ["| measure | setting | ours | beside it | holds |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| measure | setting | invgp | reference | holds |", "| --- | --- | --- | --- | --- |"]
     for row in rows:
         ours = shown(row.ours) + (f" ± {row.spread:.2g}" if row.spread else "")
         beside = "" if row.reference is None else f"{shown(row.reference)} ({row.source})"
@@ -137,10 +138,10 @@ def section(title: str, status: str, where: str, found: Found | None, missing: s
     lines = [f"### {title}", f"{where}**{status[:1].upper()}{status[1:]}.**"]
     if found is None:
         return [*lines, *([missing] if missing else []), ""]
-    said = [f"Instead of the paper's data: {found.instead}"] if found.instead else []
+    said = [f"Data used instead of those of the paper: {found.instead}"] if found.instead else []
     said += [found.remark] if found.remark else []
-    said += [f"Still open: {found.still_open}."] if found.still_open else []
-    told = f"`{found.command}`" + (f"; [the case study]({found.page})." if found.page else ".")
+    said += [f"Not run yet: {found.still_open}."] if found.still_open else []
+    told = f"Command: `{found.command}`" + (f" ([case study]({found.page}))." if found.page else ".")
     lines += [*said, told, "", *table(found.rows)]
     if found.figure:
         lines += [f"![{found.caption or title}](figures/{found.figure})", ""]
@@ -151,7 +152,7 @@ def page(paper: list[Experiment], found: dict[str, Found]) -> str:
     """The whole page."""
     keys = {experiment.key for experiment in paper}
     others = [entry for key, entry in found.items() if key not in keys]
-    overview, sections = ["| experiment | in the paper | here |", "| --- | --- | --- |"], []
+    overview, sections = ["| experiment | in the paper | status |", "| --- | --- | --- |"], []
     for experiment in paper:
         entry = found.get(experiment.key)
         status = entry.status if entry else experiment.status
@@ -161,7 +162,7 @@ def page(paper: list[Experiment], found: dict[str, Found]) -> str:
         sections.append(BEYOND)
         for entry in others:
             sections += section(entry.title or entry.experiment, entry.status, "", entry)
-    return "\n".join([INTRODUCTION, *overview, "", "## One by one", "", *sections]).rstrip() + "\n"
+    return "\n".join([INTRODUCTION, *overview, "", "## Details", "", *sections]).rstrip() + "\n"
 
 
 def main() -> None:

@@ -37,6 +37,7 @@ RUN_ELSEWHERE = {
     "tomography": "field/test_cases.py",
     "cluster": "pools/ and, with Slurm, cluster/slurm.sh",
     "export": "maps/test_documented.py",
+    "installation": "test_packaging.py",
     "maps": "maps/test_documented.py",
     "models": "here",
     "python": "here",
@@ -232,6 +233,19 @@ def test_that_a_reference_is_made_from_the_code(name, root):
     page = runpy.run_path(str(root / "docs" / f"make_{name}_reference.py"))["page"]()
     written = {"config": "config.md", "command": "commands.md"}[name]
     assert (root / "docs" / written).read_text(encoding="utf-8") == page
+
+
+def test_that_the_bibliography_and_the_list_of_references_agree(root):
+    entries = (root / "docs" / "references.bib").read_text(encoding="utf-8")
+    titles = [
+        title.replace("{", "").replace("}", "")
+        for title in re.findall(r"^  title +=? *\{(.*)\},$", entries, re.MULTILINE)
+    ]
+    listed = (root / "docs" / "theory.md").read_text(encoding="utf-8").partition("## References")[2]
+    references = [" ".join(item.split()) for item in listed.split("\n- ")[1:]]
+    assert len(titles) == len(references) == entries.count("\n@")
+    for title in titles:
+        assert sum(title in reference for reference in references) == 1, title
 
 
 def test_that_links_between_files_lead_somewhere(root):
