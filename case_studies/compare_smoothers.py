@@ -198,10 +198,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             chosen.config.resolve().parent,
             {
                 "experiment": f"{folder}-smoothers",
-                "title": f"{target.problem.title}: beside an ensemble smoother",
+                "title": f"{target.problem.title}: comparison with an ensemble smoother",
                 "command": f"bash case_studies/{folder}/run.sh compare",
                 "page": f"{folder}.md",
-                "remark": f"Against slice sampling of the simulator, {chains}. Means over {chosen.seeds} seeds.",
+                "remark": f"Reference: slice sampling of the simulator, {chains}. Means over {chosen.seeds} seeds.",
                 "rows": rows,
             },
         )

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for name, (low, high) in LEVELS.items():
                 inside = (found.sel(quantile=low) <= wanted) & (wanted <= found.sel(quantile=high))
                 held.setdefault((latent.name, name), []).append(float(inside.mean()))
-    how = f"{chosen.surveys} surveys, {np.mean(runs):.0f} runs on average, {max(runs)} at the most"
+    how = f"{chosen.surveys} surveys, {np.mean(runs):.0f} runs on average, at most {max(runs)}"
     print(f"{problem.title}: {how}")
     rows = []
     for (latent, name), shares in held.items():

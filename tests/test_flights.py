@@ -98,7 +98,7 @@ def test_that_the_spread_of_a_row_is_the_standard_error_of_the_mean_difference(m
     assert all(row["setting"] == "7 for training" and row["source"] == "linear" for row in (rmse, nlpd))
     np.testing.assert_allclose([rmse["ours"], rmse["reference"], rmse["spread"]], [ours, theirs, ERRORS[0]])
     np.testing.assert_allclose([nlpd["ours"], nlpd["reference"], nlpd["spread"]], [1.0, 1.0, ERRORS[1]])
-    assert seconds == {"measure": "seconds of processors", "setting": "7 for training", "ours": 12.0}
+    assert seconds == {"measure": "CPU seconds", "setting": "7 for training", "ours": 12.0}
 
 
 @pytest.fixture
@@ -137,7 +137,10 @@ def test_that_rows_curves_and_what_is_lacking_are_kept(kept, curves, tmp_path):
     assert found["airline"]["command"] == "bash case_studies/flights/run.sh new_york --subsets"
     assert found["airline"]["still_open"] == "exact processes on subsets of 1,000 and 2,000"
     assert found["airline"]["rows"][0]["ours"] == 1.235
-    assert "the standard error of the mean difference over the sets. They overlap" in found["airline"]["remark"]
+    assert (
+        "the standard error of the mean difference over the sets. The training sets overlap"
+        in found["airline"]["remark"]
+    )
     assert [row["ours"] for row in found["airline_loss"]["rows"]] == [0.0, 1.0]
     assert (tmp_path / "flights_loss_new_york.png").stat().st_size > 10_000
 

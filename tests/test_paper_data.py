@@ -194,7 +194,7 @@ def test_that_warped_densities_are_those_of_rings_and_integrate_to_one(study):
 def test_that_what_is_recorded_has_spreads(root):
     entries = json.loads((root / "case_studies" / "paper_data" / "results.json").read_text(encoding="utf-8"))
     assert entries
-    assert all("random splits" in entry["remark"] or "10,000 digits" in entry["remark"] for entry in entries)
+    assert all("random splits" in entry["remark"] or "10,000 test digits" in entry["remark"] for entry in entries)
     assert all(row["spread"] > 0 for entry in entries for row in entry["rows"])
 
 

@@ -21,5 +21,5 @@ def test_that_the_page_holds_what_the_benchmark_writes(maker, root, tmp_path):
     table = tables["Table"]("Runs", "Of one.", ("way", "ms"), (("ours", "1.5"),), {"invgp": "0.1"}, ("Ours is alone.",))
     tables["write"](tmp_path / "peers.json", "two cores", [table])
     page = maker["page"](json.loads((tmp_path / "peers.json").read_text(encoding="utf-8")))
-    assert "on two cores.\n\n## Runs\nOf one.\n\n| way | ms |\n| --- | --- |\n| ours | 1.5 |\n\n" in page
+    assert "Machine: two cores.\n\n## Runs\nOf one.\n\n| way | ms |\n| --- | --- |\n| ours | 1.5 |\n\n" in page
     assert page.endswith("- Ours is alone.\n\nWith invgp 0.1.\n")

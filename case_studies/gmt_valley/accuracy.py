@@ -51,7 +51,7 @@ def main() -> None:
             print(f"{column:20}{inside:18.1%}" + "".join(f"{size:8.1f}" for size in sizes))
             rows += recorded(column, 100.0 * float(inside), *sizes)
         if arguments.record:
-            runs = {"measure": "runs a profile", "setting": "all fields"}
+            runs = {"measure": "runs per profile", "setting": "all fields"}
             record(HERE, entry([*rows, runs | {"ours": posterior.attrs["invgp_runs"] / len(columns)}]))
 
 
@@ -70,13 +70,13 @@ def entry(rows: list[dict[str, object]]) -> dict[str, object]:
     """What results.json keeps."""
     return {
         "experiment": "gmt_valley",
-        "title": "A buried valley by GMT's talwani2d",
+        "title": "Buried valley with talwani2d of GMT",
         "command": "bash case_studies/gmt_valley/run.sh",
         "page": "gmt_valley.md",
         "figure": "gmt_valley.png",
         "caption": "Thickness, half-widths and density contrast along the valley: posterior and truth",
-        "remark": "Forty profiles hold some seven independent ones, so that shares of one survey are mostly chance; "
-        "the page has those of a hundred surveys.",
+        "remark": "Forty profiles correspond to about seven independent ones, so the coverage in one survey is mostly "
+        "chance. The case study has the coverage over a hundred surveys.",
         "rows": rows,
     }
 

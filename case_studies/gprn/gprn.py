@@ -180,9 +180,9 @@ def entry(found: dict[str, list[Score]]) -> dict[str, object]:
         "command": "bash case_studies/gprn/run.sh",
         "page": "gprn.md",
         "figure": "gprn.png",
-        "caption": "Two outputs that were seldom measured, by a network and by independent processes",
-        "instead": "a synthetic set of three outputs with the truth known. The SARCOS arm is public, but in no package "
-        "that we found; `run.sh --sarcos FOLDER` takes its files.",
+        "caption": "Two outputs with few measurements, predicted by a network and by independent processes",
+        "instead": "a synthetic set of three outputs with known truth. The SARCOS data are public, but no known "
+        "package contains them; `run.sh --sarcos FOLDER` reads their files.",
         "rows": rows,
     }
 

@@ -29,9 +29,9 @@ TITLES = {
 }
 BESIDE = "the authors' mean"
 REMARKS = {
-    "abalone": "The warp is learnt along with the noise; the authors kept theirs fixed. ",
-    "cancer": "One length-scale for all inputs was chosen after both ways had been tried on three of the splits, their "
-    "test figures included. ",
+    "abalone": "The warp is learnt together with the noise; the authors kept it fixed. ",
+    "cancer": "One length-scale for all inputs was chosen after both options had been tested on three of the splits, "
+    "including their test errors. ",
 }
 Key = tuple[str, float]  # family and sparsity
 
@@ -119,8 +119,8 @@ def entry(dataset: str, by_key: dict[Key, list[Measured]]) -> dict[str, object]:
         "page": "paper_data.md",
         "figure": f"{dataset}.png",
         "caption": f"{TITLES[dataset]}: {' and '.join(measures(dataset))} over {SPLITS} splits",
-        "remark": f"{REMARKS.get(dataset, '')}The paper has boxplots; the means beside ours are those that its authors "
-        f"publish. Spreads are standard deviations over {SPLITS} random splits.",
+        "remark": f"{REMARKS.get(dataset, '')}The paper shows boxplots. The reference means are those that its authors "
+        f"published. Spreads are standard deviations over {SPLITS} random splits.",
         "still_open": still_open(by_key),
         "rows": list(rows(dataset, by_key)),
     }

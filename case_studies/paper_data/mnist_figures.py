@@ -30,8 +30,8 @@ PUBLISHED = {
     Setting(TEN, 2400, stochastic=False): (0.0277,),
 }
 SPREADS = (
-    "Spreads are standard errors over the 10,000 digits left out, beside our own figures those of the difference; "
-    "other seeds are not in them."
+    "Spreads are standard errors over the 10,000 test digits; in comparisons with other results of invgp, they are "
+    "those of the difference. They do not include the variation between seeds."
 )
 Found = Mapping[Setting, Measured]
 Pair = tuple[Setting, Setting]  # ours, and what it is set beside: of the paper's if there is such a figure, or our own
@@ -66,13 +66,14 @@ def pairs() -> dict[str, list[Pair]]:
 
 
 REMARKS = {
-    "mnist": "The paper's is that of 2,400 inducing inputs where k-means has put them, all digits at once. As many for "
-    "each of ten latents were not tried here.",
-    "mnist_binary": "The paper's are those of 2,400 inducing inputs where k-means has put them, all digits at once.",
-    "inducing_inputs": "The paper has a figure and no numbers: inducing inputs that are learnt gain much over as many "
-    "that are not, and do about as well as ten times as many.",
-    "batch_or_stochastic": "All digits at once is by L-BFGS, as in the paper. In mini-batches the paper has AdaDelta, "
-    "here are natural gradients and Adam. The paper finds mini-batches slightly worse.",
+    "mnist": "The result of the paper is for 2,400 fixed inducing inputs, placed by k-means, with all digits at once. "
+    "This number for each of ten latents was not tried here.",
+    "mnist_binary": "The results of the paper are for 2,400 fixed inducing inputs, placed by k-means, with all digits "
+    "at once.",
+    "inducing_inputs": "The paper shows a figure without numbers: learnt inducing inputs are much better than the same "
+    "number of fixed ones, and about as good as ten times as many.",
+    "batch_or_stochastic": "All digits at once uses L-BFGS, as in the paper. For mini-batches the paper uses AdaDelta; "
+    "invgp uses natural gradients and Adam. The paper finds mini-batches slightly worse.",
 }
 
 
@@ -84,7 +85,7 @@ def effort(by_setting: Found, compared: list[Pair]) -> str:
         one = by_setting[setting]
         passes = f"{one.passes} passes, " if one.passes is not None else ""
         each.append(f"{setting.name}: {passes}{one.seconds:,.0f} s")
-    return f"Passes over the digits and seconds of processors: {'; '.join(each)}."
+    return f"Passes over the digits and CPU seconds: {'; '.join(each)}."
 
 
 def rows(by_setting: Found, compared: list[Pair]) -> Iterator[dict[str, object]]:

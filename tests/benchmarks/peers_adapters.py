@@ -137,12 +137,12 @@ def table(found: Mapping[str, float], runs: int, repeats: int, versions: Mapping
     """A row a way, with the ratio to the bare loop."""
     return Table(
         "One run of a program",
-        "The C program of the Otway line, one run after the other. The bare loop writes its input, starts it by "
-        "`subprocess.run` and reads its output. invgp's adapters do that too, and see to directories, time limits and "
-        "failed runs; a persistent program stays and answers many runs, a batched one takes all of them in one file. "
-        "UM-Bridge serves the same program by its own server, over HTTP on one machine. Seconds of the clock, medians "
-        f"of {repeats} times {runs} runs, in turns.",
-        ("way", "ms a run", "ratio"),
+        "The C program of the Otway line, one run after the other. The bare loop writes the input file, starts the "
+        "program with `subprocess.run` and reads the output file. The adapters of invgp do the same, and also handle "
+        "directories, time limits and failed runs. A persistent program stays running for many runs, and a batched "
+        "program processes all runs in one file. The UM-Bridge server runs the same program over HTTP on one machine. "
+        f"Wall-clock time, medians of {repeats} times {runs} runs, measured in turns.",
+        ("method", "ms per run", "ratio"),
         tuple((name, f"{1e3 * each:.3f}", f"{each / found[BARE]:.2f}") for name, each in found.items()),
         versions,
     )

@@ -93,15 +93,15 @@ def table(timings: Sequence[Timing], repeats: int, versions: Mapping[str, str]) 
 
     return Table(
         "One bound and gradient",
-        "A full Gaussian, whitened, with a logistic likelihood: in invgp with 100 samples a site, as for any "
-        "likelihood, in the others with quadratures of 20 points. Learnt is the posterior alone, or kernels and "
-        f"inducing inputs too. Seconds of the clock, medians of {repeats}, in turns; a ratio below 1 says that invgp "
-        "is faster.",
+        "A whitened full Gaussian with a logistic likelihood. invgp uses 100 samples per site, as for any likelihood; "
+        "the others use quadrature with 20 points. The gradient is that of the posterior alone, or also of kernels and "
+        f"inducing inputs. Wall-clock seconds, medians of {repeats}, measured in turns. A ratio below 1 means that "
+        "invgp is faster.",
         ("size", "learnt", "invgp, s", *(column for p in others for column in (f"{p}, s", f"invgp / {p}"))),
         tuple(row(*setting) for setting in settings),
         versions,
         tuple(
-            f"invgp takes {min(found.values()):.2f} to {max(found.values()):.2f} of {package}'s seconds."
+            f"invgp takes {min(found.values()):.2f} to {max(found.values()):.2f} of the time of {package}."
             for package, found in ratios.items()
         ),
     )
