@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The figures of the gallery's projects, made anew: bash docs/make_gallery.sh, with invgp installed. Those of the Otway line too,
-# once case_studies/otway/run.sh has made its posterior, and its report, where there is a Chromium.
+# Regenerate the figures of the gallery: bash docs/make_gallery.sh, with invgp installed. The figures of the Otway line need the
+# posterior of case_studies/otway/run.sh, and the figure of its report needs Chromium.
 set -euo pipefail
 figures=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/figures
 work=$(mktemp -d)
