@@ -15,7 +15,7 @@ from .directories import check_labels
 from .failures import check_inputs, check_settings, judged, not_started
 from .outcomes import RunError, check_ending, check_success, last_words
 from .processes import STDERR, STDOUT, make_environment, run_process
-from .programs import find_program, program_files
+from .programs import find_program, program_files, text_of
 from .protocol import GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import check_batch, check_quantities, columns_of, digest_of, size_of, written
 from .readers import read_numbers, read_text
@@ -93,7 +93,7 @@ class BatchedModel:
         # The only writes to a frozen instance: what its settings determine.
         object.__setattr__(self, "name", self.name or program.name)
         object.__setattr__(self, "_program", str(program))
-        object.__setattr__(self, "digest", self._compute_digest())
+        object.__setattr__(self, "digest", self._compute_digest(folder))
 
     @property
     def rows_per_task(self) -> int:
@@ -189,11 +189,18 @@ class BatchedModel:
                     f"{written(name, label)!r} cannot be the name of a column: it holds a comma, space or quote",
                 )
 
-    def _compute_digest(self) -> str:
+    @property
+    def former_digest(self) -> str:
+        """The digest in ledgers of version 1, which holds absolute paths."""
+        return self._compute_digest(None)
+
+    def _compute_digest(self, folder: Path | None) -> str:
         # Timeout and rows are left out: they decide how runs are made, not what they give.
         settings = (self.command, self.inputs, self.outputs, self.threads, sorted(self.environment.items()))
         files = (self.input_file, self.output_file, self.format, self.skip_lines, self.partial)
-        return digest_of(["batched", repr(settings), repr(files), *program_files(self._program, self.command)])
+        return digest_of(
+            ["batched", text_of(settings, folder), repr(files), *program_files(self._program, self.command)]
+        )
 
 
 class _Results:

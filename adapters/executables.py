@@ -24,6 +24,7 @@ from .programs import (
     load_template,
     local_files,
     program_files,
+    text_of,
 )
 from .protocol import GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import (
@@ -126,7 +127,7 @@ class ExecutableModel:
         object.__setattr__(self, "_folder", folder)
         object.__setattr__(self, "_commands", commands)
         object.__setattr__(self, "_templates", templates)
-        object.__setattr__(self, "digest", self._compute_digest())
+        object.__setattr__(self, "digest", self._compute_digest(folder))
 
     @property
     def rows_per_task(self) -> int:
@@ -275,15 +276,20 @@ class ExecutableModel:
                     "in the template of an input file, or in an argument of the command",
                 )
 
-    def _compute_digest(self) -> str:
+    @property
+    def former_digest(self) -> str:
+        """The digest in ledgers of version 1, which holds absolute paths."""
+        return self._compute_digest(None)
+
+    def _compute_digest(self, folder: Path | None) -> str:
         # The timeout is left out: it decides whether a run ends, not what it gives.
         settings = (self.command, self.inputs, self.outputs, self.threads, sorted(self.environment.items()))
         rules = (self.target_file, self.fallback, self.partial, sorted(self.bounds.items()))
         templates = [(file.path, template) for file, template in zip(self.input_files, self._templates, strict=True)]
         return digest_of(
             [
-                repr(settings),
-                repr(rules),
+                text_of(settings, folder),
+                text_of(rules, folder),
                 repr(templates),
                 repr(self.output_files),
                 *local_files(self.files, self._folder),

@@ -16,7 +16,7 @@ from .failures import check_inputs, check_settings, judged
 from .lines import RequestWriter, line_limit, read_answer
 from .outcomes import RunError
 from .processes import make_environment
-from .programs import find_program, program_files
+from .programs import find_program, program_files, text_of
 from .protocol import Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import check_batch, check_quantities, digest_of, size_of
 from .servers import Server
@@ -72,7 +72,7 @@ class PersistentModel:
         # The only writes to a frozen instance: what its settings determine.
         object.__setattr__(self, "name", self.name or program.name)
         object.__setattr__(self, "_program", str(program))
-        object.__setattr__(self, "digest", self._compute_digest())
+        object.__setattr__(self, "digest", self._compute_digest(folder))
 
     @property
     def rows_per_task(self) -> int:
@@ -126,7 +126,12 @@ class PersistentModel:
             limit=line_limit(self.outputs),
         )
 
-    def _compute_digest(self) -> str:
+    @property
+    def former_digest(self) -> str:
+        """The digest in ledgers of version 1, which holds absolute paths."""
+        return self._compute_digest(None)
+
+    def _compute_digest(self, folder: Path | None) -> str:
         # The timeout is left out: it decides whether a run ends, not what it gives.
         settings = (
             self.command,
@@ -136,4 +141,4 @@ class PersistentModel:
             sorted(self.environment.items()),
             self.partial,
         )
-        return digest_of(["persistent", repr(settings), *program_files(self._program, self.command)])
+        return digest_of(["persistent", text_of(settings, folder), *program_files(self._program, self.command)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -193,6 +194,20 @@ def check_output_files(files: tuple[Reader, ...], outputs: tuple[Quantity, ...])
             file.check(select(file, outputs))
         except AdapterError as error:
             raise AdapterError(f"output_files[{i}].{error.setting}", error.sentence) from error
+
+
+def text_of(settings: object, folder: Path | None) -> str:
+    """Write settings for a digest, with the paths below `folder` relative to it: a project may be moved.
+
+    Parameters
+    ----------
+    folder : the project's directory; None leaves all paths as they are.
+    """
+    text = repr(settings)
+    if folder is None:
+        return text
+    below = re.escape(repr(str(folder))[1:-1] + os.sep)
+    return re.sub(rf"(?<=['\"=:,]){below}", f".{os.sep}", text)
 
 
 def program_files(program: str, command: tuple[str, ...]) -> Iterator[bytes]:

@@ -177,6 +177,11 @@ class AdapterError(ValueError):
         return AdapterError, (self.setting, self.sentence)
 
 
+def former_digest(model: ForwardModel) -> str:
+    """Give the digest that ledgers of version 1 know a model by: that of a program may have held absolute paths."""
+    return str(getattr(model, "former_digest", model.digest))
+
+
 def input_size(model: ForwardModel) -> int:
     """Number of columns of `values`."""
     return sum(q.size for q in model.inputs)

@@ -284,7 +284,7 @@ def test_that_a_file_that_is_no_ledger_is_left_alone(tmp_path: Path) -> None:
     for path, reason in (
         (text, r"it is damaged, or no SQLite file \(file is not a database\)"),
         (foreign, "it is a SQLite file, but not a ledger of invgp"),
-        (late, "its version is 9, and this invgp knows 1; a later invgp wrote it"),
+        (late, "its version is 9, and this invgp knows 2; a later invgp wrote it"),
     ):
         before = path.read_bytes()
         for read_only in (False, True):

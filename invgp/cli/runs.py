@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80  # of a message in a list
 SHOWN = 12  # digits of a model's digest
+LARGEST_NUMBER = 2**63 - 1  # of a row, in SQLite
 
 ledger_argument = click.argument("ledger", type=click.Path(path_type=Path))
 
@@ -66,7 +67,7 @@ def list_runs(ledger: Path, *, failed: bool, as_json: bool) -> None:
 
 @command.command(epilog="Examples: invgp runs show posterior.ledger.sqlite 17")
 @ledger_argument
-@click.argument("run", type=click.IntRange(min=1))
+@click.argument("run", type=click.IntRange(min=1, max=LARGEST_NUMBER))
 @json_option
 def show(ledger: Path, run: int) -> None:
     """Show all about one RUN of LEDGER: its number is the first column of `invgp runs list`."""
@@ -76,7 +77,7 @@ def show(ledger: Path, run: int) -> None:
         raise ConfigError(f"RUN: must be the number of a run in {str(ledger)!r}, was {run}")
     for name, value in (as_dictionary(found) | {"seconds": f"{found.seconds:.4g}"}).items():
         if value != "":
-            say(f"{name}: {value}")
+            say(f"{name}: {printable(str(value))}")
     if found.directory and not Path(found.directory).is_dir():
         say("(the directory has been removed)")
     say_quantities("in", found.model.inputs, found.inputs)
@@ -206,11 +207,17 @@ def as_dictionary(run: Run) -> dict[str, str | int | float]:
 
 def line(run: Run) -> str:
     """A run in a list."""
-    message = run.message if len(run.message) <= WIDTH else run.message[: WIDTH - 1] + "…"
+    words = printable(run.message or run.label)
+    words = words if len(words) <= WIDTH else words[: WIDTH - 1] + "…"
     return (
         f"{run.run:8}  {run.model.digest[:SHOWN]}  {run.status.value:20}  {run.attempts:8}  "
-        f"{duration(run.seconds):>8}  {message or run.label}"
+        f"{duration(run.seconds):>8}  {words}"
     )
+
+
+def printable(text: str) -> str:
+    """The text without characters that steer a terminal: a ledger may be somebody else's."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from invgp.adapters.protocol import former_digest
 from invgp.emulation import Runs
 from invgp.emulation.training_runs import Integers
 from invgp.ledger import Recorder
@@ -16,7 +17,8 @@ from invgp.problem import Floats, Problem
 MOST, MOST_FIELDS = 20_000, 1_000  # runs, the latest
 BEFORE = -1  # the outer step that they count as
 # What leaves the posterior as it is, to the bit.
-OF_NO_CONSEQUENCE = {"workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"}
+OF_NO_CONSEQUENCE = frozenset({"workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"})
+PROVENANCE = frozenset({"file", "digest"})  # of the survey: its values count, not where they were read from
 
 
 def earlier_runs(problem: Problem, recorder: Recorder | None, seed: int) -> Runs:
@@ -27,7 +29,7 @@ def earlier_runs(problem: Problem, recorder: Recorder | None, seed: int) -> Runs
     none = Runs.none(problem.latent_count, problem.noise_std.shape[1])
     if recorder is None:
         return none
-    inputs, outputs = recorder.earlier(fingerprint(problem, seed), MOST)
+    inputs, outputs = recorder.earlier(fingerprint(problem, seed), former_fingerprint(problem, seed), MOST)
     if not len(inputs):
         return none
     latents, columns = problem.from_inputs(inputs)
@@ -45,7 +47,7 @@ def earlier_fields(problem: Problem, recorder: Recorder | None, seed: int) -> tu
     none = np.empty((0, 0, problem.latent_count)), np.empty((0, *problem.noise_std.shape))
     if recorder is None:
         return none
-    inputs, outputs = recorder.earlier(fingerprint(problem, seed), MOST_FIELDS)
+    inputs, outputs = recorder.earlier(fingerprint(problem, seed), former_fingerprint(problem, seed), MOST_FIELDS)
     if not len(inputs):
         return none
     latents, columns = problem.field_from_inputs(inputs)
@@ -72,30 +74,40 @@ def _sites(problem: Problem, columns: dict[str, Floats], runs: int) -> Integers:
 
 
 def fingerprint(problem: Problem, seed: int) -> str:
-    """Of all that decides how an inversion goes on."""
+    """Name an inversion by all that decides how it goes on, wherever its files are."""
+    return _fingerprint(problem, seed, former=False)
+
+
+def former_fingerprint(problem: Problem, seed: int) -> str:
+    """Name an inversion as ledgers of version 1 do, with the paths of its files."""
+    return _fingerprint(problem, seed, former=True)
+
+
+def _fingerprint(problem: Problem, seed: int, *, former: bool) -> str:
     digest = blake2b(str(seed).encode(), digest_size=16)
-    _add(digest, problem)
+    _add(digest, problem, former)
     return digest.hexdigest()
 
 
-def _add(digest: Any, value: Any) -> None:
+def _add(digest: Any, value: Any, former: bool) -> None:
     """Take a value in, whatever it is made of."""
     if isinstance(value, np.ndarray):
         digest.update(np.ascontiguousarray(value).tobytes() if value.dtype != object else repr(value.tolist()).encode())
     elif hasattr(value, "digest") and hasattr(value, "evaluate"):
-        digest.update(value.digest.encode())
+        digest.update((former_digest(value) if former else value.digest).encode())
     elif is_dataclass(value):
+        ignored = OF_NO_CONSEQUENCE if former else OF_NO_CONSEQUENCE | PROVENANCE
         for field in fields(value):
-            if field.name not in OF_NO_CONSEQUENCE:
+            if field.name not in ignored:
                 digest.update(field.name.encode())
-                _add(digest, getattr(value, field.name))
+                _add(digest, getattr(value, field.name), former)
     elif isinstance(value, dict):
         for key in sorted(value):
             digest.update(str(key).encode())
-            _add(digest, value[key])
+            _add(digest, value[key], former)
     elif isinstance(value, tuple | list):
         for one in value:
-            _add(digest, one)
+            _add(digest, one, former)
     else:
         digest.update(repr(value).encode())
     digest.update(b"\0")

@@ -26,7 +26,6 @@ from invgp.errors import LedgerError
 if TYPE_CHECKING:
     from invgp.ledger.store import Ledger
 
-TABLE = "CREATE TABLE IF NOT EXISTS claims (digest BLOB PRIMARY KEY, owner TEXT NOT NULL) WITHOUT ROWID"
 LOOKED_UP_AT_ONCE = 500
 _RELEASE = "DELETE FROM claims WHERE owner = ?"
 SECONDS_BETWEEN_ATTEMPTS = 2.0  # to give up claims, after the first has failed
@@ -47,7 +46,8 @@ class Claims:
         """Claim runs, within a transaction; for each the process that has it, nobody for those that are now ours."""
         theirs = self._of_others(digests)
         for owner in {owner for owner in theirs.values() if not _is_alive(owner)}:
-            self._ledger.connection.execute("DELETE FROM claims WHERE owner = ?", (owner,))
+            name = owner.encode(errors="surrogateescape")  # as it is in the file, which may be no UTF-8
+            self._ledger.connection.execute("DELETE FROM claims WHERE CAST(owner AS BLOB) = ?", (name,))
             theirs = {digest: other for digest, other in theirs.items() if other != owner}
         _holding.add(self._owner)
         ours = [(digest, self._owner) for digest in digests if digest not in theirs]
@@ -80,8 +80,9 @@ class Claims:
         for a in range(0, len(digests), LOOKED_UP_AT_ONCE):
             some = digests[a : a + LOOKED_UP_AT_ONCE]
             marks = ", ".join("?" * len(some))
-            query = f"SELECT digest, owner FROM claims WHERE owner <> ? AND digest IN ({marks})"  # noqa: S608
-            found |= dict(self._ledger.select(query, (self._owner, *some)))
+            query = f"SELECT digest, CAST(owner AS BLOB) FROM claims WHERE owner <> ? AND digest IN ({marks})"  # noqa: S608
+            rows = self._ledger.select(query, (self._owner, *some))
+            found |= {digest: owner.decode(errors="surrogateescape") for digest, owner in rows}
         return found
 
 
@@ -104,15 +105,15 @@ def _place() -> str:
 
 
 def _is_alive(owner: str) -> bool:
-    place, pid, began, _ = owner.split(" ")
-    if place != _place():
-        return False
-    if int(pid) == os.getpid():
-        return owner in _holding
     try:
+        place, pid, began, _ = owner.split(" ")
+        if place != _place():
+            return False
+        if int(pid) == os.getpid():
+            return owner in _holding
         process = psutil.Process(int(pid))
         return abs(process.create_time() - float(began)) < SECONDS_OF_DOUBT and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, ValueError, OverflowError):  # a damaged row names no process
         return False
     except psutil.AccessDenied:
         return True

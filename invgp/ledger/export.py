@@ -20,7 +20,10 @@ ABOUT = ("run", "status", "attempts", "seconds", "worker", "finished", "label", 
 
 def described(run: Run) -> dict[str, Any]:
     """All about a run but its numbers."""
-    finished = datetime.fromtimestamp(run.finished, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        finished = datetime.fromtimestamp(run.finished, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):  # no time that a calendar has: somebody else wrote the ledger
+        finished = ""
     return {name: getattr(run, name) for name in ABOUT} | {"status": run.status.value, "finished": finished}
 
 

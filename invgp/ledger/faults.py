@@ -9,15 +9,23 @@ from pathlib import Path
 
 from invgp.errors import ConfigError, LedgerError
 
-_NO_LEDGER = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
+# What keeps the file from being read or written, and says nothing of what it holds.
 _REASONS = {
     "SQLITE_FULL": "the disk is full",
     "SQLITE_BUSY": "another process has kept it locked for too long",
     "SQLITE_LOCKED": "another process has kept it locked for too long",
+    "SQLITE_PROTOCOL": "another process has kept it locked for too long",
     "SQLITE_READONLY": "it is not allowed to be written",
     "SQLITE_PERM": "it is not allowed to be written",
     "SQLITE_CANTOPEN": "it cannot be opened",
+    "SQLITE_NOMEM": "the memory is full",
 }
+_IO_FAULT = "SQLITE_IOERR"
+_LIKE_DAMAGE = ("SQLITE_IOERR_SHORT_READ", "SQLITE_IOERR_CORRUPTFS")
+
+
+class DamagedError(Exception):
+    """A ledger that is not whole; the text says what is wrong with it."""
 
 
 @contextmanager
@@ -25,15 +33,30 @@ def sentences(path: Path) -> Iterator[None]:
     """Turn errors of SQLite into a `ConfigError` about a file that is no ledger, or a `LedgerError`."""
     try:
         yield
+    except DamagedError as damage:
+        raise damaged_ledger(path, str(damage)) from damage
+    except sqlite3.ProgrammingError:  # a fault of ours
+        raise
     except sqlite3.Error as error:
         # A name such as SQLITE_IOERR_WRITE starts with that of its kind.
         code = getattr(error, "sqlite_errorname", "")
-        if code.startswith(_NO_LEDGER):
+        known = next((reason for name, reason in _REASONS.items() if code.startswith(name)), None)
+        if known is None and code.startswith(_IO_FAULT) and code not in _LIKE_DAMAGE:
+            known = str(error)
+        if known is not None:
+            raise LedgerError(path, known) from error
+        if code == "SQLITE_NOTADB":
             raise not_a_ledger(path, f"it is damaged, or no SQLite file ({error})") from error
-        known = (reason for name, reason in _REASONS.items() if code.startswith(name))
-        raise LedgerError(path, next(known, str(error))) from error
+        if code == "SQLITE_INTERRUPT":
+            raise damaged_ledger(path, "its pages refer to each other without end") from error
+        raise damaged_ledger(path, str(error)) from error
 
 
 def not_a_ledger(path: Path, reason: str) -> ConfigError:
     """For a file that must not be touched."""
     return ConfigError(f"the ledger {str(path)!r} cannot be used: {reason}")
+
+
+def damaged_ledger(path: Path, reason: str) -> ConfigError:
+    """For a file that is not whole; it is left as it is."""
+    return not_a_ledger(path, f"it is damaged ({reason}); docs/ledger.md says how to save the runs that it still holds")

@@ -27,6 +27,7 @@ class Reach:
     inode: int
     number: int
     digest: str
+    input_size: int
     output_size: int
     retries: int
     answer_failed: bool
@@ -43,6 +44,7 @@ class Reach:
             about.st_ino,
             recorder.number,
             recorder.digest,
+            recorder.input_size,
             recorder.output_size,
             recorder.retries,
             recorder.answer_failed,
@@ -67,4 +69,6 @@ class Reach:
             return None
         if (about.st_dev, about.st_ino) != (self.device, self.inode):
             return None
-        return Recorder(Ledger(self.path), self.number, self.digest, self.output_size, self.retries, self.answer_failed)
+        sizes = self.input_size, self.output_size
+        ledger = Ledger(self.path, checked=True)
+        return Recorder(ledger, self.number, self.digest, *sizes, self.retries, self.answer_failed)

@@ -1,4 +1,4 @@
-"""The file of a ledger: its tables, who may open it, and what it holds.
+"""The file of a ledger: who may open it, and what it holds.
 
 A row a run. A commit is in the hands of the operating system, and so survives the end of the process; before a result
 is used, `sync` has it on the disk, where it survives a power cut.
@@ -7,6 +7,7 @@ is used, `sync` has it on the disk, where it survives a power cut.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 import time
@@ -19,31 +20,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from invgp.adapters.protocol import Floats, ForwardModel, Quantity, Status, output_size
+from invgp.adapters.protocol import Floats, ForwardModel, Quantity, Status, former_digest, input_size, output_size
 from invgp.errors import LedgerError
-from invgp.ledger import claims
-from invgp.ledger.faults import not_a_ledger, sentences
+from invgp.ledger.faults import damaged_ledger, not_a_ledger, sentences
 from invgp.ledger.recorder import FLOAT, Recorder
+from invgp.ledger.rows import INTACT, MODEL_CHECKSUM, ROW, is_intact, row_of, run_key, text_checksum
+from invgp.ledger.schema import VERSION, check, distrust, prepare
+from invgp.wording import counted
 
-VERSION = 1
-APPLICATION = 0x696E7667  # "invg", in the header of the file
 PATIENCE = 30.0  # s, while another process writes
 FETCHED_AT_ONCE = 1000  # rows
 
-_TABLES = (
-    "CREATE TABLE models (model INTEGER PRIMARY KEY, digest TEXT UNIQUE NOT NULL, about TEXT NOT NULL)",
-    """CREATE TABLE runs (
-        run INTEGER PRIMARY KEY, digest BLOB UNIQUE NOT NULL, model INTEGER NOT NULL REFERENCES models,
-        label TEXT NOT NULL, inputs BLOB NOT NULL, outputs BLOB, status TEXT NOT NULL, attempts INTEGER NOT NULL,
-        seconds REAL NOT NULL, worker TEXT NOT NULL, finished REAL NOT NULL, message TEXT NOT NULL,
-        directory TEXT NOT NULL)""",
-    "CREATE INDEX failed ON runs (run) WHERE status <> 'ok'",
-    "CREATE TABLE synced (at REAL NOT NULL)",
-    "INSERT INTO synced VALUES (0)",
-)
-_INVERSIONS = "CREATE TABLE IF NOT EXISTS inversions (inversion TEXT PRIMARY KEY, last INTEGER NOT NULL)"
-
-_COLUMNS = "run, label, inputs, outputs, status, attempts, seconds, worker, finished, message, directory"
+_log = logging.getLogger(__name__)
 
 
 class Model(NamedTuple):
@@ -92,6 +80,7 @@ class Ledger:
     path : made if it is not there, unless it is only read.
     read_only : leave the file as it is.
     patience : seconds to wait while another process writes.
+    checked : whether somebody has opened the file just now, so that it need not be looked at again as a whole.
 
     Raises
     ------
@@ -101,24 +90,22 @@ class Ledger:
         The file cannot be read or written: the disk is full, or another process keeps it locked.
     """
 
-    def __init__(self, path: str | Path, *, read_only: bool = False, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, path: str | Path, *, read_only: bool = False, patience: float = PATIENCE, checked: bool = False
+    ) -> None:
         self.path, self.patience = Path(path), patience
-        if self.path.is_dir():
-            raise not_a_ledger(self.path, f"it is a directory{_ledgers_in(self.path)}")
-        if read_only and not self.path.is_file():
-            raise not_a_ledger(self.path, "no such file")
-        if not read_only:
-            self._make_folder()
+        self._check_path(read_only=read_only)
         with sentences(self.path):
-            address = f"{self.path.absolute().as_uri()}?mode={self._mode(read_only=read_only)}"
+            address = f"{self.path.absolute().as_uri()}?{self._mode(read_only=read_only)}"
             self.connection = sqlite3.connect(address, timeout=patience, isolation_level=None, uri=True)
         try:
             with sentences(self.path):
-                self._check()
-                if read_only:
-                    self.connection.execute("PRAGMA query_only = ON")
-                else:
-                    self._prepare()
+                distrust(self.connection)
+                self._version, indexed = (VERSION, True) if checked else check(self.connection, self.path)
+            if read_only:
+                self._begin_to_read(indexed=indexed)
+            else:
+                self._begin_to_write(indexed=indexed)
         except BaseException:
             self.connection.close()
             raise
@@ -139,22 +126,33 @@ class Ledger:
         retries : a run that failed counts as known only once it was tried again that often.
         answer_failed : whether a run that failed counts as known at all.
         """
-        about = {"name": model.name, "inputs": _told(model.inputs), "outputs": _told(model.outputs)}
+        about = json.dumps({"name": model.name, "inputs": _told(model.inputs), "outputs": _told(model.outputs)})
+        checksum = text_checksum(model.digest.encode(), about.encode())
         with self.transaction():
-            self.connection.execute(
-                "INSERT INTO models (digest, about) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                (model.digest, json.dumps(about)),
-            )
+            self._rename(former_digest(model), model.digest)
+            self._restore(model.digest)
+            insert = f"""INSERT INTO models (digest, about, checksum) VALUES (?, ?, ?) ON CONFLICT (digest) DO UPDATE
+                SET about = excluded.about, checksum = excluded.checksum
+                WHERE (checksum = {MODEL_CHECKSUM}) IS NOT TRUE"""  # noqa: S608 - nothing of others' in it
+            self.connection.execute(insert, (model.digest, about, checksum))
             [(number,)] = self.connection.execute("SELECT model FROM models WHERE digest = ?", (model.digest,))
-        return Recorder(self, number, model.digest, output_size(model), retries, answer_failed)
+        return Recorder(self, number, model.digest, input_size(model), output_size(model), retries, answer_failed)
 
     def models(self) -> list[Model]:
-        """The simulators that have runs here, the first one first."""
-        found = self.select("SELECT model, digest, about FROM models WHERE model IN (SELECT model FROM runs)")
-        return [Model(number, digest, **_asked(json.loads(about))) for number, digest, about in found]
+        """The simulators that have runs here, the first one first; those whose description is damaged are left out."""
+        intact = "1" if self._version == 1 else f"(checksum = {MODEL_CHECKSUM}) IS TRUE"
+        found = self.select(
+            f"SELECT model, CAST(digest AS BLOB), CAST(about AS BLOB) FROM models WHERE {intact} "  # noqa: S608
+            "AND model IN (SELECT model FROM runs) ORDER BY model"
+        )
+        described = (_described(number, digest, about) for number, digest, about in found)
+        return [model for model in described if model is not None]
 
     def runs(self, *, failed: bool = False, model: Model | None = None, run: int | None = None) -> Iterator[Run]:
-        """Runs in the order in which they were recorded; of them those that failed, of one model, of one number."""
+        """Runs in the order in which they were recorded; of them those that failed, of one model, of one number.
+
+        Rows that are damaged are left out, and a warning in the log states how many.
+        """
         models = {m.number: m for m in self.models()}
         wanted = {
             "status <> 'ok' AND status <> 'some outputs missing'": () if failed else None,
@@ -163,11 +161,22 @@ class Ledger:
         }
         chosen = {condition: values for condition, values in wanted.items() if values is not None}
         where = " AND ".join(chosen) or "1"
-        query = f"SELECT model, {_COLUMNS} FROM runs WHERE {where} ORDER BY run"  # noqa: S608 - nothing of others' in it
-        for number, *row in self.select(query, [value for values in chosen.values() for value in values]):
-            if number not in models:  # its first run was recorded while we were reading
+        stored = "NULL" if self._version == 1 else "checksum"
+        query = f"SELECT run, {ROW}, {stored} FROM runs WHERE {where} ORDER BY run"  # noqa: S608 - nothing of others'
+        damaged = 0
+        for number, *row, checksum in self.select(query, [value for values in chosen.values() for value in values]):
+            if row[1] not in models:  # its first run was recorded while we were reading
                 models |= {m.number: m for m in self.models()}
-            yield self._run(models[number], *row)
+            if row[1] not in models or (self._version > 1 and not is_intact(row, checksum)):
+                damaged += 1
+            else:
+                yield self._run(number, models[row[1]], *row[2:])
+        if damaged:
+            _log.warning(
+                "%s of the ledger %r left out: damaged; an inversion that needs them makes them again",
+                counted(damaged, "run"),
+                str(self.path),
+            )
 
     def select(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """The rows of a query."""
@@ -197,7 +206,7 @@ class Ledger:
         """Return when all that was committed, by any process, is on the disk."""
         with sentences(self.path):
             self.connection.execute("PRAGMA synchronous = FULL")
-            self.connection.execute("UPDATE synced SET at = ?", (time.time(),))
+            self.connection.execute("INSERT OR REPLACE INTO synced (rowid, at) VALUES (1, ?)", (time.time(),))
             self.connection.execute("PRAGMA synchronous = NORMAL")
 
     def numbers(self, stored: bytes | None, size: int) -> Floats:
@@ -216,17 +225,72 @@ class Ledger:
             raise not_a_ledger(self.path, f"a run has the status {text!r}, which this version does not know") from None
 
     def _run(
-        self, model: Model, run: int, label: str, inputs: bytes, outputs: bytes | None, status: str, *rest: Any
+        self,
+        run: int,
+        model: Model,
+        label: bytes,
+        inputs: bytes,
+        outputs: bytes | None,
+        status: bytes,
+        attempts: int,
+        seconds: float,
+        worker: bytes,
+        finished: float,
+        message: bytes,
+        directory: bytes,
     ) -> Run:
         into, out = (sum(q.size for q in quantities) for quantities in (model.inputs, model.outputs))
-        given, gave = self.numbers(inputs, into), self.numbers(outputs, out)
-        return Run(run, model, label, given, gave, self.status(status), *rest)
+        words = [text.decode(errors="backslashreplace") for text in (label, status, worker, message, directory)]
+        given, gave, about = self.numbers(inputs, into), self.numbers(outputs, out), self.status(words[1])
+        return Run(run, model, words[0], given, gave, about, attempts, seconds, words[2], finished, *words[3:])
+
+    def _rename(self, former: str, digest: str) -> None:
+        """Keep the runs of a model whose digest an invgp of version 1 computed otherwise."""
+        known = dict(
+            self.connection.execute("SELECT digest, model FROM models WHERE digest IN (?, ?)", (former, digest))
+        )
+        if former not in known or digest in known:
+            return
+        number = known[former]
+        self.connection.execute("UPDATE models SET digest = ?, checksum = NULL WHERE model = ?", (digest, number))
+        # An assignment sees the values from before, hence the new key in the checksum.
+        key = "run_key(?1, CAST(inputs AS BLOB))"
+        renew = f"UPDATE runs SET digest = {key}, checksum = run_checksum({row_of(digest=key)})"  # noqa: S608 - ours
+        self.connection.execute(f"{renew} WHERE model = ? AND {INTACT}", (digest.encode(), number))
+
+    def _restore(self, digest: str) -> None:
+        """Give a description that is damaged its digest again, if its runs are those of the model."""
+        if self.connection.execute("SELECT 1 FROM models WHERE digest = ?", (digest,)).fetchone():
+            return
+        damaged = self.connection.execute(f"SELECT model FROM models WHERE (checksum = {MODEL_CHECKSUM}) IS NOT TRUE")  # noqa: S608
+        for (number,) in damaged.fetchall():
+            query = "SELECT CAST(digest AS BLOB), CAST(inputs AS BLOB) FROM runs WHERE model = ? LIMIT 10"
+            if any(
+                key == run_key(digest.encode(), inputs or b"")
+                for key, inputs in self.connection.execute(query, (number,))
+            ):
+                self.connection.execute("UPDATE models SET digest = ? WHERE model = ?", (digest, number))
+                return
+
+    def _check_path(self, *, read_only: bool) -> None:
+        if self.path.is_dir():
+            raise not_a_ledger(self.path, f"it is a directory{_ledgers_in(self.path)}")
+        if self.path.exists() and not self.path.is_file():
+            raise not_a_ledger(self.path, "it is no regular file")
+        if not read_only:
+            self._make_folder()
+        elif not self.path.exists():
+            raise not_a_ledger(self.path, "no such file")
 
     def _mode(self, *, read_only: bool) -> str:
         """How SQLite opens the file. One who may not write leaves a log beside it, so even readers may, if they can."""
         if not read_only:
-            return "rwc"
-        return "rw" if os.access(self.path, os.W_OK) and os.access(self.path.absolute().parent, os.W_OK) else "ro"
+            return "mode=rwc"
+        if os.access(self.path, os.W_OK) and os.access(self.path.absolute().parent, os.W_OK):
+            return "mode=rw"
+        # Without a log nobody is writing, and the shared memory that cannot be made is not needed.
+        log = self.path.with_name(f"{self.path.name}-wal")
+        return "mode=ro" if log.exists() else "mode=ro&immutable=1"
 
     def _make_folder(self) -> None:
         try:
@@ -234,35 +298,29 @@ class Ledger:
         except OSError as error:
             raise LedgerError(self.path, str(error.strerror)) from error
 
-    def _check(self) -> None:
-        """Raise unless the file is a ledger, or nothing yet."""
-        self.connection.execute("BEGIN")  # as it is at one moment: another process may be making it
-        try:
-            [(application,)] = self.connection.execute("PRAGMA application_id")
-            [(version,)] = self.connection.execute("PRAGMA user_version")
-            [(tables,)] = self.connection.execute("SELECT COUNT(*) FROM sqlite_master")
-        finally:
-            self.connection.execute("ROLLBACK")
-        if application != APPLICATION and (application or version or tables):
-            raise not_a_ledger(self.path, "it is a SQLite file, but not a ledger of invgp")
-        if version > VERSION:
-            raise not_a_ledger(
-                self.path, f"its version is {version}, and this invgp knows {VERSION}; a later invgp wrote it"
-            )
+    def _begin_to_read(self, *, indexed: bool) -> None:
+        if self._version == 0:
+            raise not_a_ledger(self.path, "it is empty")
+        if not indexed:
+            raise damaged_ledger(self.path, "its indexes do not agree with its rows; `invgp run` makes them anew")
+        with sentences(self.path):
+            self.connection.execute("PRAGMA query_only = ON")
 
-    def _prepare(self) -> None:
-        self._share()
-        self.connection.execute("PRAGMA synchronous = NORMAL")
+    def _begin_to_write(self, *, indexed: bool) -> None:
+        with sentences(self.path):
+            self._share()
+            self.connection.execute("PRAGMA synchronous = NORMAL")
+        if self._version < VERSION:
+            with self.transaction():
+                prepare(self.connection)
+            self._version = VERSION
+        if not indexed:
+            self._index_again()
+
+    def _index_again(self) -> None:
         with self.transaction():
-            [(version,)] = self.connection.execute("PRAGMA user_version")
-            for table in (_INVERSIONS, claims.TABLE):  # which earlier files of this version lack
-                self.connection.execute(table)
-            if version == VERSION:
-                return
-            for statement in _TABLES:
-                self.connection.execute(statement)
-            self.connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            self.connection.execute(f"PRAGMA user_version = {VERSION}")
+            self.connection.execute("REINDEX")
+        _log.warning("the indexes of the ledger %r were damaged and have been rebuilt", str(self.path))
 
     def _share(self) -> None:
         """Let others read while one writes. Two that make a file at once get in each other's way, for a moment."""
@@ -287,12 +345,23 @@ def _told(quantities: Iterable[Quantity]) -> list[dict[str, Any]]:
     return [{"name": q.name, "unit": q.unit, "labels": q.labels} for q in quantities]
 
 
-def _asked(about: dict[str, Any]) -> dict[str, Any]:
-    def quantities(told: list[dict[str, Any]]) -> tuple[Quantity, ...]:
-        return tuple(Quantity(q["name"], q["unit"], q["labels"] and tuple(q["labels"])) for q in told)
+def _described(number: int, digest: bytes, about: bytes) -> Model | None:
+    """A model by its row; None if that cannot be."""
 
-    return {
-        "name": about["name"],
-        "inputs": quantities(about["inputs"]),
-        "outputs": quantities(about["outputs"]),
-    }
+    def quantities(told: Any) -> tuple[Quantity, ...]:
+        return tuple(Quantity(str(q["name"]), str(q["unit"]), _labels(q["labels"])) for q in told)
+
+    try:
+        found = json.loads(about)
+        sides = quantities(found["inputs"]), quantities(found["outputs"])
+        return Model(number, digest.decode(), str(found["name"]), *sides)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def _labels(told: Any) -> tuple[str, ...] | tuple[int, ...] | None:
+    if told is None:
+        return None
+    if not all(isinstance(label, str | int) for label in told):
+        raise TypeError("labels are words or numbers")
+    return tuple(told)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from invgp.adapters.protocol import Status
 from invgp.ledger import Ledger
 
 MOST_FAILURES = 8  # that are told
@@ -42,14 +44,10 @@ def runs_kept(path: Path, simulator_digest: str) -> RunsKept | None:
         model = next((model for model in ledger.models() if model.digest == simulator_digest), None)
         if model is None:
             return None
-        rows = list(ledger.select("SELECT status, seconds FROM runs WHERE model = ?", (model.number,)))
-        failed = ledger.select(
-            "SELECT run, label, message FROM runs WHERE model = ? AND status <> 'ok' ORDER BY run LIMIT ?",
-            (model.number, MOST_FAILURES),
-        )
-        failures = [(int(run), str(label), str(message)) for run, label, message in failed]
-    counts: dict[str, int] = {}
-    for status, _ in rows:
-        counts[status] = counts.get(status, 0) + 1
-    seconds = np.asarray([second for _, second in rows])
+        runs = list(ledger.runs(model=model))
+    if not runs:
+        return None
+    failures = [(run.run, run.label, run.message) for run in runs if run.status is not Status.OK][:MOST_FAILURES]
+    counts = dict(Counter(run.status.value for run in runs))
+    seconds = np.asarray([run.seconds for run in runs])
     return RunsKept(path.name, counts, float(seconds.sum()), float(np.median(seconds)), float(seconds.max()), failures)

@@ -18,7 +18,7 @@ import pytest
 
 from invgp import invert
 from invgp.adapters import Evaluations, ForwardModel, Quantity, Status
-from invgp.errors import ConfigError, LedgerError, RunsFailedError
+from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.concurrency import Concurrency
 from invgp.execution.evaluate import evaluate
 from invgp.execution.pools import Loop, Pool, open_pool
@@ -202,7 +202,7 @@ def test_that_what_a_worker_cannot_record_is_a_sentence(program: Program, pool: 
         recorder = ledger.of(model)
         ledger.connection.execute("DROP TABLE runs")
         ledger.connection.execute("CREATE TABLE runs (digest, outputs, status, attempts, message)")
-        with pytest.raises(LedgerError, match=r"the ledger .* cannot be read or written: table runs has no column"):
+        with pytest.raises(ConfigError, match=r"the ledger .* cannot be used: it is damaged \(no such column"):
             evaluate(model, rows(1, 2), context(2, tmp_path), pool=pool, recorder=recorder)
 
 
