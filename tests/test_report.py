@@ -19,6 +19,7 @@ import xarray as xr
 from invgp import invert, netcdf, report
 from invgp.errors import ConfigError
 from invgp.ledger import Ledger
+from invgp.ledger.rows import ROW
 from invgp.maps.predict import predict
 from invgp.report.ledger import runs_kept
 from problems import map_problem, reflector_map
@@ -213,7 +214,8 @@ def test_that_runs_and_failures_come_from_the_ledger(tmp_path: Path) -> None:
     problem = map_problem()
     posterior = invert(problem, ledger=tmp_path / "map.ledger.sqlite")
     with Ledger(tmp_path / "map.ledger.sqlite") as ledger:
-        ledger.connection.execute("UPDATE runs SET status = 'failed', message = 'it <b>diverged</b>' WHERE run = 2")
+        for change in ("status = 'exit code', message = 'it <b>diverged</b>'", f"checksum = run_checksum({ROW})"):
+            ledger.connection.execute(f"UPDATE runs SET {change} WHERE run = 2")
     kept = runs_kept(tmp_path / "map.ledger.sqlite", problem.forward.digest)
     assert kept is not None
     assert kept.total == posterior.attrs["invgp_runs"]

@@ -35,6 +35,8 @@ def sentences(path: Path) -> Iterator[None]:
         yield
     except DamagedError as damage:
         raise damaged_ledger(path, str(damage)) from damage
+    except UnicodeDecodeError as error:  # SQLite quotes the file in its message
+        raise damaged_ledger(path, "a text in it is not UTF-8") from error
     except sqlite3.ProgrammingError:  # a fault of ours
         raise
     except sqlite3.Error as error:
@@ -59,4 +61,4 @@ def not_a_ledger(path: Path, reason: str) -> ConfigError:
 
 def damaged_ledger(path: Path, reason: str) -> ConfigError:
     """For a file that is not whole; it is left as it is."""
-    return not_a_ledger(path, f"it is damaged ({reason}); docs/ledger.md says how to save the runs that it still holds")
+    return not_a_ledger(path, f"it is damaged ({reason}); restore it from a copy, or move it away to begin anew")

@@ -167,10 +167,10 @@ class Ledger:
         for number, *row, checksum in self.select(query, [value for values in chosen.values() for value in values]):
             if row[1] not in models:  # its first run was recorded while we were reading
                 models |= {m.number: m for m in self.models()}
-            if row[1] not in models or (self._version > 1 and not is_intact(row, checksum)):
-                damaged += 1
-            else:
+            if row[1] in models and self._is_whole(models[row[1]], row, checksum):
                 yield self._run(number, models[row[1]], *row[2:])
+            else:
+                damaged += 1
         if damaged:
             _log.warning(
                 "%s of the ledger %r left out: damaged; an inversion that needs them makes them again",
@@ -223,6 +223,12 @@ class Ledger:
             return Status(text)
         except ValueError:
             raise not_a_ledger(self.path, f"a run has the status {text!r}, which this version does not know") from None
+
+    def _is_whole(self, model: Model, row: Sequence[Any], checksum: bytes | None) -> bool:
+        """Whether a row is as it was written, and a run of the model that it names."""
+        if self._version > 1 and not is_intact(row, checksum):
+            return False
+        return None not in (row[0], row[3]) and row[0] == run_key(model.digest.encode(), row[3])
 
     def _run(
         self,

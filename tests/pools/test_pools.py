@@ -202,7 +202,9 @@ def test_that_what_a_worker_cannot_record_is_a_sentence(program: Program, pool: 
         recorder = ledger.of(model)
         ledger.connection.execute("DROP TABLE runs")
         ledger.connection.execute("CREATE TABLE runs (digest, outputs, status, attempts, message)")
-        with pytest.raises(ConfigError, match=r"the ledger .* cannot be used: it is damaged \(no such column"):
+        with pytest.raises(
+            ConfigError, match=r"the ledger .* cannot be used: it is damaged \(table runs has no column"
+        ):
             evaluate(model, rows(1, 2), context(2, tmp_path), pool=pool, recorder=recorder)
 
 
