@@ -30,7 +30,7 @@ from cli.conftest import here
 
 from invgp.adapters import Evaluations, Quantity, RunContext, Status
 from invgp.errors import ConfigError, LedgerError
-from invgp.inference.evaluate import evaluate
+from invgp.execution.evaluate import evaluate
 from invgp.ledger import Ledger
 
 PAGE = 512  # bytes, so that even a small ledger has trees of several levels

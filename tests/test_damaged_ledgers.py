@@ -15,7 +15,7 @@ from damaged_ledgers import MODELS, RUNS, STATEMENTS, VALUES, Model, campaign, e
 
 from invgp.adapters import RunContext
 from invgp.errors import ConfigError
-from invgp.inference.evaluate import evaluate
+from invgp.execution.evaluate import evaluate
 from invgp.ledger import Ledger
 from invgp.ledger.rows import INTACT
 

@@ -15,9 +15,9 @@ import xarray as xr
 
 import invgp
 from invgp.adapters import BatchedModel, ExecutableModel, PersistentModel, Quantity, RunContext
-from invgp.inference.earlier import fingerprint, former_fingerprint
-from invgp.inference.evaluate import evaluate
-from invgp.inference.monitor import Silent
+from invgp.execution.evaluate import evaluate
+from invgp.execution.monitor import Silent
+from invgp.inference.earlier_runs import fingerprint, former_fingerprint
 from invgp.ledger import Ledger
 from invgp.ledger.rows import run_key
 
