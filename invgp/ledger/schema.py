@@ -116,9 +116,9 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     if version < 1:
         raise DamagedError(f"its version is {version}")
     expected = dict(_schema(version))
-    for kind, name in found.keys() - expected.keys():
+    for kind, name in sorted(found.keys() - expected.keys(), key=str, reverse=True):  # tables before their indexes
         raise DamagedError(f"it holds the {kind} {name!r}, which a ledger has not")
-    for kind, name in expected.keys() - found.keys() - _OF_ANALYZE.keys():
+    for kind, name in sorted(expected.keys() - found.keys() - _OF_ANALYZE.keys(), key=str, reverse=True):
         if version > 1 or name not in _LATE:
             raise DamagedError(f"it has no {kind} {name!r}")
     for (kind, name), text in found.items():
