@@ -21,8 +21,8 @@ from command_line import at_least, field_problem, run
 from iterative_ensemble_smoother import ESMDA
 from recording import record
 
-from invgp.core.backend import place
-from invgp.core.field.slices import Density, slice_chains
+from invgp.core.backend import select_backend
+from invgp.core.field.elliptical_slices import Density, slice_chains
 from invgp.execution.simulator import Simulator
 from invgp.inference.field import FieldInversion, Whitening
 from invgp.latent_model.grid_modes import field_of
@@ -41,10 +41,10 @@ class Target:
 
     def __init__(self, problem: Problem, directory: Path) -> None:
         self.problem, self.directory = problem, directory
-        self.field = field_of(problem, place("cpu"))
+        self.field = field_of(problem, select_backend("cpu"))
         self.whitened = Whitening(problem)
         self.size = sum(basis.size for basis in self.field.bases)
-        self.nodes = sum(len(basis.open_variance) for basis in self.field.bases)
+        self.nodes = sum(len(basis.omitted_variance) for basis in self.field.bases)
 
     def outputs(self, w: Floats) -> Floats:
         """(S, D), at w (S, R)."""
@@ -66,7 +66,7 @@ def inversion_of(target: Target, runs: int, seed: int) -> FieldInversion:
     problem = target.problem
     simulator = Simulator(problem, target.directory, budget=runs)
     settings = replace(problem.inference, max_runs=runs)
-    inversion = FieldInversion(replace(problem, inference=settings), place("cpu"), simulator, seed)
+    inversion = FieldInversion(replace(problem, inference=settings), select_backend("cpu"), simulator, seed)
     inversion.run()
     return inversion
 
@@ -101,7 +101,7 @@ def reference(target: Target, runs: int, steps: int) -> Reference:
     rng = np.random.default_rng(7)
     inversion = inversion_of(target, runs, 100)
     algorithm, state = inversion.algorithm, inversion.state
-    near = algorithm.refined(state, rng, REFINING).q
+    near = algorithm.refine(state, rng, REFINING).q
     regression, weights = state.regression, algorithm.linear_data(state).weights
     density = Density(regression.inner, lambda w, inner: algorithm.log_density(regression, w, weights, inner))
 
@@ -187,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ours, theirs = [], []
             for seed in range(chosen.seeds):
                 inversion = inversion_of(target, runs, seed)
-                q, used = inversion.refined().q, inversion.simulator.runs
+                q, used = inversion.refine().q, inversion.simulator.runs
                 ours.append(score(target, exact, np.asarray(q.mean), np.asarray(q.covariance)))
                 theirs.append(score(target, exact, *smoothed(target, runs, seed)))
                 print(f"| {runs} | {seed} | {used} | {ours[-1].cell} | {theirs[-1].cell} |", flush=True)

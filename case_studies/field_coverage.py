@@ -16,7 +16,7 @@ from recording import record
 
 import invgp
 from invgp.adapters.protocol import RunContext
-from invgp.core.backend import place
+from invgp.core.backend import select_backend
 from invgp.latent_model.grid_modes import field_of
 from invgp.latent_model.noise_density import noise_draw
 from invgp.problem import Problem
@@ -26,7 +26,7 @@ LEVELS = {"50%": (0.25, 0.75), "90%": (0.05, 0.95), "95%": (0.025, 0.975)}
 
 def simulated(problem: Problem, rng: np.random.Generator) -> tuple[Problem, np.ndarray]:
     """A survey from the prior, and its truth (G, Q), modes that the inference leaves out included."""
-    field = field_of(problem, place("cpu"))
+    field = field_of(problem, select_backend("cpu"))
     w = rng.standard_normal((1, sum(basis.size for basis in field.bases)))
     physical = problem.physical(field.latents(w) + field.drawn_rest(rng, 1))
     rows = problem.field_to_simulator(physical)

@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from invgp.archives import CHECKPOINT, read_archive, write_archive
-from invgp.core.backend import Place, to_numpy
+from invgp.core.backend import Backend, to_numpy
 from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.training import Progress
 
@@ -52,13 +52,13 @@ class Checkpoint:
         about = {
             "settings": dict(self.settings),
             "round": progress.round,
-            "settled": progress.settled,
+            "settled": progress.converged,
             "status": progress.status,
             "optimiser": None if state is None else numbers,
         }
         write_archive(self.path, CHECKPOINT, about, arrays)
 
-    def read(self, where: Place, state: type | None = None) -> Standing | None:
+    def read(self, backend: Backend, state: type | None = None) -> Standing | None:
         """What the file holds; None if there is no file yet.
 
         Parameters
@@ -74,10 +74,10 @@ class Checkpoint:
             return None
         about, arrays = read_archive(self.path, CHECKPOINT)
         self._compare(about["settings"])
-        parameters = Parameters(*(where.asarray(arrays[name]) for name in BLOCKS))
+        parameters = Parameters(*(backend.asarray(arrays[name]) for name in BLOCKS))
         trace, optimiser = arrays["trace"].tolist(), None
         if state is not None and about["optimiser"] is not None:
-            held = {name: where.asarray(arrays[key]) for name, key in _optimiser_arrays(arrays).items()}
+            held = {name: backend.asarray(arrays[key]) for name, key in _optimiser_arrays(arrays).items()}
             optimiser = state(**held, **about["optimiser"])
         standing = Progress(about["round"], trace[-1], parameters, about["settled"], about["status"], optimiser)
         return Standing(standing, trace)

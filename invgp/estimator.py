@@ -18,14 +18,14 @@ from invgp import saving
 from invgp.arguments import Floats, check_likelihood, inputs, instance, one_of, outputs, whole
 from invgp.checkpoints import Checkpoint, Standing, described
 from invgp.core import prediction
-from invgp.core.backend import Array, Place, array_namespace, cholesky, place, to_numpy
-from invgp.core.bound import Frame
-from invgp.core.data import Data
+from invgp.core.backend import Array, Backend, array_namespace, cholesky, select_backend, to_numpy
+from invgp.core.bound import BoundState
 from invgp.core.estimators import fewest_samples
 from invgp.core.memory import BATCH_BUDGET
+from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
-from invgp.core.sampling import Points
 from invgp.core.training import Blocks, MiniBatches, Progress
 from invgp.likelihoods import Likelihood
 from invgp.observing import Observing, check_sites
@@ -114,15 +114,15 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         self._check_samples()
         if not (report is None or callable(report)):
             raise ValueError(f"report must be a function, was {report!r}")
-        where = self._where()
-        check_sites(self.likelihood, len(X), where)
+        backend = self._where()
+        check_sites(self.likelihood, len(X), backend)
         if hasattr(self.likelihood, "check"):
             self.likelihood.check(Y)
         points_stream, choice_stream, jitter_stream, batch_stream = np.random.default_rng(self.seed).spawn(4)
-        bound, parameters = start(self, X, where, choice_stream, jitter_stream)
-        data = Data(self.likelihood, where.asarray(Y))
+        bound, parameters = start(self, X, backend, choice_stream, jitter_stream)
+        data = Data(self.likelihood, backend.asarray(Y))
         checkpoint = self._checkpoint(X, Y)
-        earlier = checkpoint.read(where, self._optimiser_state(where)) if checkpoint is not None else None
+        earlier = checkpoint.read(backend, self._optimiser_state(backend)) if checkpoint is not None else None
         self.trace_: list[float] = [] if earlier is None else earlier.trace
         after = last = None if earlier is None else earlier.progress
 
@@ -140,13 +140,13 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
         with silent, threadpool_limits(None if self._is_worth_threads(M, len(X)) else 1):
             if isinstance(self.method, Blocks):
-                points = Points.draw(points_stream, self.samples, len(X), self.likelihood.latents, where)
+                points = Points.draw(points_stream, self.samples, len(X), self.likelihood.latents, backend)
                 parameters = self.method.fit(bound, parameters, data, points, told, after)
             else:
                 parameters = self.method.fit(bound, parameters, data, batch_stream, told, after)
-            frame = bound.frame(parameters)
-            self.dense_, self.posterior_ = bound.dense, _in_words(frame)
-            self._keep(_as_full(frame) if isinstance(frame.family, Sites) else frame)
+            bound_state = bound.bound_state(parameters)
+            self.dense_, self.posterior_ = bound.dense, _in_words(bound_state)
+            self._keep(_as_full(bound_state) if isinstance(bound_state.family, Sites) else bound_state)
         self._tell_end(last)
         return self
 
@@ -184,12 +184,12 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def sample_latent(self, X: ArrayLike, draws: int, rng: np.random.Generator) -> Floats:
         """Joint draws (R, B, Q) of the latents at X."""
-        where = self._where()
-        x = where.asarray(self._new_inputs(X))
+        backend = self._where()
+        x = backend.asarray(self._new_inputs(X))
         whole("draws", draws, 1)
         instance("rng", rng, (np.random.Generator,), "a numpy.random.Generator")
         components = rng.choice(self.components, size=draws, p=self.weights_)
-        normals = where.asarray(rng.standard_normal((draws, x.shape[0], self.likelihood.latents)))
+        normals = backend.asarray(rng.standard_normal((draws, x.shape[0], self.likelihood.latents)))
         return to_numpy(prediction.latent_draws(self._fitted, x, normals, components.tolist()))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike, *, likelihood: Likelihood | None = None) -> Floats:
@@ -224,8 +224,8 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         likelihood : of the same kind and settings as that of the model; it gets its learnt parameters back.
         """
         check_likelihood(likelihood)
-        model, frame = saving.read(cls, Path(path), likelihood, device)
-        model._keep(frame)
+        model, bound_state = saving.read(cls, Path(path), likelihood, device)
+        model._keep(bound_state)
         return model
 
     def __sklearn_tags__(self) -> Any:
@@ -266,30 +266,30 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 words |= described(setting.name, getattr(self, setting.name))
         return Checkpoint(Path(self.checkpoint), words)
 
-    def _optimiser_state(self, where: Place) -> type | None:
+    def _optimiser_state(self, backend: Backend) -> type | None:
         if isinstance(self.method, Blocks):
             return None
-        return type(self.method.optimiser.init(where.asarray(np.zeros(1))))
+        return type(self.method.optimiser.init(backend.asarray(np.zeros(1))))
 
     def _is_worth_threads(self, M: int, N: int) -> bool:
         sites = N if isinstance(self.method, Blocks) else min(N, self.method.batch)
         return M * M * sites >= WORTH_THREADS**3
 
-    def _keep(self, frame: Frame) -> None:
-        self._frame = frame
-        self.kernels_ = frame.kernels
-        self.inducing_inputs_ = to_numpy(frame.parameters.inducing)
+    def _keep(self, bound_state: BoundState) -> None:
+        self._frame = bound_state
+        self.kernels_ = bound_state.kernels
+        self.inducing_inputs_ = to_numpy(bound_state.parameters.inducing)
         self.n_features_in_ = self.inducing_inputs_.shape[-1]
-        weights = np.asarray(to_numpy(frame.q.weights), dtype=np.float64)
+        weights = np.asarray(to_numpy(bound_state.q.weights), dtype=np.float64)
         self.weights_ = weights / weights.sum()
-        free = frame.parameters.likelihood
+        free = bound_state.parameters.likelihood
         self.likelihood_ = self.likelihood.with_parameters(free) if free.shape[0] else self.likelihood
 
     def _tell_end(self, last: Progress | None) -> None:
         self.settled_: bool | None = None
         self.status_ = f"{len(self.trace_)} epochs are over"
         if isinstance(self.method, Blocks):
-            self.settled_ = last is not None and last.settled
+            self.settled_ = last is not None and last.converged
             self.status_ = (last.status if last is not None else "") or f"all {self.method.rounds} rounds are used up"
             if not self.settled_:
                 warnings.warn(f"the fit has not settled: {self.status_}", ConvergenceWarning, stacklevel=3)
@@ -309,14 +309,14 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     # ---- a prediction ----
 
     @property
-    def _fitted(self) -> Frame:
+    def _fitted(self) -> BoundState:
         if not hasattr(self, "_frame"):
             raise NotFittedError("this model is not fitted yet: call fit first")
         return self._frame
 
-    def _where(self) -> Place:
-        found = place(self.device)
-        return Place(found.namespace, found.device, self.dtype)
+    def _where(self) -> Backend:
+        found = select_backend(self.device)
+        return Backend(found.namespace, found.device, self.dtype)
 
     def _new_inputs(self, X: ArrayLike) -> Floats:
         D = self._fitted.parameters.inducing.shape[-1]
@@ -327,17 +327,17 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _chunks(self, X: ArrayLike, observing: Observing | None = None) -> Iterator[tuple[Array, slice]]:
         """Inputs, and which they are, in pieces whose prediction fits in the memory budget."""
-        where, array = self._where(), self._new_inputs(X)
+        backend, array = self._where(), self._new_inputs(X)
         K, Q, M = self._fitted.q.mean.shape
         numbers = (K + 3) * Q * M + (0 if observing is None else observing.numbers)
         size = max(1, min(CHUNK, BATCH_BUDGET // (8 * numbers)))
         for first in range(0, max(len(array), 1), size):
             rows = slice(first, min(first + size, len(array)))
-            yield where.asarray(array[rows]), rows
+            yield backend.asarray(array[rows]), rows
 
     def _observing(self, X: ArrayLike, likelihood: Likelihood | None) -> Observing:
         """How the latents at X are observed."""
-        count, where = len(self._new_inputs(X)), self._where()
+        count, backend = len(self._new_inputs(X)), self._where()
         used = self.likelihood_
         if likelihood is not None:
             check_likelihood(likelihood)
@@ -349,25 +349,28 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             used = (
                 likelihood.with_parameters(free) if 0 < free.shape[0] == likelihood.parameters.shape[0] else likelihood
             )
-        check_sites(used, count, where)
+        check_sites(used, count, backend)
         return Observing.of(used, self._fitted, self.samples, self.seed)
 
 
-def _in_words(frame: Frame) -> str:
-    family, K = frame.family, frame.q.weights.shape[0]
+def _in_words(bound_state: BoundState) -> str:
+    family, K = bound_state.family, bound_state.q.weights.shape[0]
     kind = "diagonal" if isinstance(family, Diagonal) else "full"
     held = ", held by N numbers a latent (Theorem 2)" if isinstance(family, Sites) else ""
     return (f"one {kind} Gaussian" if K == 1 else f"a mixture of {K} {kind} Gaussians") + held
 
 
-def _as_full(frame: Frame) -> Frame:
+def _as_full(bound_state: BoundState) -> BoundState:
     """The same posterior held as a covariance, so that prediction needs the inducing inputs only, not the sites."""
-    xp = array_namespace(frame.factor)
-    R = frame.q.spread
-    family = Full(frame.factor.shape[0], frame.factor.shape[-1])
+    xp = array_namespace(bound_state.factor)
+    R = bound_state.q.spread
+    family = Full(bound_state.factor.shape[0], bound_state.factor.shape[-1])
     lower = cholesky(R @ xp.matrix_transpose(R))
-    q = Mixture(frame.q.weights, frame.q.mean, lower)
+    q = Mixture(bound_state.q.weights, bound_state.q.mean, lower)
     parameters = Parameters(
-        family.pack(q), frame.parameters.kernels, frame.parameters.inducing, frame.parameters.likelihood
+        family.pack(q),
+        bound_state.parameters.kernels,
+        bound_state.parameters.inducing,
+        bound_state.parameters.likelihood,
     )
-    return replace(frame.bound, posterior=family).frame(parameters)
+    return replace(bound_state.bound, posterior=family).bound_state(parameters)

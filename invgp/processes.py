@@ -17,12 +17,12 @@ INDUCING = "_inducing"  # after the name of a coordinate
 
 
 @dataclass(frozen=True)
-class SaidBySites:
+class StoredSiteFactors:
     """The coupled posterior: what each site says about its own latents, N (Q + 1) Q numbers.
 
     Attributes
     ----------
-    precision, shift : (N, Q, Q) and (N, Q), as in `invgp.core.coupled.posterior`.
+    precision, shift : (N, Q, Q) and (N, Q), as in `invgp.core.coupled.coupled_gaussian`.
     inducing : inducing inputs, (Q, M, D); None where they are the sites.
     jitter : share of the variance added to the inducing inputs' covariance.
     """
@@ -98,7 +98,7 @@ class WhitenedInducing:
         return found | _inducing_variables(self.inducing, units)
 
 
-Processes = SaidBySites | WhitenedGaussians | WhitenedInducing
+Processes = StoredSiteFactors | WhitenedGaussians | WhitenedInducing
 
 
 def held_by(dataset: xr.Dataset, coordinates: Sequence[str]) -> Processes | None:
@@ -114,7 +114,7 @@ def held_by(dataset: xr.Dataset, coordinates: Sequence[str]) -> Processes | None
     if f"{coordinates[0]}{INDUCING}" in dataset:
         inducing = np.stack([dataset[f"{name}{INDUCING}"].values for name in coordinates], axis=-1)
     jitter = float(shift.attrs.get("inducing_jitter", 0.0))
-    return SaidBySites(dataset["site_precision"].values, shift.values, inducing, jitter)
+    return StoredSiteFactors(dataset["site_precision"].values, shift.values, inducing, jitter)
 
 
 def _process_array(dims: tuple[str, ...], values: Floats, long_name: str, unit: str = "1") -> xr.DataArray:

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from invgp.archives import MODEL, read_archive, write_archive
 from invgp.checkpoints import FUNCTION, described
-from invgp.core.adaptive import AdaDelta, Adam
 from invgp.core.backend import Array, to_numpy
-from invgp.core.bound import Bound, Frame
+from invgp.core.bound import Bound, BoundState
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.optimisers import LBFGS
 from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.posteriors import Diagonal, Full
+from invgp.core.stochastic_optimisers import AdaDelta, Adam
 from invgp.core.training import Blocks, MiniBatches
 from invgp.likelihoods import Likelihood
 
@@ -30,23 +30,23 @@ GIVEN_AGAIN = ("likelihood", "device")
 FITTED = ("dense_", "posterior_", "settled_", "status_")
 
 
-def write(model: SAVIGP, frame: Frame, path: Path) -> None:
+def write(model: SAVIGP, bound_state: BoundState, path: Path) -> None:
     """Write a fitted model as a NumPy archive without pickles."""
     settings, arrays = _settings(model)
     about = {
         "settings": settings,
-        "likelihood": _in_words(model.likelihood, frame.parameters.likelihood),
-        "kernels": [kernel.name for kernel in frame.kernels],
-        "diagonal": isinstance(frame.family, Diagonal),
-        "jitter": frame.bound.jitter,
+        "likelihood": _in_words(model.likelihood, bound_state.parameters.likelihood),
+        "kernels": [kernel.name for kernel in bound_state.kernels],
+        "diagonal": isinstance(bound_state.family, Diagonal),
+        "jitter": bound_state.bound.jitter,
         "fitted": {name: getattr(model, name) for name in FITTED},
     }
-    arrays |= {name: to_numpy(getattr(frame.parameters, name)) for name in BLOCKS}
-    arrays |= {"trace": np.asarray(model.trace_), "prior_mean": to_numpy(frame.bound.prior_mean)}
+    arrays |= {name: to_numpy(getattr(bound_state.parameters, name)) for name in BLOCKS}
+    arrays |= {"trace": np.asarray(model.trace_), "prior_mean": to_numpy(bound_state.bound.prior_mean)}
     write_archive(path, MODEL, about, arrays)
 
 
-def read(kind: type[SAVIGP], path: Path, likelihood: Likelihood, device: str) -> tuple[SAVIGP, Frame]:
+def read(kind: type[SAVIGP], path: Path, likelihood: Likelihood, device: str) -> tuple[SAVIGP, BoundState]:
     """A model with the settings of a file and this likelihood, and what it had learnt."""
     about, arrays = read_archive(path, MODEL)
     if "settings" not in about:
@@ -57,13 +57,13 @@ def read(kind: type[SAVIGP], path: Path, likelihood: Likelihood, device: str) ->
     for name, value in about["fitted"].items():
         setattr(model, name, value)
     model.trace_ = arrays["trace"].tolist()
-    where = model._where()
+    backend = model._where()
     Q, M, D = arrays["inducing"].shape
-    blank = [Kernel(CORRELATIONS[name], where.asarray(1.0), where.asarray(np.ones(D))) for name in about["kernels"]]
+    blank = [Kernel(CORRELATIONS[name], backend.asarray(1.0), backend.asarray(np.ones(D))) for name in about["kernels"]]
     family = (Diagonal if about["diagonal"] else Full)(Q, M, model.components)
-    nowhere, prior_mean = where.asarray(np.zeros((0, D))), where.asarray(arrays["prior_mean"])
+    nowhere, prior_mean = backend.asarray(np.zeros((0, D))), backend.asarray(arrays["prior_mean"])
     bound = Bound(family, tuple(blank), prior_mean, nowhere, dense=False, jitter=about["jitter"])
-    return model, bound.frame(Parameters(*(where.asarray(arrays[name]) for name in BLOCKS)))
+    return model, bound.bound_state(Parameters(*(backend.asarray(arrays[name]) for name in BLOCKS)))
 
 
 def _settings(model: SAVIGP) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from invgp.arguments import Floats, numbers, positive, spread
 from invgp.core import inducing as choices
-from invgp.core.backend import Array, Place, to_numpy
+from invgp.core.backend import Array, Backend, to_numpy
 from invgp.core.bound import Bound
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
@@ -32,22 +32,24 @@ class Start(NamedTuple):
     parameters: Parameters
 
 
-def start(settings: SAVIGP, X: Floats, where: Place, choice: np.random.Generator, jitter: np.random.Generator) -> Start:
+def start(
+    settings: SAVIGP, X: Floats, backend: Backend, choice: np.random.Generator, jitter: np.random.Generator
+) -> Start:
     """Of a fit to inputs X (N, D), with streams for the choice of inducing inputs and to tell components apart."""
     Q = settings.likelihood.latents
     Z, dense = _inducing_inputs(settings, X, choice)
-    kernels = _kernels(settings, X, where)
-    family = _family(settings, Z.shape[1], len(X), kernels, where)
+    kernels = _kernels(settings, X, backend)
+    family = _family(settings, Z.shape[1], len(X), kernels, backend)
     prior_mean = spread("prior_mean", settings.prior_mean, (Q,), f"a number or one for each of {Q} latents")
     bound = Bound(
         family,
         kernels,
-        where.asarray(prior_mean),
-        where.asarray(X),
+        backend.asarray(prior_mean),
+        backend.asarray(X),
         dense,
         jitter=0.0 if dense else JITTER[settings.dtype],
     )
-    return Start(bound, _parameters(settings, family, kernels, where.asarray(Z), jitter, where))
+    return Start(bound, _parameters(settings, family, kernels, backend.asarray(Z), jitter, backend))
 
 
 def kernel_names(kernel: str | Sequence[str], latents: int) -> tuple[str, ...]:
@@ -61,7 +63,7 @@ def kernel_names(kernel: str | Sequence[str], latents: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _kernels(settings: SAVIGP, X: Floats, where: Place) -> tuple[Kernel, ...]:
+def _kernels(settings: SAVIGP, X: Floats, backend: Backend) -> tuple[Kernel, ...]:
     Q, D = settings.likelihood.latents, X.shape[1]
     # Distances between sites start at about one length-scale: were they much longer, as those of many dimensions
     # together are, inducing inputs would say nothing of the sites between them, and there would be nothing to learn.
@@ -77,7 +79,7 @@ def _kernels(settings: SAVIGP, X: Floats, where: Place) -> tuple[Kernel, ...]:
     variances = spread("variance", settings.variance, (Q,), f"a number or one for each of {Q} latents")
     variances = positive("variance", variances)
     return tuple(
-        Kernel(CORRELATIONS[name], where.asarray(variances[j]), where.asarray(scales[j]))
+        Kernel(CORRELATIONS[name], backend.asarray(variances[j]), backend.asarray(scales[j]))
         for j, name in enumerate(kernel_names(settings.kernel, Q))
     )
 
@@ -114,7 +116,7 @@ def _placed(X: Floats, count: int, placement: str, rng: np.random.Generator) -> 
     return choices.regular_grid(X, tuple(np.where(varies, side, 1).tolist()))
 
 
-def _family(settings: SAVIGP, M: int, N: int, kernels: tuple[Kernel, ...], where: Place) -> Family:
+def _family(settings: SAVIGP, M: int, N: int, kernels: tuple[Kernel, ...], backend: Backend) -> Family:
     Q, K = len(kernels), settings.components
     if settings.posterior == "diagonal":
         return Diagonal(Q, M, K)
@@ -122,7 +124,7 @@ def _family(settings: SAVIGP, M: int, N: int, kernels: tuple[Kernel, ...], where
     # the distribution of u while kernels are learnt without the posterior.
     if K == 1 and isinstance(settings.method, Blocks) and 2 * N < M * (M + 1) and not _learns_kernels_alone(settings):
         variances = np.asarray([[float(kernel.variance)] for kernel in kernels])
-        return Sites(Q, M, N, where.asarray(1.0 / variances))
+        return Sites(Q, M, N, backend.asarray(1.0 / variances))
     return Full(Q, M, K)
 
 
@@ -134,14 +136,14 @@ def _learns_kernels_alone(settings: SAVIGP) -> bool:
 
 
 def _parameters(
-    settings: SAVIGP, family: Family, kernels: tuple[Kernel, ...], Z: Array, rng: np.random.Generator, where: Place
+    settings: SAVIGP, family: Family, kernels: tuple[Kernel, ...], Z: Array, rng: np.random.Generator, backend: Backend
 ) -> Parameters:
     Q, M, K = len(kernels), Z.shape[1], settings.components
     # Components that start alike would stay alike.
-    jitter = where.asarray(np.zeros((K, Q, M)) if K == 1 else 0.1 * rng.standard_normal((K, Q, M)))
+    jitter = backend.asarray(np.zeros((K, Q, M)) if K == 1 else 0.1 * rng.standard_normal((K, Q, M)))
     return Parameters(
         posterior=family.initial(inducing_factor(kernels, Z), 0.5, jitter),
-        kernels=where.namespace.stack([kernel.parameters for kernel in kernels]),
+        kernels=backend.namespace.stack([kernel.parameters for kernel in kernels]),
         inducing=Z,
-        likelihood=where.asarray(to_numpy(settings.likelihood.parameters)),
+        likelihood=backend.asarray(to_numpy(settings.likelihood.parameters)),
     )

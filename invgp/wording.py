@@ -33,6 +33,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 86400:,.0f} days"
 
 
-def not_settled(posterior: xr.Dataset) -> str:
+def not_converged(posterior: xr.Dataset) -> str:
     """What that means for a posterior; a field model's spread has in it what few runs leave open."""
     return "more runs may move and narrow it" if "node" in posterior.dims else "do not trust its spreads yet"

@@ -14,7 +14,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from invgp.core.backend import Place, place
+from invgp.core.backend import Backend, select_backend
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -55,36 +55,36 @@ def otway(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def places(device: str) -> dict[str, Place]:
+def places(device: str) -> dict[str, Backend]:
     """Everywhere that arrays may live: NumPy, every device of array_api_strict, and a GPU if asked for."""
     about = array_api_strict.__array_namespace_info__()
-    found = {"numpy": place("cpu")}
+    found = {"numpy": select_backend("cpu")}
     for strict in about.devices():
         dtype = "float64" if "float64" in about.dtypes(device=strict, kind="real floating") else "float32"
         name = str(strict).split("'")[1]
-        found[f"strict-{name}-{dtype}"] = Place(array_api_strict, strict, dtype)
-    return found | ({"cuda": place("cuda")} if device == "cuda" else {})
+        found[f"strict-{name}-{dtype}"] = Backend(array_api_strict, strict, dtype)
+    return found | ({"cuda": select_backend("cuda")} if device == "cuda" else {})
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for `where` runs in every place."""
-    if "where" in metafunc.fixturenames:
+    """A test that asks for `backend` runs in every place."""
+    if "backend" in metafunc.fixturenames:
         found = places(metafunc.config.getoption("--device"))
-        metafunc.parametrize("where", found.values(), ids=found.keys())
+        metafunc.parametrize("backend", found.values(), ids=found.keys())
 
 
 @pytest.fixture
-def numpy_place() -> Place:
+def numpy_place() -> Backend:
     """NumPy, double precision."""
-    return place("cpu")
+    return select_backend("cpu")
 
 
 @pytest.fixture
 def tolerance() -> Callable[..., float]:
     """tolerance(where, 1e-12) in double precision; in single, `single`."""
 
-    def choose(where: Place, double: float, single: float = 1e-4) -> float:
-        return double if where.dtype == "float64" else single
+    def choose(backend: Backend, double: float, single: float = 1e-4) -> float:
+        return double if backend.dtype == "float64" else single
 
     return choose
 

@@ -9,8 +9,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from invgp.core.adaptive import AdaDelta
 from invgp.core.parameters import BLOCKS
+from invgp.core.stochastic_optimisers import AdaDelta
 from invgp.core.training import Blocks, MiniBatches
 from invgp.errors import WriteError
 from invgp.estimator import SAVIGP

@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 from test_emulated import line_problem
 
 import invgp
-from invgp.core.backend import place
+from invgp.core.backend import select_backend
 from invgp.latent_model.noise_density import noise_draw, noise_log_density
 from invgp.problem import Noise
 from problems import map_problem
@@ -27,7 +27,7 @@ def test_that_the_density_is_the_normal_one_of_what_was_observed(rng):
     Y, std = problem.survey.Y, problem.noise_std
     outputs = Y + std * rng.standard_normal((4, *Y.shape))
     outputs = np.where(np.isnan(outputs), 1.0, outputs)
-    found = noise_log_density(problem, place("cpu"))(outputs)
+    found = noise_log_density(problem, select_backend("cpu"))(outputs)
     whole = np.eye(3)
     whole[1:, 1:] = CORRELATION
     for n, y in enumerate(Y):

@@ -18,7 +18,7 @@ SLOPE, NOISE = 2.0, 0.5
 
 
 @pytest.fixture(scope="module")
-def position(tmp_path_factory):
+def posterior(tmp_path_factory):
     """The posterior of a linear problem at five sites, a length-scale of 2 apart from 1; with its data."""
     line = sites_on_a_line(np.arange(5.0), (2.0,))
     y = np.asarray([[1.0], [-0.5], [2.0], [0.3], [4.0]])
@@ -28,12 +28,12 @@ def position(tmp_path_factory):
         noise=Noise("gaussian", {"t": np.full((5, 1), NOISE)}),
         latents=(replace(line.latents[0], mean=np.ones(1), std=np.full(1, 3.0)),),
     )
-    _, settled = inversion_on(lambda f: SLOPE * f, problem, tmp_path_factory.mktemp("runs"))
-    return settled(1.0).position, y
+    _, converged = inversion_on(lambda f: SLOPE * f, problem, tmp_path_factory.mktemp("runs"))
+    return converged(1.0).posterior, y
 
 
-def test_that_the_other_sites_say_what_the_posterior_without_a_site_does(position):
-    found, y = position
+def test_that_the_other_sites_say_what_the_posterior_without_a_site_does(posterior):
+    found, y = posterior
     cavity = Cavity(found, np.asarray([1, 4]), np.random.default_rng(0), 64)
     x = np.arange(5.0)
     K = 9.0 * np.exp(-0.5 * ((x[:, None] - x) / 2.0) ** 2)
@@ -51,12 +51,12 @@ def test_that_other_sites_never_leave_a_site_far_wider_than_its_prior(rest):
     std = np.asarray([100.0, 0.1])
     precision = np.asarray([[[10.0, 3.0], [3.0, 10.0]]]) / np.outer(std, std)
     kernel = Kernel(CORRELATIONS["matern 5/2"], np.asarray(1.0), np.ones(1))
-    position = SimpleNamespace(
+    posterior = SimpleNamespace(
         marginals=(np.zeros((1, 2)), np.linalg.inv(precision)),
         sites=(precision - rest * np.eye(2) / std**2, np.zeros((1, 2))),
         prior=SimpleNamespace(mean=np.zeros(2), kernels=[replace(kernel, variance=np.asarray(s**2)) for s in std]),
     )
-    cavity = Cavity(position, np.arange(1), np.random.default_rng(0), 8)
+    cavity = Cavity(posterior, np.arange(1), np.random.default_rng(0), 8)
     np.testing.assert_allclose(np.sqrt(np.diagonal(cavity.others[1][0])) / std, np.sqrt(10.0))
 
 

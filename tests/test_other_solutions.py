@@ -9,15 +9,15 @@ from test_emulated import NOISE, line_problem, one_site, smooth
 
 import invgp
 from invgp.adapters import CallableModel, Quantity
-from invgp.core.backend import place
-from invgp.emulation.run_schedule import neighbours_within_reach, runs_of_steps, worth_emulating
+from invgp.core.backend import select_backend
+from invgp.emulation.run_schedule import can_emulate, effective_neighbours, runs_of_steps
 from invgp.errors import RunsFailedError
 from invgp.execution.simulator import Batch, Simulator
 from invgp.inference import alternative_modes as other_solutions
 from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.inversion import BudgetSpent
-from invgp.inference.multistart import Elsewhere, apart, part_of
-from invgp.inference.restart import saying, within_a_length_scale
+from invgp.inference.multistart import Multistart, are_distinct, subset_of_sites
+from invgp.inference.restart import site_factors_at, sites_within_length_scale
 from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, Survey, Wire
 
 
@@ -148,69 +148,69 @@ def sites_on_a_line(x, length_scales=(1.0,), **inference):
 def test_that_steps_of_an_emulator_have_runs_enough_and_leave_some_to_verify_it(sites, latents, runs_per_site, steps):
     problem = sites_on_a_line(np.arange(sites), (1.0,) * latents, runs_per_site=runs_per_site)
     assert runs_of_steps(problem) == steps
-    assert worth_emulating(problem) == (len(steps) > 1)
+    assert can_emulate(problem) == (len(steps) > 1)
 
 
 def test_that_neighbours_count_as_far_as_they_are_within_reach():
     rng = np.random.default_rng(0)
     problem = sites_on_a_line([0.0, 2.0, 100.0], (1.0, 2.0))
     shared = 1.0 + 0.5 * (np.exp(-2.0) + np.exp(-0.5))
-    np.testing.assert_allclose(neighbours_within_reach(problem, rng), [shared, shared, 1.0])
+    np.testing.assert_allclose(effective_neighbours(problem, rng), [shared, shared, 1.0])
     crowd = sites_on_a_line(np.zeros(2500))  # of which some are looked at
-    np.testing.assert_allclose(neighbours_within_reach(crowd, rng), 2500.0)
+    np.testing.assert_allclose(effective_neighbours(crowd, rng), 2500.0)
 
 
 def test_that_a_part_of_a_survey_is_some_sites_that_hold_each_other():
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        np.testing.assert_array_equal(part_of(sites_on_a_line(np.arange(32)), rng), np.arange(32))
-        near = part_of(
+        np.testing.assert_array_equal(subset_of_sites(sites_on_a_line(np.arange(32)), rng), np.arange(32))
+        near = subset_of_sites(
             sites_on_a_line(np.arange(200), (2.0,)), rng
         )  # 21 sites within five length-scales: the nearest 32
         assert len(near) == 32
         np.testing.assert_array_equal(np.diff(near), 1)
-        wide = part_of(sites_on_a_line(np.arange(500), (20.0,)), rng)  # 101 to 201 sites, spread out
+        wide = subset_of_sites(sites_on_a_line(np.arange(500), (20.0,)), rng)  # 101 to 201 sites, spread out
         assert len(np.unique(wide)) == 32
         assert 90 <= np.ptp(wide) <= 200
 
 
 def test_that_solutions_are_apart_by_three_standard_deviations_of_either_at_any_site():
-    def position(mean, std):
+    def posterior(mean, std):
         mean = np.asarray(mean, dtype=float)[:, None]
         return SimpleNamespace(marginals=SimpleNamespace(mean=mean), factor=np.full((len(mean), 1, 1), std))
 
-    assert not apart(position([0.0, 0.0], 1.0), position([2.9, -2.9], 1.0))
-    assert apart(position([0.0, 0.0], 1.0), position([0.0, -3.1], 1.0))
+    assert not are_distinct(posterior([0.0, 0.0], 1.0), posterior([2.9, -2.9], 1.0))
+    assert are_distinct(posterior([0.0, 0.0], 1.0), posterior([0.0, -3.1], 1.0))
     for one, other in ((1.0, 0.5), (0.5, 1.0)):
-        assert apart(position([0.0], one), position([1.6], other))
-        assert not apart(position([0.0], one), position([1.4], other))
+        assert are_distinct(posterior([0.0], one), posterior([1.6], other))
+        assert not are_distinct(posterior([0.0], one), posterior([1.4], other))
 
 
 def test_that_what_is_within_a_length_scale_of_any_latent_is_near():
     problem = sites_on_a_line([0.0, 0.9, 1.9, 2.1, 50.0], (1.0, 2.0))
-    near = within_a_length_scale(problem, np.asarray([True, False, False, False, False]))
+    near = sites_within_length_scale(problem, np.asarray([True, False, False, False, False]))
     np.testing.assert_array_equal(near, [True, True, True, False, False])
-    assert not within_a_length_scale(problem, np.zeros(5, dtype=bool)).any()
+    assert not sites_within_length_scale(problem, np.zeros(5, dtype=bool)).any()
 
 
 def inversion_on(function, problem, tmp_path, seed=0):
     """An inversion whose emulator is exact, and its posterior about the field where the latent is `about`."""
-    inversion = EmulatedInversion(problem, place("cpu"), Simulator(problem, tmp_path), seed)
+    inversion = EmulatedInversion(problem, select_backend("cpu"), Simulator(problem, tmp_path), seed)
     inversion.asked_of = set()
 
-    def emulated(latents, label, sites):
+    def evaluate_emulator(latents, label, sites):
         inversion.asked_of |= set(sites)
         return Batch(function(latents[..., 0])[..., None], np.ones(latents.shape[:2], dtype=bool))
 
-    inversion.emulated = emulated
+    inversion.evaluate_emulator = evaluate_emulator
 
-    def settled(about):
+    def converged(about):
         algorithm, start = inversion.algorithm(inversion.emulator_stages), inversion.start.trial
-        said = saying(start, np.full(start.marginals.mean.shape, about), 3.0)
-        state = algorithm.start_from(algorithm.position(said, start.hyper), known=False)
-        return inversion.settling(algorithm, state, emulated, lambda _elbo, _found: None).found
+        said = site_factors_at(start, np.full(start.marginals.mean.shape, about), 3.0)
+        state = algorithm.start_from(algorithm.posterior(said, start.hyper), known=False)
+        return inversion.optimiser(algorithm, state, evaluate_emulator, lambda _elbo, _found: None).candidate
 
-    return inversion, settled
+    return inversion, converged
 
 
 @pytest.mark.parametrize("x", [[0.0], [0.0, 0.05, 0.1]], ids=["one site", "neighbours"])
@@ -218,7 +218,7 @@ def test_that_searches_start_on_either_side_of_the_prior_by_one_and_two_standard
     line = sites_on_a_line(x)
     prior = replace(line.latents[0], mean=np.full(1, 5.0), std=np.full(1, 2.0))
     inversion, _ = inversion_on(np.square, replace(line, latents=(prior,)), tmp_path)
-    starts = Elsewhere(inversion, np.arange(len(x)), inversion.start.trial).starts()
+    starts = Multistart(inversion, np.arange(len(x)), inversion.start.trial).starts()
     means = np.asarray([start.marginals.mean[:, 0] - 5.0 for start in starts])
     assert len(means) == 8
     np.testing.assert_allclose(means[::2], -means[1::2])  # each with its mirror image about the prior's mean
@@ -230,14 +230,14 @@ def test_that_searches_start_on_either_side_of_the_prior_by_one_and_two_standard
 def test_that_many_sites_have_half_the_starts(tmp_path, monkeypatch):
     monkeypatch.setattr("invgp.inference.multistart.MANY_SITES", 2)
     inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 1.0, 2.0]), tmp_path)
-    assert len(list(Elsewhere(inversion, np.arange(3), inversion.start.trial).starts())) == 4
+    assert len(list(Multistart(inversion, np.arange(3), inversion.start.trial).starts())) == 4
 
 
 def test_that_the_error_of_the_emulator_is_among_the_noise_of_searches_elsewhere(tmp_path):
     inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 100.0]), tmp_path)
     inversion.emulator = SimpleNamespace(output_error=lambda _: np.asarray([[0.0], [2.0]]))
-    search = Elsewhere(inversion, np.arange(2), inversion.start.trial)
-    np.testing.assert_allclose(search.settling.problem.noise_std, [[1.0], [np.sqrt(5.0)]])
+    search = Multistart(inversion, np.arange(2), inversion.start.trial)
+    np.testing.assert_allclose(search.optimiser.problem.noise_std, [[1.0], [np.sqrt(5.0)]])
 
 
 @pytest.mark.parametrize("sites", [[5], range(40)], ids=["a part", "the whole"])
@@ -252,18 +252,18 @@ def test_that_a_rival_leads_by_the_logarithm_of_its_odds(sites, tmp_path):
         noise=Noise("gaussian", {"t": np.full((40, 1), 0.05)}),
         latents=(replace(line.latents[0], mean=np.full(1, prior_mean)),),
     )
-    inversion, settled = inversion_on(np.square, problem, tmp_path)
-    first = settled(1.0)
-    np.testing.assert_allclose(first.position.marginals.mean, 1.0, atol=0.01)
+    inversion, converged = inversion_on(np.square, problem, tmp_path)
+    first = converged(1.0)
+    np.testing.assert_allclose(first.posterior.marginals.mean, 1.0, atol=0.01)
     inversion.asked_of.clear()
-    rivals = list(Elsewhere(inversion, np.asarray(sites), first.position).rivals())
+    alternatives = list(Multistart(inversion, np.asarray(sites), first.posterior).alternatives())
     assert inversion.asked_of == set(sites)
-    signs = np.asarray([np.sign(rival.position.marginals.mean[:, 0]) for _, rival in rivals])
-    assert len(np.unique(signs, axis=0)) == len(rivals)  # no solution twice
+    signs = np.asarray([np.sign(rival.posterior.marginals.mean[:, 0]) for _, rival in alternatives])
+    assert len(np.unique(signs, axis=0)) == len(alternatives)  # no solution twice
     assert (signs < 0.0).any(axis=1).all()  # nor the first one
     assert (signs < 0.0).all(axis=1).any()  # and its mirror image
     expected = 0.5 * (signs < 0.0).sum(axis=1) * ((1.0 - prior_mean) ** 2 - (1.0 + prior_mean) ** 2)
-    np.testing.assert_allclose([lead for lead, _ in rivals], expected, atol=0.01)
+    np.testing.assert_allclose([lead for lead, _ in alternatives], expected, atol=0.01)
 
 
 @pytest.mark.parametrize(
@@ -287,39 +287,39 @@ def test_that_odds_are_told_down_to_one_in_a_hundred(lead, sure, words, tmp_path
 def test_that_solutions_differ_where_any_latent_does_by_more_than_its_spread():
     def explored(mean):
         marginals = SimpleNamespace(mean=np.asarray(mean), covariance=np.stack([np.diag([1.0, 0.04])] * 3))
-        found = SimpleNamespace(position=SimpleNamespace(marginals=marginals))
-        return SimpleNamespace(found=found, elbo=0.0, sure=True)
+        candidate = SimpleNamespace(posterior=SimpleNamespace(marginals=marginals))
+        return SimpleNamespace(candidate=candidate, elbo=0.0, sure=True)
 
     best, other = explored(np.zeros((3, 2))), explored([[0.9, 0.1], [0.1, 0.3], [-1.1, -0.1]])
-    assert "it differs at 2 of 3 sites, and" in other_solutions.in_words(best, other)
+    assert "it differs at 2 of 3 sites, and" in other_solutions.describe_alternative(best, other)
 
 
 def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None, slides_back=False):
     """An inversion after the look for others, whose one rival is behind by `lead`, and both solutions."""
-    inversion, settled = inversion_on(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
-    first, rival = settled(1.0), settled(-1.0)
+    inversion, converged = inversion_on(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
+    first, rival = converged(1.0), converged(-1.0)
     emulators = [SimpleNamespace(name=name, output_error=lambda _: np.zeros((1, 1))) for name in ("first", "second")]
-    inversion.found, inversion.emulator = first, emulators[0]
+    inversion.candidate, inversion.emulator = first, emulators[0]
     inversion.steps.append((1, 1))
-    bounds = {id(first.position): 0.0, id(rival.position): -lead}
-    monkeypatch.setattr(Elsewhere, "rivals", lambda self: iter([(-min(lead, 4.0), rival)]))
-    monkeypatch.setattr(inversion, "emulated_bound", lambda position: bounds[id(position)])
+    bounds = {id(first.posterior): 0.0, id(rival.posterior): -lead}
+    monkeypatch.setattr(Multistart, "alternatives", lambda self: iter([(-min(lead, 4.0), rival)]))
+    monkeypatch.setattr(inversion, "emulated_bound", lambda posterior: bounds[id(posterior)])
 
-    def explored(position):
+    def explored(posterior):
         inversion.emulator = emulators[1]
         if error is not None:
             raise error
         if not sure:
             raise BudgetSpent(1)
         if slides_back:
-            inversion.found = first
+            inversion.candidate = first
         return "explored", True
 
     monkeypatch.setattr(inversion, "search_on_emulator", explored)
     if not sure:  # what is known of a rival without runs is how far it is behind on the emulator
-        monkeypatch.setattr(Elsewhere, "rivals", lambda self: iter([(-lead, rival)]))
+        monkeypatch.setattr(Multistart, "alternatives", lambda self: iter([(-lead, rival)]))
     try:
-        verdict = other_solutions.look_for_other_solutions(inversion, "settled", settled=True)
+        verdict = other_solutions.search_alternative_modes(inversion, "settled", converged=True)
     except KeyboardInterrupt:
         verdict = None
     return inversion, SimpleNamespace(first=first, rival=rival, verdict=verdict)
@@ -332,7 +332,7 @@ def test_that_the_better_solution_is_kept_with_its_emulator_if_runs_make_sure_of
     lead, sure, kept, tmp_path, monkeypatch
 ):
     inversion, both = looked_at(lead, tmp_path, monkeypatch, sure=sure)
-    assert inversion.found is getattr(both, kept)
+    assert inversion.candidate is getattr(both, kept)
     assert inversion.emulator.name == ("second" if kept == "rival" else "first")
     assert both.verdict == (("explored", True) if kept == "rival" else ("settled", True))
     assert inversion.trace[-1][0] == (-lead if kept == "rival" else 0.0)
@@ -341,7 +341,7 @@ def test_that_the_better_solution_is_kept_with_its_emulator_if_runs_make_sure_of
 @pytest.mark.parametrize("error", [RunsFailedError("all failed"), KeyboardInterrupt()])
 def test_that_a_search_that_comes_to_nothing_leaves_the_first_solution(error, tmp_path, monkeypatch):
     inversion, both = looked_at(-1.0, tmp_path, monkeypatch, error=error)
-    assert inversion.found is both.first
+    assert inversion.candidate is both.first
     assert inversion.emulator.name == "first"
     assert inversion.notes == []
     assert inversion.trace == []
@@ -353,23 +353,23 @@ def test_that_a_rival_whose_runs_lead_back_to_the_first_solution_is_none(tmp_pat
 
 
 def test_that_only_the_best_rivals_cost_runs_and_the_best_of_them_is_told(tmp_path, monkeypatch):
-    inversion, settled = inversion_on(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
-    inversion.found = settled(1.0)
+    inversion, converged = inversion_on(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
+    inversion.candidate = converged(1.0)
     inversion.emulator = SimpleNamespace(output_error=lambda _: np.zeros((1, 1)))
     inversion.steps.append((1, 1))
-    mirrored = settled(-1.0)
-    rivals = {lead: replace(mirrored, position=replace(mirrored.position)) for lead in (-2.0, -0.7, -1.4, -5.0)}
-    leads = {id(rival.position): lead for lead, rival in rivals.items()}
+    mirrored = converged(-1.0)
+    alternatives = {lead: replace(mirrored, posterior=replace(mirrored.posterior)) for lead in (-2.0, -0.7, -1.4, -5.0)}
+    leads = {id(rival.posterior): lead for lead, rival in alternatives.items()}
     explored = []
-    monkeypatch.setattr(Elsewhere, "rivals", lambda self: iter(rivals.items()))
-    monkeypatch.setattr(inversion, "emulated_bound", lambda position: leads.get(id(position), 0.0))
+    monkeypatch.setattr(Multistart, "alternatives", lambda self: iter(alternatives.items()))
+    monkeypatch.setattr(inversion, "emulated_bound", lambda posterior: leads.get(id(posterior), 0.0))
     monkeypatch.setattr(inversion, "search_on_emulator", lambda p: explored.append(leads[id(p)]) or ("", True))
-    other_solutions.look_for_other_solutions(inversion, "settled", settled=True)
+    other_solutions.search_alternative_modes(inversion, "settled", converged=True)
     assert explored == [-0.7, -1.4]
     assert len(inversion.notes) == 1
     assert "though this one is 2 times as probable" in inversion.notes[0]
-    rivals = {-5.0: rivals[-5.0]}
-    other_solutions.look_for_other_solutions(inversion, "settled", settled=True)
+    alternatives = {-5.0: alternatives[-5.0]}
+    other_solutions.search_alternative_modes(inversion, "settled", converged=True)
     assert explored == [-0.7, -1.4]
 
 
@@ -389,16 +389,16 @@ def test_that_a_larger_survey_is_searched_as_a_whole_only_for_a_reason(
 ):
     line = sites_on_a_line(np.arange(40.0))
     problem = replace(line, noise=Noise("gaussian", {"t": np.full((40, 1), 0.05)}))
-    inversion, settled = inversion_on(lambda f: f, problem, tmp_path)
-    inversion.found = found = settled(0.1)
-    inversion.found = replace(found, predicted=found.predicted + misfit)
+    inversion, converged = inversion_on(lambda f: f, problem, tmp_path)
+    inversion.candidate = candidate = converged(0.1)
+    inversion.candidate = replace(candidate, predicted=candidate.predicted + misfit)
     inversion.emulator = SimpleNamespace(output_error=lambda sites: np.zeros((len(sites), 1)))
     sizes = []
 
-    def rivals(self):
+    def alternatives(self):
         sizes.append(len(self.sites))
-        return iter([(lead_in_part, found)] if len(self.sites) < 40 and lead_in_part is not None else [])
+        return iter([(lead_in_part, candidate)] if len(self.sites) < 40 and lead_in_part is not None else [])
 
-    monkeypatch.setattr(Elsewhere, "rivals", rivals)
-    assert other_solutions.look_for_other_solutions(inversion, "", settled=settled_well) == ("", settled_well)
+    monkeypatch.setattr(Multistart, "alternatives", alternatives)
+    assert other_solutions.search_alternative_modes(inversion, "", converged=settled_well) == ("", settled_well)
     assert sizes == searched

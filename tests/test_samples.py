@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_other_solutions import inversion_on, sites_on_a_line
 
-from invgp.inference.sample_sizes import planned, planned_on_emulator, sites_at_once
+from invgp.inference.sample_sizes import plan_emulator_stages, plan_stages, sites_at_once
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,13 @@ from invgp.inference.sample_sizes import planned, planned_on_emulator, sites_at_
 )
 def test_that_estimators_have_samples_for_all_they_estimate(latents, inference, plan):
     problem = sites_on_a_line(np.arange(3), (1.0,) * latents, **inference)
-    assert [(p.kind, p.samples) for p in planned(problem)] == plan
+    assert [(p.kind, p.samples) for p in plan_stages(problem)] == plan
 
 
 @pytest.mark.parametrize(("sites", "samples"), [(40, 256), (1000, 256), (2000, 128), (100_000, 64)])
 def test_that_many_sites_have_fewer_samples_of_an_emulator(sites, samples):
     problem = sites_on_a_line(np.arange(sites), (1.0, 1.0))
-    assert [p.samples for p in planned_on_emulator(problem)] == [samples, samples]
+    assert [p.samples for p in plan_emulator_stages(problem)] == [samples, samples]
 
 
 def test_that_mini_batches_are_as_large_as_memory_allows_or_as_the_config_says():
@@ -47,12 +47,12 @@ def test_that_a_search_ends_at_the_most_evaluations(batch, tmp_path):
 
     def emulated(latents, label, sites):
         looked_at.extend(sites)
-        return inversion.emulated(latents, label, sites)
+        return inversion.evaluate_emulator(latents, label, sites)
 
     algorithm = inversion.algorithm(inversion.emulator_stages)
-    ended = inversion.settling(algorithm, inversion.start, emulated, lambda _elbo, _found: None)
+    ended = inversion.optimiser(algorithm, inversion.start, emulated, lambda _elbo, _found: None)
     assert ended.status == "stopped at inference.max_evaluations = 2 before the posterior settled"
-    assert not ended.settled
+    assert not ended.converged
     assert len(looked_at) == 2 * 4
 
 
@@ -63,9 +63,11 @@ def test_that_a_search_that_has_settled_ends_with_its_last_step(batch, tmp_path)
     survey = replace(problem.survey, observations=(replace(problem.survey.observations[0], values=np.ones((4, 1))),))
     inversion, _ = inversion_on(lambda f: f, replace(problem, survey=survey), tmp_path)
     algorithm = inversion.algorithm([replace(inversion.emulator_stages[0], tolerance=100.0, reach=np.inf)])
-    ended = inversion.settling(algorithm, inversion.start, inversion.emulated, lambda _elbo, _found: None)
-    assert ended.settled
-    np.testing.assert_allclose(ended.found.position.marginals.mean, 0.5, atol=1e-6)  # prior and datum weigh the same
+    ended = inversion.optimiser(algorithm, inversion.start, inversion.evaluate_emulator, lambda _elbo, _found: None)
+    assert ended.converged
+    np.testing.assert_allclose(
+        ended.candidate.posterior.marginals.mean, 0.5, atol=1e-6
+    )  # prior and datum weigh the same
 
 
 def test_that_a_bound_is_by_the_last_estimator_which_has_the_most_samples(tmp_path):
@@ -74,8 +76,8 @@ def test_that_a_bound_is_by_the_last_estimator_which_has_the_most_samples(tmp_pa
 
     def emulated(latents, label, sites):
         taken.append(len(latents))
-        return inversion.emulated(latents, label, sites)
+        return inversion.evaluate_emulator(latents, label, sites)
 
     algorithm = inversion.algorithm(inversion.stages())
-    inversion.settling.bound(algorithm, inversion.start.trial, emulated)
+    inversion.optimiser.bound(algorithm, inversion.start.trial, emulated)
     assert taken == [24]

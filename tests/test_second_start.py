@@ -8,7 +8,7 @@ from test_other_solutions import inversion_on, sites_on_a_line
 
 from invgp.errors import RunsFailedError
 from invgp.inference.inversion import BudgetSpent
-from invgp.inference.restart import ROUGHLY, opened, search_again
+from invgp.inference.restart import ROUGHLY, reset_sites, restart_around
 
 
 @pytest.fixture
@@ -16,12 +16,12 @@ def under_way(tmp_path):
     """An inversion of two sites with a posterior, its bound, and another posterior."""
     line = sites_on_a_line([0.0, 100.0])
     survey = replace(line.survey, observations=(replace(line.survey.observations[0], values=np.ones((2, 1))),))
-    inversion, settled = inversion_on(np.square, replace(line, survey=survey), tmp_path)
-    inversion.found, inversion.direct = settled(1.0), np.asarray([False, False])
+    inversion, converged = inversion_on(np.square, replace(line, survey=survey), tmp_path)
+    inversion.candidate, inversion.direct = converged(1.0), np.asarray([False, False])
     inversion.record(-10.0, accepted=True)
-    inversion.bound_of = lambda algorithm, position: -10.0
-    inversion.look_closer = lambda sites, start: setattr(inversion, "direct", inversion.direct | sites)
-    return inversion, inversion.found, settled(-1.0)
+    inversion.bound_of = lambda algorithm, posterior: -10.0
+    inversion.use_simulator_at = lambda sites, start: setattr(inversion, "direct", inversion.direct | sites)
+    return inversion, inversion.candidate, converged(-1.0)
 
 
 @pytest.mark.parametrize(("bound", "kept"), [(-9.0, "second"), (-11.0, "first")])
@@ -29,13 +29,13 @@ def test_that_the_better_of_two_searches_is_kept(bound, kept, under_way):
     inversion, first, second = under_way
 
     def settle(algorithm, state, evaluate):
-        inversion.found = second
+        inversion.candidate = second
         inversion.record(bound, accepted=True)
         return "searched again", True
 
     inversion.settle = settle
-    verdict = search_again(inversion, np.asarray([True, False]), "first", settled=False)
-    assert inversion.found is (second if kept == "second" else first)
+    verdict = restart_around(inversion, np.asarray([True, False]), "first", converged=False)
+    assert inversion.candidate is (second if kept == "second" else first)
     assert verdict == (("searched again", True) if kept == "second" else ("first", False))
     np.testing.assert_array_equal(inversion.direct, [kept == "second", False])
     assert inversion.trace[-1][0] == max(bound, -10.0)
@@ -49,16 +49,16 @@ def test_that_a_second_search_that_breaks_off_leaves_the_first(error, under_way)
         raise error
 
     inversion.settle = settle
-    assert search_again(inversion, np.asarray([True, False]), "first", settled=True) == ("first", True)
-    assert inversion.found is first
+    assert restart_around(inversion, np.asarray([True, False]), "first", converged=True) == ("first", True)
+    assert inversion.candidate is first
     assert not inversion.direct.any()
 
 
 def test_that_sites_around_which_a_search_starts_again_say_little_and_others_what_they_said(under_way):
     inversion, first, _ = under_way
     algorithm = inversion.algorithm(inversion.stages())
-    start = opened(inversion, algorithm, first.position, np.asarray([True, False]))
+    start = reset_sites(inversion, algorithm, first.posterior, np.asarray([True, False]))
     np.testing.assert_allclose(start.sites.precision[0], [[ROUGHLY]])  # of a prior of variance 1
     assert ROUGHLY == 0.1
-    np.testing.assert_array_equal(start.sites.precision[1], first.position.sites.precision[1])
-    np.testing.assert_array_equal(start.sites.shift[1], first.position.sites.shift[1])
+    np.testing.assert_array_equal(start.sites.precision[1], first.posterior.sites.precision[1])
+    np.testing.assert_array_equal(start.sites.shift[1], first.posterior.sites.shift[1])

@@ -23,7 +23,7 @@ from invgp.sampling.proposal import Proposal
 from invgp.sampling.slice_sampling import sample
 from invgp.sampling.target_density import WhitenedPrior
 from invgp.validation.compare import compare, converged, rows, spread_mcse, verdict
-from invgp.validation.reference_chains import Direct, fit_runs, linearised, reference
+from invgp.validation.reference_chains import Direct, fit_linearised_gaussian, fit_runs, reference
 from problems import map_problem
 
 NOISE = 0.3
@@ -100,7 +100,7 @@ def test_that_the_posterior_of_a_linear_problem_is_drawn_from(proposal: str, len
     problem = linear_problem(length_scale)
     proposals = {
         "prior": Proposal.prior,
-        "linearised": lambda problem: linearised(problem, linear),
+        "linearised": lambda problem: fit_linearised_gaussian(problem, linear),
         "wrong": wrong_proposal,
     }
     draws = sample(problem, linear, proposals[proposal](problem), draws=1500, seed=2).draws.reshape(4, 1500, -1)
@@ -117,7 +117,7 @@ def test_that_the_posterior_of_a_linear_problem_is_drawn_from(proposal: str, len
 
 def test_that_a_fitted_gaussian_is_exact_for_a_linear_problem_and_mixes_at_once() -> None:
     problem = linear_problem()
-    proposal = linearised(problem, linear)
+    proposal = fit_linearised_gaussian(problem, linear)
     mean, covariance = exact_posterior(problem)
     prior = WhitenedPrior(problem)
     np.testing.assert_allclose(prior(proposal.mean[None])[0], mean, atol=1e-6)
@@ -288,7 +288,7 @@ def test_that_chains_start_nearer_where_runs_fail_further_out() -> None:
         far = np.abs(f - exact_posterior(problem)[0][sites]).max(axis=-1) > 1.0
         return Batch(linear(f, sites).outputs, ~far)
 
-    chains = sample(problem, fails_far_out, linearised(problem, linear), draws=5)
+    chains = sample(problem, fails_far_out, fit_linearised_gaussian(problem, linear), draws=5)
     assert np.isfinite(chains.draws).all()
 
 
@@ -394,7 +394,7 @@ def test_that_a_ledger_keeps_the_runs_of_the_fit_and_all_that_are_not_quick(tmp_
     with recorded(problem, tmp_path / "runs.sqlite") as recorder:
         run = Direct.of(problem, tmp_path, Loop(), Silent(), recorder)
         simulator = run.simulator
-        assert run.kept == fit_runs(problem) == linearised(problem, run).runs == simulator.runs
+        assert run.kept == fit_runs(problem) == fit_linearised_gaussian(problem, run).runs == simulator.runs
         for seconds, kept in ((0.0, False), (0.09 * simulator.runs, False), (0.11 * simulator.runs, True)):
             simulator.concurrency.busy = seconds
             assert run.worth_keeping is kept

@@ -8,8 +8,8 @@ import numpy as np
 from arviz_stats.base.array import array_stats
 from disasters import LENGTH_SCALE, Counts, Floats
 
-from invgp.core.field.gaussian import Gaussian
-from invgp.core.field.slices import slice_chains
+from invgp.core.field.elliptical_slices import slice_chains
+from invgp.core.field.field_gaussian import Gaussian
 from invgp.core.kernels import CORRELATIONS, Kernel
 
 NEGLIGIBLE = 1e-12  # of the largest eigenvalue of the prior covariance: what is below cannot be seen

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 
 from invgp import SAVIGP
-from invgp.core.adaptive import Adam
+from invgp.core.stochastic_optimisers import Adam
 from invgp.core.training import MiniBatches
 from invgp.errors import ConfigError
 from invgp.likelihoods import GPRN, Gaussian

@@ -55,7 +55,7 @@ class Measured(NamedTuple):
     error: float
     nlpd: float
     elbo: float
-    settled: bool | None
+    converged: bool | None
     seconds: float
     settings: str
 
@@ -156,11 +156,12 @@ def run_split(
                 models = [fitted(dataset, split, family, factor, start) for start in starts]
                 model = max(models, key=lambda one: one.trace_[-1])
                 error, nlpd = measured(dataset, split, model)
-                seconds, settled = time.process_time() - clock, None if family == TWO else bool(model.settled_)
+                seconds, converged = time.process_time() - clock, None if family == TWO else bool(model.settled_)
                 write_whole(learnt, json.dumps(Learnt.by(model)))
                 elbo = model.trace_[-1]
                 keep(
-                    path, Measured(dataset.name, number, family, factor, error, nlpd, elbo, settled, seconds, settings)
+                    path,
+                    Measured(dataset.name, number, family, factor, error, nlpd, elbo, converged, seconds, settings),
                 )
             known[family] = Learnt(*json.loads(learnt.read_text(encoding="utf-8")))
 
@@ -191,7 +192,7 @@ def keep(path: Path, found: Measured) -> None:
     write_whole(path, json.dumps(found._asdict()))
     print(
         f"{found.dataset:8} split {found.split}  {found.family:18} M / N = {found.sparsity:<4g} error {found.error:.4f}"
-        f"  NLPD {found.nlpd:.4f}  {found.seconds:.1f} CPU s{', not settled' if found.settled is False else ''}",
+        f"  NLPD {found.nlpd:.4f}  {found.seconds:.1f} CPU s{', not settled' if found.converged is False else ''}",
         flush=True,
     )
 

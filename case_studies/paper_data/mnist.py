@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import MiniBatchKMeans
 
 from invgp import SAVIGP
-from invgp.core.adaptive import Adam
+from invgp.core.stochastic_optimisers import Adam
 from invgp.core.training import Blocks, MiniBatches
 from invgp.likelihoods import Logistic, Softmax
 

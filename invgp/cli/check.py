@@ -80,10 +80,10 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
 
 def check_device(device: str) -> None:
     """Raise `DeviceMissingError` unless the device is there."""
-    from invgp.core.backend import DeviceError, place  # noqa: PLC0415 - help is given without waiting for SciPy
+    from invgp.core.backend import DeviceError, select_backend  # noqa: PLC0415 - help is given without waiting for SciPy
 
     try:
-        place(device)
+        select_backend(device)
     except DeviceError as error:
         raise DeviceMissingError(str(error)) from error
 

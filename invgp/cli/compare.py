@@ -108,9 +108,9 @@ def chains_of(posterior: Path, *, emulator: bool) -> Path:
 
 def check_emulator(problem: Problem) -> None:
     """Whether there can be an emulator."""
-    from invgp.emulation.run_schedule import worth_emulating  # noqa: PLC0415 - it waits for SciPy
+    from invgp.emulation.run_schedule import can_emulate  # noqa: PLC0415 - it waits for SciPy
 
-    if not worth_emulating(problem):
+    if not can_emulate(problem):
         raise ConfigError(
             "--emulator: inference.runs_per_site must allow more runs for an emulator of this survey, "
             f"was {problem.inference.runs_per_site}"

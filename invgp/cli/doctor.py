@@ -70,10 +70,10 @@ def threads() -> list[str]:
 
 def devices() -> list[str]:
     """Where arrays can live."""
-    from invgp.core.backend import DeviceError, place  # noqa: PLC0415 - help must not wait for SciPy
+    from invgp.core.backend import DeviceError, select_backend  # noqa: PLC0415 - help must not wait for SciPy
 
     try:
-        place("cuda")
+        select_backend("cuda")
     except DeviceError as missing:
         return ["cpu: yes", f"cuda: no; {missing}"]
     cupy = importlib.import_module("cupy")

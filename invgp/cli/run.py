@@ -18,7 +18,7 @@ from invgp.cli.progress import Tally, progress
 from invgp.cli.voice import give, json_option, note, say, warn
 from invgp.config import load
 from invgp.errors import RunsFailedError
-from invgp.wording import counted, duration, not_settled
+from invgp.wording import counted, duration, not_converged
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -135,7 +135,7 @@ def tell(posterior: xr.Dataset, output: Path, seconds: float) -> None:
         f"{duration(seconds)}{at_once(posterior.attrs['invgp_runs_at_once'])}"
     )
     if posterior.attrs["invgp_settled"] == "no":
-        warn(f"the posterior has not settled; {not_settled(posterior)}")
+        warn(f"the posterior has not settled; {not_converged(posterior)}")
     for sentence in notes(posterior):
         note(f"note: {sentence}")
     directory = output.with_suffix(".runs")

@@ -12,11 +12,11 @@ from invgp.core.geometry import Geometry, Gram
 from invgp.core.parameters import learns_kernels, learns_latents
 
 if TYPE_CHECKING:
-    from invgp.core.bound import Frame
+    from invgp.core.bound import BoundState
 
 
 @dataclass(frozen=True)
-class Sum:
+class BatchSum:
     """Sums over batches of sites; where spreads are factors, `spread` is what `spread_gradient` takes, lower triangles.
 
     Where the frame is triangular it is the gradient with respect to the factors, lower triangles.
@@ -34,19 +34,19 @@ class Sum:
     likelihood: Array
 
     @staticmethod
-    def nothing(frame: Frame) -> Sum:
+    def zero(bound_state: BoundState) -> BatchSum:
         """The sum over no sites."""
-        xp = array_namespace(frame.factor)
-        q, p = frame.q, frame.parameters
-        like = (q.weights, q.mean, q.spread, frame.factor, p.kernels, p.inducing, p.likelihood)
-        return Sum(xp.sum(xp.zeros_like(q.weights)), *(zeros_like(a) for a in like))
+        xp = array_namespace(bound_state.factor)
+        q, p = bound_state.q, bound_state.parameters
+        like = (q.weights, q.mean, q.spread, bound_state.factor, p.kernels, p.inducing, p.likelihood)
+        return BatchSum(xp.sum(xp.zeros_like(q.weights)), *(zeros_like(a) for a in like))
 
     def plus(
-        self, frame: Frame, geometry: Geometry, sites: tuple[int, int], found: Expected, learn: Sequence[str]
-    ) -> Sum:
+        self, bound_state: BoundState, geometry: Geometry, sites: tuple[int, int], found: Expected, learn: Sequence[str]
+    ) -> BatchSum:
         """Add a batch of sites with what they expect."""
-        xp = array_namespace(frame.factor)
-        q, weight = frame.q, frame.bound.weight
+        xp = array_namespace(bound_state.factor)
+        q, weight = bound_state.q, bound_state.bound.weight
         by_weight = weight * xp.sum(found.value, axis=1)
         likelihood = self.likelihood
         if found.likelihood is not None:
@@ -56,13 +56,13 @@ class Sum:
         if not learns_latents(learn):
             return whole
         share = weight * q.weights[:, None, None]
-        pulled = frame.pull_back(geometry, share * found.gradient, 0.5 * share * found.curvature)
+        pulled = bound_state.pull_back(geometry, share * found.gradient, 0.5 * share * found.curvature)
         gram = isinstance(pulled.spread, Gram)
         spread = pulled.spread.added_to(self.spread) if gram else self.spread + pulled.spread
         whole = replace(whole, mean=self.mean + pulled.mean, spread=spread)
         if not learns_kernels(learn):
             return whole
-        X = frame.bound.X[slice(*sites), :]
-        kernels, inducing, *factor = frame.pull_back_batch(geometry, X, pulled.geometry)
+        X = bound_state.bound.X[slice(*sites), :]
+        kernels, inducing, *factor = bound_state.pull_back_batch(geometry, X, pulled.geometry)
         whole = replace(whole, kernels=self.kernels + kernels, inducing=self.inducing + inducing)
         return replace(whole, factor=self.factor + factor[0]) if factor else whole

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from invgp.core.backend import Array, array_namespace, lower_product, symmetric, zeros_like
-from invgp.core.batch_sums import Sum
+from invgp.core.backend import Array, array_namespace, lower_product, symmetrise, zeros_like
+from invgp.core.batch_sums import BatchSum
 from invgp.core.expectations import Expected, LogDensity, expected
 from invgp.core.geometry import (
     Geometry,
@@ -27,6 +27,7 @@ from invgp.core.geometry import (
 from invgp.core.kernels import Kernel
 from invgp.core.memory import BATCH_BUDGET, BATCH_SITES, MEMORY_BUDGET
 from invgp.core.parameters import BLOCKS, Parameters, learns_kernels, learns_latents
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Family, Full, Mixture, MixtureGradient, Sites
 from invgp.core.posteriors.full import (
     dense_factor_gradient,
@@ -35,7 +36,6 @@ from invgp.core.posteriors.full import (
     projection_gradient,
     spread_gradient,
 )
-from invgp.core.sampling import Points
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,14 @@ class Bound:
     weight: float = 1.0
     jitter: float = 0.0
 
-    def ground(self, parameters: Parameters) -> Ground:
+    def kernel_cache(self, parameters: Parameters) -> KernelCache:
         """What the kernels and the inducing inputs alone decide; worth keeping while only the posterior moves."""
         kernels = tuple(k.with_parameters(parameters.kernels[j, :]) for j, k in enumerate(self.kernels))
-        return Ground(kernels, parameters.inducing, inducing_factor(kernels, parameters.inducing, self.jitter))
+        return KernelCache(kernels, parameters.inducing, inducing_factor(kernels, parameters.inducing, self.jitter))
 
-    def frame(self, parameters: Parameters, *, ground: Ground | None = None, held: Frame | None = None) -> Frame:
+    def bound_state(
+        self, parameters: Parameters, *, kernel_cache: KernelCache | None = None, held: BoundState | None = None
+    ) -> BoundState:
         """Everything that does not depend on the samples.
 
         Parameters
@@ -92,30 +94,30 @@ class Bound:
         ground : of the same kernels and inducing inputs, if it is at hand.
         held : keep the distribution of u of that frame, instead of reading the posterior from the parameters.
         """
-        ground = ground or self.ground(parameters)
+        kernel_cache = kernel_cache or self.kernel_cache(parameters)
         family = self.posterior
         if isinstance(family, Sites):
-            family = family.placed(self.geometry(ground, 0, self.X.shape[0]).projection)
+            family = family.placed(self.geometry(kernel_cache, 0, self.X.shape[0]).projection)
         if held is None or isinstance(family, Sites):
-            q = family.unpack(parameters.posterior, ground.factor)
+            q = family.unpack(parameters.posterior, kernel_cache.factor)
         else:
-            q = family.moved(held.q, held.ground.factor, ground.factor)
-        return Frame(self, family, parameters, ground, q, held is not None)
+            q = family.rewhiten(held.q, held.kernel_cache.factor, kernel_cache.factor)
+        return BoundState(self, family, parameters, kernel_cache, q, held is not None)
 
-    def geometry(self, ground: Ground, start: int, stop: int, *, and_back: bool = False) -> Geometry:
+    def geometry(self, kernel_cache: KernelCache, start: int, stop: int, *, and_back: bool = False) -> Geometry:
         """The geometry of a range of sites, held by the ground if all of them together fit the memory budget.
 
         One that is made to go back to the kernels from knows their covariances; what is held does not.
         """
-        if (start, stop) in ground.geometries:
-            return ground.geometries[start, stop]
+        if (start, stop) in kernel_cache.geometries:
+            return kernel_cache.geometries[start, stop]
         if self.dense:
-            found = dense_geometry(ground.factor)
+            found = dense_geometry(kernel_cache.factor)
         else:
             X = self.X[start:stop, :]
-            found = sparse_geometry(ground.kernels, ground.inducing, ground.factor, X, keep=and_back)
+            found = sparse_geometry(kernel_cache.kernels, kernel_cache.inducing, kernel_cache.factor, X, keep=and_back)
         if 8 * self.X.shape[0] * self.posterior.inducing * len(self.kernels) <= MEMORY_BUDGET:
-            ground.geometries[start, stop] = replace(found, covariances=None)
+            kernel_cache.geometries[start, stop] = replace(found, covariances=None)
         return found
 
     def batches(self) -> Iterator[tuple[int, int]]:
@@ -129,7 +131,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Ground:
+class KernelCache:
     """Kernels, inducing inputs Z (Q, M, D), the factor (Q, M, M) of their covariance, and geometries already made."""
 
     kernels: tuple[Kernel, ...]
@@ -139,7 +141,7 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Frame:
+class BoundState:
     """A bound at given parameters, ready for samples.
 
     Attributes
@@ -151,19 +153,19 @@ class Frame:
     bound: Bound
     family: Family
     parameters: Parameters
-    ground: Ground
+    kernel_cache: KernelCache
     q: Mixture
     held: bool
 
     @property
     def factor(self) -> Array:
         """L, (Q, M, M)."""
-        return self.ground.factor
+        return self.kernel_cache.factor
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """With the numbers of the parameters."""
-        return self.ground.kernels
+        return self.kernel_cache.kernels
 
     @property
     def factors(self) -> bool:
@@ -176,7 +178,7 @@ class Frame:
         return self.bound.dense and isinstance(self.family, Full)
 
     @cached_property
-    def unwhitened(self) -> Array:
+    def unwhitened_factor(self) -> Array:
         """L R, lower factors of the covariances of u, (K, Q, M, M)."""
         return lower_product(self.factor, self.q.spread)
 
@@ -187,13 +189,13 @@ class Frame:
 
     def geometry(self, start: int, stop: int, *, and_back: bool = False) -> Geometry:
         """The geometry of a range of sites."""
-        return self.bound.geometry(self.ground, start, stop, and_back=and_back)
+        return self.bound.geometry(self.kernel_cache, start, stop, and_back=and_back)
 
     def marginals(self, geometry: Geometry) -> tuple[Array, Array]:
         """Means and variances (K, B, Q) of the latents."""
         xp = array_namespace(self.factor)
         if geometry.dense and self.triangular:
-            mean, variance = dense_marginals(self.q, self.factor, self.unwhitened)
+            mean, variance = dense_marginals(self.q, self.factor, self.unwhitened_factor)
         else:
             mean, variance = self.family.marginals(self.q, geometry)
         # A sparse posterior can round to a variance of nothing.
@@ -218,7 +220,7 @@ class Frame:
         self, log_density: LogDensity, points: Points, learn: Sequence[str] = BLOCKS, *, strict: bool = False
     ) -> Terms:
         """The bound and its gradient; the blocks that are not learnt get zeros."""
-        total, all_found = Sum.nothing(self), []
+        total, all_found = BatchSum.zero(self), []
         for sites in self.bound.batches():
             geometry = self.geometry(*sites, and_back=learns_kernels(learn))
             found = self.expected(log_density, points, sites, geometry, strict=strict)
@@ -226,7 +228,7 @@ class Frame:
             all_found.append(found)
         return replace(self.finish(total, learn), expected=tuple(all_found))
 
-    def finish(self, total: Sum, learn: Sequence[str]) -> Terms:
+    def finish(self, total: BatchSum, learn: Sequence[str]) -> Terms:
         """Add the KL term and pull everything back to the free parameters."""
         family, q = self.family, self.q
         negative_kl = family.negative_kl(q, self.factor)
@@ -237,7 +239,7 @@ class Frame:
         kl_part = family.negative_kl_gradient(q, self.factor)
         by_spread = total.spread
         if self.factors and not self.triangular:
-            second = symmetric(total.spread)
+            second = symmetrise(total.spread)
             by_spread = spread_gradient(q, second, lower=isinstance(family, Full))
         by_spread += kl_part.spread
         mixture = MixtureGradient(
@@ -254,7 +256,7 @@ class Frame:
                 more = self._through_precision(family.projection_gradient(q, self.parameters.posterior, mixture))
                 across, by_factor = (across[0] + more[0], across[1] + more[1]), by_factor + more[2]
             elif self.held:
-                by_factor = by_factor + family.held(q, self.factor, mixture)
+                by_factor = by_factor + family.hold_distribution(q, self.factor, mixture)
             kernels, inducing = pull_back_factor(
                 self.kernels, self.parameters.inducing, self.factor, by_factor, self.bound.jitter
             )
@@ -266,7 +268,7 @@ class Frame:
     def pull_back(self, geometry: Geometry, mean_gradient: Array, variance_gradient: Array) -> MixtureGradient:
         """From gradients (K, B, Q) with respect to the marginals of a batch to the mixture's."""
         if self.triangular:
-            return dense_pull_back(self.q, self.factor, self.unwhitened, mean_gradient, variance_gradient)
+            return dense_pull_back(self.q, self.factor, self.unwhitened_factor, mean_gradient, variance_gradient)
         return self.family.pull_back(self.q, geometry, mean_gradient, variance_gradient)
 
     def pull_back_batch(self, geometry: Geometry, X: Array, gradient: GeometryGradient) -> tuple[Array, ...]:
@@ -281,7 +283,7 @@ class Frame:
             return (
                 zeros_like(self.parameters.kernels),
                 zeros_like(Z),
-                dense_factor_gradient(self.q, self.unwhitened, marginals),
+                dense_factor_gradient(self.q, self.unwhitened_factor, marginals),
             )
         by_residual = array_namespace(Z).sum(marginals.variance[..., 0], axis=0)
         if geometry.dense:

@@ -16,7 +16,7 @@ from invgp.core.hermite import (
     quadratic,
     unbiased_fitting,
 )
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 
 class SiteTerms(NamedTuple):

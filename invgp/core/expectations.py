@@ -8,7 +8,7 @@ from typing import NamedTuple
 from invgp.core.backend import Array, array_namespace
 from invgp.core.estimators import SiteTerms, expectation, features_needed, score
 from invgp.core.memory import BATCH_BUDGET, BATCH_SITES
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 # samples f (S, B, Q), first site, last site + 1 -> log densities (S, B), and their derivatives (S, B, P) or None
 LogDensity = Callable[[Array, int, int], tuple[Array, Array | None]]
@@ -74,11 +74,13 @@ def expected(
         complete = all(all_finite(densities) for densities, _ in found)
         if strict and not complete:
             raise NotFiniteError
-        parts.append(estimated(here, scale[:, rows, :], found, complete=complete))
+        parts.append(estimate_terms(here, scale[:, rows, :], found, complete=complete))
     return parts[0] if len(parts) == 1 else _joined(parts)
 
 
-def estimated(points: Points, scale: Array, found: Sequence[tuple[Array, Array | None]], *, complete: bool) -> Expected:
+def estimate_terms(
+    points: Points, scale: Array, found: Sequence[tuple[Array, Array | None]], *, complete: bool
+) -> Expected:
     """From log densities, and derivatives, at the samples of each component.
 
     A log density that is not finite marks a sample to leave out; `complete` says that there is none.

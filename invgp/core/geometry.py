@@ -16,14 +16,14 @@ from invgp.core.backend import (
     Array,
     add_weighted_gram,
     array_namespace,
-    at_least_zero,
     cholesky,
+    clip_negative,
     device_of,
     identity,
     lower_product,
     product,
     solve_triangular,
-    stacked,
+    stack_arrays,
     sum_of_squares,
     tril,
     tril_with_diagonal,
@@ -162,7 +162,7 @@ def inducing_factor(kernels: Sequence[Kernel], Z: Array, jitter: float = 0.0) ->
         if jitter:
             covariance = covariance + jitter * kernel.variance * identity(covariance)
         factors.append(cholesky(covariance))
-    return stacked(factors)
+    return stack_arrays(factors)
 
 
 def dense_geometry(factor: Array) -> Geometry:
@@ -178,11 +178,11 @@ def sparse_geometry(kernels: Sequence[Kernel], Z: Array, factor: Array, X: Array
     """
     xp = array_namespace(Z, X)
     kept = tuple(kernel.with_slope(Z[j, ...], X) for j, kernel in enumerate(kernels)) if keep else None
-    covariance = stacked([c.value for c in kept] if kept else [k(Z[j, ...], X) for j, k in enumerate(kernels)])
+    covariance = stack_arrays([c.value for c in kept] if kept else [k(Z[j, ...], X) for j, k in enumerate(kernels)])
     projection = solve_triangular(factor, covariance, overwrite=not keep)
     variance = xp.stack([kernel.variance + xp.zeros_like(X[:, 0]) for kernel in kernels])
     # Rounding can leave a variance of minus a few units in the last place where an input is an inducing input.
-    residual = at_least_zero(variance - sum_of_squares(projection))
+    residual = clip_negative(variance - sum_of_squares(projection))
     return Geometry(factor, projection, residual, dense=False, covariances=kept)
 
 
@@ -227,7 +227,7 @@ def pull_back_covariance(
         log_variance = across.log_variance + kernel.variance * xp.sum(residual_gradient[j, :])
         parameters.append(xp.concat([xp.reshape(log_variance, (1,)), across.log_length_scale]))
         inputs.append(across.X1)
-    return xp.stack(parameters), stacked(inputs)
+    return xp.stack(parameters), stack_arrays(inputs)
 
 
 def pull_back_factor(
@@ -244,7 +244,7 @@ def pull_back_factor(
         log_variance = within.log_variance + jitter * kernel.variance * trace
         parameters.append(xp.concat([xp.reshape(log_variance, (1,)), within.log_length_scale]))
         inputs.append(2.0 * within.X1)  # the covariance is symmetric, so both sides add the same
-    return xp.stack(parameters), stacked(inputs)
+    return xp.stack(parameters), stack_arrays(inputs)
 
 
 def cholesky_pull_back(factor: Array, gradient: Array) -> Array:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Array, place_of, to_numpy
+from invgp.core.backend import Array, backend_of, to_numpy
 
 Floats = NDArray[np.float64]
 STAGES, HALVINGS = 60, 30
@@ -30,11 +30,11 @@ def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: A
     ----------
     normals : standard normal points (S, Q), evenly spread.
     """
-    where, location, width = place_of(mean), to_numpy(mean), to_numpy(scale)
+    backend, location, width = backend_of(mean), to_numpy(mean), to_numpy(scale)
 
     def density(z: Floats) -> Floats:
-        f = where.asarray(location[:, None, :] + width[:, None, :] * z)
-        found = np.asarray(to_numpy(log_density(where.namespace.permute_dims(f, (1, 0, 2)))), dtype=np.float64).T
+        f = backend.asarray(location[:, None, :] + width[:, None, :] * z)
+        found = np.asarray(to_numpy(log_density(backend.namespace.permute_dims(f, (1, 0, 2)))), dtype=np.float64).T
         return np.where(np.isnan(found), -np.inf, found)
 
     centre, factor = _fitted(density, normals, len(location))

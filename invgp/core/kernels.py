@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from invgp.core.backend import Array, array_namespace, at_least_zero, exponential, product, sum_of_products, to_numpy
+from invgp.core.backend import Array, array_namespace, clip_negative, exp_in_place, product, sum_of_products, to_numpy
 
 FEW_DIMENSIONS = 8
 
@@ -128,13 +128,13 @@ def squared_distances(X1: Array, X2: Array) -> Array:
     norms1, norms2 = xp.vecdot(X1, X1)[:, None], xp.vecdot(X2, X2)[:, None]
     left = xp.concat([X1, norms1, xp.ones_like(norms1)], axis=1)
     right = xp.concat([-2.0 * X2, xp.ones_like(norms2), norms2], axis=1)
-    return at_least_zero(product(left, right.T))
+    return clip_negative(product(left, right.T))
 
 
 def squared_exponential(r2: Array) -> Array:
     """exp(-r^2 / 2); the squared distances are used up."""
     r2 *= -0.5
-    return exponential(r2)
+    return exp_in_place(r2)
 
 
 def squared_exponential_and_slope(r2: Array) -> tuple[Array, Array]:

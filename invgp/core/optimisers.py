@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from invgp.core.backend import Array, array_namespace
 from invgp.core.checks import whole, within
 
-SETTLED = "the bound has settled"
+CONVERGED = "the bound has settled"
 NO_STEP, NO_START = "no further step improves the bound", "the objective is not finite at the start"
 GAVE_UP = (NO_STEP, NO_START)
 
@@ -37,7 +37,7 @@ class LBFGSState:
     slope: float = 0.0
     step: float = 1.0
     backtracks: int = 0
-    settled: int = 0
+    converged: int = 0
     memory: tuple[tuple[Array, Array, float], ...] = ()
     accepted: bool = False
     finished: str = ""
@@ -79,7 +79,7 @@ class LBFGS:
         if state.gradient is None:
             if not math.isfinite(value):
                 return replace(state, finished=NO_START)
-            return self._start_line(replace(state, accepted=True), value, gradient, settled=0)
+            return self._start_line(replace(state, accepted=True), value, gradient, converged=0)
         if not value <= state.value + self.sufficient_decrease * state.step * state.slope:
             return self._step_back(state, value)
         return self._accept(state, value, gradient)
@@ -95,11 +95,11 @@ class LBFGS:
             memory = (*memory, (move, change, curvature))[-self.memory :]
         small = state.value - value <= self.tolerance * max(1.0, abs(value))
         moved = replace(state, point=state.trial, memory=memory, accepted=True)
-        return self._start_line(moved, value, gradient, settled=state.settled + 1 if small else 0)
+        return self._start_line(moved, value, gradient, converged=state.converged + 1 if small else 0)
 
-    def _start_line(self, state: LBFGSState, value: float, gradient: Array, settled: int) -> LBFGSState:
+    def _start_line(self, state: LBFGSState, value: float, gradient: Array, converged: int) -> LBFGSState:
         xp = array_namespace(gradient)
-        finished = SETTLED if settled >= 2 else ""
+        finished = CONVERGED if converged >= 2 else ""
         direction = -self._inverse_hessian_times(gradient, state.memory)
         slope = float(xp.sum(direction * gradient))
         memory = state.memory
@@ -118,19 +118,19 @@ class LBFGS:
             slope=slope,
             step=step,
             backtracks=0,
-            settled=settled,
+            converged=converged,
             memory=memory,
             finished=finished,
         )
 
     def _step_back(self, state: LBFGSState, value: float) -> LBFGSState:
         if -state.step * state.slope <= self.tolerance * max(1.0, abs(state.value)):
-            return replace(state, accepted=False, finished=SETTLED)
+            return replace(state, accepted=False, finished=CONVERGED)
         if state.backtracks >= self.max_backtracks:
             if not state.memory:
                 return replace(state, accepted=False, finished=NO_STEP)
             forgetful = replace(state, memory=(), accepted=False)
-            return self._start_line(forgetful, state.value, state.gradient, settled=state.settled)
+            return self._start_line(forgetful, state.value, state.gradient, converged=state.converged)
         shrink = 0.1
         if math.isfinite(value):
             # The minimum of the parabola through what is known, kept within a tenth and a half.

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from invgp.core import importance, quadrature
-from invgp.core.backend import Array, array_namespace, cholesky, place_of, to_numpy
-from invgp.core.bound import Frame
+from invgp.core.backend import Array, array_namespace, backend_of, cholesky, to_numpy
+from invgp.core.bound import BoundState
 from invgp.core.geometry import Geometry, sparse_geometry
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 QUADRATURE_NODES = 40
 
@@ -23,21 +23,21 @@ class Nodes(NamedTuple):
     weights: Array
 
 
-def nodes(frame: Frame, samples: int, rng: np.random.Generator) -> Nodes:
+def nodes(bound_state: BoundState, samples: int, rng: np.random.Generator) -> Nodes:
     """Gauss-Hermite quadrature for one latent, Sobol points for several."""
-    where = place_of(frame.factor)
-    latents = len(frame.kernels)
+    backend = backend_of(bound_state.factor)
+    latents = len(bound_state.kernels)
     if latents == 1:
         points, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE_NODES)
-        return Nodes(where.asarray(points[:, None]), where.asarray(weights / weights.sum()))
-    base = Points.draw(rng, samples, 1, latents, where).base
-    return Nodes(base, where.asarray(np.full(samples, 1.0 / samples)))
+        return Nodes(backend.asarray(points[:, None]), backend.asarray(weights / weights.sum()))
+    base = Points.draw(rng, samples, 1, latents, backend).base
+    return Nodes(base, backend.asarray(np.full(samples, 1.0 / samples)))
 
 
-def latent_moments(frame: Frame, X: Array) -> tuple[Array, Array]:
+def latent_moments(bound_state: BoundState, X: Array) -> tuple[Array, Array]:
     """Means and variances (K, B, Q) of the latents at inputs X (B, D), for each component of the posterior."""
-    mean, variance = frame.family.marginals(frame.q, _geometry(frame, X))
-    return mean + frame.bound.prior_mean, variance
+    mean, variance = bound_state.family.marginals(bound_state.q, _geometry(bound_state, X))
+    return mean + bound_state.bound.prior_mean, variance
 
 
 def mixture_moments(weights: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
@@ -48,55 +48,55 @@ def mixture_moments(weights: Array, mean: Array, variance: Array) -> tuple[Array
     return centre, xp.sum(weights * (variance + xp.square(mean - centre)), axis=0)
 
 
-def latent_covariance(frame: Frame, X: Array, component: int = 0) -> Array:
+def latent_covariance(bound_state: BoundState, X: Array, component: int = 0) -> Array:
     """Joint covariance (Q, B, B) of each latent at inputs X (B, D), under one component of the posterior."""
     xp = array_namespace(X)
-    geometry = _geometry(frame, X)
-    prior = xp.stack([kernel(X, X) for kernel in frame.kernels])
+    geometry = _geometry(bound_state, X)
+    prior = xp.stack([kernel(X, X) for kernel in bound_state.kernels])
     explained = xp.matrix_transpose(geometry.projection) @ geometry.projection
-    return prior - explained + frame.family.covariance(frame.q, geometry, component)
+    return prior - explained + bound_state.family.covariance(bound_state.q, geometry, component)
 
 
-def latent_draws(frame: Frame, X: Array, normals: Array, components: Sequence[int]) -> Array:
+def latent_draws(bound_state: BoundState, X: Array, normals: Array, components: Sequence[int]) -> Array:
     """Joint draws (R, B, Q) of the latents at inputs X, from normals (R, B, Q) and the component of each draw."""
     xp = array_namespace(X)
-    mean, _ = latent_moments(frame, X)
+    mean, _ = latent_moments(bound_state, X)
     draws: list[Array] = [None] * len(components)
     for k in set(components):
         chosen = [r for r, component in enumerate(components) if component == k]
         normal = xp.stack([normals[r, ...] for r in chosen], axis=-1)
-        moved = cholesky(latent_covariance(frame, X, k)) @ xp.permute_dims(normal, (1, 0, 2))
+        moved = cholesky(latent_covariance(bound_state, X, k)) @ xp.permute_dims(normal, (1, 0, 2))
         for i, r in enumerate(chosen):
             draws[r] = mean[k, ...] + moved[..., i].T
     return xp.stack(draws)
 
 
 def output_moments(
-    frame: Frame, X: Array, moments: Callable[[Array], tuple[Array, Array]], at: Nodes
+    bound_state: BoundState, X: Array, moments: Callable[[Array], tuple[Array, Array]], at: Nodes
 ) -> tuple[Array, Array]:
     """Mean and variance (B, P) of new observations, from a likelihood's moments given the latents."""
     xp = array_namespace(X)
     means, variances = [], []
-    for f in _samples(frame, X, at):
+    for f in _samples(bound_state, X, at):
         mean, variance = moments(f)
         weights = at.weights[:, None, None]
         centre = xp.sum(weights * mean, axis=0)
         means.append(centre)
         variances.append(xp.sum(weights * (variance + xp.square(mean - centre)), axis=0))
-    return mixture_moments(frame.q.weights, xp.stack(means), xp.stack(variances))
+    return mixture_moments(bound_state.q.weights, xp.stack(means), xp.stack(variances))
 
 
 def known_moments(
-    frame: Frame, X: Array, moments: Callable[[Array, Array], tuple[Array, Array]]
+    bound_state: BoundState, X: Array, moments: Callable[[Array, Array], tuple[Array, Array]]
 ) -> tuple[Array, Array]:
     """Mean and variance (B, P) of new observations, where they are known for normal latents (..., Q)."""
-    mean, variance = latent_moments(frame, X)
+    mean, variance = latent_moments(bound_state, X)
     nothing = array_namespace(X).zeros_like(variance)
-    return mixture_moments(frame.q.weights, *moments(mean, array_namespace(X).maximum(variance, nothing)))
+    return mixture_moments(bound_state.q.weights, *moments(mean, array_namespace(X).maximum(variance, nothing)))
 
 
 def log_predictive_density(
-    frame: Frame,
+    bound_state: BoundState,
     X: Array,
     log_density: Callable[[Array], Array],
     at: Nodes,
@@ -110,8 +110,8 @@ def log_predictive_density(
     expected : where it is known, log E[p(y_n | f_n)] (B,) for independent normal latents, from means and variances
         (B, Q).
     """
-    xp, where = array_namespace(X), place_of(X)
-    mean, variance = latent_moments(frame, X)
+    xp, backend = array_namespace(X), backend_of(X)
+    mean, variance = latent_moments(bound_state, X)
     variance = xp.maximum(variance, xp.zeros_like(variance))
     parts = []
     for k in range(mean.shape[0]):
@@ -119,24 +119,24 @@ def log_predictive_density(
         if expected is not None:
             found = expected(here, variance[k, ...])
         elif mean.shape[-1] == 1:
-            found = where.asarray(quadrature.log_expectation(log_density, here, scale))
+            found = backend.asarray(quadrature.log_expectation(log_density, here, scale))
         else:
-            found = where.asarray(importance.log_expectation(log_density, here, scale, to_numpy(at.points)))
-        parts.append(found + xp.log(frame.q.weights[k]))
+            found = backend.asarray(importance.log_expectation(log_density, here, scale, to_numpy(at.points)))
+        parts.append(found + xp.log(bound_state.q.weights[k]))
     terms = xp.stack(parts)
     largest = xp.max(terms, axis=0)
     largest = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
     return largest + xp.log(xp.sum(xp.exp(terms - largest), axis=0))
 
 
-def _samples(frame: Frame, X: Array, at: Nodes) -> Iterator[Array]:
+def _samples(bound_state: BoundState, X: Array, at: Nodes) -> Iterator[Array]:
     """Latents (S, B, Q) at the nodes, for one component after the other."""
     xp = array_namespace(X)
-    mean, variance = latent_moments(frame, X)
+    mean, variance = latent_moments(bound_state, X)
     scale = xp.sqrt(xp.maximum(variance, xp.zeros_like(variance)))
     for k in range(mean.shape[0]):
         yield mean[k, ...] + scale[k, ...] * at.points[:, None, :]
 
 
-def _geometry(frame: Frame, X: Array) -> Geometry:
-    return sparse_geometry(frame.kernels, frame.ground.inducing, frame.factor, X)
+def _geometry(bound_state: BoundState, X: Array) -> Geometry:
+    return sparse_geometry(bound_state.kernels, bound_state.kernel_cache.inducing, bound_state.factor, X)

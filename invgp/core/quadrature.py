@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Array, place_of, to_numpy
+from invgp.core.backend import Array, backend_of, to_numpy
 
 Floats = NDArray[np.float64]
 Integrand = Callable[[Floats], Floats]  # logarithm at z (S, N), beside each other
@@ -53,10 +53,10 @@ class _Panels(NamedTuple):
 
 def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: Array) -> Floats:
     """Log E[exp(log_density(f))] (N,) for normal f with mean and scale (N, 1); log_density: (S, N, 1) -> (S, N)."""
-    where, centre, width = place_of(mean), to_numpy(mean)[:, 0], to_numpy(scale)[:, 0]
+    backend, centre, width = backend_of(mean), to_numpy(mean)[:, 0], to_numpy(scale)[:, 0]
 
     def integrand(z: Floats) -> Floats:
-        f = where.asarray((centre + width * z)[..., None])
+        f = backend.asarray((centre + width * z)[..., None])
         found = np.asarray(to_numpy(log_density(f)), dtype=np.float64)
         # Far out in the tails a density may be anything; what is no number there weighs nothing.
         return np.where(np.isnan(found), -np.inf, found) - 0.5 * z * z - 0.5 * math.log(2.0 * math.pi)

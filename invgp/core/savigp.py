@@ -18,16 +18,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.batch_sums import Sum
-from invgp.core.bound import Bound, Frame, Ground
+from invgp.core.batch_sums import BatchSum
+from invgp.core.bound import Bound, BoundState, KernelCache
 from invgp.core.estimators import SiteTerms, features_needed
-from invgp.core.expectations import Expected, estimated
-from invgp.core.natural import NaturalParameters, add_sites, moved, prior_parameters
+from invgp.core.expectations import Expected, estimate_terms
+from invgp.core.natural_gradients import NaturalParameters, add_sites, moved, prior_parameters
 from invgp.core.optimisers import LBFGS, LBFGSState
 from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Full, Mixture
-from invgp.core.sampling import Points
-from invgp.core.whitening import Whitening
+from invgp.core.whitened_posteriors import Whitening
 
 LEARNT = ("posterior",)
 NATURAL_STEPS = 20  # at the most
@@ -110,24 +110,24 @@ class Savigp:
     log_density: Callable[[Array], Array]
     points: Points
     optimiser: LBFGS = field(default_factory=LBFGS)
-    ground: Ground = field(init=False)
+    kernel_cache: KernelCache = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ground", self.bound.ground(self.parameters))
+        object.__setattr__(self, "kernel_cache", self.bound.kernel_cache(self.parameters))
 
     def init(self) -> State:
         """Start from the posterior of the parameters."""
         start = self.parameters.posterior
         return State(start, start)
 
-    def frame(self, posterior: Array) -> Frame:
+    def bound_state(self, posterior: Array) -> BoundState:
         """The bound at a posterior, ready for samples."""
-        return self.bound.frame(self.parameters.updated(LEARNT, posterior), ground=self.ground)
+        return self.bound.bound_state(self.parameters.updated(LEARNT, posterior), kernel_cache=self.kernel_cache)
 
     def ask(self, state: State) -> Array:
         """Latent values (K S, N, Q) at which the forward model is wanted next: S for each of K components."""
         xp = array_namespace(state.posterior)
-        mean, scale = self._marginals(self.frame(state.trial))
+        mean, scale = self._marginals(self.bound_state(state.trial))
         return xp.concat([self.points.samples(mean[k, ...], scale[k, ...]) for k in range(mean.shape[0])])
 
     def tell(self, state: State, outputs: Array, valid: Array) -> tuple[State, Info]:
@@ -139,27 +139,29 @@ class Savigp:
         valid : (K S, N), False where the run failed.
         """
         xp = array_namespace(outputs)
-        frame = self.frame(state.trial)
-        _, scale = self._marginals(frame)
+        bound_state = self.bound_state(state.trial)
+        _, scale = self._marginals(bound_state)
         outputs = xp.where(valid[..., None], outputs, xp.zeros_like(outputs))
         densities = self.log_density(outputs)
         densities = xp.where(valid, densities, xp.nan * xp.ones_like(densities))
         S, Q = self.points.base.shape
         fewest = self._fewest_valid(densities)
-        by_component = [(densities[k * S : (k + 1) * S, :], None) for k in range(frame.family.components)]
-        found = estimated(self.points, scale, by_component, complete=fewest == S)
+        by_component = [(densities[k * S : (k + 1) * S, :], None) for k in range(bound_state.family.components)]
+        found = estimate_terms(self.points, scale, by_component, complete=fewest == S)
         sites = (0, self.bound.X.shape[0])
-        terms = frame.finish(Sum.nothing(frame).plus(frame, frame.geometry(*sites), sites, found, LEARNT), LEARNT)
+        terms = bound_state.finish(
+            BatchSum.zero(bound_state).plus(bound_state, bound_state.geometry(*sites), sites, found, LEARNT), LEARNT
+        )
         elbo = float(terms.elbo) if fewest >= SPARE_SAMPLES * features_needed(Q, S) else -math.inf
         told = replace(state, evaluations=state.evaluations + 1)
         if isinstance(state.stage, Polish):
             new = self._polish(told, state.stage, elbo, terms.gradient.posterior)
         else:
-            new = self._approach(told, frame, found, elbo, terms.gradient.posterior)
+            new = self._approach(told, bound_state, found, elbo, terms.gradient.posterior)
         info = Info(elbo, float(terms.expected_log_likelihood), float(terms.kl), new.posterior is state.trial)
         return new, info
 
-    def _approach(self, state: State, frame: Frame, found: Expected, elbo: float, gradient: Array) -> State:
+    def _approach(self, state: State, bound_state: BoundState, found: Expected, elbo: float, gradient: Array) -> State:
         """After the first evaluation, or a natural-gradient step."""
         last = state.stage if isinstance(state.stage, Approach) else None
         gain = elbo - state.elbo
@@ -168,15 +170,15 @@ class Savigp:
                 return replace(state, finished="the bound is not finite at the start")
             return self._step(state, replace(last, step=0.5 * last.step))
         state = replace(state, posterior=state.trial, elbo=elbo, gradient=gradient)
-        one = isinstance(frame.family, Full) and frame.family.components == 1
+        one = isinstance(bound_state.family, Full) and bound_state.family.components == 1
         if not one or gain <= WORTH_ANOTHER_STEP * max(1.0, abs(elbo)):
-            return self._start_polish(state, frame.q)
+            return self._start_polish(state, bound_state.q)
         step, steps = (1.0, 0) if last is None else (min(1.0, 2.0 * last.step), last.steps + 1)
         for limited in (False, True):  # only if it must be
-            target = self._target(frame, found.of_component(0), limited=limited)
+            target = self._target(bound_state, found.of_component(0), limited=limited)
             with suppress(np.linalg.LinAlgError):
-                return self._step(state, Approach(frame.q, target, step, steps))
-        return self._start_polish(state, frame.q)
+                return self._step(state, Approach(bound_state.q, target, step, steps))
+        return self._start_polish(state, bound_state.q)
 
     def _step(self, state: State, stage: Approach) -> State:
         """Try the step, or hand over if it is time."""
@@ -185,11 +187,13 @@ class Savigp:
             return self._start_polish(state, stage.q)
         return replace(state, stage=stage, trial=family.pack(moved(stage.q, stage.target, stage.step)))
 
-    def _target(self, frame: Frame, terms: SiteTerms, *, limited: bool) -> NaturalParameters:
+    def _target(self, bound_state: BoundState, terms: SiteTerms, *, limited: bool) -> NaturalParameters:
         """Where a natural-gradient step leads, with or without a limit to the precision that sites take away."""
-        _, scale = self._marginals(frame)
+        _, scale = self._marginals(bound_state)
         limit = array_namespace(scale).square(scale[0, ...]) if limited else None
-        return add_sites(prior_parameters(frame), frame, frame.geometry(0, self.bound.X.shape[0]), terms, limit)
+        return add_sites(
+            prior_parameters(bound_state), bound_state, bound_state.geometry(0, self.bound.X.shape[0]), terms, limit
+        )
 
     def _start_polish(self, state: State, q: Mixture) -> State:
         """Hand over to L-BFGS at the best posterior, whose bound and gradient are known: no run is paid for twice."""
@@ -213,18 +217,18 @@ class Savigp:
     def marginals(self, state: State) -> tuple[Array, Array]:
         """Mean and variance (N, Q) of the latents under the best posterior so far, over all components."""
         xp = array_namespace(state.posterior)
-        frame = self.frame(state.posterior)
-        mean, scale = self._marginals(frame)
-        weights = frame.q.weights[:, None, None]
+        bound_state = self.bound_state(state.posterior)
+        mean, scale = self._marginals(bound_state)
+        weights = bound_state.q.weights[:, None, None]
         centre = xp.sum(weights * mean, axis=0)
         return centre, xp.sum(weights * (xp.square(scale) + xp.square(mean - centre)), axis=0)
 
     def draws(self, state: State, normals: Array) -> Array:
         """Joint draws (R, N, Q) of the latents at all sites, from normals (R, N, Q), for a dense single Gaussian."""
         xp = array_namespace(normals)
-        frame = self.frame(state.posterior)
-        mean, _ = self._marginals(frame)
-        factor = frame.factor @ frame.q.spread[0, ...]
+        bound_state = self.bound_state(state.posterior)
+        mean, _ = self._marginals(bound_state)
+        factor = bound_state.factor @ bound_state.q.spread[0, ...]
         return mean[0, ...] + xp.permute_dims(factor @ xp.permute_dims(normals, (2, 1, 0)), (2, 1, 0))
 
     def _fewest_valid(self, densities: Array) -> float:
@@ -234,7 +238,7 @@ class Savigp:
         by_component = xp.reshape(valid, (-1, self.points.base.shape[0], densities.shape[1]))
         return float(xp.min(xp.sum(by_component, axis=1)))
 
-    def _marginals(self, frame: Frame) -> tuple[Array, Array]:
+    def _marginals(self, bound_state: BoundState) -> tuple[Array, Array]:
         """Means and standard deviations (K, N, Q)."""
-        mean, variance = frame.marginals(frame.geometry(0, self.bound.X.shape[0]))
+        mean, variance = bound_state.marginals(bound_state.geometry(0, self.bound.X.shape[0]))
         return mean, array_namespace(variance).sqrt(variance)

@@ -40,12 +40,12 @@ def runs_of_steps(problem: Problem) -> list[int]:
     return steps
 
 
-def worth_emulating(problem: Problem) -> bool:
+def can_emulate(problem: Problem) -> bool:
     """Whether the runs are enough for an emulator at all."""
     return len(runs_of_steps(problem)) >= FEWEST_STEPS
 
 
-def neighbours_within_reach(problem: Problem, rng: np.random.Generator) -> Floats:
+def effective_neighbours(problem: Problem, rng: np.random.Generator) -> Floats:
     """How many sites' worth of data share a length-scale with each site, itself included, (N,)."""
     X = problem.survey.X
     some = X if len(X) <= LOOKED_AT else X[rng.choice(len(X), LOOKED_AT, replace=False)]

@@ -16,11 +16,11 @@ import numpy as np
 from invgp.core.backend import to_numpy
 from invgp.emulation import Emulator, Runs
 from invgp.errors import RunsFailedError
-from invgp.inference.diagnostics import unexplained
+from invgp.inference.diagnostics import find_unexplained
 from invgp.inference.inversion import BudgetSpent
-from invgp.inference.multistart import Elsewhere, apart, part_of
-from invgp.inference.optimisation import Found
-from invgp.latent_model.learned_problem import with_hyperparameters
+from invgp.inference.multistart import Multistart, are_distinct, subset_of_sites
+from invgp.inference.optimisation import Candidate
+from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.wording import counted
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ MOST_EXPLORED = 2
 
 
 @dataclass(frozen=True)
-class Explored:
+class ExploredMode:
     """A solution, with the emulator that was fitted to runs about it.
 
     Attributes
@@ -41,90 +41,95 @@ class Explored:
     sure : whether the emulator knows runs about it.
     """
 
-    found: Found
+    candidate: Candidate
     emulator: Emulator
     known: Runs
     elbo: float
     verdict: tuple[str, bool]
     sure: bool = True
 
-    def rivals(self, best: Explored) -> bool:
+    def alternatives(self, best: ExploredMode) -> bool:
         """Whether this solution is nearly as probable as another, or more so."""
         return self.elbo >= best.elbo - math.log(ODDS)
 
 
-def look_for_other_solutions(inversion: EmulatedInversion, status: str, *, settled: bool) -> tuple[str, bool]:
+def search_alternative_modes(inversion: EmulatedInversion, status: str, *, converged: bool) -> tuple[str, bool]:
     """Keep the best solution there is, and say so if another explains the data about as well.
 
     Parameters
     ----------
     status, settled : of the first search.
     """
-    first, emulator = inversion.found, inversion.emulator
-    if emulator is None or first is None or inversion.in_batches or not _suspicious(inversion, first, settled=settled):
-        return status, settled
-    elbo = inversion.emulated_bound(first.position)
-    best, others = Explored(first, emulator, inversion.known, elbo, (status, settled)), []
-    search = Elsewhere(inversion, inversion.everywhere, first.position)
+    first, emulator = inversion.candidate, inversion.emulator
+    if (
+        emulator is None
+        or first is None
+        or inversion.in_batches
+        or not _suspects_other_modes(inversion, first, converged=converged)
+    ):
+        return status, converged
+    elbo = inversion.emulated_bound(first.posterior)
+    best, others = ExploredMode(first, emulator, inversion.known, elbo, (status, converged)), []
+    search = Multistart(inversion, inversion.everywhere, first.posterior)
     try:
-        for lead, rival in sorted(search.rivals(), key=lambda pair: -pair[0])[:MOST_EXPLORED]:
+        for lead, rival in sorted(search.alternatives(), key=lambda pair: -pair[0])[:MOST_EXPLORED]:
             if lead < -math.log(ODDS):
                 break
-            there = _explored(inversion, rival, best, elbo + lead)
-            if there is not None and apart(there.found.position, best.found.position):
+            there = _explore(inversion, rival, best, elbo + lead)
+            if there is not None and are_distinct(there.candidate.posterior, best.candidate.posterior):
                 best, there = (there, best) if there.sure and there.elbo > best.elbo else (best, there)
                 others.append(there)
     finally:  # whoever interrupts this gets the best of what was explored, not what was under way
-        inversion.found, inversion.emulator, inversion.known = best.found, best.emulator, best.known
+        inversion.candidate, inversion.emulator, inversion.known = best.candidate, best.emulator, best.known
     if others:
         inversion.record(best.elbo, accepted=True)
-    nearest = sorted((other for other in others if other.rivals(best)), key=lambda other: -other.elbo)
-    inversion.notes += [in_words(best, other) for other in nearest[:1]]
+    nearest = sorted((other for other in others if other.alternatives(best)), key=lambda other: -other.elbo)
+    inversion.notes += [describe_alternative(best, other) for other in nearest[:1]]
     return best.verdict
 
 
-def _suspicious(inversion: EmulatedInversion, first: Found, *, settled: bool) -> bool:
+def _suspects_other_modes(inversion: EmulatedInversion, first: Candidate, *, converged: bool) -> bool:
     """Whether there may be another solution: seen from a part of the survey, which is cheap to search."""
-    problem = with_hyperparameters(inversion.problem, first.position)
-    if not settled or unexplained(problem, first.predicted, first.predicted_std).any():
+    problem = with_learned_hyperparameters(inversion.problem, first.posterior)
+    if not converged or find_unexplained(problem, first.predicted, first.predicted_std).any():
         return True
-    part = part_of(problem, inversion.elsewhere)
+    part = subset_of_sites(problem, inversion.multistart)
     if len(part) == problem.survey.size:
         return True
-    return any(lead > -math.log(ODDS) for lead, _ in Elsewhere(inversion, part, first.position).rivals())
+    return any(lead > -math.log(ODDS) for lead, _ in Multistart(inversion, part, first.posterior).alternatives())
 
 
-def _explored(inversion: EmulatedInversion, rival: Found, best: Explored, elbo: float) -> Explored | None:
+def _explore(inversion: EmulatedInversion, rival: Candidate, best: ExploredMode, elbo: float) -> ExploredMode | None:
     """The rival, with runs about it; None if it came to nothing."""
-    unsure = Explored(rival, best.emulator, best.known, elbo, best.verdict, sure=False)
+    unsure = ExploredMode(rival, best.emulator, best.known, elbo, best.verdict, sure=False)
     if not inversion.steps:
         return unsure
-    inversion.found, inversion.emulator, inversion.known = rival, best.emulator, best.known
+    inversion.candidate, inversion.emulator, inversion.known = rival, best.emulator, best.known
     try:
-        verdict = inversion.search_on_emulator(rival.position)
+        verdict = inversion.search_on_emulator(rival.posterior)
     except BudgetSpent:
         return unsure
     except RunsFailedError:
         return None
-    found, emulator = inversion.found, inversion.emulator
-    if found is None or emulator is None:
+    candidate, emulator = inversion.candidate, inversion.emulator
+    if candidate is None or emulator is None:
         return None
-    return Explored(found, emulator, inversion.known, inversion.emulated_bound(found.position), verdict)
+    return ExploredMode(candidate, emulator, inversion.known, inversion.emulated_bound(candidate.posterior), verdict)
 
 
-def in_words(best: Explored, other: Explored) -> str:
+def describe_alternative(best: ExploredMode, other: ExploredMode) -> str:
     """What a person should know of another solution."""
-    here, there = (to_numpy(one.found.position.marginals.mean) for one in (best, other))
-    spread = np.sqrt(np.diagonal(to_numpy(best.found.position.marginals.covariance), axis1=1, axis2=2))
+    here, there = (to_numpy(one.candidate.posterior.marginals.mean) for one in (best, other))
+    spread = np.sqrt(np.diagonal(to_numpy(best.candidate.posterior.marginals.covariance), axis1=1, axis2=2))
     differs = (np.abs(here - there) > spread).any(axis=1)
     return (
         f"Another solution {'explains' if other.sure else 'may explain'} the data about as well, "
-        f"{_odds(best, other)}: it differs at {differs.sum()} of {counted(len(differs), 'site')}, and is no part of "
-        "this posterior. A prior that knows better, or other data, would tell them apart."
+        f"{_describe_odds(best, other)}: it differs at {differs.sum()} of {counted(len(differs), 'site')}, and is no "
+        "part of this posterior. A prior that knows better, or other data, would tell them apart."
     )
 
 
-def _odds(best: Explored, other: Explored) -> str:
+def _describe_odds(best: ExploredMode, other: ExploredMode) -> str:
     """Of the other, which may be the more probable one only if runs were too few to make sure."""
     lead = best.elbo - other.elbo
     if abs(lead) < math.log(1.5):

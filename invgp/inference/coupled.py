@@ -7,28 +7,28 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Place, cholesky, to_numpy
+from invgp.core.backend import Backend, cholesky, to_numpy
 from invgp.core.coupled import Prior
-from invgp.core.coupled.algorithm import CoupledSavigp, State
-from invgp.core.coupled.estimators import fewest_samples
-from invgp.core.coupled.position import Position
+from invgp.core.coupled.coupled_savigp import CoupledSavigp, State
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior
+from invgp.core.coupled.site_estimators import fewest_samples
 from invgp.core.coupled.stage import Stage
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 from invgp.errors import RunsFailedError
 from invgp.execution.missing_outputs import runs_for
 from invgp.execution.simulator import Simulator
 from invgp.inference.diagnostics import Cavity, diagnose, doubtful_latents
 from invgp.inference.inversion import Inversion
-from invgp.inference.notes import inducing_notes, noise_notes, untold_notes
-from invgp.inference.optimisation import Evaluate, Found, Settling
-from invgp.inference.restart import search_again_where_unexplained
-from invgp.inference.sample_sizes import Planned, planned
-from invgp.latent_model.learned_problem import with_hyperparameters
+from invgp.inference.notes import inducing_notes, noise_notes, undetermined_shape_notes
+from invgp.inference.optimisation import Candidate, Evaluate, Optimiser
+from invgp.inference.restart import restart_where_unexplained
+from invgp.inference.sample_sizes import StagePlan, plan_stages
+from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.latent_model.noise_density import likelihood_of
 from invgp.latent_model.prior import learning_of, prior_of
 from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
-from invgp.processes import SaidBySites
+from invgp.processes import StoredSiteFactors
 
 NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the prior's
 REACH = 1.0  # standard deviations that a step may move any site's posterior while it is far from the optimum
@@ -43,13 +43,15 @@ class CoupledInversion(Inversion):
 
     emulates = False
 
-    def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
-        super().__init__(problem, where, simulator, seed)
+    def __init__(self, problem: Problem, backend: Backend, simulator: Simulator, seed: int) -> None:
+        super().__init__(problem, backend, simulator, seed)
         # One stream for each purpose: drawing more realizations must not change the posterior.
         streams = np.random.default_rng(seed).spawn(7)
-        self.points, self.realizations, self.inducing, self.design, self.checks, self.shuffles, self.elsewhere = streams
+        self.points, self.realizations, self.inducing, self.design, self.checks, self.shuffles, self.multistart = (
+            streams
+        )
         self.everywhere = np.arange(problem.survey.size)
-        self.found: Found | None = None
+        self.candidate: Candidate | None = None
         self.notes: list[str] = []
         if problem.inference.emulator and not self.emulates:
             self.notes.append(
@@ -59,8 +61,8 @@ class CoupledInversion(Inversion):
         self.shape_notes: list[str] = []
         self.shape_errors = np.full((problem.survey.size, problem.latent_count), np.nan)
         self.direct = np.ones(problem.survey.size, dtype=bool)
-        self.settling = Settling(problem, where, self.shuffles)
-        self.prior = prior_of(problem, where, self.inducing)
+        self.optimiser = Optimiser(problem, backend, self.shuffles)
+        self.prior = prior_of(problem, backend, self.inducing)
         self.start = self.algorithm(self.stages()).init()
 
     def search(self) -> tuple[str, bool]:
@@ -77,19 +79,21 @@ class CoupledInversion(Inversion):
     def search_from_start(self) -> tuple[str, bool]:
         """Natural-gradient steps, each from runs of the simulator; from more, if too few have all their outputs."""
         algorithm = self.algorithm(self.stages())
-        status, settled = self._settle_on_simulator(algorithm, self.start)
-        if not settled and not all(self._enough_runs(stage) for stage in algorithm.stages):
+        status, converged = self._optimise_on_simulator(algorithm, self.start)
+        if not converged and not all(self._enough_runs(stage) for stage in algorithm.stages):
             algorithm = self.algorithm(self.stages())
-            start = self.start if self.found is None else algorithm.start_from(self.found.position, known=False)
-            status, settled = self._settle_on_simulator(algorithm, start)
-        status, settled = search_again_where_unexplained(self, status, settled=settled)
-        self.check_shape(self.answer, self.problem.survey.size)
-        return status, settled
+            start = (
+                self.start if self.candidate is None else algorithm.start_from(self.candidate.posterior, known=False)
+            )
+            status, converged = self._optimise_on_simulator(algorithm, start)
+        status, converged = restart_where_unexplained(self, status, converged=converged)
+        self.check_shape(self.evaluator, self.problem.survey.size)
+        return status, converged
 
-    def _settle_on_simulator(self, algorithm: CoupledSavigp, start: State) -> tuple[str, bool]:
+    def _optimise_on_simulator(self, algorithm: CoupledSavigp, start: State) -> tuple[str, bool]:
         samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
         self.begin(self.problem.inference.max_evaluations * samples * self.problem.survey.size)
-        return self.settle(algorithm, start, self.simulated)
+        return self.optimise(algorithm, start, self.evaluate_simulator)
 
     def _enough_runs(self, stage: Stage) -> bool:
         """Whether its samples are enough, by what is known by now of the outputs that runs lack."""
@@ -103,49 +107,49 @@ class CoupledInversion(Inversion):
         return runs_for(needed, share, self.problem.noise_std.size)
 
     @property
-    def answer(self) -> Evaluate:
+    def evaluator(self) -> Evaluate:
         """What answers for the simulator."""
-        return self.simulated
+        return self.evaluate_simulator
 
-    def look_closer(self, sites: NDArray[np.bool_], start: Position) -> None:  # noqa: ARG002 - of others
+    def use_simulator_at(self, sites: NDArray[np.bool_], start: GaussianPosterior) -> None:  # noqa: ARG002 - of others
         """From now on the simulator itself answers for these sites (N,) too, if it must."""
         self.direct = self.direct | sites
 
-    def bound_of(self, algorithm: CoupledSavigp, position: Position) -> float:  # noqa: ARG002 - of others
+    def bound_of(self, algorithm: CoupledSavigp, posterior: GaussianPosterior) -> float:  # noqa: ARG002 - of others
         """The bound at the position that was found last, as the algorithm sees it."""
         return self.trace[-1][0]
 
     def algorithm(self, stages: list[Stage], problem: Problem | None = None) -> CoupledSavigp:
         """The algorithm for this problem, or for one with other noise, with these estimators."""
-        problem, where = problem or self.problem, self.where
+        problem, backend = problem or self.problem, self.backend
         return CoupledSavigp(
             self.prior,
             stages,
-            likelihood_of(problem, where),
-            learning_of(problem, where),
+            likelihood_of(problem, backend),
+            learning_of(problem, backend),
         )
 
     def stages(self) -> list[Stage]:
         """The estimators, one after the other, for runs that cost something."""
-        return [self.stage(plan) for plan in planned(self.problem)]
+        return [self.stage(plan) for plan in plan_stages(self.problem)]
 
-    def stage(self, plan: Planned) -> Stage:
+    def stage(self, plan: StagePlan) -> Stage:
         """An estimator with points of its own."""
         reach = math.inf if plan.kind == "hermite" else REACH
         sites, latents = self.problem.survey.size, self.problem.latent_count
         samples = max(plan.samples, self._fewest_runs(plan.kind))
-        points = Points.draw(self.points, samples, sites, latents, self.where)
+        points = Points.draw(self.points, samples, sites, latents, self.backend)
         return Stage(plan.kind, points, plan.tolerance, reach)
 
-    def settle(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> tuple[str, bool]:
+    def optimise(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> tuple[str, bool]:
         """Ask, evaluate, tell, until the posterior settles; the best one is kept on the way."""
-        status, settled, found = self.settling(algorithm, state, evaluate, self._keep)
-        self.found = found or self.found
-        return status, settled
+        status, converged, candidate = self.optimiser(algorithm, state, evaluate, self._keep)
+        self.candidate = candidate or self.candidate
+        return status, converged
 
-    def _keep(self, elbo: float, found: Found | None) -> None:
-        self.found = found or self.found
-        self.record(elbo, accepted=found is not None)
+    def _keep(self, elbo: float, candidate: Candidate | None) -> None:
+        self.candidate = candidate or self.candidate
+        self.record(elbo, accepted=candidate is not None)
 
     def check_shape(self, evaluate: Evaluate, simulated_sites: int) -> None:
         """Ask at each site whether a Gaussian is the right shape, if the runs that it takes are left."""
@@ -154,16 +158,16 @@ class CoupledInversion(Inversion):
             samples = min(max(SHAPE_RUNS // simulated_sites, SHAPE_SAMPLES), MOST_SHAPE_SAMPLES)
         elif simulated_sites:
             samples = 2 * SHAPE_SAMPLES
-        if self.found is None or not self.simulator.affords(samples * simulated_sites):
+        if self.candidate is None or not self.simulator.affords(samples * simulated_sites):
             return
-        problem = with_hyperparameters(self.problem, self.found.position)
+        problem = with_learned_hyperparameters(self.problem, self.candidate.posterior)
         sites = self.everywhere
         if len(sites) > MOST_SHAPE_SITES and not simulated_sites:
             sites = np.sort(self.checks.choice(sites, MOST_SHAPE_SITES, replace=False))
-        cavity = Cavity(self.found.position, sites, self.checks, samples)
+        cavity = Cavity(self.candidate.posterior, sites, self.checks, samples)
         self.shape_errors[sites] = cavity.shape_errors(problem, evaluate(cavity.latents, "shape", sites))
         unknown = sites[np.isnan(self.shape_error[sites])]
-        self.shape_notes = untold_notes(unknown, len(sites), samples)
+        self.shape_notes = undetermined_shape_notes(unknown, len(sites), samples)
 
     @property
     def shape_error(self) -> Floats:
@@ -174,18 +178,18 @@ class CoupledInversion(Inversion):
         """How far an emulator was trusted."""
         return None
 
-    def solution(self, status: str, *, settled: bool) -> tuple[Problem, Solution] | None:
+    def solution(self, status: str, *, converged: bool) -> tuple[Problem, Solution] | None:
         """The best posterior so far with the problem that it solves, or None if there is none."""
-        if self.found is None:
+        if self.candidate is None:
             return None
-        position = self.found.position
-        problem = with_hyperparameters(self.problem, position)
-        predicted, predicted_std = self.found.predicted, self.found.predicted_std
+        posterior = self.candidate.posterior
+        problem = with_learned_hyperparameters(self.problem, posterior)
+        predicted, predicted_std = self.candidate.predicted, self.candidate.predicted_std
         return problem, Solution(
-            mean=to_numpy(position.marginals.mean),
-            covariance=to_numpy(position.marginals.covariance),
-            draws=self._draws(position),
-            processes=said_by_sites(position),
+            mean=to_numpy(posterior.marginals.mean),
+            covariance=to_numpy(posterior.marginals.covariance),
+            draws=self._draws(posterior),
+            processes=to_stored_factors(posterior),
             predicted=predicted,
             predicted_std=predicted_std,
             elbo=np.asarray([bound for bound, _ in self.trace]),
@@ -194,40 +198,40 @@ class CoupledInversion(Inversion):
             runs_failed=self.simulator.failed,
             seed=self.seed,
             status=status,
-            settled=settled,
+            converged=converged,
             diagnostics=diagnose(
                 problem,
                 predicted,
                 predicted_std,
                 self.shape_error,
-                self.all_notes(position),
-                settled=settled,
+                self.all_notes(posterior),
+                converged=converged,
                 latents=doubtful_latents(problem, self.shape_errors),
             ),
             emulator=self.report(),
         )
 
-    def all_notes(self, position: Position) -> list[str]:
+    def all_notes(self, posterior: GaussianPosterior) -> list[str]:
         """What else the person should know, in words."""
-        marginals = to_numpy(position.marginals.mean), to_numpy(position.marginals.covariance)
-        learnt = noise_notes(self.problem, to_numpy(position.hyper.noise))
+        marginals = to_numpy(posterior.marginals.mean), to_numpy(posterior.marginals.covariance)
+        learnt = noise_notes(self.problem, to_numpy(posterior.hyper.noise))
         return [
             *self.notes,
             *self.shape_notes,
             *self.simulator.notes(*marginals),
             *learnt,
-            *inducing_notes(position.prior),
+            *inducing_notes(posterior.prior),
         ]
 
-    def _draws(self, position: Position) -> Floats:
+    def _draws(self, posterior: GaussianPosterior) -> Floats:
         """Joint draws (R, N, Q) of the latents at the sites."""
-        count, prior = self.problem.output.realizations, position.prior
+        count, prior = self.problem.output.realizations, posterior.prior
         inducing, sites = self.realizations.spawn(2)
-        normals = self.where.asarray(inducing.standard_normal((count, prior.latents * prior.inducing)))
-        values = to_numpy(position.q.site_draws(prior, normals))
-        return values if prior.dense else values + self._left_open(prior, sites.standard_normal(values.shape))
+        normals = self.backend.asarray(inducing.standard_normal((count, prior.latents * prior.inducing)))
+        values = to_numpy(posterior.q.site_draws(prior, normals))
+        return values if prior.dense else values + self._draw_conditional(prior, sites.standard_normal(values.shape))
 
-    def _left_open(self, prior: Prior, normals: Floats) -> Floats:
+    def _draw_conditional(self, prior: Prior, normals: Floats) -> Floats:
         """Draws (R, N, Q) of what the inducing variables leave open, from normals.
 
         Joint over sites; of a large survey, over the sites of one part of it.
@@ -235,15 +239,15 @@ class CoupledInversion(Inversion):
         draws = np.zeros_like(normals)
         along = np.argsort(self.problem.survey.X[:, 0], kind="stable")
         for part in np.array_split(along, math.ceil(len(along) / DRAWN_TOGETHER)):
-            covariance = prior.left_open(part)
+            covariance = prior.conditional_covariance(part)
             for j in range(prior.latents):
                 factor = to_numpy(cholesky(covariance[j, ...]))
                 draws[:, part, j] = normals[:, part, j] @ factor.T
         return draws
 
 
-def said_by_sites(position: Position) -> SaidBySites:
+def to_stored_factors(posterior: GaussianPosterior) -> StoredSiteFactors:
     """The posterior as a file holds it."""
-    prior, sites = position.prior, position.sites
+    prior, sites = posterior.prior, posterior.sites
     inducing = None if prior.dense else to_numpy(prior.Z)
-    return SaidBySites(to_numpy(sites.precision), to_numpy(sites.shift), inducing, prior.jitter)
+    return StoredSiteFactors(to_numpy(sites.precision), to_numpy(sites.shift), inducing, prior.jitter)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 from scipy.stats import chi2, t
 
-from invgp.core.backend import Place, to_numpy
-from invgp.core.coupled.position import Position
-from invgp.core.sampling import Points
+from invgp.core.backend import Backend, to_numpy
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior
+from invgp.core.point_sets import Points
 from invgp.execution.simulator import Batch
 from invgp.latent_model.noise_density import noise_log_density
 from invgp.posterior import Diagnostics
@@ -55,7 +55,7 @@ def expected_misfit(problem: Problem, predicted: Floats, predicted_std: Floats) 
     return np.where(counts, np.nansum(squares, axis=1) / np.maximum(counts, 1), np.nan)
 
 
-def unexplained(problem: Problem, predicted: Floats, predicted_std: Floats) -> NDArray[np.bool_]:
+def find_unexplained(problem: Problem, predicted: Floats, predicted_std: Floats) -> NDArray[np.bool_]:
     """The sites (N,) whose data lie farther outside the noise than chance can put them anywhere in the survey."""
     misfit = expected_misfit(problem, predicted, predicted_std)
     counts = np.maximum(np.isfinite(problem.survey.Y).sum(axis=1), 1)
@@ -74,13 +74,15 @@ def unexplained(problem: Problem, predicted: Floats, predicted_std: Floats) -> N
 class Cavity:
     """What all other sites say about some sites (B,), with draws (S, B, Q) that cover it and the posterior."""
 
-    def __init__(self, position: Position, sites: NDArray[np.intp], rng: np.random.Generator, samples: int) -> None:
+    def __init__(
+        self, posterior: GaussianPosterior, sites: NDArray[np.intp], rng: np.random.Generator, samples: int
+    ) -> None:
         self.sites = sites
-        mean, covariance = (to_numpy(part)[sites] for part in position.marginals)
-        prior_mean = to_numpy(position.prior.mean)
-        own_precision, own_shift = (to_numpy(part)[sites] for part in position.sites)
+        mean, covariance = (to_numpy(part)[sites] for part in posterior.marginals)
+        prior_mean = to_numpy(posterior.prior.mean)
+        own_precision, own_shift = (to_numpy(part)[sites] for part in posterior.sites)
         precision = np.linalg.inv(covariance)
-        prior_std = np.sqrt([float(kernel.variance) for kernel in position.prior.kernels])
+        prior_std = np.sqrt([float(kernel.variance) for kernel in posterior.prior.kernels])
         # In units of the prior. Others that take precision away may leave no distribution, or one so wide that a
         # simulator would be asked for what nobody believes.
         values, vectors = np.linalg.eigh((precision - own_precision) * prior_std[:, None] * prior_std)
@@ -91,14 +93,14 @@ class Cavity:
         self.others = prior_mean + (spread @ shift)[..., 0], spread
         self.wide = mean, WIDENED**2 * covariance
         count, latents = mean.shape
-        normals = Points.draw(rng, samples // 2, count, latents, Place(np, "cpu")).normals()
-        self.latents = np.concatenate([_shaped(normals, *gaussian) for gaussian in (self.others, self.wide)])
+        normals = Points.draw(rng, samples // 2, count, latents, Backend(np, "cpu")).normals()
+        self.latents = np.concatenate([_transform_normals(normals, *gaussian) for gaussian in (self.others, self.wide)])
 
     def shape_errors(self, problem: Problem, batch: Batch) -> Floats:
         """Distance (B, Q) between posterior and product of cavity and likelihood, from runs at `latents`."""
         whole = batch.whole(np.isfinite(problem.survey.Y[self.sites]))
         outputs = np.where(whole[..., None], np.nan_to_num(batch.outputs), 0.0)
-        log_density = np.asarray(noise_log_density(problem, Place(np, "cpu"))(outputs, self.sites))
+        log_density = np.asarray(noise_log_density(problem, Backend(np, "cpu"))(outputs, self.sites))
         proposal = np.logaddexp(_log_normal(self.latents, *self.others), _log_normal(self.latents, *self.wide))
         weight = np.where(whole, _log_normal(self.latents, *self.others) + log_density - proposal, -np.inf)
         told = np.isfinite(weight.max(axis=0))
@@ -129,7 +131,7 @@ def diagnose(
     shape_error: Floats,
     notes: Sequence[str] = (),
     *,
-    settled: bool = True,
+    converged: bool = True,
     latents: Sequence[str] = (),
 ) -> Diagnostics:
     """Numbers and sentences; before the posterior has settled, its misfit says nothing of the noise.
@@ -141,11 +143,11 @@ def diagnose(
     """
     misfit = chi_square(problem, predicted)
     misfits = expected_misfit(problem, predicted, predicted_std)
-    far = _unexplained_sentences(np.where(unexplained(problem, predicted, predicted_std), misfits, 0.0))
+    far = _unexplained_sentences(np.where(find_unexplained(problem, predicted, predicted_std), misfits, 0.0))
     sentences = [
         *notes,
         *far,
-        *(_misfit_sentences(problem, misfit) if settled else ()),
+        *(_misfit_sentences(problem, misfit) if converged else ()),
         *_shape_sentences(shape_error, latents),
     ]
     return Diagnostics(misfit, shape_error, (*sentences, *_length_scale_sentences(problem)))
@@ -212,8 +214,8 @@ def _length_scale_sentences(problem: Problem) -> list[str]:
             continue
         scaled = X / latent.length_scale
         nearest, _ = KDTree(scaled).query(scaled, k=2)
-        apart = np.median(np.asarray(nearest)[:, 1])
-        if apart > FARTHEST_NEIGHBOUR:
+        are_distinct = np.median(np.asarray(nearest)[:, 1])
+        if are_distinct > FARTHEST_NEIGHBOUR:
             sentences.append(
                 f"The length-scale of {latent.name} was learnt to be far below the distance between sites, where the "
                 "data cannot tell one value from another: start it nearer to what you expect, or give it a prior."
@@ -221,7 +223,7 @@ def _length_scale_sentences(problem: Problem) -> list[str]:
     return sentences
 
 
-def _shaped(normals: Floats, mean: Floats, covariance: Floats) -> Floats:
+def _transform_normals(normals: Floats, mean: Floats, covariance: Floats) -> Floats:
     return np.asarray(mean + (np.linalg.cholesky(covariance) @ normals[..., None])[..., 0])
 
 

@@ -15,26 +15,26 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from invgp.core.backend import Place, to_numpy
-from invgp.core.coupled.algorithm import CoupledSavigp
-from invgp.core.coupled.position import Position, movement
+from invgp.core.backend import Backend, to_numpy
+from invgp.core.coupled.coupled_savigp import CoupledSavigp
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior, movement
 from invgp.emulation import Emulator, fit_emulator
-from invgp.emulation.run_schedule import FEWEST_STEPS, neighbours_within_reach, runs_in_a_step, runs_of_steps
+from invgp.emulation.run_schedule import FEWEST_STEPS, effective_neighbours, runs_in_a_step, runs_of_steps
 from invgp.execution.simulator import Batch, Simulator
-from invgp.inference.alternative_modes import look_for_other_solutions
+from invgp.inference.alternative_modes import search_alternative_modes
 from invgp.inference.coupled import CoupledInversion
 from invgp.inference.diagnostics import DOUBTFUL
 from invgp.inference.earlier_runs import earlier_runs
 from invgp.inference.inversion import BudgetSpent
 from invgp.inference.optimisation import Evaluate
-from invgp.inference.restart import search_again, search_again_where_unexplained
-from invgp.inference.sample_sizes import planned_on_emulator
-from invgp.latent_model.learned_problem import with_hyperparameters
+from invgp.inference.restart import restart_around, restart_where_unexplained
+from invgp.inference.sample_sizes import plan_emulator_stages
+from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.posterior import EmulatorReport
 from invgp.problem import Floats, Problem
 from invgp.wording import counted
 
-SETTLED = 0.15  # standard deviations that any site's posterior moves from one outer step to the next
+CONVERGED = 0.15  # standard deviations that any site's posterior moves from one outer step to the next
 WIDENED = 1.2  # the runs' spread about the posterior: an emulator must not be asked beyond its runs
 GOOD_ENOUGH = 1.0  # noise standard deviations that an emulator may be off far from its posterior
 FARTHEST = 2.0  # standard deviations that a mean may leave the runs behind, which no emulator knows beyond
@@ -46,15 +46,15 @@ class EmulatedInversion(CoupledInversion):
 
     emulates = True
 
-    def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
-        super().__init__(problem, where, simulator, seed)
+    def __init__(self, problem: Problem, backend: Backend, simulator: Simulator, seed: int) -> None:
+        super().__init__(problem, backend, simulator, seed)
         self.known = earlier_runs(problem, simulator.recorder, seed)
         self.emulator: Emulator | None = None
         self.direct = np.zeros(problem.survey.size, dtype=bool)
         self.verification = np.full(problem.survey.size, np.nan)
-        self.alike = neighbours_within_reach(problem, self.design)
+        self.alike = effective_neighbours(problem, self.design)
         self.stages()  # draws that nobody uses: without them a seed would not give the posterior that it gave
-        self.emulator_stages = [self.stage(plan) for plan in planned_on_emulator(problem)]
+        self.emulator_stages = [self.stage(plan) for plan in plan_emulator_stages(problem)]
         self.steps: deque[tuple[int, int]] = deque()
 
     def search_from_start(self) -> tuple[str, bool]:
@@ -62,10 +62,10 @@ class EmulatedInversion(CoupledInversion):
         runs, steps = runs_in_a_step(self.problem), runs_of_steps(self.problem)
         self.steps = deque(enumerate(steps))
         self.begin(sum(steps) + runs)
-        status, settled = self.search_on_emulator(self.start.trial)
-        status, settled = look_for_other_solutions(self, status, settled=settled)
-        if not settled and self.steps and self.emulator is not None and self.found is not None:
-            status, settled = self.search_on_emulator(self.found.position, patient=True)
+        status, converged = self.search_on_emulator(self.start.trial)
+        status, converged = search_alternative_modes(self, status, converged=converged)
+        if not converged and self.steps and self.emulator is not None and self.candidate is not None:
+            status, converged = self.search_on_emulator(self.candidate.posterior, patient=True)
         if self.emulator is None:
             self.notes.append(
                 f"No emulator could be fitted, since too many of its runs {self.simulator.lost}: the simulator "
@@ -74,57 +74,59 @@ class EmulatedInversion(CoupledInversion):
             return super().search_from_start()
         self.direct = ~self.trusted()
         if self.direct.any():
-            status, settled = self.search_with_simulator()
+            status, converged = self.search_with_simulator()
         self.verify(runs)
         if np.any(failed := np.nan_to_num(self.verification) > 2.0 * self.problem.inference.emulator_error):
             self.direct |= failed
-            status, settled = self.search_with_simulator()
-        status, settled = search_again_where_unexplained(self, status, settled=settled)
-        self.check_shape(self.answer, int(self.direct.sum()))
-        return self.search_again_where_doubtful(status, settled=settled)
+            status, converged = self.search_with_simulator()
+        status, converged = restart_where_unexplained(self, status, converged=converged)
+        self.check_shape(self.evaluator, int(self.direct.sum()))
+        return self.restart_where_doubtful(status, converged=converged)
 
-    def search_again_where_doubtful(self, status: str, *, settled: bool) -> tuple[str, bool]:
+    def restart_where_doubtful(self, status: str, *, converged: bool) -> tuple[str, bool]:
         """A second search around the sites of the simulator, if few, whose shape is in doubt: beside a jump, say."""
         doubtful = self.direct & ~(self.shape_error <= DOUBTFUL)  # nor where it could not be told
-        first = self.found
+        first = self.candidate
         if 2 * self.direct.sum() <= len(doubtful):
-            status, settled = search_again(self, doubtful, status, settled=settled)
-        if self.found is not first:
-            self.check_shape(self.answer, int(self.direct.sum()))
-        return status, settled
+            status, converged = restart_around(self, doubtful, status, converged=converged)
+        if self.candidate is not first:
+            self.check_shape(self.evaluator, int(self.direct.sum()))
+        return status, converged
 
-    def search_on_emulator(self, position: Position, *, patient: bool = False) -> tuple[str, bool]:
+    def search_on_emulator(self, posterior: GaussianPosterior, *, patient: bool = False) -> tuple[str, bool]:
         """Outer steps from a position, until the posterior stays where it is and the emulator's error is small.
 
         A search that goes on and on though the error is small may be in the wrong place: only a patient one does.
         """
-        status, settled, small = "", False, False
+        status, converged, small = "", False, False
         verification = runs_in_a_step(self.problem)
         while self.steps:
             step, runs = self.steps.popleft()
             # What earlier inversions ran does for the first step, if it is enough.
-            if step or len(self.known) < runs or not self.fit(position):
+            if step or len(self.known) < runs or not self.fit(posterior):
                 if not self.simulator.affords(runs + verification):
                     raise BudgetSpent(runs + verification)
-                if not self.learn_from(position, runs, step):
+                if not self.learn_from(posterior, runs, step):
                     self.emulator = None
                     if self.simulator.partial:  # more runs may have what these lack
                         continue
                     break
             algorithm = self.algorithm(self.emulator_stages, self.with_emulator_error())
-            status, settled = self.settle(algorithm, algorithm.start_from(position, known=False), self.emulated)
-            if self.found is None or self.emulator is None:
+            status, converged = self.optimise(
+                algorithm, algorithm.start_from(posterior, known=False), self.evaluate_emulator
+            )
+            if self.candidate is None or self.emulator is None:
                 break
-            moved = movement(position, self.found.position)
-            position = algorithm.on_the_way(position, self.found.position, FARTHEST)
+            moved = movement(posterior, self.candidate.posterior)
+            posterior = algorithm.limit_movement(posterior, self.candidate.posterior, FARTHEST)
             was_small, small = small, self.emulator.error <= 0.5 * self.problem.inference.emulator_error
             if step + 1 < FEWEST_STEPS or not small:
                 continue
-            if settled and moved < SETTLED:
+            if converged and moved < CONVERGED:
                 return status, True
             if was_small and not patient:
                 return status, False
-        if self.found is not None and not settled:
+        if self.candidate is not None and not converged:
             return status, False
         limit = self.problem.inference.runs_per_site
         return f"stopped at inference.runs_per_site = {limit} before the emulator was good", False
@@ -132,19 +134,19 @@ class EmulatedInversion(CoupledInversion):
     def search_with_simulator(self) -> tuple[str, bool]:
         """The simulator itself at the sites where the emulator is not good enough."""
         algorithm = self.algorithm(self.stages())
-        start = self.start if self.found is None else algorithm.start_from(self.found.position, known=False)
-        return self.settle(algorithm, start, self.mixed)
+        start = self.start if self.candidate is None else algorithm.start_from(self.candidate.posterior, known=False)
+        return self.optimise(algorithm, start, self.evaluate_mixed)
 
-    def learn_from(self, position: Position, runs: int, step: int) -> bool:
+    def learn_from(self, posterior: GaussianPosterior, runs: int, step: int) -> bool:
         """Run the simulator at draws from a posterior, and refit the emulator to all runs so far, if that can be."""
-        latents, sites = self.draw(position, runs, WIDENED if step else 1.0)
-        batch = self.simulated(latents, f"emulator-step-{step + 1}", sites)
+        latents, sites = self.draw(posterior, runs, WIDENED if step else 1.0)
+        batch = self.evaluate_simulator(latents, f"emulator-step-{step + 1}", sites)
         self.known = self.known.plus(latents, batch.outputs, batch.valid, sites, step)
-        return self.fit(position) and bool(batch.valid.any())
+        return self.fit(posterior) and bool(batch.valid.any())
 
-    def fit(self, position: Position) -> bool:
+    def fit(self, posterior: GaussianPosterior) -> bool:
         """Fit the emulator to all runs so far, if that can be."""
-        noise_std = with_hyperparameters(self.problem, position).noise_std
+        noise_std = with_learned_hyperparameters(self.problem, posterior).noise_std
         self.emulator = fit_emulator(self.problem, self.known, noise_std=noise_std, rng=self.design)
         return self.emulator is not None
 
@@ -161,80 +163,82 @@ class EmulatedInversion(CoupledInversion):
             error[:, self.problem.observation_slices[name]] = 0.0
         return self.problem.noisier(np.hypot(1.0, np.sqrt(self.alike)[:, None] * error))
 
-    def draw(self, position: Position, runs: int, widened: float) -> tuple[Floats, NDArray[np.intp]]:
+    def draw(self, posterior: GaussianPosterior, runs: int, widened: float) -> tuple[Floats, NDArray[np.intp]]:
         """Latent values (S, B, Q) to run the simulator at, and the sites (B,) they are for."""
         N, Q = self.problem.survey.size, self.problem.latent_count
         some = self.everywhere if runs >= N else np.sort(self.design.choice(N, runs, replace=False))
         points = qmc.Sobol(Q, rng=self.design).random_base2(math.ceil(math.log2(runs)))[:runs]
         normals = ndtri(np.clip(points, 1e-6, 1.0 - 1e-6))
         normals = normals[self.design.permutation(runs)].reshape(-1, len(some), Q, 1)
-        factor, mean = to_numpy(position.factor)[some], to_numpy(position.marginals.mean)[some]
+        factor, mean = to_numpy(posterior.factor)[some], to_numpy(posterior.marginals.mean)[some]
         return mean + widened * (factor @ normals)[..., 0], some
 
-    def emulated(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:  # noqa: ARG002 - as `simulated`
+    def evaluate_emulator(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:  # noqa: ARG002 - as `evaluate_simulator`
         """What the emulator makes of latent values (S, B, Q) at some sites (B,)."""
         if self.emulator is None:
             raise ValueError("there is no emulator yet")
         return Batch(self.emulator.predict(latents, sites), np.ones(latents.shape[:2], dtype=bool))
 
     @property
-    def answer(self) -> Evaluate:
+    def evaluator(self) -> Evaluate:
         """What answers for the simulator."""
         if self.emulator is None:
-            return self.simulated
-        return self.mixed if self.direct.any() else self.emulated
+            return self.evaluate_simulator
+        return self.evaluate_mixed if self.direct.any() else self.evaluate_emulator
 
-    def look_closer(self, sites: NDArray[np.bool_], start: Position) -> None:
+    def use_simulator_at(self, sites: NDArray[np.bool_], start: GaussianPosterior) -> None:
         """The simulator itself answers for these sites (N,), unless one run each shows that the emulator can."""
         if self.emulator is None:
             return
         latents, _ = self.draw(start, self.problem.survey.size, 1.0)
         chosen = np.flatnonzero(sites)
-        batch = self.simulated(latents[:, chosen], "second-start", chosen)
+        batch = self.evaluate_simulator(latents[:, chosen], "second-start", chosen)
         errors = self.emulator_errors(batch, latents[:, chosen], chosen)
         if not np.all(errors <= GOOD_ENOUGH):  # nor where runs failed
-            super().look_closer(sites, start)
+            super().use_simulator_at(sites, start)
 
-    def bound_of(self, algorithm: CoupledSavigp, position: Position) -> float:
+    def bound_of(self, algorithm: CoupledSavigp, posterior: GaussianPosterior) -> float:
         """The bound at a position, with the simulator where it answers now, and the noise as it is."""
         if self.in_batches:
-            return super().bound_of(algorithm, position)
-        return self.settling.bound(algorithm, position, self.answer)
+            return super().bound_of(algorithm, posterior)
+        return self.optimiser.bound(algorithm, posterior, self.evaluator)
 
     @property
     def in_batches(self) -> bool:
         """Whether sites are too many to be looked at together."""
-        return self.settling.batch_size(self.emulator_stages) < self.problem.survey.size
+        return self.optimiser.batch_size(self.emulator_stages) < self.problem.survey.size
 
-    def emulated_bound(self, position: Position) -> float:
+    def emulated_bound(self, posterior: GaussianPosterior) -> float:
         """The bound at a position, on the emulator, with the noise as it is."""
-        return self.settling.bound(self.algorithm(self.emulator_stages), position, self.emulated)
+        return self.optimiser.bound(self.algorithm(self.emulator_stages), posterior, self.evaluate_emulator)
 
-    def mixed(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
+    def evaluate_mixed(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
         """The emulator where it is good enough, the simulator elsewhere."""
-        batch, direct = self.emulated(latents, label, sites), np.flatnonzero(self.direct[sites])
+        batch, direct = self.evaluate_emulator(latents, label, sites), np.flatnonzero(self.direct[sites])
         if direct.size:
-            real = self.simulated(latents[:, direct], label, sites[direct])
+            real = self.evaluate_simulator(latents[:, direct], label, sites[direct])
             batch.outputs[:, direct], batch.valid[:, direct] = real
         return batch
 
     def trusted(self) -> NDArray[np.bool_]:
         """The sites (N,) where the emulator is good enough."""
-        if self.emulator is None or self.found is None:
+        if self.emulator is None or self.candidate is None:
             return np.zeros(self.problem.survey.size, dtype=bool)
-        latents, _ = self.draw(self.found.position, 32 * self.problem.survey.size, 1.0)
+        latents, _ = self.draw(self.candidate.posterior, 32 * self.problem.survey.size, 1.0)
         return self.emulator.trusted(latents, self.everywhere, self.problem.inference.emulator_error)
 
     def verify(self, runs: int) -> None:
         """Fresh runs from the posterior, where the emulator was used, if there are runs left for it."""
-        if self.emulator is None or self.found is None:
+        if self.emulator is None or self.candidate is None:
             return
-        latents, sites = self.draw(self.found.position, min(runs, self.problem.survey.size), 1.0)
+        latents, sites = self.draw(self.candidate.posterior, min(runs, self.problem.survey.size), 1.0)
         kept = ~self.direct[sites]
         latents, sites = latents[:, kept], sites[kept]
         if not sites.size or not self.simulator.affords(latents.shape[0] * len(sites)):
             return
-        self.verification[sites] = self.emulator_errors(self.simulated(latents, "verification", sites), latents, sites)
+        self.verification[sites] = self.emulator_errors(
+            self.evaluate_simulator(latents, "verification", sites), latents, sites
+        )
         unverified = np.isnan(self.verification[sites]) & np.isfinite(self.problem.survey.Y[sites]).any(axis=1)
         if unverified.any():
             self.notes.append(
@@ -244,9 +248,9 @@ class EmulatedInversion(CoupledInversion):
 
     def emulator_errors(self, batch: Batch, latents: Floats, sites: NDArray[np.intp]) -> Floats:
         """Root mean square (B,) of the emulator's errors at runs, in noise standard deviations; NaN if all failed."""
-        if self.emulator is None or self.found is None:
+        if self.emulator is None or self.candidate is None:
             return np.full(len(sites), np.nan)
-        noise_std = with_hyperparameters(self.problem, self.found.position).noise_std[sites]
+        noise_std = with_learned_hyperparameters(self.problem, self.candidate.posterior).noise_std[sites]
         errors = (batch.outputs - self.emulator.predict(latents, sites)) / noise_std
         observed = batch.valid[..., None] & np.isfinite(self.problem.survey.Y[sites]) & np.isfinite(errors)
         counts = observed.sum(axis=(0, 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from invgp.emulation.run_schedule import runs_in_a_step, runs_of_steps, worth_emulating
+from invgp.emulation.run_schedule import can_emulate, runs_in_a_step, runs_of_steps
 from invgp.inference.factorised import SAMPLES
 from invgp.inference.field import MOST_RUNS
 from invgp.problem import Problem
@@ -31,7 +31,7 @@ def expected_cost(problem: Problem) -> Cost:
         each = settings.samples or SAMPLES
         words = f"The full Gaussian takes {each} runs a site, some {USUAL_EVALUATIONS} times"
         return Cost(USUAL_EVALUATIONS * each * sites, words)
-    if settings.emulator and worth_emulating(problem):
+    if settings.emulator and can_emulate(problem):
         steps = runs_of_steps(problem)[: USUAL_STEPS - 1]
         runs = sum(steps) + runs_in_a_step(problem)
         return Cost(runs, f"The emulator takes some {len(steps) + 1} steps, verification included")

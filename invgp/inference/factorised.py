@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from invgp.core.backend import Place, to_numpy
+from invgp.core.backend import Backend, to_numpy
 from invgp.core.bound import Bound
 from invgp.core.geometry import inducing_factor
 from invgp.core.optimisers import LBFGS
 from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Full
-from invgp.core.sampling import Points
 from invgp.core.savigp import Savigp, State
 from invgp.execution.simulator import Batch, Simulator
 from invgp.inference.diagnostics import diagnose
@@ -28,18 +28,18 @@ SAMPLES = 256
 class FactorisedInversion(Inversion):
     """The full Gaussian of the paper, at the sites."""
 
-    def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
-        super().__init__(problem, where, simulator, seed)
+    def __init__(self, problem: Problem, backend: Backend, simulator: Simulator, seed: int) -> None:
+        super().__init__(problem, backend, simulator, seed)
         self.best: Batch | None = None
         # One stream for each purpose: drawing more realizations must not change the posterior.
         points, self.realizations = np.random.default_rng(seed).spawn(2)
         settings = problem.inference
-        bound, parameters = dense_full_gaussian(problem, where)
+        bound, parameters = dense_full_gaussian(problem, backend)
         self.algorithm = Savigp(
             bound,
             parameters,
-            noise_log_density(problem, where),
-            Points.draw(points, settings.samples or SAMPLES, problem.survey.size, problem.latent_count, where),
+            noise_log_density(problem, backend),
+            Points.draw(points, settings.samples or SAMPLES, problem.survey.size, problem.latent_count, backend),
             LBFGS(tolerance=settings.tolerance),
         )
         self.state: State = self.algorithm.init()
@@ -53,23 +53,23 @@ class FactorisedInversion(Inversion):
                 return f"stopped at inference.max_evaluations = {most} before the bound settled", False
             latents = to_numpy(self.algorithm.ask(self.state))
             label = f"evaluation-{self.state.evaluations + 1}"
-            batch = self.simulated(latents, label, np.arange(self.problem.survey.size))
+            batch = self.evaluate_simulator(latents, label, np.arange(self.problem.survey.size))
             whole = batch.whole(np.isfinite(self.problem.survey.Y))
-            told = self.where.asarray(batch.outputs), self.where.asmask(whole)
+            told = self.backend.asarray(batch.outputs), self.backend.asmask(whole)
             self.state, info = self.algorithm.tell(self.state, *told)
             self.best = batch if info.accepted else self.best
             self.record(info.elbo, accepted=info.accepted)
         return self.state.finished, True
 
-    def solution(self, status: str, *, settled: bool) -> tuple[Problem, Solution] | None:
+    def solution(self, status: str, *, converged: bool) -> tuple[Problem, Solution] | None:
         """The best posterior so far; None if no evaluation of the bound has succeeded."""
         if self.best is None:
             return None
         problem = self.problem
         mean, variance = (to_numpy(part) for part in self.algorithm.marginals(self.state))
         shape = (problem.output.realizations, problem.survey.size, problem.latent_count)
-        normals = self.where.asarray(self.realizations.standard_normal(shape))
-        q = self.algorithm.frame(self.state.posterior).q
+        normals = self.backend.asarray(self.realizations.standard_normal(shape))
+        q = self.algorithm.bound_state(self.state.posterior).q
         predicted, predicted_std = predictions(self.best)
         covariance = variance[..., None] * np.eye(problem.latent_count)
         notes = self.simulator.notes(mean, covariance)
@@ -86,21 +86,21 @@ class FactorisedInversion(Inversion):
             runs_failed=self.simulator.failed,
             seed=self.seed,
             status=status,
-            settled=settled,
+            converged=converged,
             diagnostics=diagnose(problem, predicted, predicted_std, np.full(problem.survey.size, np.nan), notes),
         )
 
 
-def dense_full_gaussian(problem: Problem, where: Place) -> tuple[Bound, Parameters]:
+def dense_full_gaussian(problem: Problem, backend: Backend) -> tuple[Bound, Parameters]:
     """The paper's full Gaussian at the sites, and where it starts: the prior's mean, a tenth of its variance."""
-    prior = prior_of(problem, where)
-    xp, N, Q = where.namespace, problem.survey.size, problem.latent_count
+    prior = prior_of(problem, backend)
+    xp, N, Q = backend.namespace, problem.survey.size, problem.latent_count
     family = Full(latents=Q, inducing=N)
     factor = inducing_factor(prior.kernels, prior.Z)
     parameters = Parameters(
-        posterior=family.initial(factor, START_SHARE, where.asarray(np.zeros((1, Q, N)))),
+        posterior=family.initial(factor, START_SHARE, backend.asarray(np.zeros((1, Q, N)))),
         kernels=xp.stack([kernel.parameters for kernel in prior.kernels]),
         inducing=prior.Z,
-        likelihood=where.asarray(np.zeros(0)),
+        likelihood=backend.asarray(np.zeros(0)),
     )
     return Bound(family, prior.kernels, prior.mean, prior.X, dense=True), parameters

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Array, Place, to_numpy
-from invgp.core.field.algorithm import AnyRegression, FieldInference, FieldInfo, FieldState
-from invgp.core.field.gaps import filled
-from invgp.core.field.gaussian import Gaussian, Narrowed, mirrored_normals
+from invgp.core.backend import Array, Backend, to_numpy
+from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian, mirrored_normals
+from invgp.core.field.field_inference import AnyRegression, FieldInference, FieldInfo, FieldState
+from invgp.core.field.missing_outputs import fill_missing
 from invgp.core.field.regression import Modes
 from invgp.errors import RunsFailedError
 from invgp.execution.simulator import Simulator, TooManyFailed
@@ -31,7 +31,7 @@ FIRST_SHARE = 0.4  # of the budget
 GROWTH = 0.3  # of the runs so far, that the next batch adds
 MOST_HELD = 4000  # numbers of a process that predict anywhere, over all processes: their square is in the file
 MOST_RUNS = 1000  # where the config sets no limit
-SETTLED = 0.05  # standard deviations that a batch of runs still moves the posterior
+CONVERGED = 0.05  # standard deviations that a batch of runs still moves the posterior
 FEW_RUNS = 0.05  # of the variance, that more runs would take away
 NARROWER = (1.0, 0.5, 0.2)  # spreads of the draws, where the simulator fails too often
 LEARNABLE = 0.5  # of the variance that comes from few runs: above, the runs say too little of hyperparameters
@@ -45,8 +45,8 @@ MOST_OPEN = 0.1  # of the variance that comes from few runs, before the person i
 class FieldInversion(Inversion):
     """A Gaussian over the leading modes of the prior, coupled across latents."""
 
-    def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
-        super().__init__(problem, where, simulator, seed)
+    def __init__(self, problem: Problem, backend: Backend, simulator: Simulator, seed: int) -> None:
+        super().__init__(problem, backend, simulator, seed)
         # One stream for each purpose: drawing more realizations must not change the posterior.
         streams = np.random.default_rng(seed).spawn(6)
         self.draws, self.points, self.sampling, self.refining, self.realizations, self.predicting = streams
@@ -66,15 +66,15 @@ class FieldInversion(Inversion):
 
     def _set_up(self, problem: Problem) -> None:
         """The algorithm for a problem with these hyperparameters."""
-        where = self.where
-        self.field = field_of(problem, where)
-        self.whitened = Whitening(problem, self.lacking)
+        backend = self.backend
+        self.field = field_of(problem, backend)
+        self.whitened = Whitening(problem, self.missing_counts)
         sizes = [basis.size for basis in self.field.bases]
         self.variables = sum(sizes)
         groups = tuple(sum(sizes[problem.latent_slices[latent.name]]) for latent in problem.latents)
-        modes = Modes(where.namespace.concat([basis.variances for basis in self.field.bases]), groups)
-        normals = where.asarray(mirrored_normals(self.points.spawn(1)[0], PAIRS, self.variables))
-        self.neighbourhoods = neighbourhoods(problem, self.field, where)
+        modes = Modes(backend.namespace.concat([basis.variances for basis in self.field.bases]), groups)
+        normals = backend.asarray(mirrored_normals(self.points.spawn(1)[0], PAIRS, self.variables))
+        self.neighbourhoods = neighbourhoods(problem, self.field, backend)
         blocks = tuple(neighbourhood.block for neighbourhood in self.neighbourhoods)
         data, unmixing = self._data()
         self.algorithm = FieldInference(modes, data, normals, self.whitened.degrees, blocks, unmixing)
@@ -82,22 +82,22 @@ class FieldInversion(Inversion):
     def _data(self) -> tuple[Array, Array | None]:
         """Data with independent noise, and what makes that of outputs so."""
         unmixing = self.whitened.unmixing
-        return self.where.asarray(self.whitened.data), None if unmixing is None else self.where.asarray(unmixing)
+        return self.backend.asarray(self.whitened.data), None if unmixing is None else self.backend.asarray(unmixing)
 
     @property
-    def lacking(self) -> NDArray[np.intp] | None:
+    def missing_counts(self) -> NDArray[np.intp] | None:
         """How many runs lack each output, (N, P); None if they lack none that was observed."""
         counts = np.isnan(self.outputs).sum(axis=0)
         return counts if counts[~np.isnan(self.problem.survey.Y)].any() else None
 
-    def _whiten_again(self) -> None:
+    def _update_whitening(self) -> None:
         """Correlated noise of data is made independent in another way once runs lack outputs."""
-        self.whitened = Whitening(self.learning.problem_at(self.theta), self.lacking)
+        self.whitened = Whitening(self.learning.problem_at(self.theta), self.missing_counts)
         data, unmixing = self._data()
         self.algorithm = replace(self.algorithm, y=data, unmixing=unmixing)
         if self.state.regression is not None:
             known = self.outputs[: len(self.state.outputs)]
-            self.state = replace(self.state, outputs=self.where.asarray(self.whitened(known)))
+            self.state = replace(self.state, outputs=self.backend.asarray(self.whitened(known)))
 
     def search(self) -> tuple[str, bool]:
         """Batches of runs from the posterior so far, until neither they nor more of them would move it."""
@@ -109,7 +109,7 @@ class FieldInversion(Inversion):
         while self.simulator.runs < budget:
             self.take(min(batch, budget - self.simulator.runs))
             batch = next_batch(self.simulator.runs)
-            if self._settled():
+            if self._has_converged():
                 return "the posterior has settled", True
         if self.problem.inference.max_runs is None:
             return f"stopped at {MOST_RUNS} runs, since inference.max_runs is not set, before it settled", False
@@ -126,8 +126,10 @@ class FieldInversion(Inversion):
         self._tell(self.state, self.field.coordinates(latents))
         return True
 
-    def _settled(self) -> bool:
-        return self.info is not None and self.learnt and self.info.movement < SETTLED and self.info.few_runs < FEW_RUNS
+    def _has_converged(self) -> bool:
+        return (
+            self.info is not None and self.learnt and self.info.movement < CONVERGED and self.info.few_runs < FEW_RUNS
+        )
 
     def take(self, count: int) -> None:
         """One batch of runs, and what it tells."""
@@ -137,8 +139,8 @@ class FieldInversion(Inversion):
         self.outputs = np.concatenate([self.outputs, outputs])
         if self.learning:
             self.latents = np.concatenate([self.latents, latents])
-        if self.lacking is not None and (self.problem.noise.correlation or self.problem.noise.joins_sites):
-            self._whiten_again()
+        if self.missing_counts is not None and (self.problem.noise.correlation or self.problem.noise.joins_sites):
+            self._update_whitening()
         self._tell(self.state, w)
         if self.learning and self.info is not None and self.info.few_runs < LEARNABLE:
             self._learn()
@@ -154,22 +156,22 @@ class FieldInversion(Inversion):
                 f"no run gave the output that was observed at site {never[0, 0] + 1}: leave the datum empty in the "
                 "table of sites if the simulator cannot give it"
             )
-        told = self.where.asarray(w), self.where.asarray(self.whitened(self.outputs[-len(w) :]))
+        told = self.backend.asarray(w), self.backend.asarray(self.whitened(self.outputs[-len(w) :]))
         self.state, self.info = self.algorithm.tell(state, *told, self.sampling)
 
     def _learn(self) -> None:
         """Hyperparameters by the evidence, and the posterior under them from the same runs."""
-        theta = self.learning.fitted(self.theta, self.field, self.algorithm, self.state, self.where)
+        theta = self.learning.fit(self.theta, self.field, self.algorithm, self.state, self.backend)
         self.asked = True
         moved = float(np.abs(theta - self.theta).max())
-        self.learnt = moved < SETTLED
+        self.learnt = moved < CONVERGED
         if moved < SAME:
             return
         old, state, self.theta = self.field, self.state, theta
         self._set_up(self.learning.problem_at(theta))
-        turn = self.where.asarray(old.coordinates_of(self.field))
-        mean = self.where.asarray(self.field.coordinates(old.latents(to_numpy(state.linear.mean)[None]))[0])
-        start = Narrowed(mean, turn.T @ state.linear.added)
+        turn = self.backend.asarray(old.coordinates_of(self.field))
+        mean = self.backend.asarray(self.field.coordinates(old.latents(to_numpy(state.linear.mean)[None]))[0])
+        start = LowRankGaussian(mean, turn.T @ state.linear.added)
         self._tell(FieldState(start.dense(), start), self.field.coordinates(self.latents))
 
     def _runs(self, count: int) -> tuple[Floats, Floats, Floats]:
@@ -194,22 +196,22 @@ class FieldInversion(Inversion):
             self.simulator.failures(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
         )
 
-    def refined(self) -> FieldState:
+    def refine(self) -> FieldState:
         """Where the inference stands, with more steps of slice sampling."""
-        return self.algorithm.refined(self.state, self.refining.spawn(1)[0], REFINING_STEPS)
+        return self.algorithm.refine(self.state, self.refining.spawn(1)[0], REFINING_STEPS)
 
-    def solution(self, status: str, *, settled: bool) -> tuple[Problem, Solution] | None:
+    def solution(self, status: str, *, converged: bool) -> tuple[Problem, Solution] | None:
         """The best posterior so far with the problem that it solves, or None if there is none."""
         info = self.info
         if info is None:
             return None
         problem, field = self.learning.problem_at(self.theta), self.field
-        state = self.refined()
+        state = self.refine()
         if state.regression is None:
             return None
         covariance = field.covariance(to_numpy(state.q.covariance))
         few = np.diagonal(field.covariance(to_numpy(state.few_runs)), axis1=1, axis2=2) / field.std**2
-        covariance = covariance + field.left_open()[:, :, None] * np.eye(len(field.std))
+        covariance = covariance + field.omitted_variance()[:, :, None] * np.eye(len(field.std))
         predicted, predicted_std = self._predictions(state.q, state.regression, to_numpy(state.near))
         return problem, Solution(
             mean=field.latents(to_numpy(state.q.mean)[None])[0],
@@ -224,8 +226,10 @@ class FieldInversion(Inversion):
             runs_failed=self.simulator.failed,
             seed=self.seed,
             status=status,
-            settled=settled,
-            diagnostics=diagnose(problem, predicted, predicted_std, np.empty(0), self._notes(info), settled=settled),
+            converged=converged,
+            diagnostics=diagnose(
+                problem, predicted, predicted_std, np.empty(0), self._notes(info), converged=converged
+            ),
             few_runs_std=np.sqrt(np.maximum(few, 0.0)),
         )
 
@@ -252,7 +256,7 @@ class FieldInversion(Inversion):
 
     def _notes_on_modes(self) -> list[str]:
         """Whether the prior has more modes than there may be."""
-        left = float(np.max(np.mean(self.field.left_open() / self.field.std**2, axis=0)))
+        left = float(np.max(np.mean(self.field.omitted_variance() / self.field.std**2, axis=0)))
         most = max(part.stop - part.start for part in self.field.slices)
         if most < MOST_MODES or left <= 1.0 - self.problem.inference.kept_variance:
             return []
@@ -263,14 +267,14 @@ class FieldInversion(Inversion):
 
     def _predictions(self, q: Gaussian, regression: AnyRegression, near: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Mean and standard deviation (N, P) of the outputs over the posterior, as the regression has them."""
-        normals = self.where.asarray(self.predicting.spawn(1)[0].standard_normal((PREDICTED, self.variables)))
+        normals = self.backend.asarray(self.predicting.spawn(1)[0].standard_normal((PREDICTED, self.variables)))
         weights = regression.run_weights(q.samples(normals))
         everywhere = [np.arange(self.outputs.shape[1])]
         values = np.empty((PREDICTED, *self.outputs.shape[1:]))
         groups = [neighbourhood.sites for neighbourhood in self.neighbourhoods] or everywhere
         for sites, part, of_runs in zip(groups, regression.parts, weights, strict=True):
             own = self.outputs[near][:, sites]
-            outputs = filled(own.reshape(len(own), -1), to_numpy(part.covariance)).reshape(own.shape)
+            outputs = fill_missing(own.reshape(len(own), -1), to_numpy(part.covariance)).reshape(own.shape)
             centre = outputs.mean(axis=0)
             values[:, sites] = centre + np.tensordot(to_numpy(of_runs), outputs - centre, axes=1)
         return values.mean(axis=0), values.std(axis=0)
@@ -279,7 +283,7 @@ class FieldInversion(Inversion):
         """Joint draws (R, G, Q) of the latents on the grid."""
         modes, rest = self.realizations.spawn(2)
         count = self.problem.output.realizations
-        normals = self.where.asarray(modes.standard_normal((count, self.variables)))
+        normals = self.backend.asarray(modes.standard_normal((count, self.variables)))
         return self.field.latents(to_numpy(state.q.samples(normals))) + self.field.drawn_rest(rest, count)
 
 

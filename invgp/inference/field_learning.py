@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import minimize
 
-from invgp.core.backend import Place
+from invgp.core.backend import Backend
 from invgp.core.field import FieldInference, FieldState
 from invgp.core.field.evidence import NodeSlopes
 from invgp.core.kernels import CORRELATIONS, Kernel
@@ -62,10 +62,12 @@ class FieldLearning:
         louder = {name: value * np.exp(self._of(theta, "noise", name)) for name, value in noise.std.items()}
         return replace(self.problem, latents=tuple(latents), noise=replace(noise, std=louder))
 
-    def fitted(self, theta: Floats, field: Field, algorithm: FieldInference, state: FieldState, where: Place) -> Floats:
+    def fit(
+        self, theta: Floats, field: Field, algorithm: FieldInference, state: FieldState, backend: Backend
+    ) -> Floats:
         """The logarithms (H,) of most evidence, not far from those at which the state was found."""
         line = algorithm.linear_data(state)
-        slopes = self._node_slopes(theta, field, line.slope, where)
+        slopes = self._node_slopes(theta, field, line.slope, backend)
         groups = self._noise_groups()
 
         def cost(trial: Floats) -> float:
@@ -75,10 +77,10 @@ class FieldLearning:
                     np.exp(2.0 * (self._of(trial, latent.name, "std") - self._of(theta, latent.name, "std"))[0])
                 )
                 scales = latent.length_scale * np.exp(self._of(trial, latent.name, "length_scale"))
-                kernel = Kernel(CORRELATIONS[latent.kernel], where.asarray(change), where.asarray(scales))
+                kernel = Kernel(CORRELATIONS[latent.kernel], backend.asarray(change), backend.asarray(scales))
                 covariance = covariance + slopes[latent.name].covariance(kernel)
             louder = groups @ (trial - theta)
-            evidence = line.log_evidence(covariance, where.asarray(louder))
+            evidence = line.log_evidence(covariance, backend.asarray(louder))
             return 0.5 * float(np.sum((trial / self.spreads) ** 2)) - evidence
 
         found = minimize(
@@ -90,7 +92,7 @@ class FieldLearning:
         )
         return np.asarray(found.x if found.fun <= cost(theta) else theta)
 
-    def _node_slopes(self, theta: Floats, field: Field, slope: Floats, where: Place) -> dict[str, NodeSlopes]:
+    def _node_slopes(self, theta: Floats, field: Field, slope: Floats, backend: Backend) -> dict[str, NodeSlopes]:
         if self.problem.grid is None:
             raise ValueError("the problem has no grid")
         found = {}
@@ -98,8 +100,8 @@ class FieldLearning:
             processes = range(*self.problem.latent_slices[latent.name].indices(len(field.bases)))
             basis = field.bases[processes[0]]
             scales = latent.length_scale * np.exp(self._of(theta, latent.name, "length_scale"))
-            kernel = Kernel(CORRELATIONS[latent.kernel], where.asarray(1.0), where.asarray(scales))
-            nodes = where.asarray(self.problem.grid.X[basis.pivots])
+            kernel = Kernel(CORRELATIONS[latent.kernel], backend.asarray(1.0), backend.asarray(scales))
+            nodes = backend.asarray(self.problem.grid.X[basis.pivots])
             found[latent.name] = NodeSlopes.of(kernel, basis, nodes, [slope[:, field.slices[j]] for j in processes])
         return found
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Place
+from invgp.core.backend import Backend
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.simulator import Batch, Simulator, TooManyFailed
 from invgp.posterior import Solution
@@ -34,8 +34,8 @@ class Inversion(ABC):
     seed : of all random numbers.
     """
 
-    def __init__(self, problem: Problem, where: Place, simulator: Simulator, seed: int) -> None:
-        self.problem, self.where, self.simulator, self.seed = problem, where, simulator, seed
+    def __init__(self, problem: Problem, backend: Backend, simulator: Simulator, seed: int) -> None:
+        self.problem, self.backend, self.simulator, self.seed = problem, backend, simulator, seed
         self.trace: list[tuple[float, int]] = []
         self.retraced = 0
 
@@ -49,7 +49,7 @@ class Inversion(ABC):
         """Find the posterior; say why the search ended, and whether that is where it should."""
 
     @abstractmethod
-    def solution(self, status: str, *, settled: bool) -> tuple[Problem, Solution] | None:
+    def solution(self, status: str, *, converged: bool) -> tuple[Problem, Solution] | None:
         """The best posterior so far with the problem that it solves, hyperparameters learnt; None if there is none."""
 
     def run(self) -> tuple[str, bool]:
@@ -81,7 +81,7 @@ class Inversion(ABC):
             self.trace.append((elbo, self.simulator.runs))
         self.simulator.monitor.evaluated(elbo, accepted=accepted)
 
-    def simulated(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
+    def evaluate_simulator(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
         """Runs at some sites (B,), at latent values (S, B, Q); nothing valid, if the batch was cut short."""
         runs = latents.shape[0] * latents.shape[1]
         if not self.simulator.affords(runs):

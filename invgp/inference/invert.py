@@ -12,8 +12,8 @@ import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from invgp.core.backend import DeviceError, place
-from invgp.emulation.run_schedule import worth_emulating
+from invgp.core.backend import DeviceError, select_backend
+from invgp.emulation.run_schedule import can_emulate
 from invgp.errors import ConfigError, DeviceMissingError, RunsFailedError
 from invgp.execution.monitor import Monitor, Silent
 from invgp.execution.pools import open_pool
@@ -92,7 +92,7 @@ def invert(
     seed = settings.seed if seed is None else seed
     _check(problem, seed)
     try:
-        where = place(device or settings.device)
+        backend = select_backend(device or settings.device)
     except DeviceError as error:
         raise DeviceMissingError(str(error)) from error
     kind = inversion_of(problem)
@@ -106,19 +106,21 @@ def invert(
     ):
         try:
             simulator = Simulator(problem, directory, pool, monitor or display, settings.max_runs, recorder)
-            inversion = kind(problem, where, simulator, seed)
+            inversion = kind(problem, backend, simulator, seed)
         except np.linalg.LinAlgError as error:
             raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
         try:
-            status, settled = inversion.run()
+            status, converged = inversion.run()
         except KeyboardInterrupt as error:
             if not inversion.simulator.failed:
                 shutil.rmtree(directory, ignore_errors=True)  # of runs that were cut short: they tell nothing
-            raise InterruptedInversion(_posterior(inversion, "interrupted before it settled", settled=False)) from error
+            raise InterruptedInversion(
+                _posterior(inversion, "interrupted before it settled", converged=False)
+            ) from error
         except RunsFailedError as error:
-            error.posterior = _posterior(inversion, "stopped because too many runs failed", settled=False)
+            error.posterior = _posterior(inversion, "stopped because too many runs failed", converged=False)
             raise
-        result = _posterior(inversion, status, settled=settled)
+        result = _posterior(inversion, status, converged=converged)
     if result is None:
         raise RunsFailedError(inversion.simulator.failures("no posterior could be found"))
     return result
@@ -130,12 +132,12 @@ def inversion_of(problem: Problem) -> type[Inversion]:
         return FieldInversion
     if problem.inference.posterior == "full gaussian":
         return FactorisedInversion
-    return EmulatedInversion if problem.inference.emulator and worth_emulating(problem) else CoupledInversion
+    return EmulatedInversion if problem.inference.emulator and can_emulate(problem) else CoupledInversion
 
 
-def _posterior(inversion: Inversion, status: str, *, settled: bool) -> xr.Dataset | None:
+def _posterior(inversion: Inversion, status: str, *, converged: bool) -> xr.Dataset | None:
     """The best posterior so far as a dataset, or None if there is none."""
-    found = inversion.solution(status, settled=settled)
+    found = inversion.solution(status, converged=converged)
     if found is None:
         return None
     simulator = inversion.simulator

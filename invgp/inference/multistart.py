@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.coupled.algorithm import CoupledSavigp
-from invgp.core.coupled.position import Position
-from invgp.core.coupled.posterior import SiteFactors
+from invgp.core.coupled.coupled_gaussian import SiteFactors
+from invgp.core.coupled.coupled_savigp import CoupledSavigp
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.stage import Stage
-from invgp.core.sampling import Points
-from invgp.emulation.run_schedule import neighbours_within_reach
+from invgp.core.point_sets import Points
+from invgp.emulation.run_schedule import effective_neighbours
 from invgp.execution.simulator import Batch
-from invgp.inference.optimisation import Found, Settling
-from invgp.inference.restart import saying
-from invgp.latent_model.learned_problem import with_hyperparameters
+from invgp.inference.optimisation import Candidate, Optimiser
+from invgp.inference.restart import site_factors_at
+from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.latent_model.noise_density import likelihood_of
 from invgp.latent_model.prior import prior_of
 from invgp.problem import Floats, Problem
@@ -35,7 +35,7 @@ PART = 32  # sites: enough to hold each other, few enough to cost next to nothin
 PART_REACH = 5.0  # length-scales
 
 
-def part_of(problem: Problem, rng: np.random.Generator) -> NDArray[np.intp]:
+def subset_of_sites(problem: Problem, rng: np.random.Generator) -> NDArray[np.intp]:
     """Some sites (B,), within some length-scales of one of them; all sites, if they are few."""
     X = problem.survey.X
     if len(X) <= PART:
@@ -47,101 +47,106 @@ def part_of(problem: Problem, rng: np.random.Generator) -> NDArray[np.intp]:
     return np.sort(nearest[np.linspace(0, within - 1, PART).astype(np.intp)])
 
 
-class Elsewhere:
+class Multistart:
     """Searches at some sites (B,), with the kernels and the noise of a solution that was found.
 
     The emulator's error counts as noise.
     """
 
-    def __init__(self, inversion: EmulatedInversion, sites: NDArray[np.intp], first: Position) -> None:
-        self.inversion, self.sites, where = inversion, sites, inversion.where
+    def __init__(self, inversion: EmulatedInversion, sites: NDArray[np.intp], first: GaussianPosterior) -> None:
+        self.inversion, self.sites, backend = inversion, sites, inversion.backend
         self.whole = len(sites) == inversion.problem.survey.size
-        problem = with_hyperparameters(inversion.with_emulator_error(), first).at_sites(sites)
-        prior = first.prior if self.whole else prior_of(problem, where)
-        likelihood = likelihood_of(problem, where)
+        problem = with_learned_hyperparameters(inversion.with_emulator_error(), first).at_sites(sites)
+        prior = first.prior if self.whole else prior_of(problem, backend)
+        likelihood = likelihood_of(problem, backend)
         rough, exact = (
             [self._stage(stage) for stage in stages] for stages in (inversion.stages()[:1], inversion.emulator_stages)
         )
         self.rough, self.exact = (CoupledSavigp(prior, stages, likelihood) for stages in (rough, exact))
-        self.settling = Settling(problem, where, inversion.elsewhere)
+        self.optimiser = Optimiser(problem, backend, inversion.multistart)
         self.first = first
 
     def _stage(self, stage: Stage) -> Stage:
         """An estimator with points for these sites alone."""
         samples, latents = stage.points.base.shape
-        points = Points.draw(self.inversion.elsewhere, samples, len(self.sites), latents, self.inversion.where)
+        points = Points.draw(self.inversion.multistart, samples, len(self.sites), latents, self.inversion.backend)
         return Stage(stage.kind, points, stage.tolerance, stage.reach)
 
-    def rivals(self) -> Iterator[tuple[float, Found]]:
+    def alternatives(self) -> Iterator[tuple[float, Candidate]]:
         """Solutions that are neither the first one nor each other, with the lead of their bounds over the first's."""
         here = self._first()
         if here is None:
             return
-        seen, bound = [here], self.settling.bound(self.exact, here, self._answer)
+        seen, bound = [here], self.optimiser.bound(self.exact, here, self._answer)
         for start in self.starts():
-            found = self._settled(self.rough, start)
-            if found is not None and all(apart(found.position, other) for other in seen):
-                found = self._settled(self.exact, found.position)
-            if found is not None and all(apart(found.position, other) for other in seen):
-                seen.append(found.position)
-                yield self.settling.bound(self.exact, found.position, self._answer) - bound, self._for_all(found)
+            candidate = self._optimise(self.rough, start)
+            if candidate is not None and all(are_distinct(candidate.posterior, other) for other in seen):
+                candidate = self._optimise(self.exact, candidate.posterior)
+            if candidate is not None and all(are_distinct(candidate.posterior, other) for other in seen):
+                seen.append(candidate.posterior)
+                yield (
+                    self.optimiser.bound(self.exact, candidate.posterior, self._answer) - bound,
+                    self._for_all(candidate),
+                )
 
-    def _first(self) -> Position | None:
+    def _first(self) -> GaussianPosterior | None:
         """The first solution: as it is, or as it would be with these sites alone."""
         xp = array_namespace(self.first.sites.shift)
         if self.whole:
-            return self.exact.position(self.first.sites, self.exact.init().trial.hyper)
+            return self.exact.posterior(self.first.sites, self.exact.init().trial.hyper)
         index = xp.asarray(self.sites, dtype=xp.int32, device=self.first.sites.shift.device)
         said = SiteFactors(*(xp.take(part, index, axis=0) for part in self.first.sites))
         try:
-            found = self._settled(self.exact, self.exact.position(said, self.exact.init().trial.hyper))
+            candidate = self._optimise(self.exact, self.exact.posterior(said, self.exact.init().trial.hyper))
         except np.linalg.LinAlgError:
             return None
-        return None if found is None else found.position
+        return None if candidate is None else candidate.posterior
 
-    def _for_all(self, found: Found) -> Found:
+    def _for_all(self, candidate: Candidate) -> Candidate:
         """The same, with the hyperparameters that the inversion holds."""
         if not self.whole:
-            return found
-        return Found(
-            self.inversion.algorithm(self.inversion.emulator_stages).position(found.position.sites, self.first.hyper),
-            found.predicted,
-            found.predicted_std,
+            return candidate
+        return Candidate(
+            self.inversion.algorithm(self.inversion.emulator_stages).posterior(
+                candidate.posterior.sites, self.first.hyper
+            ),
+            candidate.predicted,
+            candidate.predicted_std,
         )
 
-    def _settled(self, algorithm: CoupledSavigp, position: Position) -> Found | None:
-        state = algorithm.start_from(position, known=False)
-        return self.settling(algorithm, state, self._answer, lambda _elbo, _found: None).found
+    def _optimise(self, algorithm: CoupledSavigp, posterior: GaussianPosterior) -> Candidate | None:
+        state = algorithm.start_from(posterior, known=False)
+        return self.optimiser(algorithm, state, self._answer, lambda _elbo, _found: None).candidate
 
     def _answer(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
-        return self.inversion.emulated(latents, label, self.sites[sites])
+        return self.inversion.evaluate_emulator(latents, label, self.sites[sites])
 
-    def starts(self) -> Iterator[Position]:
+    def starts(self) -> Iterator[GaussianPosterior]:
         """Fields shifted as a whole, and fields drawn from the prior, each with its mirror image about its mean.
 
         Shifts are of one standard deviation of every latent, up or down, then of two, and so on.
         """
-        prior, start, rng, where = (
+        prior, start, rng, backend = (
             self.rough.prior,
             self.rough.init().trial,
-            self.inversion.elsewhere,
-            self.inversion.where,
+            self.inversion.multistart,
+            self.inversion.backend,
         )
         pairs = PAIRS if prior.sites <= MANY_SITES else FEWER_PAIRS
-        xp = where.namespace
+        xp = backend.namespace
         spread = xp.sqrt(xp.linalg.diagonal(start.marginals.covariance))
         signs = rng.choice((-1.0, 1.0), (pairs, 1, prior.latents)) * np.arange(1.0, pairs + 1.0)[:, None, None]
-        shifts = where.asarray(signs) * spread
-        normals = where.asarray(rng.standard_normal((pairs, prior.latents * prior.inducing)))
+        shifts = backend.asarray(signs) * spread
+        normals = backend.asarray(rng.standard_normal((pairs, prior.latents * prior.inducing)))
         drawn = start.q.site_draws(prior, normals) - prior.mean
-        alike = neighbours_within_reach(self.settling.problem, rng)
-        share = where.asarray(PRECISION / alike)[:, None, None]
+        alike = effective_neighbours(self.optimiser.problem, rng)
+        share = backend.asarray(PRECISION / alike)[:, None, None]
         for offset in (fields[k, ...] for fields in (shifts, drawn) for k in range(pairs)):
             for sign in (1.0, -1.0):
-                yield self.rough.position(saying(start, prior.mean + sign * offset, share), start.hyper)
+                yield self.rough.posterior(site_factors_at(start, prior.mean + sign * offset, share), start.hyper)
 
 
-def apart(one: Position, other: Position) -> bool:
+def are_distinct(one: GaussianPosterior, other: GaussianPosterior) -> bool:
     """Whether two positions are different solutions, and not one that was found roughly twice."""
     between = (one.marginals.mean - other.marginals.mean)[..., None]
     return math.sqrt(max(_largest_square(p.factor, between) for p in (one, other))) > APART

@@ -27,7 +27,7 @@ def noise_notes(problem: Problem, log_scales: Floats) -> list[str]:
     ]
 
 
-def untold_notes(unknown: NDArray[np.intp], looked_at: int, samples: int) -> list[str]:
+def undetermined_shape_notes(unknown: NDArray[np.intp], looked_at: int, samples: int) -> list[str]:
     """Of sites, by their numbers from 0, whose shape could not be told."""
     if not len(unknown):
         return []

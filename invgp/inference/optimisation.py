@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Place, to_numpy
-from invgp.core.coupled.algorithm import CoupledSavigp, State
-from invgp.core.coupled.minibatches import MiniBatches
-from invgp.core.coupled.position import Position
+from invgp.core.backend import Backend, to_numpy
+from invgp.core.coupled.coupled_minibatches import MiniBatches
+from invgp.core.coupled.coupled_savigp import CoupledSavigp, State
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.stage import Stage
 from invgp.execution.simulator import Batch
 from invgp.inference.inversion import predictions
@@ -24,28 +24,28 @@ Evaluate = Callable[[Floats, str, Sites], Batch]
 
 
 @dataclass(frozen=True)
-class Found:
+class Candidate:
     """The best posterior so far, with mean and standard deviation (N, P) of the outputs under it."""
 
-    position: Position
+    posterior: GaussianPosterior
     predicted: Floats
     predicted_std: Floats
 
 
 # Told of each evaluation of the bound: its value, and the posterior if it was kept.
-Report = Callable[[float, Found | None], None]
+Report = Callable[[float, Candidate | None], None]
 
 
-class Ended(NamedTuple):
+class SearchResult(NamedTuple):
     """Why a search ended, whether that is where it should, and the posterior, if there is one."""
 
     status: str
-    settled: bool
-    found: Found | None
+    converged: bool
+    candidate: Candidate | None
 
 
 @dataclass(frozen=True)
-class Settling:
+class Optimiser:
     """How the posterior of a problem settles, whatever answers for its simulator.
 
     Parameters
@@ -54,7 +54,7 @@ class Settling:
     """
 
     problem: Problem
-    where: Place
+    backend: Backend
     shuffles: np.random.Generator
 
     @property
@@ -66,54 +66,54 @@ class Settling:
         """Sites in a mini-batch."""
         return sites_at_once(self.problem, max(stage.points.base.shape[0] for stage in stages))
 
-    def __call__(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate, report: Report) -> Ended:
+    def __call__(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate, report: Report) -> SearchResult:
         """From a state of the algorithm; all sites at once, or, if they are too many, on mini-batches."""
         size = self.batch_size(algorithm.stages)
         if size < self.problem.survey.size:
             return self._by_batches(algorithm, state, evaluate, report, size)
-        found, everywhere = None, np.arange(self.problem.survey.size)
+        candidate, everywhere = None, np.arange(self.problem.survey.size)
         while not state.finished:
             if state.evaluations >= self.problem.inference.max_evaluations:
-                return Ended(self._stopped, settled=False, found=found)
+                return SearchResult(self._stopped, converged=False, candidate=candidate)
             batch = evaluate(to_numpy(algorithm.ask(state)), f"evaluation-{state.evaluations + 1}", everywhere)
             state, info = algorithm.tell(state, *self._told(batch, everywhere))
             if kept := info.accepted and state.best is not None:
-                found = Found(state.best, *predictions(batch))
-            report(info.elbo, found if kept else None)
-        return Ended(state.finished, state.settled, found)
+                candidate = Candidate(state.best, *predictions(batch))
+            report(info.elbo, candidate if kept else None)
+        return SearchResult(state.finished, state.converged, candidate)
 
     def _by_batches(
         self, algorithm: CoupledSavigp, start: State, evaluate: Evaluate, report: Report, size: int
-    ) -> Ended:
+    ) -> SearchResult:
         """The same on mini-batches of sites; an evaluation of the bound is a pass over all of them."""
         batches = MiniBatches(algorithm, size, self.shuffles)
-        state, found = batches.init(start.trial, start.stage), None
+        state, candidate = batches.init(start.trial, start.stage), None
         predicted, predicted_std = (np.full(self.problem.noise_std.shape, np.nan) for _ in range(2))
         while not state.finished:
             if state.passes >= self.problem.inference.max_evaluations:
-                return Ended(self._stopped, settled=False, found=found)
+                return SearchResult(self._stopped, converged=False, candidate=candidate)
             rows, latents = batches.ask(state)
             batch = evaluate(to_numpy(latents), f"pass-{state.passes + 1}", rows)
             predicted[rows], predicted_std[rows] = predictions(batch)
             state, info = batches.tell(state, *self._told(batch, rows))
             if info is not None:
                 if info.accepted:
-                    found = Found(state.verified or state.position, predicted.copy(), predicted_std.copy())
-                report(info.elbo, found if info.accepted else None)
-        if found is not None:
-            found = replace(found, position=state.position)
-        return Ended(state.finished, state.settled, found)
+                    candidate = Candidate(state.verified or state.posterior, predicted.copy(), predicted_std.copy())
+                report(info.elbo, candidate if info.accepted else None)
+        if candidate is not None:
+            candidate = replace(candidate, posterior=state.posterior)
+        return SearchResult(state.finished, state.converged, candidate)
 
-    def bound(self, algorithm: CoupledSavigp, position: Position, evaluate: Evaluate) -> float:
+    def bound(self, algorithm: CoupledSavigp, posterior: GaussianPosterior, evaluate: Evaluate) -> float:
         """The bound at a position, by the last estimator."""
-        state = algorithm.start_from(position, known=True)
+        state = algorithm.start_from(posterior, known=True)
         everywhere = np.arange(self.problem.survey.size)
         batch = evaluate(to_numpy(algorithm.ask(state)), "bound", everywhere)
         return algorithm.tell(state, *self._told(batch, everywhere))[1].elbo
 
     def _told(self, batch: Batch, sites: Sites) -> tuple[object, object]:
         """What the algorithm is told of a batch at some sites (B,)."""
-        return self.where.asarray(batch.needed(self.observed[sites])), self.where.asmask(batch.valid)
+        return self.backend.asarray(batch.needed(self.observed[sites])), self.backend.asmask(batch.valid)
 
     @property
     def _stopped(self) -> str:

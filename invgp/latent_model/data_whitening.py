@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from invgp.core.backend import Place
+from invgp.core.backend import Backend
 from invgp.latent_model.noise_density import data_covariance, noise_scale
 from invgp.latent_model.prior import gaussian_noise
 from invgp.problem import Floats, Problem
@@ -29,23 +29,27 @@ class Whitening:
     log_scale : the log density of the data is that of the whitened ones plus this.
     """
 
-    def __init__(self, problem: Problem, lacking: NDArray[np.intp] | None = None) -> None:
+    def __init__(self, problem: Problem, missing_counts: NDArray[np.intp] | None = None) -> None:
         y = problem.survey.Y
         self.observed: NDArray[np.bool_] = ~np.isnan(y)
         self.degrees = problem.noise.degrees if problem.noise.kind == "student-t" else None
         self.unmixing: Floats | None = None
-        if problem.noise.joins_sites or (lacking is not None and problem.noise.correlation):
+        if problem.noise.joins_sites or (missing_counts is not None and problem.noise.correlation):
             covariance = data_covariance(problem)
             self.std = np.sqrt(np.diagonal(covariance))
             # A datum is freed of the noise that it shares with those before it: what runs lack must come last.
-            order = np.arange(len(self.std)) if lacking is None else np.argsort(lacking[self.observed], kind="stable")
+            order = (
+                np.arange(len(self.std))
+                if missing_counts is None
+                else np.argsort(missing_counts[self.observed], kind="stable")
+            )
             within = np.ix_(order, order)
             factor = np.linalg.cholesky((covariance / np.outer(self.std, self.std))[within])
             self.unmixing = np.empty_like(factor)
             self.unmixing[within] = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
             self.log_scale = -float(np.sum(np.log(self.std)) + np.sum(np.log(np.diagonal(factor))))
         elif self.degrees is None:
-            noise = gaussian_noise(problem, Place(np, "cpu"))
+            noise = gaussian_noise(problem, Backend(np, "cpu"))
             self.matrices = np.asarray(noise.whitening)
             self.log_scale = float(np.sum(noise.log_normaliser)) + 0.5 * math.log(2.0 * math.pi) * self.observed.sum()
         else:

@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import scipy.linalg
 
-from invgp.core.backend import Place, to_numpy
-from invgp.core.field.basis import Basis, leading_modes
-from invgp.core.field.gaussian import Gaussian
+from invgp.core.backend import Backend, to_numpy
+from invgp.core.field.field_gaussian import Gaussian
+from invgp.core.field.grid_basis import Basis, leading_modes
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.problem import Floats, Problem
 from invgp.processes import WhitenedInducing
@@ -105,19 +105,21 @@ class Field:
         root = np.concatenate([np.concatenate(rotated, axis=1), scipy.linalg.block_diag(*weaker)])
         return WhitenedInducing(inducing, centre, root)
 
-    def left_open(self) -> Floats:
+    def omitted_variance(self) -> Floats:
         """Variance (G, Q) that the modes leave to the prior."""
-        return np.stack([s**2 * to_numpy(b.open_variance) for s, b in zip(self.std, self.bases, strict=True)], axis=-1)
+        return np.stack(
+            [s**2 * to_numpy(b.omitted_variance) for s, b in zip(self.std, self.bases, strict=True)], axis=-1
+        )
 
 
-def field_of(problem: Problem, where: Place) -> Field:
+def field_of(problem: Problem, backend: Backend) -> Field:
     """The leading modes of each latent on the grid."""
     if problem.grid is None:
         raise ValueError("the problem has no grid")
     mean, std = problem.prior()
-    nodes = where.asarray(problem.grid.X)
+    nodes = backend.asarray(problem.grid.X)
     bases: list[Basis] = []
     for latent in problem.latents:
-        kernel = Kernel(CORRELATIONS[latent.kernel], where.asarray(1.0), where.asarray(latent.length_scale))
+        kernel = Kernel(CORRELATIONS[latent.kernel], backend.asarray(1.0), backend.asarray(latent.length_scale))
         bases += [leading_modes(kernel, nodes, problem.inference.kept_variance, MOST_MODES)] * latent.size
     return Field(tuple(bases), mean, std)

@@ -7,18 +7,18 @@ from dataclasses import replace
 import numpy as np
 
 from invgp.core.backend import to_numpy
-from invgp.core.coupled.position import Position
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.problem import Latent, Problem
 
 
-def with_hyperparameters(problem: Problem, position: Position) -> Problem:
+def with_learned_hyperparameters(problem: Problem, posterior: GaussianPosterior) -> Problem:
     """The problem whose prior and noise are those of a posterior that was found."""
-    kernels = position.prior.kernels
+    kernels = posterior.prior.kernels
     latents = []
     for latent in problem.latents:
         own = kernels[problem.latent_slices[latent.name]]
         latents.append(with_kernel(latent, np.asarray([float(k.variance) for k in own]), to_numpy(own[0].length_scale)))
-    scales = np.exp(to_numpy(position.hyper.noise))
+    scales = np.exp(to_numpy(posterior.hyper.noise))
     std = dict(problem.noise.std)
     for scale, name in zip(scales, problem.noise.learn, strict=True):
         std[name] = scale * std[name]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from invgp.core.backend import Place, to_numpy
-from invgp.core.field.local import Block, taper
+from invgp.core.backend import Backend, to_numpy
+from invgp.core.field.local_regression import Block, taper
 from invgp.core.field.regression import Modes
 from invgp.latent_model.grid_modes import Field
 from invgp.problem import Floats, Problem
@@ -28,7 +28,7 @@ class Neighbourhood(NamedTuple):
     block: Block
 
 
-def neighbourhoods(problem: Problem, field: Field, where: Place) -> list[Neighbourhood]:
+def neighbourhoods(problem: Problem, field: Field, backend: Backend) -> list[Neighbourhood]:
     """The sites in cells as large as the reach, with what the data of each feel of the field's variables."""
     if problem.grid is None or problem.inference.localisation is None:
         return []
@@ -46,12 +46,12 @@ def neighbourhoods(problem: Problem, field: Field, where: Place) -> list[Neighbo
         sites = np.flatnonzero(cell_of_site == number)
         weight = taper(np.asarray(cKDTree(places[sites]).query(nodes)[0]))
         data = np.flatnonzero(cell_of_site[site_of_datum] == number)
-        turn, modes = _felt(problem, field, weight, where)
+        turn, modes = _felt(problem, field, weight, backend)
         found.append(Neighbourhood(sites, Block(data, turn, modes)))
     return found
 
 
-def _felt(problem: Problem, field: Field, weight: Floats, where: Place) -> tuple[Floats, Modes]:
+def _felt(problem: Problem, field: Field, weight: Floats, backend: Backend) -> tuple[Floats, Modes]:
     """Directions (R, r) of the variables in which the field varies where nodes have weight (G,), and their modes."""
     near = np.flatnonzero(weight)
     turn = np.zeros((field.slices[-1].stop, 0))
@@ -67,4 +67,4 @@ def _felt(problem: Problem, field: Field, weight: Floats, where: Place) -> tuple
         sizes.append(kept)
         variances.append(scales[:kept] ** 2)
     groups = tuple(sum(sizes[problem.latent_slices[latent.name]]) for latent in problem.latents)
-    return where.asarray(turn), Modes(where.asarray(np.concatenate(variances)), groups)
+    return backend.asarray(turn), Modes(backend.asarray(np.concatenate(variances)), groups)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from invgp.core.backend import Array, Place, array_namespace
+from invgp.core.backend import Array, Backend, array_namespace
 from invgp.core.coupled import GaussianNoise
 from invgp.core.kernels import squared_distances
 from invgp.latent_model.prior import gaussian_noise, noise_covariance
@@ -22,16 +22,16 @@ class LogDensity(Protocol):
         """(S, B) for outputs (S, B, P) of the sites with these numbers (B,); by default of all N."""
 
 
-def noise_log_density(problem: Problem, where: Place) -> LogDensity:
+def noise_log_density(problem: Problem, backend: Backend) -> LogDensity:
     """The density of a problem's observations."""
     if problem.noise.kind == "gaussian":
-        gaussian = gaussian_noise(problem, where)
+        gaussian = gaussian_noise(problem, backend)
 
         def of_gaussian(outputs: Array, sites: Array | None = None) -> Array:
             return (gaussian if sites is None else gaussian.at(sites)).log_density(outputs)
 
         return of_gaussian
-    scale, y = where.asarray(noise_scale(problem)), where.asarray(problem.survey.Y)
+    scale, y = backend.asarray(noise_scale(problem)), backend.asarray(problem.survey.Y)
     if problem.noise.kind == "student-t":
         likelihood: StudentT | Laplace = StudentT(scale, problem.noise.degrees, learn=False)
     else:
@@ -45,9 +45,9 @@ def noise_log_density(problem: Problem, where: Place) -> LogDensity:
     return of_likelihood
 
 
-def likelihood_of(problem: Problem, where: Place) -> GaussianNoise | LogDensity:
+def likelihood_of(problem: Problem, backend: Backend) -> GaussianNoise | LogDensity:
     """What the coupled posterior takes: Gaussian noise as such, or a density."""
-    return gaussian_noise(problem, where) if problem.noise.kind == "gaussian" else noise_log_density(problem, where)
+    return gaussian_noise(problem, backend) if problem.noise.kind == "gaussian" else noise_log_density(problem, backend)
 
 
 def noise_draw(problem: Problem, rng: np.random.Generator) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from invgp.core.backend import Place
+from invgp.core.backend import Backend
 from invgp.core.coupled import GaussianNoise, Prior
 from invgp.core.coupled.hyperparameters import Learning
 from invgp.core.inducing import cluster_centres
@@ -14,34 +14,34 @@ from invgp.problem import Floats, Problem
 JITTER = 1e-6  # share of the variance, which keeps the bound smooth where inducing inputs move
 
 
-def kernels_of(problem: Problem, where: Place) -> tuple[Kernel, ...]:
+def kernels_of(problem: Problem, backend: Backend) -> tuple[Kernel, ...]:
     """One for each latent process."""
     _, std = problem.prior()
     return tuple(
-        Kernel(CORRELATIONS[latent.kernel], where.asarray(float(s) ** 2), where.asarray(latent.length_scale))
+        Kernel(CORRELATIONS[latent.kernel], backend.asarray(float(s) ** 2), backend.asarray(latent.length_scale))
         for latent in problem.latents
         for s in std[problem.latent_slices[latent.name]]
     )
 
 
-def prior_of(problem: Problem, where: Place, rng: np.random.Generator | None = None) -> Prior:
+def prior_of(problem: Problem, backend: Backend, rng: np.random.Generator | None = None) -> Prior:
     """The latent processes at the sites, through `inference.inducing` variables if there is a `rng` to place them."""
     mean, _ = problem.prior()
     X, count, Q = problem.survey.X, problem.inference.inducing, problem.latent_count
     dense = rng is None or count is None or count >= len(X)
     Z = X if rng is None or count is None or dense else cluster_centres(X, count, rng)
-    everywhere = where.namespace.broadcast_to(where.asarray(Z), (Q, *Z.shape))
+    everywhere = backend.namespace.broadcast_to(backend.asarray(Z), (Q, *Z.shape))
     return Prior(
-        kernels_of(problem, where),
-        where.asarray(mean),
-        where.asarray(X),
+        kernels_of(problem, backend),
+        backend.asarray(mean),
+        backend.asarray(X),
         everywhere,
         dense,
         0.0 if dense else JITTER,
     )
 
 
-def gaussian_noise(problem: Problem, where: Place) -> GaussianNoise:
+def gaussian_noise(problem: Problem, backend: Backend) -> GaussianNoise:
     """The noise of each site's observations; what was not observed is marginalised."""
     y = problem.survey.Y
     observed = ~np.isnan(y)
@@ -54,10 +54,10 @@ def gaussian_noise(problem: Problem, where: Place) -> GaussianNoise:
     spreads = np.log(np.diagonal(factor, axis1=1, axis2=2))
     log_normaliser = -np.sum(np.where(observed, spreads + 0.5 * np.log(2.0 * np.pi), 0.0), axis=1)
     return GaussianNoise(
-        where.asarray(np.where(observed, y, 0.0)),
-        where.asarray(whitening),
-        where.asarray(log_normaliser),
-        where.asarray(observed.astype(np.float64)),
+        backend.asarray(np.where(observed, y, 0.0)),
+        backend.asarray(whitening),
+        backend.asarray(log_normaliser),
+        backend.asarray(observed.astype(np.float64)),
     )
 
 
@@ -71,9 +71,9 @@ def noise_covariance(problem: Problem) -> Floats:
     return np.asarray(std[:, :, None] * correlation * std[:, None, :])
 
 
-def learning_of(problem: Problem, where: Place) -> Learning | None:
+def learning_of(problem: Problem, backend: Backend) -> Learning | None:
     """What is learnt of kernels, tied over the labels of a latent, of noise, by observation, and of inducing inputs."""
-    kernels = kernels_of(problem, where)
+    kernels = kernels_of(problem, backend)
     dimensions = problem.survey.X.shape[1]
     ties, spreads = [], []
     for latent in problem.latents:
@@ -92,12 +92,12 @@ def learning_of(problem: Problem, where: Place) -> Learning | None:
     groups = np.zeros((problem.noise_std.shape[1], len(learn)))
     for g, name in enumerate(learn):
         groups[problem.observation_slices[name], g] = 1.0
-    xp = where.namespace
+    xp = backend.namespace
     return Learning(
         xp.stack([kernel.parameters for kernel in kernels]),
-        where.asarray(np.stack(ties, axis=-1) if ties else np.zeros((len(kernels), 1 + dimensions, 0))),
-        where.asarray(np.asarray(spreads)),
-        where.asarray(groups),
-        where.asarray(np.log(np.asarray(list(learn.values())))),
+        backend.asarray(np.stack(ties, axis=-1) if ties else np.zeros((len(kernels), 1 + dimensions, 0))),
+        backend.asarray(np.asarray(spreads)),
+        backend.asarray(groups),
+        backend.asarray(np.log(np.asarray(list(learn.values())))),
         inducing=inducing,
     )

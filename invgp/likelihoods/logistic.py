@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Array, array_namespace, at_least_zero, exponential, logarithm
+from invgp.core.backend import Array, array_namespace, clip_negative, exp_in_place, log_in_place
 from invgp.likelihoods._arrays import check_latents, check_shapes, observed
 from invgp.likelihoods._fixed import WithoutParameters
 
@@ -40,10 +40,10 @@ class Logistic(WithoutParameters):
         # A logarithm is twice as fast as log1p and as good here, where what is lost is below the rounding of p itself.
         term = xp.abs(against)
         term *= -1.0
-        term = exponential(term)
+        term = exp_in_place(term)
         term += 1.0
-        term = logarithm(term)
-        term += at_least_zero(against)
+        term = log_in_place(term)
+        term += clip_negative(against)
         term *= -1.0
         return observed(y, term)[..., 0]
 

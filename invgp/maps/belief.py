@@ -13,14 +13,14 @@ import numpy as np
 import scipy.linalg
 import xarray as xr
 
-from invgp.core.coupled.posterior import Coupled, SiteFactors, natural_parameters, posterior_of
+from invgp.core.coupled.coupled_gaussian import Coupled, SiteFactors, gaussian_from_natural, natural_parameters
 from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import inducing_factor, sparse_geometry
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import ConfigError
 from invgp.links import LINKS, Link
 from invgp.problem import Floats
-from invgp.processes import Processes, SaidBySites, WhitenedGaussians, WhitenedInducing, held_by
+from invgp.processes import Processes, StoredSiteFactors, WhitenedGaussians, WhitenedInducing, held_by
 
 Projections = dict[int, tuple[Floats, Floats]]  # by number of the shape, what `Shape.project` gives
 
@@ -187,7 +187,7 @@ def _believed(fields: tuple[Field, ...], X: Floats, held: Processes) -> Belief:
     mean, std = (np.concatenate([getattr(f, part) for f in fields]) for part in ("mean", "std"))
     Q = len(mean)
     inducing = None if isinstance(held, WhitenedGaussians) else held.inducing
-    jitter = held.jitter if isinstance(held, SaidBySites) else 0.0
+    jitter = held.jitter if isinstance(held, StoredSiteFactors) else 0.0
     Z = np.broadcast_to(X, (Q, *X.shape)) if inducing is None else inducing
     kernels = [Kernel(CORRELATIONS[f.kernel], np.float64(s) ** 2, f.length_scale) for f in fields for s in f.std]
     shapes, shape_of = _shapes(kernels, Z, jitter)
@@ -197,7 +197,7 @@ def _believed(fields: tuple[Field, ...], X: Floats, held: Processes) -> Belief:
         centre, roots = held.mean, (held.root,)
     else:
         prior = Prior(tuple(kernels), mean, X, Z, dense=inducing is None, jitter=jitter)
-        q: Coupled = posterior_of(natural_parameters(prior, SiteFactors(held.precision, held.shift)))
+        q: Coupled = gaussian_from_natural(natural_parameters(prior, SiteFactors(held.precision, held.shift)))
         centre, roots = q.mean, (q.root,)
     return Belief(fields, mean, std, shapes, shape_of, centre, roots)
 

@@ -33,11 +33,11 @@ class MapVariable:
     attributes: dict[str, Any]
     spatial: tuple[int, int]
 
-    def place(self, where: Slices) -> Slices:
+    def place(self, backend: Slices) -> Slices:
         """Where a block of the grid is among its values."""
         first, count = self.spatial
         everything = slice(None)
-        return (everything,) * first + where + (everything,) * (len(self.dims) - first - count)
+        return (everything,) * first + backend + (everything,) * (len(self.dims) - first - count)
 
 
 def described(

@@ -114,15 +114,15 @@ class Map:
             points = self.grid.at(tuple(slice(0, size) for size in self.grid.shape)) if self.exact else None
             paths = Paths.of(belief, points, self.draws, np.random.default_rng(self.seed))
             wanted = list(range(len(belief.shape_of)))
-        for where in self.grid.blocks(self.block_points)[1]:
-            X = self.grid.at(where)
+        for backend in self.grid.blocks(self.block_points)[1]:
+            X = self.grid.at(backend)
             at = belief.projections(X, wanted)
-            f = None if paths is None else paths.at(X, self._number(where), at)
+            f = None if paths is None else paths.at(X, self._number(backend), at)
             found: dict[str, Floats] = {}
             for quantity in self.quantities:
                 for name, values in self._values(quantity, at, f).items():
-                    found[name] = self._arranged(values, where, self.dimensions[quantity.name])
-            yield where, found
+                    found[name] = self._arranged(values, backend, self.dimensions[quantity.name])
+            yield backend, found
 
     def _values(self, quantity: Quantity, at: Projections, f: Floats | None) -> dict[str, Floats]:
         """(..., B, L) of each variable of a quantity."""
@@ -143,16 +143,16 @@ class Map:
             found[f"{name}_sample"] = quantity.values(f)
         return found
 
-    def _arranged(self, values: Floats, where: Slices, dimension: str | None) -> Floats:
+    def _arranged(self, values: Floats, backend: Slices, dimension: str | None) -> Floats:
         """(..., B, L) as a block: labels after the points of a list, before the axes of a grid."""
         leading, L = values.shape[:-2], values.shape[-1]
         if self.grid.axes is None:
             return values if dimension else values[..., 0]
-        block = tuple(part.stop - part.start for part in where)
+        block = tuple(part.stop - part.start for part in backend)
         if dimension is None:
             return values.reshape(*leading, *block)
         return np.moveaxis(values, -1, -2).reshape(*leading, L, *block)
 
-    def _number(self, where: Slices) -> int:
+    def _number(self, backend: Slices) -> int:
         """Of the first point of a block among all; of use where a block is contiguous, as where draws are exact."""
-        return int(np.ravel_multi_index([part.start for part in where], self.grid.shape))
+        return int(np.ravel_multi_index([part.start for part in backend], self.grid.shape))

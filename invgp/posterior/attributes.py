@@ -30,7 +30,7 @@ def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
         "references": "Bonilla, Krauth and Dezfouli, Generic Inference in Latent Gaussian Process Models, "
         "Journal of Machine Learning Research 20 (2019)",
         "invgp_status": solution.status,
-        "invgp_settled": "yes" if solution.settled else "no",
+        "invgp_settled": "yes" if solution.converged else "no",
         "invgp_posterior": problem.inference.posterior,
         "invgp_runs": solution.runs_total,
         "invgp_runs_failed": solution.runs_failed,

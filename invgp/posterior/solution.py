@@ -75,7 +75,7 @@ class Solution:
     runs_failed: int
     seed: int
     status: str
-    settled: bool
+    converged: bool
     diagnostics: Diagnostics
     emulator: EmulatorReport | None = None
     few_runs_std: Floats | None = None

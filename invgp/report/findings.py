@@ -12,7 +12,7 @@ from invgp.inference.diagnostics import CLOSE_FIT, POOR_FIT
 from invgp.plots.labels import MINUS, quantity_name, unit_label
 from invgp.plots.reading import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
 from invgp.report.origin import config_of
-from invgp.wording import counted, not_settled
+from invgp.wording import counted, not_converged
 
 NOTHING = "\N{EN DASH}"
 _MOST_DECIMALS, _LARGE = 6, 1e7  # beyond them, powers of ten
@@ -36,7 +36,7 @@ def verdict(ds: xr.Dataset) -> Verdict:
     doubts = _sentences(ds)
     if ds.attrs.get("invgp_settled") == "no":
         status = str(ds.attrs.get("invgp_status", "it was stopped"))
-        return Verdict("bad", f"The posterior has not settled ({status}). {not_settled(ds).capitalize()}.")
+        return Verdict("bad", f"The posterior has not settled ({status}). {not_converged(ds).capitalize()}.")
     if doubts:
         return Verdict(
             "doubt", f"The posterior has settled. {counted(len(doubts), 'remark')} below should be read first."

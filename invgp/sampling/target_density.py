@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import place, to_numpy
+from invgp.core.backend import select_backend, to_numpy
 from invgp.core.geometry import inducing_factor
 from invgp.errors import ConfigError
 from invgp.execution.simulator import Batch
@@ -30,7 +30,7 @@ class WhitenedPrior:
 
     def __init__(self, problem: Problem) -> None:
         self.mean, _ = problem.prior()
-        kernels, X = kernels_of(problem, place("cpu")), problem.survey.X
+        kernels, X = kernels_of(problem, select_backend("cpu")), problem.survey.X
         try:
             self.factor: Floats = inducing_factor(kernels, np.broadcast_to(X, (len(kernels), *X.shape)))
         except np.linalg.LinAlgError as error:
@@ -56,7 +56,7 @@ class SiteLikelihood:
         self.informed = np.isin(np.arange(problem.survey.size), informed_sites(problem))
         self.simulated = self.informed if simulated is None else self.informed & simulated
         self.observed = np.isfinite(problem.survey.Y)
-        self.log_density = noise_log_density(problem, place("cpu"))
+        self.log_density = noise_log_density(problem, select_backend("cpu"))
 
     def __call__(self, f: Floats, sites: NDArray[np.intp]) -> tuple[Floats, int]:
         """Log likelihood (S, B) of the data at sites (B,) for f (S, N, Q), and the runs that it took.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from threadpoolctl import threadpool_limits
 
-from invgp.core.backend import cholesky, place, to_numpy
+from invgp.core.backend import cholesky, select_backend, to_numpy
 from invgp.errors import RunsFailedError
 from invgp.execution.monitor import Monitor
 from invgp.execution.pools import Pool
@@ -80,7 +80,7 @@ def reference(problem: Problem, run: Run, *, seed: int = 0, checkpoint: Path | N
     checkpoint, settings : as for `invgp.sampling.slice_sampling.sample`.
     """
     begun = None if checkpoint is None else saved_proposal(checkpoint)
-    proposal = begun or linearised(problem, run, seed=seed)
+    proposal = begun or fit_linearised_gaussian(problem, run, seed=seed)
     return sample(problem, run, proposal, seed=seed, checkpoint=checkpoint, **settings)
 
 
@@ -93,17 +93,17 @@ def emulated_reference(
     that go on need the same emulator again, whose runs a ledger answers; they count once.
     """
     dense = replace(problem, inference=replace(problem.inference, posterior="coupled gaussian", inducing=None))
-    inversion = EmulatedInversion(dense, place("cpu"), run.simulator, seed)
+    inversion = EmulatedInversion(dense, select_backend("cpu"), run.simulator, seed)
     with threadpool_limits(1):
         inversion.run()
-    if inversion.found is None or inversion.emulator is None:
+    if inversion.candidate is None or inversion.emulator is None:
         raise RunsFailedError("no emulator could be fitted")
-    q = inversion.found.position.q
+    q = inversion.candidate.posterior.q
     covariance = to_numpy(q.root).T @ to_numpy(q.root)
     proposal = Proposal.from_covariance(to_numpy(q.mean).ravel(), covariance, run.simulator.runs)
 
     def answer(f: Floats, sites: NDArray[np.intp]) -> Batch:
-        return inversion.mixed(f, "chains", sites)
+        return inversion.evaluate_mixed(f, "chains", sites)
 
     return sample(problem, answer, proposal, seed=seed, simulated=inversion.direct, checkpoint=checkpoint, **settings)
 
@@ -113,17 +113,17 @@ def fit_runs(problem: Problem) -> int:
     return STEPS * SAMPLES_PER_LATENT * (problem.latent_count + 1) * len(informed_sites(problem))
 
 
-def linearised(problem: Problem, run: Run, *, seed: int = 0) -> Proposal:
+def fit_linearised_gaussian(problem: Problem, run: Run, *, seed: int = 0) -> Proposal:
     """A Gaussian near the posterior, coupled over latents and sites, by statistical linearisation.
 
     The outputs at each site are regressed on draws from the present Gaussian; the posterior of the linear simulator
     that this makes is the next Gaussian.
     """
     with threadpool_limits(1):
-        return _linearised(problem, run, seed)
+        return _fit_linearised_gaussian(problem, run, seed)
 
 
-def _linearised(problem: Problem, run: Run, seed: int) -> Proposal:
+def _fit_linearised_gaussian(problem: Problem, run: Run, seed: int) -> Proposal:
     N, Q = problem.survey.size, problem.latent_count
     sites = informed_sites(problem)
     prior = WhitenedPrior(problem)

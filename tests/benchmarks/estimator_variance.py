@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import place
+from invgp.core.backend import select_backend
 from invgp.core.estimators import score
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 Floats = NDArray[np.float64]
 MEAN, SCALE = 0.4, 0.7
@@ -63,7 +63,10 @@ def control_variates(repeats: int, samples: int) -> dict[str, Floats]:
         found = []
         for seed in range(repeats):
             rng = np.random.default_rng(seed)
-            random, even = rng.standard_normal(samples), Points.draw(rng, samples, 1, 1, place("cpu")).base[:, 0]
+            random, even = (
+                rng.standard_normal(samples),
+                Points.draw(rng, samples, 1, 1, select_backend("cpu")).base[:, 0],
+            )
             rows = [(e, random) for e in (plain, of_the_paper, unbiased, regressed)] + [(regressed, even)]
             found.append([estimator(z, log_density(MEAN + SCALE * z)) for estimator, z in rows])
         exact = plain(nodes, len(nodes) * weights * log_density(MEAN + SCALE * nodes))

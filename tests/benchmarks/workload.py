@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invgp.core.backend import place
+from invgp.core.backend import select_backend
 from invgp.core.bound import Bound
-from invgp.core.data import Data
 from invgp.core.expectations import LogDensity
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Full
-from invgp.core.sampling import Points
 from invgp.likelihoods import Logistic, Softmax
 
 POSTERIOR = ("posterior",)
@@ -66,17 +66,17 @@ class Problem:
 
     def evaluate(self, learn: tuple[str, ...]) -> float:
         """One bound and its gradient, nothing kept from an earlier one; the bound, in nats."""
-        return float(self.bound.frame(self.parameters).evaluate(self.density, self.points, learn).elbo)
+        return float(self.bound.bound_state(self.parameters).evaluate(self.density, self.points, learn).elbo)
 
 
 def problem(size: Size, seed: int = 0) -> Problem:
     """A full Gaussian posterior with a logistic likelihood, or a softmax for more than one latent."""
     X, Z, labels = data(size, seed)
-    rng, where = np.random.default_rng(seed), place("cpu")
+    rng, backend = np.random.default_rng(seed), select_backend("cpu")
     kernel = Kernel(
         CORRELATIONS["squared exponential"],
-        where.asarray(1.0),
-        where.asarray(np.full(size.D, length_scale(size))),
+        backend.asarray(1.0),
+        backend.asarray(np.full(size.D, length_scale(size))),
     )
     inducing = np.broadcast_to(Z, (size.Q, *Z.shape))
     posterior = Full(size.Q, size.M, size.K)
@@ -93,7 +93,7 @@ def problem(size: Size, seed: int = 0) -> Problem:
         Bound(posterior, (kernel,) * size.Q, np.zeros(size.Q), X, dense=size.M == size.N),
         parameters,
         density.log_density(parameters.likelihood, derivatives=False),
-        Points.draw(rng, size.S, size.N, size.Q, where),
+        Points.draw(rng, size.S, size.N, size.Q, backend),
     )
 
 

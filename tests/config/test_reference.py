@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from invgp.config import load
-from invgp.core.coupled.estimators import fewest_samples as fewest_of_coupled
+from invgp.core.coupled.site_estimators import fewest_samples as fewest_of_coupled
 from invgp.core.estimators import fewest_samples as fewest_of_full
 from invgp.problem import fewest_samples
 

@@ -3,32 +3,32 @@
 import numpy as np
 
 from invgp.core.coupled import GaussianNoise, Prior
-from invgp.core.coupled.minibatches import MiniBatches
+from invgp.core.coupled.coupled_minibatches import MiniBatches
 from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
-SETTLED = "the posterior has settled"
+CONVERGED = "the posterior has settled"
 
 
-def prior_of(where, X, latents, variance=1.0, length_scale=1.0, mean=0.0):
+def prior_of(backend, X, latents, variance=1.0, length_scale=1.0, mean=0.0):
     X = np.asarray(X, dtype=float).reshape(len(X), -1)
     kernel = Kernel(
-        CORRELATIONS["matern 5/2"], where.asarray(variance), where.asarray(np.full(X.shape[1], length_scale))
+        CORRELATIONS["matern 5/2"], backend.asarray(variance), backend.asarray(np.full(X.shape[1], length_scale))
     )
-    Z = where.asarray(np.broadcast_to(X, (latents, *X.shape)))
-    return Prior((kernel,) * latents, where.asarray(np.full(latents, mean)), where.asarray(X), Z, dense=True)
+    Z = backend.asarray(np.broadcast_to(X, (latents, *X.shape)))
+    return Prior((kernel,) * latents, backend.asarray(np.full(latents, mean)), backend.asarray(X), Z, dense=True)
 
 
-def independent_noise(where, y, std):
+def independent_noise(backend, y, std):
     y = np.asarray(y, dtype=float)
     std = np.broadcast_to(std, y.shape)
     whitening = np.eye(y.shape[1]) / std[..., None]
     normaliser = -np.sum(np.log(std) + 0.5 * np.log(2 * np.pi), axis=1)
-    return GaussianNoise(*(where.asarray(part) for part in (y, whitening, normaliser, np.ones_like(y))))
+    return GaussianNoise(*(backend.asarray(part) for part in (y, whitening, normaliser, np.ones_like(y))))
 
 
-def sobol(where, samples, sites, latents, seed=1):
-    return Points.draw(np.random.default_rng(seed), samples, sites, latents, where)
+def sobol(backend, samples, sites, latents, seed=1):
+    return Points.draw(np.random.default_rng(seed), samples, sites, latents, backend)
 
 
 def all_valid(f):

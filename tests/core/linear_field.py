@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from invgp.core.backend import Place, to_numpy
-from invgp.core.field.algorithm import FieldInference, FieldState
-from invgp.core.field.basis import leading_modes
-from invgp.core.field.gaussian import mirrored_normals
+from invgp.core.backend import Backend, to_numpy
+from invgp.core.field.field_gaussian import mirrored_normals
+from invgp.core.field.field_inference import FieldInference, FieldState
+from invgp.core.field.grid_basis import leading_modes
 from invgp.core.field.regression import Modes
 from invgp.core.kernels import CORRELATIONS, Kernel
 
@@ -20,17 +20,17 @@ def line(nodes: int) -> np.ndarray:
     return np.linspace(0.0, 1.0, nodes)[:, None]
 
 
-def kernel_on(where: Place, length_scale: float, kind: str = "matern 5/2", variance: float = 1.0) -> Kernel:
-    return Kernel(CORRELATIONS[kind], where.asarray(variance), where.asarray([length_scale]))
+def kernel_on(backend: Backend, length_scale: float, kind: str = "matern 5/2", variance: float = 1.0) -> Kernel:
+    return Kernel(CORRELATIONS[kind], backend.asarray(variance), backend.asarray([length_scale]))
 
 
 class LinearProblem:
     """Averages over windows of a line: exact posterior known."""
 
-    def __init__(self, where: Place, length_scale: float = 0.05, data: int = 40, seed: int = 0) -> None:
+    def __init__(self, backend: Backend, length_scale: float = 0.05, data: int = 40, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         X = line(100)
-        basis = leading_modes(kernel_on(where, length_scale), where.asarray(X), 0.98)
+        basis = leading_modes(kernel_on(backend, length_scale), backend.asarray(X), 0.98)
         windows = np.exp(-0.5 * ((np.linspace(0.0, 1.0, data)[:, None] - X[:, 0]) / 0.04) ** 2)
         self.modes, self.size = to_numpy(basis.modes), basis.size
         self.A = windows / windows.sum(axis=1, keepdims=True) @ self.modes / 0.05
@@ -41,21 +41,21 @@ class LinearProblem:
         self.mean = self.covariance @ self.A.T @ (self.y - self.offset)
         self.inference = FieldInference(
             Modes(basis.variances, (basis.size,)),
-            where.asarray(self.y),
-            where.asarray(mirrored_normals(rng, 32, basis.size)),
+            backend.asarray(self.y),
+            backend.asarray(mirrored_normals(rng, 32, basis.size)),
         )
 
     def outputs(self, w: np.ndarray) -> np.ndarray:
         return np.asarray(self.offset + w @ self.A.T)
 
-    def solved(self, where: Place, batches: list[int], seed: int = 1, given: Given | None = None) -> FieldState:
+    def solved(self, backend: Backend, batches: list[int], seed: int = 1, given: Given | None = None) -> FieldState:
         """From batches of so many runs, of which `given` may leave outputs (n, D) out."""
         rng = np.random.default_rng(seed)
         state = self.inference.init()
         for count in batches:
             w = self.inference.ask(state, count, rng)
             outputs = self.outputs(to_numpy(w))
-            state, _ = self.inference.tell(state, w, where.asarray(given(outputs) if given else outputs), rng)
+            state, _ = self.inference.tell(state, w, backend.asarray(given(outputs) if given else outputs), rng)
         return state
 
     def spread(self, covariance: np.ndarray) -> np.ndarray:

@@ -6,16 +6,16 @@ from invgp.core.bound import Bound
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Sites
-from invgp.core.sampling import Points
 
 Q, M, D, N, S = 2, 4, 2, 7, 64
 FAMILIES = {
-    "full": lambda size, where: Full(Q, size),
-    "mixture of two full": lambda size, where: Full(Q, size, 2),
-    "diagonal": lambda size, where: Diagonal(Q, size),
-    "mixture of three diagonal": lambda size, where: Diagonal(Q, size, 3),
-    "sites": lambda size, where: Sites(Q, size, N, where.asarray([[0.7], [1.6]])),
+    "full": lambda size, backend: Full(Q, size),
+    "mixture of two full": lambda size, backend: Full(Q, size, 2),
+    "diagonal": lambda size, backend: Diagonal(Q, size),
+    "mixture of three diagonal": lambda size, backend: Diagonal(Q, size, 3),
+    "sites": lambda size, backend: Sites(Q, size, N, backend.asarray([[0.7], [1.6]])),
 }
 
 
@@ -26,8 +26,8 @@ class Quadratic:
         half = 0.5 * rng.standard_normal((N, Q, Q))
         self.y, self.precision = rng.standard_normal((N, Q)), half @ half.transpose(0, 2, 1) + np.eye(Q)
 
-    def at(self, where, parameters):
-        y, precision, xp = where.asarray(self.y), where.asarray(self.precision), where.namespace
+    def at(self, backend, parameters):
+        y, precision, xp = backend.asarray(self.y), backend.asarray(self.precision), backend.namespace
 
         def log_density(f, start, stop):
             residual = (y[start:stop, :] - f)[..., None]
@@ -49,15 +49,15 @@ def small_model(family, kinds, dense, seed=0):
     jitter = 0.3 * rng.standard_normal((3, Q, size))
     noise = rng.standard_normal(10_000)
 
-    def build(where):
-        kernels = tuple(Kernel(CORRELATIONS[k], where.asarray(1.0), where.asarray(np.ones(D))) for k in kinds)
-        posterior = FAMILIES[family](size, where)
-        there = where.asarray(numbers)
-        factor = inducing_factor([k.with_parameters(there[j, :]) for j, k in enumerate(kernels)], where.asarray(Z))
-        start = posterior.initial(factor, 0.5, where.asarray(jitter[: posterior.components]))
-        start = start + where.asarray(0.2 * noise[: start.shape[0]])
-        parameters = Parameters(start, there, where.asarray(Z), where.asarray([0.2]))
-        points = Points.draw(np.random.default_rng(1), S, N, Q, where)
-        return Bound(posterior, kernels, where.asarray(mean), where.asarray(X), dense), parameters, points
+    def build(backend):
+        kernels = tuple(Kernel(CORRELATIONS[k], backend.asarray(1.0), backend.asarray(np.ones(D))) for k in kinds)
+        posterior = FAMILIES[family](size, backend)
+        there = backend.asarray(numbers)
+        factor = inducing_factor([k.with_parameters(there[j, :]) for j, k in enumerate(kernels)], backend.asarray(Z))
+        start = posterior.initial(factor, 0.5, backend.asarray(jitter[: posterior.components]))
+        start = start + backend.asarray(0.2 * noise[: start.shape[0]])
+        parameters = Parameters(start, there, backend.asarray(Z), backend.asarray([0.2]))
+        points = Points.draw(np.random.default_rng(1), S, N, Q, backend)
+        return Bound(posterior, kernels, backend.asarray(mean), backend.asarray(X), dense), parameters, points
 
     return build

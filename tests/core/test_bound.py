@@ -9,8 +9,8 @@ from invgp.core import bound as bound_module
 from invgp.core.backend import to_numpy
 from invgp.core.kernels import CORRELATIONS
 from invgp.core.parameters import BLOCKS
+from invgp.core.point_sets import Points
 from invgp.core.posteriors.mixture import Posterior
-from invgp.core.sampling import Points
 from models import FAMILIES, M, N, Q, Quadratic, small_model
 
 KINDS = ("squared exponential", "matern 5/2")
@@ -37,11 +37,11 @@ def test_that_every_family_keeps_the_contract(family, numpy_place):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("block", BLOCKS)
 def test_that_the_gradient_of_each_block_is_that_of_finite_differences(
-    block, family, dense, where, tolerance, numpy_place, quadratic
+    block, family, dense, backend, tolerance, numpy_place, quadratic
 ):
     build = small_model(family, KINDS, dense)
-    bound, parameters, points = build(where)
-    terms = bound.frame(parameters).evaluate(quadratic.at(where, parameters.likelihood), points)
+    bound, parameters, points = build(backend)
+    terms = bound.bound_state(parameters).evaluate(quadratic.at(backend, parameters.likelihood), points)
     gradient = to_numpy(terms.gradient.flat([block]))
     if block == "inducing" and dense:
         np.testing.assert_array_equal(gradient, 0.0)
@@ -51,11 +51,11 @@ def test_that_the_gradient_of_each_block_is_that_of_finite_differences(
     def value(vector):
         trial = start.updated([block], vector)
         density = quadratic.at(numpy_place, trial.likelihood)
-        return float(reference.frame(trial).evaluate(density, reference_points, ()).elbo)
+        return float(reference.bound_state(trial).evaluate(density, reference_points, ()).elbo)
 
     expected = differences(value, start.flat([block]))
     scale = max(1.0, np.abs(expected).max())
-    np.testing.assert_allclose(gradient / scale, expected / scale, atol=tolerance(where, 1e-6, 5e-3))
+    np.testing.assert_allclose(gradient / scale, expected / scale, atol=tolerance(backend, 1e-6, 5e-3))
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
@@ -65,11 +65,11 @@ def test_that_gradients_with_the_inducing_variables_held_are_those_of_finite_dif
     block, family, dense, numpy_place, quadratic
 ):
     bound, parameters, points = small_model(family, KINDS, dense)(numpy_place)
-    held = bound.frame(parameters)
+    held = bound.bound_state(parameters)
     density = quadratic.at(numpy_place, parameters.likelihood)
 
     def terms(vector):
-        return bound.frame(parameters.updated([block], vector), held=held).evaluate(density, points)
+        return bound.bound_state(parameters.updated([block], vector), held=held).evaluate(density, points)
 
     gradient = terms(parameters.flat([block])).gradient.flat([block])
     expected = (
@@ -82,13 +82,13 @@ def test_that_gradients_with_the_inducing_variables_held_are_those_of_finite_dif
 
 def exact_bound(bound, parameters, log_density, nodes):
     """The bound with the expectations by Gauss-Hermite quadrature of the marginals, instead of by samples."""
-    frame = bound.frame(parameters)
-    means, variances = frame.marginals(frame.geometry(0, N))
+    bound_state = bound.bound_state(parameters)
+    means, variances = bound_state.marginals(bound_state.geometry(0, N))
     at, weights = np.polynomial.hermite_e.hermegauss(nodes)
     grid = np.stack([axis.ravel() for axis in np.meshgrid(*[at] * Q)], axis=-1)[:, None, :]
     weight = np.prod(np.meshgrid(*[weights / weights.sum()] * Q), axis=0).ravel()
-    value = frame.family.negative_kl(frame.q, frame.factor)
-    for pi, mean, variance in zip(frame.q.weights, means, variances, strict=True):
+    value = bound_state.family.negative_kl(bound_state.q, bound_state.factor)
+    for pi, mean, variance in zip(bound_state.q.weights, means, variances, strict=True):
         value += pi * np.sum(weight @ log_density(mean + np.sqrt(variance) * grid, 0, N)[0])
     return float(value)
 
@@ -101,7 +101,7 @@ def test_that_every_gradient_with_every_kernel_is_that_of_the_exact_expectation(
 ):
     bound, parameters, points = small_model(family, (kind, kind), dense)(numpy_place)
     density = quadratic.at(numpy_place, parameters.likelihood)
-    gradient = bound.frame(parameters).evaluate(density, points).gradient
+    gradient = bound.bound_state(parameters).evaluate(density, points).gradient
 
     def exact(block, vector):
         trial = parameters.updated([block], vector)
@@ -130,12 +130,12 @@ def sigmoid_of_both(parameters):
 def test_that_the_gradient_of_each_block_has_no_bias_beyond_its_standard_error(family, numpy_place):
     bound, parameters, _ = small_model(family, KINDS, dense=False)(numpy_place)
     sets, found = 60, []
-    frame, density = bound.frame(parameters), sigmoid_of_both(parameters.likelihood)
+    bound_state, density = bound.bound_state(parameters), sigmoid_of_both(parameters.likelihood)
     for seed in range(sets):
         # Independent normals: what is shown is the estimator's, not that of the points.
         z = np.random.default_rng(seed).standard_normal((4096, Q))
         points = Points(z, np.broadcast_to(np.eye(Q), (N, Q, Q)), independent=True)
-        found.append(frame.evaluate(density, points).gradient.flat(BLOCKS))
+        found.append(bound_state.evaluate(density, points).gradient.flat(BLOCKS))
 
     def exact(vector):
         trial = parameters.updated(BLOCKS, vector)
@@ -152,11 +152,11 @@ def test_that_the_jitter_belongs_to_the_kernel(numpy_place, quadratic):
     bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_place)
     bound = replace(bound, jitter=0.1)
     density = quadratic.at(numpy_place, parameters.likelihood)
-    gradient = bound.frame(parameters).evaluate(density, points).gradient.flat(["kernels", "inducing"])
+    gradient = bound.bound_state(parameters).evaluate(density, points).gradient.flat(["kernels", "inducing"])
 
     def value(vector):
         trial = parameters.updated(["kernels", "inducing"], vector)
-        return float(bound.frame(trial).evaluate(density, points, ()).elbo)
+        return float(bound.bound_state(trial).evaluate(density, points, ()).elbo)
 
     np.testing.assert_allclose(gradient, differences(value, parameters.flat(["kernels", "inducing"])), atol=1e-6)
 
@@ -165,21 +165,22 @@ def test_that_the_jitter_belongs_to_the_kernel(numpy_place, quadratic):
 def test_that_in_the_dense_case_the_likelihood_sees_no_kernel(family, numpy_place, quadratic):
     """With the distribution of the inducing variables held, kernels move the KL term alone."""
     bound, parameters, points = small_model(family, KINDS, dense=True)(numpy_place)
-    held = bound.frame(parameters)
+    held = bound.bound_state(parameters)
     other = replace(parameters, kernels=parameters.kernels + 0.3)
     density = quadratic.at(numpy_place, parameters.likelihood)
     before, after = (
-        float(bound.frame(p, held=held).evaluate(density, points).expected_log_likelihood) for p in (parameters, other)
+        float(bound.bound_state(p, held=held).evaluate(density, points).expected_log_likelihood)
+        for p in (parameters, other)
     )
     assert before == pytest.approx(after, rel=1e-10)
 
 
-def test_that_inducing_inputs_at_the_sites_are_the_dense_case(where, tolerance, quadratic):
-    bound, parameters, points = small_model("full", KINDS, dense=True)(where)
-    density = quadratic.at(where, parameters.likelihood)
-    dense = bound.frame(parameters).evaluate(density, points)
-    sparse = replace(bound, dense=False).frame(parameters).evaluate(density, points)
-    assert float(dense.elbo) == pytest.approx(float(sparse.elbo), rel=tolerance(where, 1e-9, 1e-3))
+def test_that_inducing_inputs_at_the_sites_are_the_dense_case(backend, tolerance, quadratic):
+    bound, parameters, points = small_model("full", KINDS, dense=True)(backend)
+    density = quadratic.at(backend, parameters.likelihood)
+    dense = bound.bound_state(parameters).evaluate(density, points)
+    sparse = replace(bound, dense=False).bound_state(parameters).evaluate(density, points)
+    assert float(dense.elbo) == pytest.approx(float(sparse.elbo), rel=tolerance(backend, 1e-9, 1e-3))
 
 
 def test_that_two_equal_components_are_one(numpy_place, quadratic):
@@ -190,8 +191,8 @@ def test_that_two_equal_components_are_one(numpy_place, quadratic):
     means, rest = np.split(half, [Q * M])
     doubled = np.concatenate([[0.0, 0.0], means, means, rest, rest])
     density = quadratic.at(numpy_place, parameters.likelihood)
-    single = one.frame(parameters).evaluate(density, points)
-    double = two.frame(replace(parameters, posterior=doubled)).evaluate(density, points)
+    single = one.bound_state(parameters).evaluate(density, points)
+    double = two.bound_state(replace(parameters, posterior=doubled)).evaluate(density, points)
     assert float(double.expected_log_likelihood) == pytest.approx(float(single.expected_log_likelihood), rel=1e-12)
     # Exact entropy minus Jensen's bound of a Gaussian: (1 - log 2) / 2 for each dimension.
     assert float(double.kl - single.kl) == pytest.approx(0.5 * Q * M * (1 - np.log(2)), rel=1e-10)
@@ -200,49 +201,51 @@ def test_that_two_equal_components_are_one(numpy_place, quadratic):
 def test_that_batches_of_sites_add_up(monkeypatch, numpy_place, quadratic):
     bound, parameters, points = small_model("mixture of two full", KINDS, dense=False)(numpy_place)
     density = quadratic.at(numpy_place, parameters.likelihood)
-    whole = bound.frame(parameters).evaluate(density, points)
+    whole = bound.bound_state(parameters).evaluate(density, points)
     monkeypatch.setattr(bound_module, "MEMORY_BUDGET", 8 * M * Q * 7 * 2)
     assert len(list(bound.batches())) == 4
-    parts = bound.frame(parameters).evaluate(density, points)
+    parts = bound.bound_state(parameters).evaluate(density, points)
     assert float(parts.elbo) == pytest.approx(float(whole.elbo), rel=1e-12)
     np.testing.assert_allclose(parts.gradient.flat(BLOCKS), whole.gradient.flat(BLOCKS), atol=1e-9)
 
 
 def test_that_what_is_held_of_a_geometry_is_what_the_budget_counts(numpy_place, quadratic, monkeypatch):
     bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_place)
-    frame = bound.frame(parameters)
-    frame.evaluate(quadratic.at(numpy_place, parameters.likelihood), points, BLOCKS)
-    assert [geometry.covariances for geometry in frame.ground.geometries.values()] == [None]
+    bound_state = bound.bound_state(parameters)
+    bound_state.evaluate(quadratic.at(numpy_place, parameters.likelihood), points, BLOCKS)
+    assert [geometry.covariances for geometry in bound_state.kernel_cache.geometries.values()] == [None]
     monkeypatch.setattr(bound_module, "MEMORY_BUDGET", 8 * N * M * Q - 1)
-    frame = bound.frame(parameters)
-    frame.evaluate(quadratic.at(numpy_place, parameters.likelihood), points, BLOCKS)
-    assert not frame.ground.geometries
+    bound_state = bound.bound_state(parameters)
+    bound_state.evaluate(quadratic.at(numpy_place, parameters.likelihood), points, BLOCKS)
+    assert not bound_state.kernel_cache.geometries
 
 
 def test_that_mini_batches_estimate_the_bound_without_bias(numpy_place, quadratic):
     bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_place)
     density = quadratic.at(numpy_place, parameters.likelihood)
-    whole = bound.frame(parameters).evaluate(density, points)
+    whole = bound.bound_state(parameters).evaluate(density, points)
     estimates = []
     for n in range(N):
         alone = replace(bound, X=bound.X[n : n + 1], weight=float(N))
-        at_n = alone.frame(parameters).evaluate(lambda f, start, stop, n=n: density(f, n, n + 1), points.at(n, n + 1))
+        at_n = alone.bound_state(parameters).evaluate(
+            lambda f, start, stop, n=n: density(f, n, n + 1), points.at(n, n + 1)
+        )
         estimates.append(np.concatenate([[float(at_n.elbo)], at_n.gradient.flat(BLOCKS)]))
     expected = np.concatenate([[float(whole.elbo)], whole.gradient.flat(BLOCKS)])
     np.testing.assert_allclose(np.mean(estimates, axis=0), expected, atol=1e-8)
 
 
-def test_that_samples_without_a_density_are_left_out(where, tolerance, quadratic):
+def test_that_samples_without_a_density_are_left_out(backend, tolerance, quadratic):
     """The estimator is exact for a quadratic log density, with fewer samples as well."""
-    bound, parameters, points = small_model("full", KINDS, dense=False)(where)
-    density, xp = quadratic.at(where, parameters.likelihood), where.namespace
-    missing = where.asmask(np.arange(points.base.shape[0])[:, None] % 5 == np.arange(N) % 7)
+    bound, parameters, points = small_model("full", KINDS, dense=False)(backend)
+    density, xp = quadratic.at(backend, parameters.likelihood), backend.namespace
+    missing = backend.asmask(np.arange(points.base.shape[0])[:, None] % 5 == np.arange(N) % 7)
 
     def some(f, start, stop):
         values, derivatives = density(f, start, stop)
         return xp.where(missing[:, start:stop], xp.nan * xp.ones_like(values), values), derivatives
 
-    whole, part = (bound.frame(parameters).evaluate(d, points) for d in (density, some))
-    assert float(part.elbo) == pytest.approx(float(whole.elbo), rel=tolerance(where, 1e-10))
+    whole, part = (bound.bound_state(parameters).evaluate(d, points) for d in (density, some))
+    assert float(part.elbo) == pytest.approx(float(whole.elbo), rel=tolerance(backend, 1e-10))
     gradients = (to_numpy(terms.gradient.flat(BLOCKS)) for terms in (part, whole))
-    np.testing.assert_allclose(*gradients, atol=tolerance(where, 1e-8, 5e-3))
+    np.testing.assert_allclose(*gradients, atol=tolerance(backend, 1e-8, 5e-3))

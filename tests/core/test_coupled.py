@@ -5,16 +5,16 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
-from invgp.core.backend import place, to_numpy
+from invgp.core.backend import select_backend, to_numpy
 from invgp.core.coupled import GaussianNoise, Prior, SiteFactors
-from invgp.core.coupled.algorithm import CoupledSavigp
-from invgp.core.coupled.estimators import all_outputs, estimate_by_output, estimate_log_density, hermite_fit
+from invgp.core.coupled.coupled_minibatches import MiniBatches
+from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.hyperparameters import Learning, site_evidence
-from invgp.core.coupled.minibatches import MiniBatches
+from invgp.core.coupled.site_estimators import all_outputs, estimate_by_output, estimate_log_density, hermite_fit
 from invgp.core.coupled.stage import Stage
 from invgp.core.inducing import cluster_centres
 from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 N, Q, P, D = 9, 3, 2, 2
 
@@ -34,17 +34,17 @@ class Linear:
         self.observed = np.ones((sites, P), dtype=bool)
         self.observed[1, 0], self.observed[4], self.observed[6, 1] = False, False, False
 
-    def kernels(self, where):
-        like = Kernel(CORRELATIONS["matern 5/2"], where.asarray(1.0), where.asarray(np.ones(D)))
-        return tuple(like.with_parameters(where.asarray(row)) for row in self.log_kernels)
+    def kernels(self, backend):
+        like = Kernel(CORRELATIONS["matern 5/2"], backend.asarray(1.0), backend.asarray(np.ones(D)))
+        return tuple(like.with_parameters(backend.asarray(row)) for row in self.log_kernels)
 
-    def prior(self, where, Z=None):
+    def prior(self, backend, Z=None):
         dense = Z is None
         Z = self.X if dense else Z
-        Z = where.namespace.broadcast_to(where.asarray(Z), (Q, *Z.shape))
-        return Prior(self.kernels(where), where.asarray(self.mean), where.asarray(self.X), Z, dense)
+        Z = backend.namespace.broadcast_to(backend.asarray(Z), (Q, *Z.shape))
+        return Prior(self.kernels(backend), backend.asarray(self.mean), backend.asarray(self.X), Z, dense)
 
-    def noise(self, where, scale=1.0):
+    def noise(self, backend, scale=1.0):
         sites = len(self.X)
         whitening, normaliser = np.zeros((sites, P, P)), np.zeros(sites)
         for n, seen in enumerate(self.observed):
@@ -52,16 +52,16 @@ class Linear:
             whitening[n][np.ix_(seen, seen)] = np.linalg.inv(np.linalg.cholesky(R)) if seen.any() else 0.0
             normaliser[n] = -0.5 * (np.linalg.slogdet(R)[1] + seen.sum() * np.log(2 * np.pi)) if seen.any() else 0.0
         y = np.where(self.observed, self.y, 0.0)
-        return GaussianNoise(*(where.asarray(a) for a in (y, whitening, normaliser, self.observed.astype(float))))
+        return GaussianNoise(*(backend.asarray(a) for a in (y, whitening, normaliser, self.observed.astype(float))))
 
     def exact(self, log_kernels=None, scale=1.0):
         """Joint mean and covariance (N Q) of the latents, and the log evidence."""
-        where, sites = place("cpu"), len(self.X)
+        backend, sites = select_backend("cpu"), len(self.X)
         log_kernels = self.log_kernels if log_kernels is None else log_kernels
         like = Kernel(CORRELATIONS["matern 5/2"], np.asarray(1.0), np.ones(D))
         K = np.zeros((sites, Q, sites, Q))
         for j in range(Q):
-            K[:, j, :, j] = like.with_parameters(where.asarray(log_kernels[j]))(self.X, self.X)
+            K[:, j, :, j] = like.with_parameters(backend.asarray(log_kernels[j]))(self.X, self.X)
         K = K.reshape(sites * Q, sites * Q)
         H = np.zeros((sites, P, sites, Q))
         H[np.arange(sites), :, np.arange(sites), :] = self.G
@@ -75,59 +75,59 @@ class Linear:
         evidence = multivariate_normal(np.zeros(len(V)), V).logpdf(residual)
         return mean + gain @ residual, K - gain @ H @ K, evidence
 
-    def outputs(self, where, f):
-        xp = where.namespace
-        return xp.permute_dims(where.asarray(self.G) @ xp.permute_dims(f, (1, 2, 0)), (2, 0, 1))
+    def outputs(self, backend, f):
+        xp = backend.namespace
+        return xp.permute_dims(backend.asarray(self.G) @ xp.permute_dims(f, (1, 2, 0)), (2, 0, 1))
 
 
-def stage(kind, samples, where, tolerance=1e-9, sites=N):
-    return Stage(kind, Points.draw(np.random.default_rng(1), samples, sites, Q, where), tolerance)
+def stage(kind, samples, backend, tolerance=1e-9, sites=N):
+    return Stage(kind, Points.draw(np.random.default_rng(1), samples, sites, Q, backend), tolerance)
 
 
-def settled(algorithm, outputs_of, where, most=40):
+def converged(algorithm, outputs_of, backend, most=40):
     state, bounds = algorithm.init(), []
     while not state.finished and state.evaluations < most:
         f = algorithm.ask(state)
-        valid = where.asmask(np.ones(f.shape[:2], dtype=bool))
-        state, info = algorithm.tell(state, outputs_of(where, f), valid)
+        valid = backend.asmask(np.ones(f.shape[:2], dtype=bool))
+        state, info = algorithm.tell(state, outputs_of(backend, f), valid)
         bounds.append(info.elbo)
     return state, bounds
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.6])
 @pytest.mark.parametrize("kind", ["linear", "hermite", "log density", "any likelihood"])
-def test_that_a_linear_model_has_its_exact_posterior_and_evidence(kind, missing, where, tolerance, rng):
+def test_that_a_linear_model_has_its_exact_posterior_and_evidence(kind, missing, backend, tolerance, rng):
     """Also where an output is missing of most runs, at random: what is there tells it all."""
     model = Linear()
-    noise = model.noise(where)
-    xp = where.namespace
+    noise = model.noise(backend)
+    xp = backend.namespace
 
     def log_density(outputs, rows):
         return noise.log_normaliser - 0.5 * xp.sum(xp.square(noise.residuals(outputs)), axis=-1)
 
     likelihood = log_density if kind == "any likelihood" else noise
     kind = "log density" if kind == "any likelihood" else kind
-    algorithm = CoupledSavigp(model.prior(where), [stage(kind, 80 if missing else 40, where, 1e-4)], likelihood)
+    algorithm = CoupledSavigp(model.prior(backend), [stage(kind, 80 if missing else 40, backend, 1e-4)], likelihood)
 
-    def outputs(where, f):
+    def outputs(backend, f):
         lost = (rng.random(f.shape[:2]) < missing)[..., None] & model.observed & (np.arange(P) == 0)
-        return xp.where(where.asmask(lost), where.asarray(np.nan), model.outputs(where, f))
+        return xp.where(backend.asmask(lost), backend.asarray(np.nan), model.outputs(backend, f))
 
-    state, bounds = settled(algorithm, outputs, where)
+    state, bounds = converged(algorithm, outputs, backend)
     mean, covariance, evidence = model.exact()
     found = state.best.marginals
     assert state.finished == "the posterior has settled"
-    np.testing.assert_allclose(to_numpy(found.mean).ravel(), mean, atol=tolerance(where, 1e-7, 5e-3))
+    np.testing.assert_allclose(to_numpy(found.mean).ravel(), mean, atol=tolerance(backend, 1e-7, 5e-3))
     blocks = covariance.reshape(N, Q, N, Q)[np.arange(N), :, np.arange(N), :]
-    np.testing.assert_allclose(to_numpy(found.covariance), blocks, atol=tolerance(where, 1e-7, 5e-3))
-    np.testing.assert_allclose(bounds[-1], evidence, rtol=tolerance(where, 1e-7, 5e-3))
+    np.testing.assert_allclose(to_numpy(found.covariance), blocks, atol=tolerance(backend, 1e-7, 5e-3))
+    np.testing.assert_allclose(bounds[-1], evidence, rtol=tolerance(backend, 1e-7, 5e-3))
 
 
 def test_that_inducing_inputs_at_the_sites_are_the_dense_posterior(numpy_place):
-    model, where = Linear(), numpy_place
+    model, backend = Linear(), numpy_place
     states = [
-        settled(CoupledSavigp(prior, [stage("linear", 20, where)], model.noise(where)), model.outputs, where)[0]
-        for prior in (model.prior(where), model.prior(where, model.X))
+        converged(CoupledSavigp(prior, [stage("linear", 20, backend)], model.noise(backend)), model.outputs, backend)[0]
+        for prior in (model.prior(backend), model.prior(backend, model.X))
     ]
     for part in range(2):
         dense, sparse = (to_numpy(state.best.marginals[part]) for state in states)
@@ -135,22 +135,24 @@ def test_that_inducing_inputs_at_the_sites_are_the_dense_posterior(numpy_place):
 
 
 def test_that_fewer_inducing_inputs_lower_the_bound(numpy_place):
-    model, where = Linear(sites=40), numpy_place
+    model, backend = Linear(sites=40), numpy_place
     bounds = []
     for count in (5, 15, 40):
         Z = model.X if count == 40 else cluster_centres(model.X, count, np.random.default_rng(0))
         algorithm = CoupledSavigp(
-            model.prior(where, Z), [stage("linear", 20, where, 1e-6, sites=40)], model.noise(where)
+            model.prior(backend, Z), [stage("linear", 20, backend, 1e-6, sites=40)], model.noise(backend)
         )
-        bounds.append(settled(algorithm, model.outputs, where)[1][-1])
+        bounds.append(converged(algorithm, model.outputs, backend)[1][-1])
     assert bounds[0] < bounds[1] < bounds[2] <= model.exact()[2] + 1e-6
 
 
 @pytest.mark.parametrize("dense", [True, False])
 def test_that_draws_have_the_posterior_covariance_across_latents_and_sites(dense, numpy_place):
-    model, where = Linear(), numpy_place
-    prior = model.prior(where, None if dense else model.X)
-    state, _ = settled(CoupledSavigp(prior, [stage("linear", 20, where)], model.noise(where)), model.outputs, where)
+    model, backend = Linear(), numpy_place
+    prior = model.prior(backend, None if dense else model.X)
+    state, _ = converged(
+        CoupledSavigp(prior, [stage("linear", 20, backend)], model.noise(backend)), model.outputs, backend
+    )
     normals = np.random.default_rng(0).standard_normal((200_000, N * Q))
     draws = to_numpy(state.best.q.site_draws(state.best.prior, normals)).reshape(-1, N * Q)
     mean, covariance, _ = model.exact()
@@ -161,7 +163,7 @@ def test_that_draws_have_the_posterior_covariance_across_latents_and_sites(dense
 @pytest.mark.parametrize("kind", CORRELATIONS)
 @pytest.mark.parametrize("dense", [True, False])
 def test_that_the_gradient_of_the_evidence_is_that_of_finite_differences(kind, dense, numpy_place, rng):
-    where = numpy_place
+    backend = numpy_place
     X = rng.standard_normal((N, D))
     Z = np.broadcast_to(X, (Q, N, D)) if dense else rng.standard_normal((Q, 4, D))
     half = rng.standard_normal((N, Q, Q))
@@ -171,7 +173,7 @@ def test_that_the_gradient_of_the_evidence_is_that_of_finite_differences(kind, d
 
     def prior(numbers, Z):
         kernels = tuple(like.with_parameters(row) for row in numbers)
-        return Prior(kernels, np.zeros(Q), where.asarray(X), where.asarray(Z), dense, 0.0 if dense else 1e-6)
+        return Prior(kernels, np.zeros(Q), backend.asarray(X), backend.asarray(Z), dense, 0.0 if dense else 1e-6)
 
     found, step = site_evidence(prior(numbers, Z), sites), 1e-5
     directions = [("kernels", numbers.shape)] + ([] if dense else [("inducing", Z.shape)])
@@ -193,7 +195,7 @@ def test_that_the_gradient_of_the_evidence_is_that_of_finite_differences(kind, d
 
 
 def test_that_learnt_kernels_maximise_the_exact_evidence(numpy_place):
-    model, where = Linear(), numpy_place
+    model, backend = Linear(), numpy_place
     ties = np.zeros((Q, 1 + D, 2))
     ties[:, 1:, 0] = 1.0  # one factor for all length-scales
     ties[:, 0, 1] = 2.0  # one for all standard deviations
@@ -203,53 +205,55 @@ def test_that_learnt_kernels_maximise_the_exact_evidence(numpy_place):
         return -(model.exact(model.log_kernels + ties @ theta)[2] - 0.5 * np.sum((theta / spread) ** 2))
 
     best = minimize(objective, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-9})
-    no_noise = where.asarray(np.zeros((P, 0))), where.asarray(np.zeros(0))
-    learning = Learning(where.asarray(model.log_kernels), where.asarray(ties), where.asarray(spread), *no_noise)
+    no_noise = backend.asarray(np.zeros((P, 0))), backend.asarray(np.zeros(0))
+    learning = Learning(backend.asarray(model.log_kernels), backend.asarray(ties), backend.asarray(spread), *no_noise)
     algorithm = CoupledSavigp(
-        model.prior(where), [stage("linear", 20, where, 1e-6)], model.noise(where), learning=learning
+        model.prior(backend), [stage("linear", 20, backend, 1e-6)], model.noise(backend), learning=learning
     )
-    state, bounds = settled(algorithm, model.outputs, where)
+    state, bounds = converged(algorithm, model.outputs, backend)
     np.testing.assert_allclose(state.best.hyper.theta, best.x, atol=2e-3)
     np.testing.assert_allclose(bounds[-1], -best.fun, rtol=1e-5)
 
 
 def test_that_a_learnt_noise_maximises_the_exact_evidence(numpy_place):
-    model, where = Linear(), numpy_place
+    model, backend = Linear(), numpy_place
     best = minimize(lambda s: -model.exact(scale=np.exp(s[0]))[2], np.zeros(1), method="Nelder-Mead")
     algorithm = CoupledSavigp(
-        model.prior(where),
-        [stage("linear", 20, where, 1e-6)],
-        model.noise(where),
+        model.prior(backend),
+        [stage("linear", 20, backend, 1e-6)],
+        model.noise(backend),
         learning=Learning(
-            where.asarray(model.log_kernels),
-            where.asarray(np.zeros((Q, 1 + D, 0))),
-            where.asarray(np.zeros(0)),
-            where.asarray(np.ones((P, 1))),
-            where.asarray([np.inf]),
+            backend.asarray(model.log_kernels),
+            backend.asarray(np.zeros((Q, 1 + D, 0))),
+            backend.asarray(np.zeros(0)),
+            backend.asarray(np.ones((P, 1))),
+            backend.asarray([np.inf]),
         ),
     )
-    state, bounds = settled(algorithm, model.outputs, where)
+    state, bounds = converged(algorithm, model.outputs, backend)
     np.testing.assert_allclose(state.best.hyper.noise, best.x, atol=2e-3)
     np.testing.assert_allclose(bounds[-1], -best.fun, rtol=1e-5)
 
 
-def test_that_mini_batches_find_the_same_posterior(where, tolerance):
+def test_that_mini_batches_find_the_same_posterior(backend, tolerance):
     model = Linear()
-    algorithm = CoupledSavigp(model.prior(where), [stage("linear", 20, where, 1e-5)], model.noise(where))
+    algorithm = CoupledSavigp(model.prior(backend), [stage("linear", 20, backend, 1e-5)], model.noise(backend))
     batches = MiniBatches(algorithm, 4, np.random.default_rng(2))
     state = batches.init(algorithm.init().trial)
     bound = None
     while not state.finished and state.passes < 60:
         rows, f = batches.ask(state)
-        xp = where.namespace
-        G = where.asarray(model.G[rows])
+        xp = backend.namespace
+        G = backend.asarray(model.G[rows])
         outputs = xp.permute_dims(G @ xp.permute_dims(f, (1, 2, 0)), (2, 0, 1))
-        state, info = batches.tell(state, outputs, where.asmask(np.ones(f.shape[:2], dtype=bool)))
+        state, info = batches.tell(state, outputs, backend.asmask(np.ones(f.shape[:2], dtype=bool)))
         bound = bound if info is None else info.elbo
     mean, _, evidence = model.exact()
     assert state.finished == "the posterior has settled"
-    np.testing.assert_allclose(to_numpy(state.position.marginals.mean).ravel(), mean, atol=tolerance(where, 1e-4, 2e-2))
-    np.testing.assert_allclose(bound, evidence, rtol=tolerance(where, 1e-4, 2e-2))
+    np.testing.assert_allclose(
+        to_numpy(state.posterior.marginals.mean).ravel(), mean, atol=tolerance(backend, 1e-4, 2e-2)
+    )
+    np.testing.assert_allclose(bound, evidence, rtol=tolerance(backend, 1e-4, 2e-2))
 
 
 def quadratic_residuals(rng, z):
@@ -259,20 +263,22 @@ def quadratic_residuals(rng, z):
     return a + np.einsum("npi,si->snp", b, z) + bent, (a, b, H)
 
 
-def test_that_the_hermite_terms_are_exact_for_quadratic_residuals(where, tolerance, rng):
+def test_that_the_hermite_terms_are_exact_for_quadratic_residuals(backend, tolerance, rng):
     """Against quadrature: E[log p] and its derivatives with respect to the mean and covariance of z."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(7)
     grid = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes] * Q, indexing="ij")], axis=-1)
     weight = np.prod(np.stack(np.meshgrid(*[weights / weights.sum()] * Q, indexing="ij")), axis=0).ravel()
-    z = to_numpy(Points.draw(rng, 64, 1, Q, where).base).astype(float)
+    z = to_numpy(Points.draw(rng, 64, 1, Q, backend).base).astype(float)
     seed = np.random.default_rng(7)
     at_points, _ = quadratic_residuals(np.random.default_rng(7), z)
     on_grid, _ = quadratic_residuals(seed, grid)
     log_p = -0.5 * np.sum(on_grid**2, axis=-1)
     valid = np.ones(at_points.shape[:2], dtype=bool)
-    by_output = estimate_by_output(where.asarray(z), where.asarray(at_points), where.asmask(valid), quadratic=True)
-    terms = all_outputs(by_output, where.asarray(np.zeros(N)))
-    close = {"rtol": tolerance(where, 1e-9, 1e-3), "atol": tolerance(where, 1e-9, 1e-2)}
+    by_output = estimate_by_output(
+        backend.asarray(z), backend.asarray(at_points), backend.asmask(valid), quadratic=True
+    )
+    terms = all_outputs(by_output, backend.asarray(np.zeros(N)))
+    close = {"rtol": tolerance(backend, 1e-9, 1e-3), "atol": tolerance(backend, 1e-9, 1e-2)}
     np.testing.assert_allclose(to_numpy(terms.value), weight @ log_p, **close)
     # Stein's identities: the derivatives are moments with z and z z^T - I.
     np.testing.assert_allclose(to_numpy(terms.gradient), (log_p * weight[:, None]).T @ grid, **close)
@@ -281,19 +287,19 @@ def test_that_the_hermite_terms_are_exact_for_quadratic_residuals(where, toleran
 
 
 @pytest.mark.parametrize("quadratic", [True, False])
-def test_that_failed_runs_are_left_out_of_a_fit(quadratic, where, tolerance, rng):
-    z = to_numpy(Points.draw(rng, 48, 1, Q, where).base).astype(float)
+def test_that_failed_runs_are_left_out_of_a_fit(quadratic, backend, tolerance, rng):
+    z = to_numpy(Points.draw(rng, 48, 1, Q, backend).base).astype(float)
     values, _ = quadratic_residuals(rng, z)
     if not quadratic:
         values = np.einsum("npi,si->snp", rng.standard_normal((N, P, Q)), z) + 1.0
     valid = rng.random((48, N)) > 0.2
     broken = np.where(valid[..., None], values, 1e3)
     whole, holed = (
-        hermite_fit(where.asarray(z), where.asarray(v), where.asmask(mask), quadratic=quadratic)
+        hermite_fit(backend.asarray(z), backend.asarray(v), backend.asmask(mask), quadratic=quadratic)
         for v, mask in ((values, np.ones_like(valid)), (broken, valid))
     )
     for one, other in zip(whole[:3], holed[:3], strict=True):
-        np.testing.assert_allclose(to_numpy(other), to_numpy(one), atol=tolerance(where, 1e-8, 2e-2))
+        np.testing.assert_allclose(to_numpy(other), to_numpy(one), atol=tolerance(backend, 1e-8, 2e-2))
 
 
 def test_that_the_log_density_estimator_is_exact_for_a_quadratic(numpy_place, rng):
@@ -308,11 +314,11 @@ def test_that_the_log_density_estimator_is_exact_for_a_quadratic(numpy_place, rn
 
 
 def test_that_a_step_into_failing_runs_is_taken_back(numpy_place):
-    model, where = Linear(), numpy_place
-    algorithm = CoupledSavigp(model.prior(where), [stage("linear", 20, where)], model.noise(where))
+    model, backend = Linear(), numpy_place
+    algorithm = CoupledSavigp(model.prior(backend), [stage("linear", 20, backend)], model.noise(backend))
     state = algorithm.init()
     f = algorithm.ask(state)
-    state, _ = algorithm.tell(state, model.outputs(where, f), np.ones(f.shape[:2], dtype=bool))
+    state, _ = algorithm.tell(state, model.outputs(backend, f), np.ones(f.shape[:2], dtype=bool))
     whole = state
     f = algorithm.ask(state)
     state, info = algorithm.tell(state, np.full((*f.shape[:2], P), np.nan), np.zeros(f.shape[:2], dtype=bool))

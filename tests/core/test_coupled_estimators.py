@@ -4,34 +4,36 @@ import numpy as np
 import pytest
 
 from invgp.core.backend import to_numpy
-from invgp.core.coupled.estimators import all_outputs, estimate_by_output, estimate_log_density, hermite_fit
-from invgp.core.sampling import Points
+from invgp.core.coupled.site_estimators import all_outputs, estimate_by_output, estimate_log_density, hermite_fit
+from invgp.core.point_sets import Points
 
 from .coupled_models import sobol
 
 
 @pytest.mark.parametrize("quadratic", [True, False])
-def test_that_a_fit_with_failed_runs_is_in_all_its_parts_the_fit_of_the_others_alone(quadratic, where, tolerance, rng):
+def test_that_a_fit_with_failed_runs_is_in_all_its_parts_the_fit_of_the_others_alone(
+    quadratic, backend, tolerance, rng
+):
     S, N, Q, T = 48, 4, 2, 3
-    z = to_numpy(sobol(where, S, 1, Q).base).astype(float)
+    z = to_numpy(sobol(backend, S, 1, Q).base).astype(float)
     values = np.sin(z @ rng.standard_normal((Q, N * T)) + 1.0).reshape(S, N, T)
     valid = rng.random((S, N)) > np.asarray([0.0, 0.1, 0.3, 0.5])
     assert valid[:, 0].all()
     assert not valid[:, 1:].all(axis=0).any()
     broken = np.where(valid[..., None], values, 1e3)
-    found = hermite_fit(where.asarray(z), where.asarray(broken), where.asmask(valid), quadratic=quadratic)
+    found = hermite_fit(backend.asarray(z), backend.asarray(broken), backend.asmask(valid), quadratic=quadratic)
     assert np.all(to_numpy(found.rest) > 1e-6)
     for n in range(N):
         some = valid[:, n]
         alone = hermite_fit(
-            where.asarray(z[some]),
-            where.asarray(values[some, n : n + 1]),
-            where.asmask(np.ones((some.sum(), 1), dtype=bool)),
+            backend.asarray(z[some]),
+            backend.asarray(values[some, n : n + 1]),
+            backend.asmask(np.ones((some.sum(), 1), dtype=bool)),
             quadratic=quadratic,
         )
         for name in found._fields:
             one, other = to_numpy(getattr(found, name))[n], to_numpy(getattr(alone, name))[0]
-            close = {"rtol": tolerance(where, 1e-8, 5e-3), "atol": tolerance(where, 1e-9, 2e-3)}
+            close = {"rtol": tolerance(backend, 1e-8, 5e-3), "atol": tolerance(backend, 1e-9, 2e-3)}
             np.testing.assert_allclose(one, other, err_msg=name, **close)
 
 

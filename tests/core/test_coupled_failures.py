@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from invgp.core.coupled.algorithm import CoupledSavigp
+from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.stage import Stage
 
-from .coupled_models import SETTLED, all_valid, independent_noise, prior_of, run, run_batches, sobol
+from .coupled_models import CONVERGED, all_valid, independent_noise, prior_of, run, run_batches, sobol
 
 
 class LinearTies:
@@ -16,12 +16,12 @@ class LinearTies:
 
     SITES, LATENTS = 6, 2
 
-    def __init__(self, where):
+    def __init__(self, backend):
         rng = np.random.default_rng(6)
-        self.prior = prior_of(where, 0.8 * np.arange(self.SITES), self.LATENTS)
+        self.prior = prior_of(backend, 0.8 * np.arange(self.SITES), self.LATENTS)
         self.G = rng.standard_normal((self.SITES, 2, self.LATENTS))
         self.y = rng.standard_normal((self.SITES, 2))
-        self.noise = independent_noise(where, self.y, 0.5)
+        self.noise = independent_noise(backend, self.y, 0.5)
 
     def outputs(self, f, rows=slice(None)):
         return np.einsum("npq,snq->snp", self.G[rows], f)
@@ -42,14 +42,14 @@ class LinearTies:
         evidence = -0.5 * (y @ np.linalg.solve(V, y) + np.linalg.slogdet(V)[1] + len(y) * np.log(2 * np.pi))
         return (gain @ y).reshape(N, Q), covariance, evidence
 
-    def algorithm(self, where, *kinds, tolerance=1e-5):
-        stages = [Stage(kind, sobol(where, 32, self.SITES, self.LATENTS, seed), tolerance) for seed, kind in kinds]
+    def algorithm(self, backend, *kinds, tolerance=1e-5):
+        stages = [Stage(kind, sobol(backend, 32, self.SITES, self.LATENTS, seed), tolerance) for seed, kind in kinds]
         return CoupledSavigp(self.prior, stages, self.noise)
 
-    def assert_found(self, position):
+    def assert_found(self, posterior):
         mean, covariance, _ = self.exact()
-        np.testing.assert_allclose(position.marginals.mean, mean, atol=1e-4)
-        np.testing.assert_allclose(position.marginals.covariance, covariance, atol=1e-4)
+        np.testing.assert_allclose(posterior.marginals.mean, mean, atol=1e-4)
+        np.testing.assert_allclose(posterior.marginals.covariance, covariance, atol=1e-4)
 
 
 STAGES = (1, "linear"), (2, "hermite")
@@ -59,8 +59,8 @@ def test_that_mini_batches_with_failed_runs_settle_at_the_exact_posterior(numpy_
     model, rng = LinearTies(numpy_place), np.random.default_rng(9)
     algorithm = model.algorithm(numpy_place, *STAGES)
     state, told = run_batches(algorithm, model.outputs, 4, valid_of=lambda f: rng.random(f.shape[:2]) > 0.2)
-    assert state.finished == SETTLED
-    model.assert_found(state.position)
+    assert state.finished == CONVERGED
+    model.assert_found(state.posterior)
     assert told[-1][1].elbo == pytest.approx(model.exact()[2], abs=1e-3)
 
 
@@ -75,8 +75,8 @@ def test_that_mini_batches_get_over_a_batch_whose_runs_at_one_site_all_failed(fa
         return valid
 
     state, _ = run_batches(model.algorithm(numpy_place, *STAGES), model.outputs, 3, valid_of=valid_of)
-    assert state.finished == SETTLED
-    model.assert_found(state.position)
+    assert state.finished == CONVERGED
+    model.assert_found(state.posterior)
 
 
 def test_that_a_site_not_seen_yet_does_not_raise_the_bound_of_a_pass_above_all_later_ones(numpy_place):
@@ -84,7 +84,7 @@ def test_that_a_site_not_seen_yet_does_not_raise_the_bound_of_a_pass_above_all_l
     model, calls = LinearTies(numpy_place), []
     algorithm = model.algorithm(numpy_place, (1, "linear"))
     found = run(algorithm, model.outputs)[0].best
-    near = algorithm.position(found.sites._replace(shift=0.9 * found.sites.shift), found.hyper)
+    near = algorithm.posterior(found.sites._replace(shift=0.9 * found.sites.shift), found.hyper)
 
     def valid_of(f):
         calls.append(f.shape)
@@ -93,8 +93,8 @@ def test_that_a_site_not_seen_yet_does_not_raise_the_bound_of_a_pass_above_all_l
         return valid
 
     state, told = run_batches(algorithm, model.outputs, 3, valid_of=valid_of, start=near)
-    assert state.finished == SETTLED
-    model.assert_found(state.position)
+    assert state.finished == CONVERGED
+    model.assert_found(state.posterior)
     assert told[-1][1].elbo == pytest.approx(model.exact()[2], abs=1e-3)
 
 
@@ -109,7 +109,7 @@ def test_that_failed_runs_everywhere_and_at_the_change_of_stage_leave_the_exact_
 
     state, told = run(model.algorithm(numpy_place, *STAGES), model.outputs, valid_of=valid_of)
     assert {stage for stage, _ in told} == {0, 1}
-    assert state.finished == SETTLED
+    assert state.finished == CONVERGED
     model.assert_found(state.best)
     assert told[-1][1].elbo == pytest.approx(model.exact()[2], abs=1e-3)
 

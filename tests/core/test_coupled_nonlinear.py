@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from invgp.core.bound import Bound
-from invgp.core.coupled.algorithm import CoupledSavigp
+from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.hyperparameters import Hyperparameters
 from invgp.core.coupled.stage import Stage
-from invgp.core.data import Data
 from invgp.core.geometry import inducing_factor
+from invgp.core.observed_likelihood import Data
 from invgp.core.optimisers import LBFGS
 from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full
 from invgp.core.training import Blocks
 
-from .coupled_models import SETTLED, independent_noise, latents_themselves, prior_of, run, run_batches, sobol
+from .coupled_models import CONVERGED, independent_noise, latents_themselves, prior_of, run, run_batches, sobol
 
 
 class TwoByTwo:
@@ -24,10 +24,10 @@ class TwoByTwo:
     Z = np.stack([axis.ravel() for axis in np.meshgrid(NODES, NODES, indexing="ij")], axis=-1)
     W = np.outer(WEIGHTS, WEIGHTS).ravel() / WEIGHTS.sum() ** 2
 
-    def __init__(self, kind, where):
+    def __init__(self, kind, backend):
         self.kind = kind
-        self.prior = prior_of(where, [0.0, 0.6], 2, mean=0.3)
-        self.noise = independent_noise(where, [[1.2, 0.5], [0.4, 1.5]], [0.4, 0.6])
+        self.prior = prior_of(backend, [0.0, 0.6], 2, mean=0.3)
+        self.noise = independent_noise(backend, [[1.2, 0.5], [0.4, 1.5]], [0.4, 0.6])
 
     def outputs(self, f, rows=None):
         a, b = f[..., 0], f[..., 1]
@@ -37,13 +37,13 @@ class TwoByTwo:
 
     def bound(self, algorithm, sites):
         """By quadrature, at what the sites say."""
-        at = algorithm.position(sites, Hyperparameters(np.zeros(0), np.zeros(0), self.prior.Z))
+        at = algorithm.posterior(sites, Hyperparameters(np.zeros(0), np.zeros(0), self.prior.Z))
         f = np.einsum("nij,sj->sni", at.factor, self.Z) + at.marginals.mean
         return float(self.W @ self.noise.log_density(self.outputs(f)).sum(axis=1) - at.q.kl())
 
     def slopes(self, algorithm, sites, share=1e-4):
         """Of the bound, by finite differences along every entry of Lambda and eta, relative to the posterior's own."""
-        covariance = algorithm.position(sites, algorithm.init().trial.hyper).marginals.covariance
+        covariance = algorithm.posterior(sites, algorithm.init().trial.hyper).marginals.covariance
         scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
         found = []
         for n, i in np.ndindex(2, 2):
@@ -78,7 +78,7 @@ def test_that_a_nonlinear_posterior_is_stationary_in_all_that_its_sites_say(case
     points = sobol(numpy_place, samples, 2, 2)
     algorithm = CoupledSavigp(model.prior, [Stage(estimator, points, tolerance)], model.noise)
     state, told = run(algorithm, model.outputs)
-    assert state.finished == SETTLED
+    assert state.finished == CONVERGED
     np.testing.assert_allclose(model.slopes(algorithm, state.best.sites), 0.0, atol=close)
     assert told[-1][1].elbo == pytest.approx(model.bound(algorithm, state.best.sites), abs=0.01)
     aside = model.slopes(algorithm, state.best.sites._replace(shift=state.best.sites.shift + 0.3))
@@ -92,9 +92,9 @@ def test_that_mini_batches_find_the_same_nonlinear_posterior(kind, numpy_place):
     algorithm = CoupledSavigp(model.prior, [stage], model.noise)
     whole, _ = run(algorithm, model.outputs)
     batches, _ = run_batches(algorithm, model.outputs, 1)
-    assert batches.finished == SETTLED
+    assert batches.finished == CONVERGED
     for part in range(2):
-        np.testing.assert_allclose(batches.position.marginals[part], whole.best.marginals[part], atol=1e-3)
+        np.testing.assert_allclose(batches.posterior.marginals[part], whole.best.marginals[part], atol=1e-3)
 
 
 class Counts:
@@ -126,12 +126,12 @@ def test_that_untied_latents_have_the_factorised_posterior(numpy_place):
     learnt = Blocks(learn=("posterior",), tolerance=1e-10, optimiser=LBFGS(tolerance=1e-12)).fit(
         bound, Parameters(start, numbers, prior.Z, np.zeros(0)), Data(Counts(), y), points
     )
-    frame = bound.frame(learnt)
-    mean, variance = (moment[0] for moment in frame.marginals(frame.geometry(0, N)))
+    bound_state = bound.bound_state(learnt)
+    mean, variance = (moment[0] for moment in bound_state.marginals(bound_state.geometry(0, N)))
     found = state.best.marginals
-    assert state.finished == SETTLED
+    assert state.finished == CONVERGED
     np.testing.assert_allclose(found.mean, mean, atol=2e-3)
     np.testing.assert_allclose(np.diagonal(found.covariance, axis1=1, axis2=2), variance, rtol=1e-2)
     np.testing.assert_allclose(found.covariance[:, 0, 1], 0.0, atol=0.01 * variance.min())
-    elbo = float(frame.evaluate(Data(Counts(), y).log_density(np.zeros(0), derivatives=False), points, ()).elbo)
+    elbo = float(bound_state.evaluate(Data(Counts(), y).log_density(np.zeros(0), derivatives=False), points, ()).elbo)
     assert told[-1][1].elbo == pytest.approx(elbo, abs=1e-3)

@@ -5,12 +5,12 @@ import pytest
 from scipy.optimize import minimize, root
 from scipy.special import ndtri
 
-from invgp.core.coupled.algorithm import CoupledSavigp
+from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.stage import Stage
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 from .coupled_models import (
-    SETTLED,
+    CONVERGED,
     exponential,
     independent_noise,
     latents_themselves,
@@ -21,7 +21,7 @@ from .coupled_models import (
 )
 
 
-def even_points(where, samples, sites):
+def even_points(backend, samples, sites):
     """One latent: points with the moments of the normal up to the ninth, so that no estimate of a quartic errs."""
     z = ndtri((np.arange(samples) + 0.5) / samples)
     orders, moments = np.asarray([2, 4, 6, 8]), np.asarray([1.0, 3.0, 15.0, 105.0])
@@ -31,13 +31,13 @@ def even_points(where, samples, sites):
 
     found = root(lambda c: np.mean(bent(c)[:, None] ** orders, axis=0) / moments - 1.0, np.zeros(4), tol=1e-12)
     assert found.success
-    return Points(where.asarray(bent(found.x)[:, None]), where.asarray(np.ones((sites, 1, 1))))
+    return Points(backend.asarray(bent(found.x)[:, None]), backend.asarray(np.ones((sites, 1, 1))))
 
 
-def log_density_model(where, log_density, sites=1, tolerance=1e-6, samples=500):
+def log_density_model(backend, log_density, sites=1, tolerance=1e-6, samples=500):
     """One latent at sites that know nothing of each other, and a log density of it."""
-    prior = prior_of(where, 100.0 * np.arange(sites), 1)
-    stage = Stage("log density", even_points(where, samples, sites), tolerance)
+    prior = prior_of(backend, 100.0 * np.arange(sites), 1)
+    stage = Stage("log density", even_points(backend, samples, sites), tolerance)
     return CoupledSavigp(prior, [stage], lambda outputs, rows: log_density(outputs[..., 0]))
 
 
@@ -68,8 +68,8 @@ def test_that_a_site_may_take_precision_away(batch, numpy_place):
         found, bound = state.best, told[-1][1].elbo
     else:
         state, told = run_batches(algorithm, latents_themselves, batch)
-        found, bound = state.position, told[-1][1].elbo / 3
-    assert state.finished == SETTLED
+        found, bound = state.posterior, told[-1][1].elbo / 3
+    assert state.finished == CONVERGED
     np.testing.assert_allclose(found.marginals.covariance, 2.5, rtol=1e-4)
     np.testing.assert_allclose(found.marginals.mean, 0.25, rtol=1e-4)
     assert bound == pytest.approx(-0.5 * np.log(0.4) + 0.1**2 / 0.8, abs=1e-4)
@@ -96,10 +96,10 @@ def test_that_it_goes_on_where_a_whole_step_would_be_no_distribution(case, batch
         found = state.best
     else:
         state, _ = run_batches(algorithm, latents_themselves, batch, most=200)
-        found = state.position
+        found = state.posterior
     exact = OneLatent(log_density)
     mean, variance = float(found.marginals.mean[0, 0]), float(found.marginals.covariance[0, 0, 0])
-    assert state.finished == SETTLED
+    assert state.finished == CONVERGED
     assert exact.bound(mean, variance) > exact.bound(0.0, 1.0) + 0.2
     nearest = minimize(lambda x: -exact.bound(x[0], np.exp(x[1])), [mean, np.log(variance)])
     assert exact.bound(mean, variance) == pytest.approx(-nearest.fun, abs=2e-3)
@@ -108,14 +108,14 @@ def test_that_it_goes_on_where_a_whole_step_would_be_no_distribution(case, batch
 OVERSHOOTING = np.asarray([[3.0], [-2.0], [0.3], [8.0]])
 
 
-def overshooting(where, kind="hermite", sites=4):
+def overshooting(backend, kind="hermite", sites=4):
     """Outputs exp(3 f): a step that is right for the curvature under the prior goes much too far."""
-    prior = prior_of(where, 0.5 * np.arange(sites), 1)
+    prior = prior_of(backend, 0.5 * np.arange(sites), 1)
     stages = [
-        Stage(kind, sobol(where, 64, sites, 1), 1e-3),
-        Stage(kind, sobol(where, 128, sites, 1, seed=2), 1e-4),
+        Stage(kind, sobol(backend, 64, sites, 1), 1e-3),
+        Stage(kind, sobol(backend, 128, sites, 1, seed=2), 1e-4),
     ]
-    return CoupledSavigp(prior, stages, independent_noise(where, OVERSHOOTING[:sites], 0.5))
+    return CoupledSavigp(prior, stages, independent_noise(backend, OVERSHOOTING[:sites], 0.5))
 
 
 def falls_below_the_best(told):
@@ -148,14 +148,14 @@ def test_that_mini_batches_get_over_passes_that_go_too_far(kind, numpy_place):
     whole, _ = run(algorithm, exponential, most=150)
     batches, _ = run_batches(algorithm, exponential, 2, most=150)
     scale = np.sqrt(whole.best.marginals.covariance[..., 0])
-    away = (batches.position.marginals.mean - whole.best.marginals.mean) / scale
+    away = (batches.posterior.marginals.mean - whole.best.marginals.mean) / scale
     assert np.max(np.abs(away)) < 0.1
 
 
-def linear_with_units(where, units, y=2.0):
-    prior = prior_of(where, 0.7 * np.arange(3), 2, variance=units**2)
-    stage = Stage("linear", sobol(where, 16, 3, 2), 1e-3)
-    return CoupledSavigp(prior, [stage], independent_noise(where, np.full((3, 2), y), 0.8))
+def linear_with_units(backend, units, y=2.0):
+    prior = prior_of(backend, 0.7 * np.arange(3), 2, variance=units**2)
+    stage = Stage("linear", sobol(backend, 16, 3, 2), 1e-3)
+    return CoupledSavigp(prior, [stage], independent_noise(backend, np.full((3, 2), y), 0.8))
 
 
 @pytest.mark.parametrize("units", [1e-3, 1e3])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from invgp.core import hermite
-from invgp.core.backend import place, to_numpy
+from invgp.core.backend import select_backend, to_numpy
 from invgp.core.estimators import (
     degree,
     expectation,
@@ -16,7 +16,7 @@ from invgp.core.estimators import (
 )
 from invgp.core.hermite import coefficients, hermite_features, mean_squares
 from invgp.core.memory import BATCH_BUDGET
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 N, Q = 3, 2
 
@@ -42,28 +42,28 @@ def points_of_one_latent(z):
 
 
 @pytest.mark.parametrize("share_valid", [1.0, 0.8])
-def test_that_quadratic_log_densities_are_estimated_exactly(share_valid, where, tolerance, rng):
+def test_that_quadratic_log_densities_are_estimated_exactly(share_valid, backend, tolerance, rng):
     mean, scale, log_density, value, gradient, curvature = quadratic_problem(rng)
-    points = Points.draw(rng, 32, N, Q, where)
+    points = Points.draw(rng, 32, N, Q, backend)
     valid = rng.random((32, N)) < share_valid
     densities = np.where(valid, log_density(mean + scale * to_numpy(points.normals())), 1e9)
-    mask = None if valid.all() else where.asmask(valid)
-    terms = score(points, where.asarray(scale), where.asarray(densities), mask)
-    np.testing.assert_allclose(to_numpy(terms.value), value, rtol=tolerance(where, 1e-10))
-    np.testing.assert_allclose(to_numpy(terms.gradient), gradient, rtol=tolerance(where, 1e-10, 1e-3))
+    mask = None if valid.all() else backend.asmask(valid)
+    terms = score(points, backend.asarray(scale), backend.asarray(densities), mask)
+    np.testing.assert_allclose(to_numpy(terms.value), value, rtol=tolerance(backend, 1e-10))
+    np.testing.assert_allclose(to_numpy(terms.gradient), gradient, rtol=tolerance(backend, 1e-10, 1e-3))
     each = np.diagonal(curvature, axis1=1, axis2=2)
-    np.testing.assert_allclose(to_numpy(terms.curvature), each, rtol=tolerance(where, 1e-10, 1e-3))
-    fit = quadratic_fit(points, where.asarray(densities), mask)
+    np.testing.assert_allclose(to_numpy(terms.curvature), each, rtol=tolerance(backend, 1e-10, 1e-3))
+    fit = quadratic_fit(points, backend.asarray(densities), mask)
     whole = scale[:, :, None] * curvature * scale[:, None, :]
-    np.testing.assert_allclose(to_numpy(fit.curvature), whole, atol=tolerance(where, 1e-10, 1e-4))
+    np.testing.assert_allclose(to_numpy(fit.curvature), whole, atol=tolerance(backend, 1e-10, 1e-4))
 
 
 @pytest.mark.parametrize(("latents", "samples"), [(1, 7), (1, 64), (2, 12), (3, 40), (3, 15)])
-def test_that_one_regression_for_all_sites_is_one_regression_a_site(latents, samples, where, tolerance, rng):
-    points = Points.draw(rng, samples, 20, latents, where)
-    densities = where.asarray(np.exp(rng.standard_normal((samples, 20))))
-    slopes = where.asarray(rng.standard_normal((samples, 20, 2)))
-    z, close = to_numpy(points.normals()), {"rtol": 0.0, "atol": tolerance(where, 1e-10, 1e-3)}
+def test_that_one_regression_for_all_sites_is_one_regression_a_site(latents, samples, backend, tolerance, rng):
+    points = Points.draw(rng, samples, 20, latents, backend)
+    densities = backend.asarray(np.exp(rng.standard_normal((samples, 20))))
+    slopes = backend.asarray(rng.standard_normal((samples, 20, 2)))
+    z, close = to_numpy(points.normals()), {"rtol": 0.0, "atol": tolerance(backend, 1e-10, 1e-3)}
     fit, mean = quadratic_fit(points, densities), expectation(points, slopes)
     assert fit.value.dtype == mean.dtype == densities.dtype
     highest = degree(latents, samples)
@@ -86,21 +86,21 @@ def test_that_mean_squares_are_those_of_the_features():
 
 
 @pytest.mark.parametrize("budget", [BATCH_BUDGET, 1], ids=["at once", "one by one"])
-def test_that_a_site_is_fitted_to_what_it_has(budget, where, tolerance, rng, monkeypatch):
+def test_that_a_site_is_fitted_to_what_it_has(budget, backend, tolerance, rng, monkeypatch):
     monkeypatch.setattr(hermite, "BATCH_BUDGET", budget)
     features, values = rng.standard_normal((30, 4)), rng.standard_normal((30, 6, 2))
     valid = rng.random((30, 6)) < 0.7
     valid[:, [1, 4]] = True
-    found = coefficients(where.asarray(features), where.asarray(values), where.asmask(valid))
+    found = coefficients(backend.asarray(features), backend.asarray(values), backend.asmask(valid))
     for n, has in enumerate(valid.T):
         expected = np.linalg.lstsq(features[has], values[has, n], rcond=None)[0].T
-        np.testing.assert_allclose(to_numpy(found)[n], expected, atol=tolerance(where, 1e-10, 1e-4))
+        np.testing.assert_allclose(to_numpy(found)[n], expected, atol=tolerance(backend, 1e-10, 1e-4))
 
 
 def test_that_fits_with_missing_runs_keep_to_the_memory_budget(rng):
     latents, sites = 8, 24
     samples = 6 * math.comb(latents + 4, 4)
-    points = Points.draw(rng, samples, sites, latents, place("cpu"))
+    points = Points.draw(rng, samples, sites, latents, select_backend("cpu"))
     assert features_needed(latents, samples) == 495
     densities = rng.standard_normal((samples, sites))
     valid = rng.random((samples, sites)) < 0.99
@@ -161,14 +161,14 @@ def test_that_the_control_variates_reduce_the_variance():
 
 
 @pytest.mark.parametrize("latents", [1, 2])
-def test_that_log_densities_of_the_fourth_degree_are_estimated_exactly(latents, where, tolerance, rng):
+def test_that_log_densities_of_the_fourth_degree_are_estimated_exactly(latents, backend, tolerance, rng):
     """E[f^4], with its derivatives by mean and variance."""
     mean, scale = 0.5 * rng.standard_normal((N, latents)), 0.2 + 0.3 * rng.random((N, latents))
-    points = Points.draw(rng, 96, N, latents, where)
+    points = Points.draw(rng, 96, N, latents, backend)
     f = mean + scale * to_numpy(points.normals())
-    terms = score(points, where.asarray(scale), where.asarray(np.sum(f**4, axis=-1)))
+    terms = score(points, backend.asarray(scale), backend.asarray(np.sum(f**4, axis=-1)))
     value = np.sum(mean**4 + 6 * mean**2 * scale**2 + 3 * scale**4, axis=-1)
-    close = {"rtol": tolerance(where, 1e-9, 1e-3), "atol": tolerance(where, 1e-10, 1e-3)}
+    close = {"rtol": tolerance(backend, 1e-9, 1e-3), "atol": tolerance(backend, 1e-10, 1e-3)}
     np.testing.assert_allclose(to_numpy(terms.value), value, **close)
     np.testing.assert_allclose(to_numpy(terms.gradient), 4 * mean**3 + 12 * mean * scale**2, **close)
     np.testing.assert_allclose(to_numpy(terms.curvature), 12 * (mean**2 + scale**2), **close)
@@ -184,8 +184,8 @@ def test_that_the_features_are_orthogonal_under_the_normal_distribution():
     np.testing.assert_allclose(gram, np.diag(np.diag(gram)), atol=1e-10)
 
 
-def test_that_cross_terms_are_used_when_there_are_samples_enough(where, rng):
-    z = where.asarray(rng.standard_normal((5, 3)))
+def test_that_cross_terms_are_used_when_there_are_samples_enough(backend, rng):
+    z = backend.asarray(rng.standard_normal((5, 3)))
     assert hermite_features(z, cross_terms=False).shape == (5, 7)
     every = to_numpy(hermite_features(z, cross_terms=True))
     assert every.shape == (5, 10)
@@ -198,7 +198,7 @@ def test_that_cross_terms_are_used_when_there_are_samples_enough(where, rng):
 
 @pytest.mark.parametrize("samples", [fewest_samples(Q), 40])
 def test_that_a_site_without_valid_runs_gives_finite_terms(samples, rng):
-    points = Points.draw(rng, samples, N, Q, place("cpu"))
+    points = Points.draw(rng, samples, N, Q, select_backend("cpu"))
     valid = np.ones((samples, N), dtype=bool)
     valid[:, 1] = False
     densities = np.where(valid, points.normals().sum(axis=-1), np.nan)

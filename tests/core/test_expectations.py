@@ -29,27 +29,27 @@ def test_that_pieces_of_a_batch_add_up(family, dense, numpy_place, monkeypatch):
         asked.append((start, stop))
         return density(f, start, stop)
 
-    whole = bound.frame(parameters).evaluate(density, points)
+    whole = bound.bound_state(parameters).evaluate(density, points)
     monkeypatch.setattr(expectations, "BATCH_SITES", 3)
-    pieces = bound.frame(parameters).evaluate(counted, points)
+    pieces = bound.bound_state(parameters).evaluate(counted, points)
     assert sorted(set(asked)) == [(0, 3), (3, 6), (6, 7)]
     assert float(pieces.elbo) == pytest.approx(float(whole.elbo), rel=1e-12)
     np.testing.assert_allclose(pieces.gradient.flat(BLOCKS), whole.gradient.flat(BLOCKS), atol=1e-9)
 
 
-def test_that_a_sample_without_a_density_is_an_error_where_it_has_to_be(where, monkeypatch):
-    bound, parameters, points = small_model("full", KINDS, dense=True)(where)
-    density, xp = Quadratic(np.random.default_rng(7)).at(where, parameters.likelihood), where.namespace
+def test_that_a_sample_without_a_density_is_an_error_where_it_has_to_be(backend, monkeypatch):
+    bound, parameters, points = small_model("full", KINDS, dense=True)(backend)
+    density, xp = Quadratic(np.random.default_rng(7)).at(backend, parameters.likelihood), backend.namespace
     monkeypatch.setattr(expectations, "BATCH_SITES", 3)
 
     def last_site_fails(f, start, stop):
         values, derivatives = density(f, start, stop)
         return (values if stop < 7 else xp.nan * values), derivatives
 
-    frame = bound.frame(parameters)
-    assert np.isfinite(to_numpy(frame.evaluate(density, points, strict=True).elbo))
+    bound_state = bound.bound_state(parameters)
+    assert np.isfinite(to_numpy(bound_state.evaluate(density, points, strict=True).elbo))
     with pytest.raises(NotFiniteError):
-        frame.evaluate(last_site_fails, points, strict=True)
+        bound_state.evaluate(last_site_fails, points, strict=True)
 
 
 def test_that_a_dense_fit_with_very_many_samples_keeps_to_the_memory_budget():

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from linear_field import LinearProblem
 
-from invgp.core.backend import Place, to_numpy
-from invgp.core.field.algorithm import FieldState
-from invgp.core.field.gaps import VOID, complete, complete_blocks, filled
-from invgp.core.field.local import Block
+from invgp.core.backend import Backend, to_numpy
+from invgp.core.field.field_inference import FieldState
+from invgp.core.field.local_regression import Block
+from invgp.core.field.missing_outputs import VOID, complete_blocks, complete_outputs, fill_missing
 from invgp.core.field.regression import Modes, across_runs, covariance_of_runs
 
 Tolerance = Callable[..., float]
@@ -34,9 +34,9 @@ class Process:
         self.outputs[self.lacks, 0] = np.nan
         self.normals = rng.standard_normal((RUNS, 2))
 
-    def completed(self, where: Place, **changed: np.ndarray):
+    def completed(self, backend: Backend, **changed: np.ndarray):
         given = [self.outputs, self.covariance, self.across, changed.get("normals", self.normals), np.ones(2)]
-        return complete(*(where.asarray(part) for part in given))
+        return complete_outputs(*(backend.asarray(part) for part in given))
 
     @property
     def of_known(self) -> np.ndarray:
@@ -52,7 +52,7 @@ class Process:
         )
 
 
-def test_that_what_is_missing_is_what_a_gaussian_process_expects(where: Place, tolerance: Tolerance) -> None:
+def test_that_what_is_missing_is_what_a_gaussian_process_expects(backend: Backend, tolerance: Tolerance) -> None:
     process = Process()
     known = process.outputs[process.has, 0]
     across = process.covariance[np.ix_(process.lacks, process.has)]
@@ -60,21 +60,21 @@ def test_that_what_is_missing_is_what_a_gaussian_process_expects(where: Place, t
     whole = process.outputs.copy()
     whole[process.lacks, 0] = exact
     found = [
-        process.completed(where).expected,
-        filled(where.asarray(process.outputs), where.asarray(process.covariance)),
+        process.completed(backend).expected,
+        fill_missing(backend.asarray(process.outputs), backend.asarray(process.covariance)),
     ]
     for outputs in found:
-        np.testing.assert_allclose(to_numpy(outputs), whole, atol=tolerance(where, 1e-9, 1e-3))
+        np.testing.assert_allclose(to_numpy(outputs), whole, atol=tolerance(backend, 1e-9, 1e-3))
 
 
 def test_that_draws_scatter_as_the_process_does() -> None:
     """They are a line in the normals, whose slopes are the root of their covariance."""
-    process, where = Process(), Place(np, "cpu")
+    process, backend = Process(), Backend(np, "cpu")
     zero = np.zeros((RUNS, 2))
-    middle = process.completed(where, normals=zero)
+    middle = process.completed(backend, normals=zero)
     np.testing.assert_array_equal(middle.drawn, middle.expected)
     pushed = [np.where(np.arange(RUNS)[:, None] == run, 1.0, zero) for run in range(RUNS)]
-    root = np.stack([process.completed(where, normals=normals).drawn - middle.drawn for normals in pushed], axis=-1)
+    root = np.stack([process.completed(backend, normals=normals).drawn - middle.drawn for normals in pushed], axis=-1)
     assert np.all(root[:, 1] == 0.0)
     across = process.covariance[np.ix_(process.lacks, process.has)]
     exact = process.covariance[np.ix_(process.lacks, process.lacks)]
@@ -96,40 +96,42 @@ def test_that_many_patterns_of_gaps_take_no_memory_each() -> None:
     outputs = np.where(rng.random((runs, data)) < 0.3, np.nan, rng.standard_normal((runs, data)))
     normals = rng.standard_normal((runs, data))
     tracemalloc.start()
-    complete(outputs, whole[:runs, :runs], whole[runs:, :runs], normals, np.ones(data))
+    complete_outputs(outputs, whole[:runs, :runs], whole[runs:, :runs], normals, np.ones(data))
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 20 * 8 * data * max(runs, data)
     assert most < 0.5 * 8 * data * runs**2
 
 
-def test_that_the_excess_is_what_the_missing_runs_would_explain(where: Place, tolerance: Tolerance) -> None:
+def test_that_the_excess_is_what_the_missing_runs_would_explain(backend: Backend, tolerance: Tolerance) -> None:
     process = Process()
-    completed = process.completed(where)
+    completed = process.completed(backend)
     excess, drawn = to_numpy(completed.excess), to_numpy(completed.drawn)
     off = drawn[:, 0] - drawn[:, 0].mean()
     exact = process.gap * off @ np.linalg.solve(process.covariance, off) / RUNS
-    np.testing.assert_allclose(excess, [exact, 0.0], atol=tolerance(where, 1e-8, 1e-2) * exact)
+    np.testing.assert_allclose(excess, [exact, 0.0], atol=tolerance(backend, 1e-8, 1e-2) * exact)
 
 
-def test_that_outputs_that_go_together_are_wrong_together(where: Place, tolerance: Tolerance) -> None:
+def test_that_outputs_that_go_together_are_wrong_together(backend: Backend, tolerance: Tolerance) -> None:
     """Noise of so much variance for each output is no less than what is open, in any direction."""
     process = Process()
     process.outputs[:, 1] = 0.9 * process.outputs[:, 0] + 0.1 * process.outputs[:, 1]
-    completed = process.completed(where)
+    completed = process.completed(backend)
     excess, drawn = to_numpy(completed.excess), to_numpy(completed.drawn)
     half = np.linalg.solve(np.linalg.cholesky(process.covariance), drawn - drawn.mean(axis=0))
     left = np.linalg.eigvalsh(np.diag(excess) - process.gap * half.T @ half / RUNS)
-    assert left.min() > -tolerance(where, 1e-9, 1e-4) * excess[0]
+    assert left.min() > -tolerance(backend, 1e-9, 1e-4) * excess[0]
 
 
-def test_that_an_output_that_no_run_has_says_nothing(where: Place) -> None:
+def test_that_an_output_that_no_run_has_says_nothing(backend: Backend) -> None:
     process = Process()
     process.outputs[:, 1] = np.nan
-    completed = process.completed(where)
+    completed = process.completed(backend)
     assert float(completed.excess[1]) == pytest.approx(VOID)
     assert not np.isnan(to_numpy(completed.expected)).any()
-    assert np.isnan(to_numpy(filled(where.asarray(process.outputs), where.asarray(process.covariance)))[:, 1]).all()
+    assert np.isnan(
+        to_numpy(fill_missing(backend.asarray(process.outputs), backend.asarray(process.covariance)))[:, 1]
+    ).all()
 
 
 def lacking(how: str, share: float, seed: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -153,9 +155,9 @@ def lacking(how: str, share: float, seed: int) -> Callable[[np.ndarray], np.ndar
 @pytest.mark.parametrize("runs", [14, 30])
 @pytest.mark.parametrize("seed", range(2))
 def test_that_missing_outputs_never_make_the_posterior_overconfident(how: str, runs: int, seed: int) -> None:
-    where = Place(np, "cpu")
-    problem = LinearProblem(where, seed=seed)
-    state = problem.solved(where, [runs // 2, runs - runs // 2], seed, lacking(how, 0.7, seed))
+    backend = Backend(np, "cpu")
+    problem = LinearProblem(backend, seed=seed)
+    state = problem.solved(backend, [runs // 2, runs - runs // 2], seed, lacking(how, 0.7, seed))
     ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(problem.covariance)
     assert np.median(ratio) > 0.9
     off = problem.modes @ (to_numpy(state.q.mean) - problem.truth) / problem.spread(to_numpy(state.q.covariance))
@@ -166,9 +168,9 @@ def test_that_missing_outputs_never_make_the_posterior_overconfident(how: str, r
 
 def test_that_an_output_that_most_runs_lack_is_not_trusted() -> None:
     """Many outputs that are alike are wrong alike: a thousand of them must not average out what all of them lack."""
-    where = Place(np, "cpu")
-    problem = LinearProblem(where, data=400)
-    state = problem.solved(where, [15, 15], given=lacking("half", 0.8, 1))
+    backend = Backend(np, "cpu")
+    problem = LinearProblem(backend, data=400)
+    state = problem.solved(backend, [15, 15], given=lacking("half", 0.8, 1))
     off = problem.modes @ (to_numpy(state.q.mean) - problem.truth) / problem.spread(to_numpy(state.q.covariance))
     assert np.sqrt(np.mean(off**2)) < 1.5
 
@@ -181,22 +183,22 @@ def assert_exact(problem: LinearProblem, state: FieldState) -> None:
 
 @pytest.mark.parametrize("how", ["one", "half", "any"])
 def test_that_a_linear_model_is_exact_once_enough_runs_have_each_output(how: str) -> None:
-    where = Place(np, "cpu")
-    problem = LinearProblem(where)
-    state = problem.solved(where, [60, 30], given=lacking(how, 0.4, 3))
+    backend = Backend(np, "cpu")
+    problem = LinearProblem(backend)
+    state = problem.solved(backend, [60, 30], given=lacking(how, 0.4, 3))
     assert_exact(problem, state)
 
 
 @pytest.mark.parametrize("runs", [24, 90])
 def test_that_correlated_noise_and_gaps_go_together(runs: int) -> None:
     """The same data, told before their noise is made independent."""
-    where = Place(np, "cpu")
-    problem = LinearProblem(where)
+    backend = Backend(np, "cpu")
+    problem = LinearProblem(backend)
     places = np.arange(40)
     mixing = np.linalg.cholesky(np.exp(-np.abs(places[:, None] - places) / 3.0))
     problem.inference = replace(problem.inference, unmixing=np.linalg.inv(mixing))
     gaps = lacking("half", 0.6, 4)
-    state = problem.solved(where, [runs // 2, runs // 2], given=lambda outputs: gaps(outputs @ mixing.T))
+    state = problem.solved(backend, [runs // 2, runs // 2], given=lambda outputs: gaps(outputs @ mixing.T))
     if runs == 90:
         assert_exact(problem, state)
     ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(problem.covariance)
@@ -204,27 +206,29 @@ def test_that_correlated_noise_and_gaps_go_together(runs: int) -> None:
 
 
 def test_that_blocks_fill_their_own_gaps() -> None:
-    where = Place(np, "cpu")
-    problem = LinearProblem(where)
+    backend = Backend(np, "cpu")
+    problem = LinearProblem(backend)
     everything = np.eye(problem.size)
     blocks = [Block(data, everything, problem.inference.modes) for data in (np.arange(20), np.arange(20, 40))]
     problem.inference = replace(problem.inference, blocks=blocks)
-    state = problem.solved(where, [60, 30], given=lacking("any", 0.3, 5))
+    state = problem.solved(backend, [60, 30], given=lacking("any", 0.3, 5))
     assert_exact(problem, state)
 
 
-def test_that_noise_of_blocks_and_joined_data_covers_what_gaps_leave_open(where: Place, tolerance: Tolerance) -> None:
+def test_that_noise_of_blocks_and_joined_data_covers_what_gaps_leave_open(
+    backend: Backend, tolerance: Tolerance
+) -> None:
     """By brute force: what the runs that lack an output would have said of it, at each point."""
     rng = np.random.default_rng(6)
     w, points = rng.standard_normal((12, 4)), rng.standard_normal((9, 4))
     outputs = w @ rng.standard_normal((4, 6)) + np.sin(w[:, :1])
     outputs[[1, 4, 5], 2] = outputs[[4, 7], 3] = outputs[2:6, 5] = np.nan
     mixing = np.linalg.cholesky(np.kron(np.eye(3), [[1.0, 0.7], [0.7, 1.0]]))
-    modes = Modes(where.asarray([1.0, 0.5, 0.3, 0.2]), (4,))
+    modes = Modes(backend.asarray([1.0, 0.5, 0.3, 0.2]), (4,))
     data = [np.asarray([4, 5, 0, 1]), np.asarray([2, 3])]
     blocks = [Block(part, None, modes) for part in data]
     hypers = [np.asarray([decay, -2.0, 1.0, -6.0]) for decay in (1.0, 0.2)]
-    given = [where.asarray(part) for part in (w, outputs, points, np.linalg.inv(mixing))]
+    given = [backend.asarray(part) for part in (w, outputs, points, np.linalg.inv(mixing))]
     whole = complete_blocks(blocks, *given[:2], hypers, *given[2:])
     excess, drawn = to_numpy(whole.excess), to_numpy(whole.drawn)
     assert whole.excess.dtype == whole.drawn.dtype == given[0].dtype
@@ -238,11 +242,13 @@ def test_that_noise_of_blocks_and_joined_data_covers_what_gaps_leave_open(where:
             own[has] -= np.linalg.solve(C[np.ix_(has, has)], across[:, has].T)
             known = outputs[has, number]
             expected = known.mean() + C[:, has] @ np.linalg.solve(C[np.ix_(has, has)], known - known.mean())
-            np.testing.assert_allclose(to_numpy(whole.expected)[:, number], expected, atol=tolerance(where, 1e-8, 0.05))
+            np.testing.assert_allclose(
+                to_numpy(whole.expected)[:, number], expected, atol=tolerance(backend, 1e-8, 0.05)
+            )
         half = np.linalg.solve(np.linalg.cholesky(C), (drawn - drawn.mean(axis=0))[:, part])
         left[np.ix_(part, part)] = half.T @ half / 12 * np.einsum("dip,ij,ejp->de", lost, C, lost) / 9
     left = np.linalg.solve(mixing, np.linalg.solve(mixing, left).T)
-    slack = tolerance(where, 1e-9, 1e-3) * excess.max()
+    slack = tolerance(backend, 1e-9, 1e-3) * excess.max()
     assert np.linalg.eigvalsh(np.diag(excess) - left).min() > -slack
     assert excess.max() < 4.0 * np.linalg.eigvalsh(left).max()
     assert np.all(excess[:2] <= slack)
@@ -250,8 +256,8 @@ def test_that_noise_of_blocks_and_joined_data_covers_what_gaps_leave_open(where:
 
 def test_that_the_bound_of_a_linear_model_with_gaps_is_its_evidence() -> None:
     """Both count what gaps leave open as noise: in units of the outputs, and in those of the regression."""
-    where, rng = Place(np, "cpu"), np.random.default_rng(1)
-    problem = LinearProblem(where)
+    backend, rng = Backend(np, "cpu"), np.random.default_rng(1)
+    problem = LinearProblem(backend)
     w = problem.inference.ask(problem.inference.init(), 16, rng)
     outputs = lacking("half", 0.7, 2)(problem.outputs(w))
     state, info = problem.inference.tell(problem.inference.init(), w, outputs, rng)

@@ -8,12 +8,12 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
 from invgp.core.coupled import GaussianNoise, Prior, SiteFactors
-from invgp.core.coupled.algorithm import CoupledSavigp
-from invgp.core.coupled.hyperparameters import Learning, ScaledSites
-from invgp.core.coupled.minibatches import MiniBatches
+from invgp.core.coupled.coupled_minibatches import MiniBatches
+from invgp.core.coupled.coupled_savigp import CoupledSavigp
+from invgp.core.coupled.hyperparameters import Learning, NoiseScaledFactors
 from invgp.core.coupled.stage import Stage
 from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 Q, P, D = 2, 3, 1
 TIES = np.zeros((Q, 1 + D, 2))
@@ -42,17 +42,19 @@ class LinearSurvey:
     def sites(self):
         return len(self.X)
 
-    def prior(self, where, Z=None):
-        like = Kernel(CORRELATIONS["matern 5/2"], where.asarray(1.0), where.asarray(np.ones(D)))
-        kernels = tuple(like.with_parameters(where.asarray(row)) for row in self.log_kernels)
+    def prior(self, backend, Z=None):
+        like = Kernel(CORRELATIONS["matern 5/2"], backend.asarray(1.0), backend.asarray(np.ones(D)))
+        kernels = tuple(like.with_parameters(backend.asarray(row)) for row in self.log_kernels)
         inducing = np.broadcast_to(self.X if Z is None else Z, (Q, *(self.X if Z is None else Z).shape))
-        return Prior(kernels, where.asarray(self.mean), where.asarray(self.X), where.asarray(inducing), Z is None, 1e-8)
+        return Prior(
+            kernels, backend.asarray(self.mean), backend.asarray(self.X), backend.asarray(inducing), Z is None, 1e-8
+        )
 
-    def noise(self, where):
+    def noise(self, backend):
         whitening = np.where(self.observed, 1.0 / self.std, 0.0)[..., None] * np.eye(P)
         normaliser = -np.sum(np.where(self.observed, np.log(self.std) + 0.5 * np.log(2 * np.pi), 0.0), axis=1)
         parts = (np.where(self.observed, self.y, 0.0), whitening, normaliser, self.observed.astype(float))
-        return GaussianNoise(*(where.asarray(part) for part in parts))
+        return GaussianNoise(*(backend.asarray(part) for part in parts))
 
     def evidence(self, theta, noise, groups=GROUPS):
         """Exact log evidence."""
@@ -72,16 +74,16 @@ class LinearSurvey:
     def outputs(self, f, rows=slice(None)):
         return np.einsum("npq,snq->snp", self.G[rows], f)
 
-    def algorithm(self, where, learning, Z=None, tolerance=1e-6, kind="linear"):
-        points = Points.draw(np.random.default_rng(1), 24, self.sites, Q, where)
-        return CoupledSavigp(self.prior(where, Z), [Stage(kind, points, tolerance)], self.noise(where), learning)
+    def algorithm(self, backend, learning, Z=None, tolerance=1e-6, kind="linear"):
+        points = Points.draw(np.random.default_rng(1), 24, self.sites, Q, backend)
+        return CoupledSavigp(self.prior(backend, Z), [Stage(kind, points, tolerance)], self.noise(backend), learning)
 
 
 def log_prior(theta, noise):
     return -0.5 * (np.sum((theta / SPREADS[0]) ** 2) + np.sum((noise / SPREADS[1]) ** 2))
 
 
-def settled(algorithm, model, most=80):
+def converged(algorithm, model, most=80):
     state, info = algorithm.init(), None
     while not state.finished and state.evaluations < most:
         f = algorithm.ask(state)
@@ -90,7 +92,7 @@ def settled(algorithm, model, most=80):
 
 
 @dataclass(frozen=True)
-class Told:
+class SiteUpdate:
     trial: np.ndarray
     values: tuple = ()
     gradients: tuple = ()
@@ -114,7 +116,7 @@ class Probe:
 
     def init(self, point):
         assert point.shape == self.at.shape
-        return Told(self.at)
+        return SiteUpdate(self.at)
 
     def tell(self, state, value, gradient):
         self.heard.append((value, np.asarray(gradient)))
@@ -136,7 +138,7 @@ def some_sites(rng, model, groups=2):
     """What sites might say, with parts that grow with each group's precision."""
     half = rng.standard_normal((1 + groups, model.sites, Q, Q))
     precision, shift = half @ half.swapaxes(-1, -2), rng.standard_normal((1 + groups, model.sites, Q))
-    return ScaledSites(
+    return NoiseScaledFactors(
         SiteFactors(precision[0], shift[0]),
         SiteFactors(precision[1:], shift[1:]),
         -10.0 * rng.random(groups),
@@ -167,7 +169,7 @@ def test_that_the_objective_is_the_exact_evidence_of_a_linear_model_for_all_nois
     probe = Probe(at, [], step=0.2)
     learning = learning_of(model, evaluations=9, optimiser=probe)
     algorithm = model.algorithm(numpy_place, replace(learning, evaluations=0), tolerance=1e-9)
-    state, _ = settled(algorithm, model)
+    state, _ = converged(algorithm, model)
     algorithm = replace(algorithm, learning=learning)
     f = algorithm.ask(state)
     algorithm.tell(replace(state, finished="", elbo=-np.inf), model.outputs(f), np.ones(f.shape[:2], dtype=bool))
@@ -185,8 +187,8 @@ def test_that_kernels_and_noise_learnt_together_maximise_the_exact_evidence(grou
         return -(model.evidence(x[:2], x[2:], groups) + log_prior(x[:2], x[2:]))
 
     best = minimize(objective, np.zeros(4), options={"gtol": 1e-6})
-    state, bound = settled(model.algorithm(numpy_place, learning_of(model, groups), kind=kind), model)
-    assert state.settled
+    state, bound = converged(model.algorithm(numpy_place, learning_of(model, groups), kind=kind), model)
+    assert state.converged
     assert np.max(np.abs(best.x)) > 0.2
     np.testing.assert_allclose(np.concatenate(state.best.hyper[:2]), best.x, atol=5e-3)
     assert bound == pytest.approx(-best.fun, abs=1e-3)
@@ -203,8 +205,8 @@ def test_that_mini_batches_learn_the_kernels_that_maximise_the_exact_evidence(nu
         rows, f = batches.ask(state)
         state, told = batches.tell(state, model.outputs(f, rows), np.ones(f.shape[:2], dtype=bool))
         info = told or info
-    assert state.settled
-    np.testing.assert_allclose(state.position.hyper.theta, best.x, atol=0.01)
+    assert state.converged
+    np.testing.assert_allclose(state.posterior.hyper.theta, best.x, atol=0.01)
     assert info.elbo == pytest.approx(-best.fun, abs=0.01)
 
 
@@ -215,7 +217,7 @@ def test_that_learnt_inducing_inputs_move_and_raise_the_bound(unit, numpy_place)
     Z = unit * np.linspace(0.0, 2.0, 5)[:, None]  # of inputs up to 6
     nothing = np.zeros((P, 0)), np.zeros(0)
     fixed, learnt = (
-        settled(
+        converged(
             model.algorithm(
                 numpy_place,
                 Learning(model.log_kernels, TIES[..., :0], np.zeros(0), *nothing, inducing=inducing),

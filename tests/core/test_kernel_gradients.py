@@ -22,23 +22,25 @@ def test_that_the_dimensions_tested_take_both_ways():
 
 
 @pytest.mark.parametrize("dimensions", [1, FEW, FEW_DIMENSIONS, FEW_DIMENSIONS + 1, MANY])
-def test_that_squared_distances_are_euclidean(dimensions, where, tolerance, rng):
+def test_that_squared_distances_are_euclidean(dimensions, backend, tolerance, rng):
     X1, X2, _ = inputs(rng, dimensions)
-    found = to_numpy(squared_distances(where.asarray(X1), where.asarray(X2)))
-    np.testing.assert_allclose(found, cdist(X1, X2) ** 2, rtol=tolerance(where, 1e-12), atol=tolerance(where, 1e-13))
+    found = to_numpy(squared_distances(backend.asarray(X1), backend.asarray(X2)))
+    np.testing.assert_allclose(
+        found, cdist(X1, X2) ** 2, rtol=tolerance(backend, 1e-12), atol=tolerance(backend, 1e-13)
+    )
     assert found.min() >= 0.0
 
 
 @pytest.mark.parametrize("kind", CORRELATIONS)
-def test_that_more_dimensions_of_no_extent_change_nothing(kind, where, tolerance, rng):
+def test_that_more_dimensions_of_no_extent_change_nothing(kind, backend, tolerance, rng):
     X1, X2, scales = inputs(rng, FEW)
     few, many = (
-        Kernel(CORRELATIONS[kind], 1.7, where.asarray(np.resize(scales, dimensions)))(
-            *(where.asarray(np.pad(X, ((0, 0), (0, dimensions - FEW)))) for X in (X1, X2))
+        Kernel(CORRELATIONS[kind], 1.7, backend.asarray(np.resize(scales, dimensions)))(
+            *(backend.asarray(np.pad(X, ((0, 0), (0, dimensions - FEW)))) for X in (X1, X2))
         )
         for dimensions in (FEW, MANY)
     )
-    np.testing.assert_allclose(to_numpy(many), to_numpy(few), rtol=tolerance(where, 1e-7, 1e-3))
+    np.testing.assert_allclose(to_numpy(many), to_numpy(few), rtol=tolerance(backend, 1e-7, 1e-3))
 
 
 @pytest.mark.parametrize("kind", CORRELATIONS)
@@ -73,9 +75,9 @@ def test_that_the_pull_back_is_that_of_finite_differences(kind, dimensions, ard,
 @pytest.mark.parametrize("kind", CORRELATIONS)
 @pytest.mark.parametrize("dimensions", [FEW, MANY])
 @pytest.mark.parametrize("ard", [True, False])
-def test_that_the_pull_back_is_the_same_in_every_place(kind, dimensions, ard, where, tolerance, numpy_place):
+def test_that_the_pull_back_is_the_same_in_every_place(kind, dimensions, ard, backend, tolerance, numpy_place):
     found = []
-    for there in (where, numpy_place):
+    for there in (backend, numpy_place):
         rng = np.random.default_rng(3)
         X1, X2, scales = inputs(rng, dimensions)
         kernel = Kernel(CORRELATIONS[kind], there.asarray(1.7), there.asarray(scales if ard else scales[:1]))
@@ -83,7 +85,7 @@ def test_that_the_pull_back_is_the_same_in_every_place(kind, dimensions, ard, wh
         at = there.asarray(X1), there.asarray(X2)
         found.append(kernel.pull_back(*at, kernel.with_slope(*at), cotangent))
     for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(to_numpy(one), to_numpy(other), rtol=tolerance(where, 1e-9, 1e-2), atol=1e-4)
+        np.testing.assert_allclose(to_numpy(one), to_numpy(other), rtol=tolerance(backend, 1e-9, 1e-2), atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", CORRELATIONS)

@@ -38,13 +38,15 @@ class TwoComponents:
         self.v = 0.2 * rng.standard_normal((K, latents, M)) + np.asarray([-1.0, 1.0])[:, None, None]
         self.R = np.tril(0.2 * rng.standard_normal((K, latents, M, M)), -1) + 0.5 * np.eye(M)
 
-    def frame(self, where):
-        like = Kernel(CORRELATIONS["matern 5/2"], where.asarray(1.0), where.asarray(np.ones(D)))
+    def bound_state(self, backend):
+        like = Kernel(CORRELATIONS["matern 5/2"], backend.asarray(1.0), backend.asarray(np.ones(D)))
         family = Full(self.latents, M, K)
-        q = Mixture(*(where.asarray(part) for part in (WEIGHTS, self.v, self.R)))
-        parts = (family.pack(q), where.asarray(self.numbers), where.asarray(self.Z), where.asarray(np.zeros(0)))
-        mean = where.asarray(PRIOR_MEAN[: self.latents])
-        return Bound(family, (like,) * self.latents, mean, where.asarray(self.X), dense=False).frame(Parameters(*parts))
+        q = Mixture(*(backend.asarray(part) for part in (WEIGHTS, self.v, self.R)))
+        parts = (family.pack(q), backend.asarray(self.numbers), backend.asarray(self.Z), backend.asarray(np.zeros(0)))
+        mean = backend.asarray(PRIOR_MEAN[: self.latents])
+        return Bound(family, (like,) * self.latents, mean, backend.asarray(self.X), dense=False).bound_state(
+            Parameters(*parts)
+        )
 
     def components(self):
         """Joint means (K, B, Q) and covariances (K, Q, B, B) at the new inputs."""
@@ -72,63 +74,63 @@ def of_two(mean, variance):
     return np.tensordot(WEIGHTS, mean, 1), np.tensordot(WEIGHTS, variance, 1) + apart
 
 
-def test_that_a_mixture_is_as_wide_as_its_means_are_apart(where, tolerance, rng):
+def test_that_a_mixture_is_as_wide_as_its_means_are_apart(backend, tolerance, rng):
     mean, variance = rng.standard_normal((K, NEW, 2)), rng.random((K, NEW, 2))
-    found = mixture_moments(*(where.asarray(part) for part in (WEIGHTS, mean, variance)))
+    found = mixture_moments(*(backend.asarray(part) for part in (WEIGHTS, mean, variance)))
     for one, other in zip(found, of_two(mean, variance), strict=True):
-        np.testing.assert_allclose(to_numpy(one), other, rtol=tolerance(where, 1e-13, 1e-5))
+        np.testing.assert_allclose(to_numpy(one), other, rtol=tolerance(backend, 1e-13, 1e-5))
 
 
 @pytest.mark.parametrize("latents", [1, 2])
-def test_that_latents_at_new_inputs_have_the_moments_of_the_mixture(latents, where, tolerance):
+def test_that_latents_at_new_inputs_have_the_moments_of_the_mixture(latents, backend, tolerance):
     model = TwoComponents(latents)
-    frame = model.frame(where)
-    close = {"rtol": tolerance(where, 1e-9, 1e-3)}
-    mean, variance = latent_moments(frame, where.asarray(model.X))
+    bound_state = model.bound_state(backend)
+    close = {"rtol": tolerance(backend, 1e-9, 1e-3)}
+    mean, variance = latent_moments(bound_state, backend.asarray(model.X))
     expected = model.moments()
     np.testing.assert_allclose(to_numpy(mean), expected[0], **close)
     np.testing.assert_allclose(to_numpy(variance), expected[1], **close)
-    found = mixture_moments(frame.q.weights, mean, variance)
+    found = mixture_moments(bound_state.q.weights, mean, variance)
     for one, other in zip(found, of_two(*expected), strict=True):
         np.testing.assert_allclose(to_numpy(one), other, **close)
     for k in range(K):
-        joint = to_numpy(latent_covariance(frame, where.asarray(model.X), k))
-        np.testing.assert_allclose(joint, model.components()[1][k], atol=tolerance(where, 1e-10))
+        joint = to_numpy(latent_covariance(bound_state, backend.asarray(model.X), k))
+        np.testing.assert_allclose(joint, model.components()[1][k], atol=tolerance(backend, 1e-10))
 
 
 def test_that_draws_of_the_components_have_the_moments_of_the_mixture(numpy_place, rng):
     model, count = TwoComponents(2), 4000
     components = [0] * round(WEIGHTS[0] * count) + [1] * round(WEIGHTS[1] * count)
-    draws = latent_draws(model.frame(numpy_place), model.X, rng.standard_normal((count, NEW, 2)), components)
+    draws = latent_draws(model.bound_state(numpy_place), model.X, rng.standard_normal((count, NEW, 2)), components)
     mean, variance = of_two(*model.moments())
     assert np.all(np.abs(draws.mean(axis=0) - mean) < 5 * np.sqrt(variance / count))
     np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.1)
 
 
 @pytest.mark.parametrize("latents", [1, 2])
-def test_that_noisy_outputs_add_their_noise_to_the_mixture(latents, where, tolerance):
-    model, xp = TwoComponents(latents), where.namespace
-    frame = model.frame(where)
-    at = nodes(frame, 1024, np.random.default_rng(0))
+def test_that_noisy_outputs_add_their_noise_to_the_mixture(latents, backend, tolerance):
+    model, xp = TwoComponents(latents), backend.namespace
+    bound_state = model.bound_state(backend)
+    at = nodes(bound_state, 1024, np.random.default_rng(0))
 
     def moments(f):
         return f, NOISE_VARIANCE * xp.ones_like(f)
 
-    found = output_moments(frame, where.asarray(model.X), moments, at)
+    found = output_moments(bound_state, backend.asarray(model.X), moments, at)
     mean, variance = model.moments()
-    close = tolerance(where, 1e-9, 1e-3) if latents == 1 else 0.01
+    close = tolerance(backend, 1e-9, 1e-3) if latents == 1 else 0.01
     for one, other in zip(found, of_two(mean, variance + NOISE_VARIANCE), strict=True):
         np.testing.assert_allclose(to_numpy(one), other, rtol=close, atol=close)
 
 
 def test_that_exponential_outputs_have_the_moments_of_log_normals(numpy_place):
     model = TwoComponents(1)
-    frame = model.frame(numpy_place)
+    bound_state = model.bound_state(numpy_place)
 
     def moments(f):
         return np.exp(f), np.zeros_like(f)
 
-    found = output_moments(frame, model.X, moments, nodes(frame, 1, np.random.default_rng(0)))
+    found = output_moments(bound_state, model.X, moments, nodes(bound_state, 1, np.random.default_rng(0)))
     mean, variance = model.moments()
     each = np.exp(mean + variance / 2), np.expm1(variance) * np.exp(2 * mean + variance)
     for one, other in zip(found, of_two(*each), strict=True):
@@ -137,23 +139,23 @@ def test_that_exponential_outputs_have_the_moments_of_log_normals(numpy_place):
 
 def test_that_the_predictive_density_is_the_sum_over_the_components(numpy_place, rng):
     model = TwoComponents(1)
-    frame = model.frame(numpy_place)
+    bound_state = model.bound_state(numpy_place)
     y = rng.standard_normal((NEW, 1))
     mean, variance = model.moments()
     found = log_predictive_density(
-        frame,
+        bound_state,
         model.X,
         lambda f: norm(f, np.sqrt(NOISE_VARIANCE)).logpdf(y)[..., 0],
-        nodes(frame, 1, np.random.default_rng(0)),
+        nodes(bound_state, 1, np.random.default_rng(0)),
     )
     of_each = norm(mean, np.sqrt(variance + NOISE_VARIANCE)).logpdf(y)[..., 0]
     np.testing.assert_allclose(found, logsumexp(of_each, axis=0, b=WEIGHTS[:, None]), atol=1e-4)
 
 
 def test_that_weighted_nodes_count_by_their_weight(numpy_place):
-    frame = TwoComponents(1).frame(numpy_place)
+    bound_state = TwoComponents(1).bound_state(numpy_place)
     given = Nodes(np.asarray([[-1.0], [2.0]]), np.asarray([2 / 3, 1 / 3]))
-    mean, variance = output_moments(frame, TwoComponents(1).X, lambda f: (f, np.zeros_like(f)), given)
+    mean, variance = output_moments(bound_state, TwoComponents(1).X, lambda f: (f, np.zeros_like(f)), given)
     centre, spread = TwoComponents(1).moments()
     expected = of_two(centre, 2.0 * spread)  # nodes of mean 0 and variance 2
     np.testing.assert_allclose(mean, expected[0], rtol=1e-9)

@@ -9,7 +9,7 @@ from scipy.stats import norm, poisson, t
 
 from invgp.core import importance, quadrature
 from invgp.core.backend import to_numpy
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 MEAN, SCALE = np.asarray([0.0, 0.0, 0.0, 0.0, 1.0, 2.0]), np.asarray([1.0, 1.0, 1.0, 1e-3, 0.5, 1.0])
 Y = np.asarray([0.3, 3.0, 8.0, 0.5, -30.0, 700.0])
@@ -62,13 +62,15 @@ def test_that_what_is_no_number_weighs_nothing_and_a_density_of_nothing_is_nothi
     np.testing.assert_array_equal(nothing, -np.inf)
 
 
-def test_that_quadrature_works_in_every_place(where, tolerance):
-    y, xp = where.asarray([0.3, 3.0]), where.namespace
+def test_that_quadrature_works_in_every_place(backend, tolerance):
+    y, xp = backend.asarray([0.3, 3.0]), backend.namespace
     found = quadrature.log_expectation(
-        lambda f: -0.5 * xp.square((y - f[..., 0]) / 0.1), where.asarray([[0.0], [0.0]]), where.asarray([[1.0], [1.0]])
+        lambda f: -0.5 * xp.square((y - f[..., 0]) / 0.1),
+        backend.asarray([[0.0], [0.0]]),
+        backend.asarray([[1.0], [1.0]]),
     )
     expected = norm.logpdf(to_numpy(y), 0.0, np.hypot(1.0, 0.1)) + 0.5 * np.log(2 * np.pi) + np.log(0.1)
-    np.testing.assert_allclose(found, expected, atol=tolerance(where, 1e-7, 1e-2))
+    np.testing.assert_allclose(found, expected, atol=tolerance(backend, 1e-7, 1e-2))
 
 
 @pytest.mark.parametrize("std", [1.0, 0.1, 0.01])

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from invgp.core.backend import place, to_numpy
-from invgp.core.sampling import Points
+from invgp.core.backend import select_backend, to_numpy
+from invgp.core.point_sets import Points
 
 
 def standard_normals(rng, samples, sites, latents):
     """The points of every site at once, (samples, sites, latents)."""
-    return Points.draw(rng, samples, sites, latents, place("cpu")).normals()
+    return Points.draw(rng, samples, sites, latents, select_backend("cpu")).normals()
 
 
 def test_that_the_points_are_standard_normal_and_more_even_than_random_ones(rng):
@@ -35,18 +35,18 @@ def test_that_the_same_seed_gives_the_same_points():
     np.testing.assert_array_equal(first, second)
 
 
-def test_that_the_points_of_a_range_of_sites_are_theirs_among_all(where, rng):
-    points = Points.draw(rng, 16, 7, 3, where)
+def test_that_the_points_of_a_range_of_sites_are_theirs_among_all(backend, rng):
+    points = Points.draw(rng, 16, 7, 3, backend)
     some = to_numpy(points.at(2, 5).normals())
     np.testing.assert_allclose(some, to_numpy(points.normals())[:, 2:5], rtol=1e-6)
 
 
-def test_that_samples_are_the_normals_scaled_and_moved(where, tolerance, rng):
-    points = Points.draw(rng, 16, 7, 3, where)
+def test_that_samples_are_the_normals_scaled_and_moved(backend, tolerance, rng):
+    points = Points.draw(rng, 16, 7, 3, backend)
     mean, scale = rng.standard_normal((7, 3)), rng.random((7, 3))
-    samples = points.samples(where.asarray(mean), where.asarray(scale))
+    samples = points.samples(backend.asarray(mean), backend.asarray(scale))
     expected = mean + scale * to_numpy(points.normals())
-    np.testing.assert_allclose(to_numpy(samples), expected, atol=tolerance(where, 1e-14, 1e-5))
+    np.testing.assert_allclose(to_numpy(samples), expected, atol=tolerance(backend, 1e-14, 1e-5))
 
 
 @pytest.mark.parametrize("latents", [1, 2, 3])

@@ -12,8 +12,8 @@ from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.optimisers import LBFGS
 from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Full
-from invgp.core.sampling import Points
 from invgp.core.savigp import Savigp
 from invgp.likelihoods import Gaussian
 
@@ -21,40 +21,40 @@ N, S = 12, 32
 NOISE = 0.3
 
 
-def settle(algorithm, where, forward, limit=400):
+def settle(algorithm, backend, forward, limit=400):
     state = algorithm.init()
     while not state.finished and state.evaluations < limit:
         outputs = forward(to_numpy(algorithm.ask(state)))
-        valid = where.asmask(np.isfinite(outputs).all(axis=-1))
-        state, info = algorithm.tell(state, where.asarray(outputs), valid)
+        valid = backend.asmask(np.isfinite(outputs).all(axis=-1))
+        state, info = algorithm.tell(state, backend.asarray(outputs), valid)
     return state, info
 
 
-def dense_savigp(where, X, kernels, prior_mean, observed, std, *, samples, tolerance=1e-15, seed=0):
+def dense_savigp(backend, X, kernels, prior_mean, observed, std, *, samples, tolerance=1e-15, seed=0):
     """SAVIGP with one full Gaussian at the sites and Gaussian noise."""
     Q, N = len(kernels), len(X)
-    Z = where.asarray(np.broadcast_to(X, (Q, *X.shape)))
+    Z = backend.asarray(np.broadcast_to(X, (Q, *X.shape)))
     family = Full(Q, N)
-    start = family.initial(inducing_factor(kernels, Z), 0.1, where.asarray(np.zeros((1, Q, N))))
-    numbers = where.namespace.stack([kernel.parameters for kernel in kernels])
-    parameters = Parameters(start, numbers, Z, where.asarray(np.zeros(0)))
-    bound = Bound(family, tuple(kernels), where.asarray(prior_mean), where.asarray(X), dense=True)
-    density = partial(Gaussian(where.asarray(np.full(observed.shape, std))).log_density, where.asarray(observed))
-    points = Points.draw(np.random.default_rng(seed), samples, N, Q, where)
+    start = family.initial(inducing_factor(kernels, Z), 0.1, backend.asarray(np.zeros((1, Q, N))))
+    numbers = backend.namespace.stack([kernel.parameters for kernel in kernels])
+    parameters = Parameters(start, numbers, Z, backend.asarray(np.zeros(0)))
+    bound = Bound(family, tuple(kernels), backend.asarray(prior_mean), backend.asarray(X), dense=True)
+    density = partial(Gaussian(backend.asarray(np.full(observed.shape, std))).log_density, backend.asarray(observed))
+    points = Points.draw(np.random.default_rng(seed), samples, N, Q, backend)
     return Savigp(bound, parameters, density, points, LBFGS(tolerance=tolerance))
 
 
-def regression(where, kind, observed):
+def regression(backend, kind, observed):
     X = np.linspace(0, 5, N)[:, None]
-    kernel = Kernel(CORRELATIONS[kind], where.asarray(1.44), where.asarray([0.8]))
-    algorithm = dense_savigp(where, X, [kernel], [0.7], observed, NOISE, samples=S)
-    return algorithm, to_numpy(kernel(where.asarray(X), where.asarray(X))), np.full(N, 0.7)
+    kernel = Kernel(CORRELATIONS[kind], backend.asarray(1.44), backend.asarray([0.8]))
+    algorithm = dense_savigp(backend, X, [kernel], [0.7], observed, NOISE, samples=S)
+    return algorithm, to_numpy(kernel(backend.asarray(X), backend.asarray(X))), np.full(N, 0.7)
 
 
 def posterior_moments(algorithm, state):
     """Mean (N,) and covariance (N, N) of the first latent."""
-    frame = algorithm.frame(state.posterior)
-    factor = to_numpy(frame.factor)[0] @ to_numpy(frame.q.spread)[0, 0]
+    bound_state = algorithm.bound_state(state.posterior)
+    factor = to_numpy(bound_state.factor)[0] @ to_numpy(bound_state.q.spread)[0, 0]
     return to_numpy(algorithm.marginals(state)[0])[:, 0], factor @ factor.T
 
 
@@ -65,15 +65,15 @@ def observed(rng):
 
 
 @pytest.mark.parametrize("kind", CORRELATIONS)
-def test_that_gaussian_noise_gives_the_exact_gaussian_process(kind, where, tolerance, observed):
-    algorithm, prior, mean = regression(where, kind, observed)
-    state, _ = settle(algorithm, where, lambda f: f)
+def test_that_gaussian_noise_gives_the_exact_gaussian_process(kind, backend, tolerance, observed):
+    algorithm, prior, mean = regression(backend, kind, observed)
+    state, _ = settle(algorithm, backend, lambda f: f)
     gain = prior @ np.linalg.inv(prior + NOISE**2 * np.eye(N))
     found_mean, found_covariance = posterior_moments(algorithm, state)
     evidence = multivariate_normal(mean, prior + NOISE**2 * np.eye(N)).logpdf(observed[:, 0])
-    np.testing.assert_allclose(found_mean, mean + gain @ (observed[:, 0] - mean), atol=tolerance(where, 1e-6, 0.02))
-    np.testing.assert_allclose(found_covariance, prior - gain @ prior, atol=tolerance(where, 1e-6, 0.01))
-    assert state.elbo == pytest.approx(evidence, abs=tolerance(where, 1e-6, 0.01))
+    np.testing.assert_allclose(found_mean, mean + gain @ (observed[:, 0] - mean), atol=tolerance(backend, 1e-6, 0.02))
+    np.testing.assert_allclose(found_covariance, prior - gain @ prior, atol=tolerance(backend, 1e-6, 0.01))
+    assert state.elbo == pytest.approx(evidence, abs=tolerance(backend, 1e-6, 0.01))
 
 
 @pytest.mark.parametrize(("sites", "noise"), [(100, 1e-2), (100, 1e-3), (1, 1e-6)])
@@ -95,29 +95,29 @@ def test_that_data_much_sharper_than_the_prior_are_fitted_in_a_few_evaluations(s
     np.testing.assert_allclose(np.sqrt(np.diag(found)) / std, 1.0, atol=1e-3)
 
 
-def test_that_a_missing_observation_is_as_if_it_had_not_been_asked_for(where, tolerance, observed):
+def test_that_a_missing_observation_is_as_if_it_had_not_been_asked_for(backend, tolerance, observed):
     gappy = observed.copy()
     gappy[[3, 4, 9]] = np.nan
-    algorithm, prior, mean = regression(where, "matern 3/2", gappy)
-    state, _ = settle(algorithm, where, lambda f: f)
+    algorithm, prior, mean = regression(backend, "matern 3/2", gappy)
+    state, _ = settle(algorithm, backend, lambda f: f)
     kept = np.flatnonzero(~np.isnan(gappy[:, 0]))
     gain = prior[:, kept] @ np.linalg.inv(prior[np.ix_(kept, kept)] + NOISE**2 * np.eye(len(kept)))
     expected = mean + gain @ (gappy[kept, 0] - mean[kept])
-    np.testing.assert_allclose(posterior_moments(algorithm, state)[0], expected, atol=tolerance(where, 1e-6, 0.02))
+    np.testing.assert_allclose(posterior_moments(algorithm, state)[0], expected, atol=tolerance(backend, 1e-6, 0.02))
     evidence = multivariate_normal(mean[kept], prior[np.ix_(kept, kept)] + NOISE**2 * np.eye(len(kept)))
-    assert state.elbo == pytest.approx(evidence.logpdf(gappy[kept, 0]), abs=tolerance(where, 1e-6, 0.01))
+    assert state.elbo == pytest.approx(evidence.logpdf(gappy[kept, 0]), abs=tolerance(backend, 1e-6, 0.01))
 
 
-def test_that_random_failures_change_nothing_when_the_fit_is_exact(where, tolerance, observed, rng):
-    algorithm, _, _ = regression(where, "matern 5/2", observed)
-    reference, _ = settle(algorithm, where, lambda f: f)
+def test_that_random_failures_change_nothing_when_the_fit_is_exact(backend, tolerance, observed, rng):
+    algorithm, _, _ = regression(backend, "matern 5/2", observed)
+    reference, _ = settle(algorithm, backend, lambda f: f)
 
     def sometimes(f):
         return np.where(rng.random(f.shape[:2])[..., None] < 0.2, np.nan, f)
 
-    state, _ = settle(algorithm, where, sometimes)
+    state, _ = settle(algorithm, backend, sometimes)
     found, expected = (posterior_moments(algorithm, s)[0] for s in (state, reference))
-    np.testing.assert_allclose(found, expected, atol=tolerance(where, 1e-6, 0.03))
+    np.testing.assert_allclose(found, expected, atol=tolerance(backend, 1e-6, 0.03))
 
 
 def test_that_a_step_to_where_most_runs_fail_is_taken_back(numpy_place, observed):
@@ -134,16 +134,16 @@ def test_that_a_step_to_where_most_runs_fail_is_taken_back(numpy_place, observed
     np.testing.assert_array_equal(after.posterior, state.posterior)
 
 
-def test_that_draws_have_the_joint_moments_of_the_posterior(where, observed, rng):
-    algorithm, _, _ = regression(where, "matern 3/2", observed)
-    state, _ = settle(algorithm, where, lambda f: f)
+def test_that_draws_have_the_joint_moments_of_the_posterior(backend, observed, rng):
+    algorithm, _, _ = regression(backend, "matern 3/2", observed)
+    state, _ = settle(algorithm, backend, lambda f: f)
     mean, covariance = posterior_moments(algorithm, state)
-    draws = to_numpy(algorithm.draws(state, where.asarray(rng.standard_normal((20_000, N, 1)))))[..., 0]
+    draws = to_numpy(algorithm.draws(state, backend.asarray(rng.standard_normal((20_000, N, 1)))))[..., 0]
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.02)
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.01)
 
 
-def test_that_a_nonlinear_model_gives_the_same_numbers_in_every_place(where, tolerance, numpy_place, rng):
+def test_that_a_nonlinear_model_gives_the_same_numbers_in_every_place(backend, tolerance, numpy_place, rng):
     X = np.sort(rng.random((6, 2)), axis=0)
     y = rng.random((6, 2))
 
@@ -156,8 +156,8 @@ def test_that_a_nonlinear_model_gives_the_same_numbers_in_every_place(where, tol
         state, _ = settle(algorithm, at, forward, limit=8)
         return state.elbo, to_numpy(state.posterior), state
 
-    bound, parameters, state = run(where)
+    bound, parameters, state = run(backend)
     expected_bound, expected_parameters, _ = run(numpy_place)
-    assert bound == pytest.approx(expected_bound, rel=tolerance(where, 1e-9, 1e-3))
-    np.testing.assert_allclose(parameters, expected_parameters, atol=tolerance(where, 1e-7, 0.05))
-    assert state.posterior.dtype == getattr(where.namespace, where.dtype)
+    assert bound == pytest.approx(expected_bound, rel=tolerance(backend, 1e-9, 1e-3))
+    np.testing.assert_allclose(parameters, expected_parameters, atol=tolerance(backend, 1e-7, 0.05))
+    assert state.posterior.dtype == getattr(backend.namespace, backend.dtype)

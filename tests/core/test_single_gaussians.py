@@ -9,58 +9,58 @@ from test_training import M, N, X, Y, regression
 from invgp import SAVIGP
 from invgp.core.backend import to_numpy
 from invgp.core.bound import Bound
-from invgp.core.data import Data
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal
-from invgp.core.profile import Profile
-from invgp.core.sampling import Points
+from invgp.core.profiled_bound import Profile
 from invgp.core.training import Blocks, evaluate
 from invgp.core.training.mixtures import around_the_best
 from invgp.likelihoods import Poisson, Softmax, StudentT
 
 
-def two_latents(where):
+def two_latents(backend):
     """Two classes on a line by a sparse model whose data count for much: rough latents with means of their own."""
     Z = np.stack([np.linspace(0, 5, M)[:, None]] * 2)
     kernels = tuple(
-        Kernel(CORRELATIONS["squared exponential"], where.asarray(v), where.asarray([0.3])) for v in (2.0, 5.0)
+        Kernel(CORRELATIONS["squared exponential"], backend.asarray(v), backend.asarray([0.3])) for v in (2.0, 5.0)
     )
     family = Diagonal(2, M)
-    factor = inducing_factor(kernels, where.asarray(Z))
+    factor = inducing_factor(kernels, backend.asarray(Z))
     parameters = Parameters(
-        posterior=family.initial(factor, 0.5, where.asarray(0.1 * np.ones((1, 2, M)))),
-        kernels=where.namespace.stack([k.parameters for k in kernels]),
-        inducing=where.asarray(Z),
-        likelihood=where.asarray(np.zeros(0)),
+        posterior=family.initial(factor, 0.5, backend.asarray(0.1 * np.ones((1, 2, M)))),
+        kernels=backend.namespace.stack([k.parameters for k in kernels]),
+        inducing=backend.asarray(Z),
+        likelihood=backend.asarray(np.zeros(0)),
     )
-    bound = Bound(family, kernels, where.asarray([0.3, -0.5]), where.asarray(X), dense=False)
-    data = Data(Softmax(2), where.asarray(np.eye(2)[(Y[:, 0] > 0).astype(int)]))
-    return bound, parameters, data, Points.draw(np.random.default_rng(1), 64, N, 2, where)
+    bound = Bound(family, kernels, backend.asarray([0.3, -0.5]), backend.asarray(X), dense=False)
+    data = Data(Softmax(2), backend.asarray(np.eye(2)[(Y[:, 0] > 0).astype(int)]))
+    return bound, parameters, data, Points.draw(np.random.default_rng(1), 64, N, 2, backend)
 
 
 def test_that_the_best_diagonal_gaussian_has_the_variances_of_each_variable_given_the_others(numpy_place, monkeypatch):
     monkeypatch.setattr("invgp.core.bound.BATCH_SITES", 15)
     bound, parameters, data, points = two_latents(numpy_place)
     trial = Profile(bound, data, points, 1e-12).start(parameters)
-    for j, kernel in enumerate(trial.frame.kernels):
+    for j, kernel in enumerate(trial.bound_state.kernels):
         Z = parameters.inducing[j]
         inverse = np.linalg.inv(kernel(Z, Z))
         A = inverse @ kernel(Z, X)
         told = A**2 @ trial.pseudo.precision[j]
         assert np.median(told * np.diag(np.linalg.inv(inverse))) > 0.3  # what the data say counts
-        np.testing.assert_allclose(trial.frame.q.spread[0, j], 1.0 / (np.diag(inverse) + told), rtol=1e-6)
+        np.testing.assert_allclose(trial.bound_state.q.spread[0, j], 1.0 / (np.diag(inverse) + told), rtol=1e-6)
 
 
 def test_that_the_best_diagonal_gaussian_has_the_exact_mean(numpy_place):
     """With Gaussian noise at every site."""
     bound, parameters, data, points = regression(numpy_place, "diagonal")
-    frame = Profile(bound, data, points, 1e-12).start(parameters).frame
-    K = frame.factor[0] @ frame.factor[0].T
+    bound_state = Profile(bound, data, points, 1e-12).start(parameters).bound_state
+    K = bound_state.factor[0] @ bound_state.factor[0].T
     noise = np.exp(2.0 * parameters.likelihood[0])
     mean = K @ np.linalg.solve(K + noise * np.eye(N), Y[:, 0])
-    np.testing.assert_allclose(frame.factor[0] @ frame.q.mean[0, 0], mean, atol=1e-5)
+    np.testing.assert_allclose(bound_state.factor[0] @ bound_state.q.mean[0, 0], mean, atol=1e-5)
 
 
 def long_search(bound, parameters, data, points):
@@ -112,23 +112,23 @@ def test_that_a_diagonal_gaussian_is_learnt_to_the_optimum_of_a_long_search(nump
     assert values[0] == pytest.approx(values[1], abs=0.02)
 
 
-def test_that_diagonal_steps_are_the_same_in_every_place(where, tolerance, numpy_place):
+def test_that_diagonal_steps_are_the_same_in_every_place(backend, tolerance, numpy_place):
     def after_a_round(at):
         bound, parameters, data, points = regression(at, "diagonal", dense=False)
         return Blocks(rounds=1, evaluations=3).fit(bound, parameters, data, points).flat(["kernels", "likelihood"])
 
-    here, there = after_a_round(where), after_a_round(numpy_place)
-    assert here.dtype == getattr(where.namespace, where.dtype)
-    np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(where, 1e-6, 0.05))
+    here, there = after_a_round(backend), after_a_round(numpy_place)
+    assert here.dtype == getattr(backend.namespace, backend.dtype)
+    np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(backend, 1e-6, 0.05))
 
 
 @pytest.mark.parametrize("family", ["full", "diagonal"])
-def test_that_components_lie_one_standard_deviation_from_the_best_single_gaussian(family, where, tolerance):
-    bound, parameters, data, points = regression(where, family, dense=False, components=2)
+def test_that_components_lie_one_standard_deviation_from_the_best_single_gaussian(family, backend, tolerance):
+    bound, parameters, data, points = regression(backend, family, dense=False, components=2)
     single = replace(bound, posterior=replace(bound.posterior, components=1))
-    alone = regression(where, family, dense=False)[1]
-    best = Profile(single, data, points, 1e-7).start(alone).frame
-    q = bound.frame(around_the_best(bound, parameters, data, points, 1e-7)).q
+    alone = regression(backend, family, dense=False)[1]
+    best = Profile(single, data, points, 1e-7).start(alone).bound_state
+    q = bound.bound_state(around_the_best(bound, parameters, data, points, 1e-7)).q
     L, spread = to_numpy(best.factor[0, ...]), to_numpy(best.q.spread[0, 0, ...])
     norms = []
     for k in range(2):
@@ -137,7 +137,7 @@ def test_that_components_lie_one_standard_deviation_from_the_best_single_gaussia
         units = (L @ away) / np.sqrt(spread) if diagonal else np.linalg.solve(spread, away)
         norms.append(np.linalg.norm(units))
     # Two components lie as far from their mean as each other, so that both are the farthest.
-    assert norms == pytest.approx([1.0, 1.0], abs=tolerance(where, 1e-3, 0.1))
+    assert norms == pytest.approx([1.0, 1.0], abs=tolerance(backend, 1e-3, 0.1))
 
 
 def test_that_a_mixture_is_found_where_the_prior_is_a_poor_start(numpy_place):
@@ -166,22 +166,22 @@ def test_that_a_mixture_that_starts_at_two_modes_stays_there(numpy_place):
     data = replace(data, likelihood=Magnitude(0.3, 4.0), y=numpy_place.asarray(1.0 + 0.1 * np.cos(X)))
     one_sign = numpy_place.asarray([[0.0, np.log(8.0)]])
     parameters = replace(parameters, kernels=one_sign, likelihood=np.asarray(data.likelihood.parameters))
-    q, L = bound.frame(parameters).q, bound.frame(parameters).factor[0]
+    q, L = bound.bound_state(parameters).q, bound.bound_state(parameters).factor[0]
     either = np.linalg.solve(L, np.ones(len(L))) * np.asarray([1.0, -1.0])[:, None, None]
     parameters = replace(parameters, posterior=bound.posterior.pack(q._replace(mean=either)))
-    found = bound.frame(Blocks(("posterior",)).fit(bound, parameters, data, points))
+    found = bound.bound_state(Blocks(("posterior",)).fit(bound, parameters, data, points))
     assert sorted(np.sign(np.mean(L @ found.q.mean[k, 0])) for k in range(2)) == [-1.0, 1.0]
     np.testing.assert_allclose(np.abs(found.q.mean @ L.T)[:, 0], 1.0, atol=0.3)
 
 
 def test_that_components_in_one_place_are_left_to_their_own_start(numpy_place):
     bound, parameters, data, points = regression(numpy_place, "full", dense=False, components=3)
-    q = bound.frame(parameters).q
+    q = bound.bound_state(parameters).q
     alike = np.broadcast_to(q.mean[:1], q.mean.shape)
     one_place = replace(parameters, posterior=bound.posterior.pack(q._replace(mean=alike)))
     assert around_the_best(bound, one_place, data, points, 1e-7) is None
     shift = np.asarray([-1.0, 0.0, 1.0])[:, None, None] * np.ones_like(q.mean)
     in_a_row = replace(parameters, posterior=bound.posterior.pack(q._replace(mean=alike + shift)))
-    apart = bound.frame(around_the_best(bound, in_a_row, data, points, 1e-7)).q
+    apart = bound.bound_state(around_the_best(bound, in_a_row, data, points, 1e-7)).q
     np.testing.assert_allclose(apart.mean[0] + apart.mean[2], 2.0 * apart.mean[1], atol=1e-9)
     np.testing.assert_allclose(apart.weights, q.weights)

@@ -8,10 +8,9 @@ import pytest
 from test_savigp import dense_savigp
 from test_training import regression
 
-from invgp.core import backend
-from invgp.core.backend import Place
-from invgp.core.data import Data
+from invgp.core.backend import Backend
 from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import BLOCKS
 from invgp.core.training import MiniBatches
 from invgp.likelihoods import BlackBox
@@ -42,7 +41,7 @@ def waits(monkeypatch):
 
 @pytest.fixture
 def device():
-    return Place(array_api_strict, array_api_strict.Device("device1"))
+    return Backend(array_api_strict, array_api_strict.Device("device1"))
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
@@ -51,7 +50,7 @@ def test_that_a_bound_and_its_gradient_wait_only_to_see_whether_all_is_finite(fa
     bound, parameters, points = small_model(family, ("squared exponential",) * Q, dense)(device)
     density = Quadratic(np.random.default_rng(7)).at(device, parameters.likelihood)
     waits.clear()
-    bound.frame(parameters).evaluate(density, points, BLOCKS)
+    bound.bound_state(parameters).evaluate(density, points, BLOCKS)
     # The covariance of each latent; that of each pair of components, twice; the densities of each component.
     assert waits.pop("__bool__") <= Q + (2 if components > 1 else 0) + components
     assert sum(waits.values()) == 0, waits
@@ -79,18 +78,18 @@ def test_that_a_black_box_gets_its_samples_and_gives_its_values_in_one_transfer_
     box = BlackBox(lambda y, f: -0.5 * np.sum((y - f) ** 2, axis=-1), latents=Q, outputs=Q)
     data = Data(box, device.asarray(np.zeros((bound.X.shape[0], Q))))
     waits.clear()
-    bound.frame(parameters).evaluate(data.log_density(device.asarray(np.zeros(0)), derivatives=False), points)
+    bound.bound_state(parameters).evaluate(data.log_density(device.asarray(np.zeros(0)), derivatives=False), points)
     # The observations and the samples; the values come back as a NumPy array.
     assert sum(waits[name] for name in TRANSFERS) == 2, waits
 
 
 def test_that_an_iteration_reads_only_the_numbers_that_decide_its_next_step(waits, device):
-    where = device
+    backend = device
     X = np.linspace(0, 1, 6)[:, None]
-    kernels = [Kernel(c, where.asarray(1.0), where.asarray([0.5])) for c in list(CORRELATIONS.values())[:2]]
-    algorithm = dense_savigp(where, X, kernels, np.zeros(2), np.zeros((6, 2)), 0.3, samples=32)
+    kernels = [Kernel(c, backend.asarray(1.0), backend.asarray([0.5])) for c in list(CORRELATIONS.values())[:2]]
+    algorithm = dense_savigp(backend, X, kernels, np.zeros(2), np.zeros((6, 2)), 0.3, samples=32)
     state = algorithm.init()
-    valid = where.asmask(np.ones((32, 6)))
+    valid = backend.asmask(np.ones((32, 6)))
     for _ in range(3):
         waits.clear()
         samples = algorithm.ask(state)

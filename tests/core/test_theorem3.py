@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from invgp.core.estimators import score
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 SITES, SAMPLES, REPEATS = 4, 64, 400
 Y = np.asarray([1.0, -1.0, 1.0, 1.0])

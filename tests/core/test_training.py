@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from invgp.core.adaptive import AdaDelta, Adam
 from invgp.core.backend import to_numpy
 from invgp.core.bound import Bound
-from invgp.core.data import Data
 from invgp.core.estimators import SiteTerms
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.core.natural import add_sites, natural_step, prior_parameters
-from invgp.core.optimisers import LBFGS, SETTLED
+from invgp.core.natural_gradients import add_sites, natural_step, prior_parameters
+from invgp.core.observed_likelihood import Data
+from invgp.core.optimisers import CONVERGED, LBFGS
 from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Sites
-from invgp.core.profile import Profile
-from invgp.core.sampling import Points
+from invgp.core.profiled_bound import Profile
+from invgp.core.stochastic_optimisers import AdaDelta, Adam
 from invgp.core.training import PAPER_ORDER, Blocks, MiniBatches, evaluate
 from invgp.likelihoods import BlackBox, Gaussian, StudentT
 
@@ -32,25 +32,25 @@ Y = np.sin(2 * X) + 0.2 * RNG.standard_normal((N, 1))
 START_NOISE = 0.5
 
 
-def regression(where, family="full", *, dense=True, components=1):
+def regression(backend, family="full", *, dense=True, components=1):
     size = N if dense else M
-    Z = where.asarray(X[None] if dense else np.linspace(0, 5, M)[None, :, None])
-    kernels = (Kernel(CORRELATIONS["squared exponential"], where.asarray(1.0), where.asarray([1.0])),)
+    Z = backend.asarray(X[None] if dense else np.linspace(0, 5, M)[None, :, None])
+    kernels = (Kernel(CORRELATIONS["squared exponential"], backend.asarray(1.0), backend.asarray([1.0])),)
     posterior = {
         "full": lambda: Full(1, size, components),
         "diagonal": lambda: Diagonal(1, size, components),
-        "sites": lambda: Sites(1, size, N, where.asarray([[1.0]])),
+        "sites": lambda: Sites(1, size, N, backend.asarray([[1.0]])),
     }[family]()
     jitter = np.zeros((components, 1, size)) if components == 1 else 0.1 * RNG.standard_normal((components, 1, size))
     parameters = Parameters(
-        posterior=posterior.initial(inducing_factor(kernels, Z), 0.5, where.asarray(jitter)),
-        kernels=where.namespace.stack([k.parameters for k in kernels]),
+        posterior=posterior.initial(inducing_factor(kernels, Z), 0.5, backend.asarray(jitter)),
+        kernels=backend.namespace.stack([k.parameters for k in kernels]),
         inducing=Z,
-        likelihood=where.asarray([np.log(START_NOISE)]),
+        likelihood=backend.asarray([np.log(START_NOISE)]),
     )
-    bound = Bound(posterior, kernels, where.asarray([0.0]), where.asarray(X), dense)
-    data = Data(Gaussian(START_NOISE, outputs=1), where.asarray(Y))
-    return bound, parameters, data, Points.draw(np.random.default_rng(1), 16, N, 1, where)
+    bound = Bound(posterior, kernels, backend.asarray([0.0]), backend.asarray(X), dense)
+    data = Data(Gaussian(START_NOISE, outputs=1), backend.asarray(Y))
+    return bound, parameters, data, Points.draw(np.random.default_rng(1), 16, N, 1, backend)
 
 
 def negative_evidence(free):
@@ -125,14 +125,14 @@ def test_that_a_likelihood_with_heavy_tails_has_the_optimum_of_many_more_evaluat
 
 
 @pytest.mark.parametrize("family", ["full", "sites"])
-def test_that_blocks_take_the_same_steps_in_every_place(family, where, tolerance, numpy_place):
+def test_that_blocks_take_the_same_steps_in_every_place(family, backend, tolerance, numpy_place):
     def after_a_round(at):
         bound, parameters, data, points = regression(at, family, dense=False)
         return Blocks(rounds=1, evaluations=3).fit(bound, parameters, data, points).flat(["kernels", "likelihood"])
 
-    here, there = after_a_round(where), after_a_round(numpy_place)
-    assert here.dtype == getattr(where.namespace, where.dtype)
-    np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(where, 1e-6, 0.05))
+    here, there = after_a_round(backend), after_a_round(numpy_place)
+    assert here.dtype == getattr(backend.namespace, backend.dtype)
+    np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(backend, 1e-6, 0.05))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_that_a_mixture_of_diagonals_improves_and_learns_its_weights(numpy_place
     trace = []
     learnt = Blocks(rounds=5).fit(bound, parameters, data, points, lambda p: trace.append(p.elbo))
     assert trace[-1] > float(evaluate(bound, parameters, data, points, ()).elbo)
-    weights = bound.frame(learnt).q.weights
+    weights = bound.bound_state(learnt).q.weights
     assert float(np.sum(weights)) == pytest.approx(1.0)
     assert not np.allclose(weights, 0.5, atol=1e-6)
 
@@ -238,7 +238,7 @@ class Descent:
             wider = 2 * state.step
             return DescentState(state.trial - wider * gradient, state.trial, value, gradient, wider, accepted=True)
         short = 0.25 * state.step
-        finished = SETTLED if short < 1e-9 else ""
+        finished = CONVERGED if short < 1e-9 else ""
         trial = state.point - short * state.gradient
         return replace(state, trial=trial, step=short, accepted=False, finished=finished)
 
@@ -308,15 +308,15 @@ def test_that_steps_that_shrink_come_to_rest_nearer_the_optimum(numpy_place, bes
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_that_mini_batches_take_the_same_steps_in_every_place(method, where, tolerance, numpy_place):
+def test_that_mini_batches_take_the_same_steps_in_every_place(method, backend, tolerance, numpy_place):
     def after_an_epoch(at):
         bound, parameters, data, _ = regression(at, dense=False)
         method_once = replace(METHODS[method], epochs=1)
         return method_once.fit(bound, parameters, data, np.random.default_rng(0)).flat(["posterior", "kernels"])
 
-    here, there = after_an_epoch(where), after_an_epoch(numpy_place)
-    assert here.dtype == getattr(where.namespace, where.dtype)
-    np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(where, 1e-8, 0.02))
+    here, there = after_an_epoch(backend), after_an_epoch(numpy_place)
+    assert here.dtype == getattr(backend.namespace, backend.dtype)
+    np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(backend, 1e-8, 0.02))
 
 
 def test_that_batches_are_shuffled_anew_for_every_pass_and_leave_out_no_site(numpy_place):
@@ -367,11 +367,11 @@ def test_that_settling_on_batches_arrives_where_all_data_at_once_would(numpy_pla
         MiniBatches(learn=("posterior",), natural=natural, settle=settle, batch=batch, epochs=1, samples=16)
         for natural, settle, batch in ((1.0, 0, N), (1.0, 1, N // 5), (1.0, 0, N // 5))
     )
-    best, settled, unsettled = (
+    best, converged, unsettled = (
         float(evaluate(bound, method.fit(bound, parameters, data, np.random.default_rng(0)), data, points, ()).elbo)
         for method in (whole, alike, last)
     )
-    assert settled == pytest.approx(best, abs=1e-6)
+    assert converged == pytest.approx(best, abs=1e-6)
     assert unsettled < best - 1.0
 
 
@@ -387,12 +387,12 @@ def test_that_only_the_posterior_moves_while_it_settles(numpy_place):
     assert not np.array_equal(after[2].posterior, after[1].posterior)
 
 
-def heavy_tailed(where):
+def heavy_tailed(backend):
     """Nearly independent sites far from zero, where the log density curves upwards and the optimum is wider for it."""
-    bound, parameters, data, _ = regression(where)
-    points = Points.draw(np.random.default_rng(1), 512, N, 1, where)
-    heavy = replace(data, likelihood=StudentT(0.2, 3.0), y=where.asarray(np.full((N, 1), 6.0)))
-    rough = parameters.kernels + where.asarray([[0.0, np.log(0.02)]])
+    bound, parameters, data, _ = regression(backend)
+    points = Points.draw(np.random.default_rng(1), 512, N, 1, backend)
+    heavy = replace(data, likelihood=StudentT(0.2, 3.0), y=backend.asarray(np.full((N, 1), 6.0)))
+    rough = parameters.kernels + backend.asarray([[0.0, np.log(0.02)]])
     return bound, replace(parameters, kernels=rough, likelihood=heavy.likelihood.parameters), heavy, points
 
 
@@ -402,8 +402,8 @@ def test_that_natural_gradients_lead_to_the_optimum_where_sites_take_precision_a
     best = Blocks(learn=("posterior",), anew=False, **exact).fit(bound, parameters, heavy, points)
     density = heavy.log_density(parameters.likelihood, derivatives=False)
     for _ in range(50):
-        frame = bound.frame(parameters)
-        q = natural_step(frame, frame.evaluate(density, points, ()).expected, 0.5)
+        bound_state = bound.bound_state(parameters)
+        q = natural_step(bound_state, bound_state.evaluate(density, points, ()).expected, 0.5)
         parameters = replace(parameters, posterior=bound.posterior.pack(q))
     values = [float(evaluate(bound, p, heavy, points, ()).elbo) for p in (parameters, best)]
     assert values[0] == pytest.approx(values[1], abs=0.01)
@@ -415,23 +415,23 @@ def test_that_a_natural_step_is_shorter_where_a_whole_one_leaves_no_distribution
     def curving_upwards(f, start, stop):
         return 40.0 * f[..., 0] ** 2, None
 
-    frame = bound.frame(parameters)
-    q = natural_step(frame, frame.evaluate(curving_upwards, points, ()).expected, 1.0)
-    frame = bound.frame(replace(parameters, posterior=bound.posterior.pack(q)))
-    _, variance = frame.marginals(frame.geometry(0, N))
-    _, before = bound.frame(parameters).marginals(frame.geometry(0, N))
+    bound_state = bound.bound_state(parameters)
+    q = natural_step(bound_state, bound_state.evaluate(curving_upwards, points, ()).expected, 1.0)
+    bound_state = bound.bound_state(replace(parameters, posterior=bound.posterior.pack(q)))
+    _, variance = bound_state.marginals(bound_state.geometry(0, N))
+    _, before = bound.bound_state(parameters).marginals(bound_state.geometry(0, N))
     assert np.all(np.isfinite(variance))
     assert np.all(variance > before)
 
 
 def test_that_sites_take_away_at_most_half_of_their_own_precision_where_that_is_limited(numpy_place):
     bound, parameters, _, _ = regression(numpy_place)
-    frame = bound.frame(parameters)
-    geometry = frame.geometry(0, N)
-    variance = frame.marginals(geometry)[1][0]
+    bound_state = bound.bound_state(parameters)
+    geometry = bound_state.geometry(0, N)
+    variance = bound_state.marginals(geometry)[1][0]
     curvature = np.where(np.arange(N)[:, None] % 2, 100.0, -3.0)
     terms = SiteTerms(np.zeros(N), np.zeros((N, 1)), curvature)
-    found = add_sites(prior_parameters(frame), frame, geometry, terms, variance).precision[0]
+    found = add_sites(prior_parameters(bound_state), bound_state, geometry, terms, variance).precision[0]
     added = np.where(curvature > 0, -0.5 / variance, -curvature)[:, 0]
     W = geometry.projection[0]
     np.testing.assert_allclose(found, np.eye(N) + (W * added) @ W.T, atol=1e-10)

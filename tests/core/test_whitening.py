@@ -7,19 +7,19 @@ import pytest
 
 from invgp.core.backend import to_numpy
 from invgp.core.posteriors import Full, Mixture
-from invgp.core.whitening import Whitening
+from invgp.core.whitened_posteriors import Whitening
 from models import N, Q, Quadratic, small_model
 
 M = 3
 
 
-def narrow_posterior(rng, where, latents=Q, inducing=M):
+def narrow_posterior(rng, backend, latents=Q, inducing=M):
     """One Gaussian far narrower than the prior, with correlations: spreads are lower triangular."""
     spread = np.tril(rng.standard_normal((1, latents, inducing, inducing)))
     on_diagonal = np.arange(inducing)
     spread[..., on_diagonal, on_diagonal] = 0.1 + rng.random((1, latents, inducing))
     mean = rng.standard_normal((1, latents, inducing))
-    return Mixture(where.asarray(np.ones(1)), where.asarray(mean), where.asarray(0.1 * spread))
+    return Mixture(backend.asarray(np.ones(1)), backend.asarray(mean), backend.asarray(0.1 * spread))
 
 
 def finite_differences(function, x, step=1e-5):
@@ -36,12 +36,12 @@ def by_part(x, latents=Q, inducing=M):
     return x[: latents * inducing], x[latents * inducing :]
 
 
-def test_that_the_start_is_the_base_itself(where, tolerance, rng):
-    base, family = narrow_posterior(rng, where), Full(Q, M)
+def test_that_the_start_is_the_base_itself(backend, tolerance, rng):
+    base, family = narrow_posterior(rng, backend), Full(Q, M)
     whitening = Whitening(family, base)
     found = family.unpack(whitening.posterior(whitening.start()), base.spread)
     for one, other in zip(found, base, strict=True):
-        np.testing.assert_allclose(to_numpy(one), to_numpy(other), rtol=tolerance(where, 1e-13))
+        np.testing.assert_allclose(to_numpy(one), to_numpy(other), rtol=tolerance(backend, 1e-13))
 
 
 def test_that_the_free_parameters_move_mean_and_factor_in_units_of_the_base(numpy_place, rng):
@@ -77,7 +77,7 @@ def test_that_the_gradient_of_the_bound_is_that_of_finite_differences(dense, num
 
     def terms(at):
         here = replace(parameters, posterior=whitening.posterior(at))
-        return bound.frame(here).evaluate(density, points, ("posterior",))
+        return bound.bound_state(here).evaluate(density, points, ("posterior",))
 
     found = whitening.gradient(x, terms(x).gradient.posterior)
     expected = finite_differences(lambda at: float(terms(at).elbo), x)
@@ -86,11 +86,11 @@ def test_that_the_gradient_of_the_bound_is_that_of_finite_differences(dense, num
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6 * np.max(np.abs(other)))
 
 
-def test_that_the_gradient_is_the_same_in_every_place(where, tolerance, numpy_place):
+def test_that_the_gradient_is_the_same_in_every_place(backend, tolerance, numpy_place):
     found = []
-    for there in (where, numpy_place):
+    for there in (backend, numpy_place):
         rng = np.random.default_rng(5)
         whitening = Whitening(Full(Q, M), narrow_posterior(rng, there))
         x, by_posterior = (there.asarray(rng.standard_normal(whitening.start().shape)) for _ in range(2))
         found.append(to_numpy(whitening.gradient(x, by_posterior)))
-    np.testing.assert_allclose(found[0], found[1], rtol=tolerance(where, 1e-11, 1e-3), atol=tolerance(where, 1e-12))
+    np.testing.assert_allclose(found[0], found[1], rtol=tolerance(backend, 1e-11, 1e-3), atol=tolerance(backend, 1e-12))

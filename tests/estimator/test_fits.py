@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 import invgp
 from curve import NEW, POSTERIOR_ONLY, TRUTH, X
-from invgp.core.adaptive import Adam
 from invgp.core.memory import BATCH_BUDGET
+from invgp.core.stochastic_optimisers import Adam
 from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator import SAVIGP
 from invgp.likelihoods import BlackBox, Gaussian, Logistic, Poisson, Softmax

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import invgp
-from invgp.core.backend import place
-from invgp.core.field import algorithm
+from invgp.core.backend import select_backend
+from invgp.core.field import field_inference as algorithm
 from invgp.execution.simulator import Simulator
 from invgp.inference.field import FieldInversion
 from lacking import Lacking, Mask
@@ -81,7 +81,7 @@ def test_that_numbers_of_a_site_with_correlated_noise_need_not_come_together(rea
 
 def test_that_runs_without_gaps_count_as_before_once_one_has_some(tmp_path: Path) -> None:
     problem = correlated(problem_with(None))
-    inversion = FieldInversion(problem, place("cpu"), Simulator(problem, tmp_path), 0)
+    inversion = FieldInversion(problem, select_backend("cpu"), Simulator(problem, tmp_path), 0)
     inversion.take(30)
     whole = inversion.state.q
     inversion.problem = inversion.simulator.problem = replace(problem, forward=Lacking(problem.forward, alternating))
@@ -118,7 +118,7 @@ def test_that_an_output_that_the_nearest_runs_lack_says_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     problem = problem_with(None)
-    inversion = FieldInversion(problem, place("cpu"), Simulator(problem, tmp_path), 0)
+    inversion = FieldInversion(problem, select_backend("cpu"), Simulator(problem, tmp_path), 0)
     inversion.take(12)
     monkeypatch.setattr(algorithm, "MOST_FITTED", 1)  # or twice the modes
     inversion.simulator.problem = replace(
@@ -129,7 +129,7 @@ def test_that_an_output_that_the_nearest_runs_lack_says_nothing(
     assert len(inversion.state.near) == 2 * inversion.variables
     assert np.all(scale[:2] < 1e-5)
     np.testing.assert_allclose(scale[2:], 1.0)
-    _, solution = inversion.solution("", settled=False)
+    _, solution = inversion.solution("", converged=False)
     assert np.isnan(solution.predicted[0]).all()
     assert not np.isnan(solution.predicted[1:]).any()
     assert not np.isnan(solution.mean).any()

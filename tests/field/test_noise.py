@@ -11,7 +11,7 @@ import pytest
 
 import invgp
 from averaging import POSITIONS, exact, windows
-from invgp.core.backend import place
+from invgp.core.backend import select_backend
 from invgp.errors import ConfigError
 from invgp.execution.simulator import Simulator
 from invgp.inference.field import FieldInversion
@@ -46,7 +46,7 @@ def test_that_correlated_noise_gives_the_exact_posterior_of_the_modes(
     changed: Callable[..., invgp.Problem], folder: Path
 ) -> None:
     problem = changed({"std.average = 0.5": "std.average = 0.5\ncorrelation_length.average = 15"})
-    inversion = FieldInversion(problem, place("cpu"), Simulator(problem, folder / "runs"), 0)
+    inversion = FieldInversion(problem, select_backend("cpu"), Simulator(problem, folder / "runs"), 0)
     for count in (inversion.variables + 2, 10):
         inversion.take(count)
     seen = ~np.isnan(problem.survey.Y[:, 0])

@@ -33,10 +33,10 @@ def targets(rng):
         (StudentT(STD, dof=5.0), lambda f: stats.t(5.0, f, STD)),
     ],
 )
-def test_additive_noise_against_scipy(likelihood, distribution, latents, targets, where, tolerance):
-    y, f = where.asarray(targets), where.asarray(latents)
+def test_additive_noise_against_scipy(likelihood, distribution, latents, targets, backend, tolerance):
+    y, f = backend.asarray(targets), backend.asarray(latents)
     known = distribution(latents)
-    rtol = tolerance(where, 1e-12)
+    rtol = tolerance(backend, 1e-12)
     np.testing.assert_allclose(to_numpy(likelihood.log_density(y, f)), known.logpdf(targets).sum(-1), rtol=rtol)
     mean, variance = likelihood.moments(f)
     np.testing.assert_allclose(to_numpy(mean), known.mean(), rtol=rtol)
@@ -54,36 +54,36 @@ def test_known_noise_of_each_datum_against_scipy(latents, targets, rng):
         likelihood.log_density(targets[:3], latents[:, :3])
 
 
-def test_poisson_against_scipy(latents, rng, where, tolerance):
+def test_poisson_against_scipy(latents, rng, backend, tolerance):
     counts = rng.integers(0, 30, (N, 2)).astype(float)
     offset = np.array([0.4, -1.0])
-    density = Poisson(offset).log_density(where.asarray(counts), where.asarray(latents))
+    density = Poisson(offset).log_density(backend.asarray(counts), backend.asarray(latents))
     known = stats.poisson(np.exp(latents + offset))
-    np.testing.assert_allclose(to_numpy(density), known.logpmf(counts).sum(-1), rtol=tolerance(where, 1e-12))
-    mean, variance = Poisson(offset).moments(where.asarray(latents))
-    np.testing.assert_allclose(to_numpy(mean), known.mean(), rtol=tolerance(where, 1e-12))
-    np.testing.assert_allclose(to_numpy(variance), known.var(), rtol=tolerance(where, 1e-12))
+    np.testing.assert_allclose(to_numpy(density), known.logpmf(counts).sum(-1), rtol=tolerance(backend, 1e-12))
+    mean, variance = Poisson(offset).moments(backend.asarray(latents))
+    np.testing.assert_allclose(to_numpy(mean), known.mean(), rtol=tolerance(backend, 1e-12))
+    np.testing.assert_allclose(to_numpy(variance), known.var(), rtol=tolerance(backend, 1e-12))
 
 
-def test_logistic_against_scipy(latents, where, tolerance):
+def test_logistic_against_scipy(latents, backend, tolerance):
     f, labels = latents[..., :1], np.array([[1.0], [-1.0], [1.0], [-1.0]])
     expected = special.log_expit(labels[:, 0] * f[..., 0])
-    rtol = tolerance(where, 1e-12)
+    rtol = tolerance(backend, 1e-12)
     for y in (labels, 0.5 * (labels + 1.0)):
-        density = Logistic().log_density(where.asarray(y), where.asarray(f))
+        density = Logistic().log_density(backend.asarray(y), backend.asarray(f))
         np.testing.assert_allclose(to_numpy(density), expected, rtol=rtol)
-    mean, variance = Logistic().moments(where.asarray(f))
+    mean, variance = Logistic().moments(backend.asarray(f))
     np.testing.assert_allclose(to_numpy(mean), special.expit(f), rtol=rtol)
     np.testing.assert_allclose(to_numpy(variance), special.expit(f) * special.expit(-f), rtol=rtol)
 
 
-def test_softmax_against_scipy(rng, where, tolerance):
+def test_softmax_against_scipy(rng, backend, tolerance):
     f, classes = rng.standard_normal((S, N, 3)), np.array([0, 2, 1, 2])
-    density = Softmax(3).log_density(where.asarray(np.eye(3)[classes]), where.asarray(f))
+    density = Softmax(3).log_density(backend.asarray(np.eye(3)[classes]), backend.asarray(f))
     expected = special.log_softmax(f, axis=-1)[:, np.arange(N), classes]
-    np.testing.assert_allclose(to_numpy(density), expected, rtol=tolerance(where, 1e-12))
-    mean, _ = Softmax(3).moments(where.asarray(f))
-    np.testing.assert_allclose(to_numpy(mean), special.softmax(f, axis=-1), rtol=tolerance(where, 1e-12))
+    np.testing.assert_allclose(to_numpy(density), expected, rtol=tolerance(backend, 1e-12))
+    mean, _ = Softmax(3).moments(backend.asarray(f))
+    np.testing.assert_allclose(to_numpy(mean), special.softmax(f, axis=-1), rtol=tolerance(backend, 1e-12))
 
 
 def test_that_softmax_of_two_classes_is_logistic(latents):
@@ -93,25 +93,25 @@ def test_that_softmax_of_two_classes_is_logistic(latents):
     np.testing.assert_allclose(two, one, rtol=1e-12)
 
 
-def test_seismic_times_are_those_of_the_forward_model(rng, where, tolerance):
+def test_seismic_times_are_those_of_the_forward_model(rng, backend, tolerance):
     depth = np.array([200.0, 500.0, 1600.0]) * (1 + 0.1 * rng.standard_normal((S, N, 3)))
     velocity = np.array([1950.0, 2300.0, 2750.0]) * (1 + 0.1 * rng.standard_normal((S, N, 3)))
     y, std = 1.0 + 0.1 * rng.standard_normal((N, 3)), [0.025, 0.05, 0.075]
     likelihood = Seismic(std)
-    f = where.asarray(np.concatenate([depth, velocity], axis=-1))
+    f = backend.asarray(np.concatenate([depth, velocity], axis=-1))
     times = two_way_times(depth, velocity)
-    np.testing.assert_allclose(to_numpy(likelihood.moments(f)[0]), times, rtol=tolerance(where, 1e-12))
-    density = to_numpy(likelihood.log_density(where.asarray(y), f))
-    np.testing.assert_allclose(density, stats.norm(times, std).logpdf(y).sum(-1), rtol=tolerance(where, 1e-12, 1e-3))
+    np.testing.assert_allclose(to_numpy(likelihood.moments(f)[0]), times, rtol=tolerance(backend, 1e-12))
+    density = to_numpy(likelihood.log_density(backend.asarray(y), f))
+    np.testing.assert_allclose(density, stats.norm(times, std).logpdf(y).sum(-1), rtol=tolerance(backend, 1e-12, 1e-3))
 
 
-def test_gprn_against_a_matrix_product(rng, where, tolerance):
+def test_gprn_against_a_matrix_product(rng, backend, tolerance):
     P, R = 3, 2
     weights, nodes, y = rng.standard_normal((S, N, P, R)), rng.standard_normal((S, N, R)), rng.standard_normal((N, P))
     f = np.concatenate([weights.reshape(S, N, P * R), nodes], axis=-1)
     expected = stats.norm(np.einsum("snpr,snr->snp", weights, nodes), [0.5, 1.0, 2.0]).logpdf(y).sum(-1)
-    density = GPRN([0.5, 1.0, 2.0], nodes=R).log_density(where.asarray(y), where.asarray(f))
-    np.testing.assert_allclose(to_numpy(density), expected, rtol=tolerance(where, 1e-12, 1e-3))
+    density = GPRN([0.5, 1.0, 2.0], nodes=R).log_density(backend.asarray(y), backend.asarray(f))
+    np.testing.assert_allclose(to_numpy(density), expected, rtol=tolerance(backend, 1e-12, 1e-3))
 
 
 def test_that_a_gprn_with_unit_weights_is_gaussian_regression(latents, targets):
@@ -146,14 +146,14 @@ def test_that_a_flat_warp_is_gaussian(warp, latents, targets):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
-def test_warped_against_the_change_of_variables(latents, targets, where, tolerance):
+def test_warped_against_the_change_of_variables(latents, targets, backend, tolerance):
     y, f = targets[:, :1], latents[..., :1]
     a, b, c = (np.asarray(WARP[key]) for key in "abc")
     value = y + np.sum(a * np.tanh(b * (y + c)), -1, keepdims=True)
     slope = 1.0 + np.sum(a * b / np.cosh(b * (y + c)) ** 2, -1)
     expected = stats.norm(f, 0.4).logpdf(value)[..., 0] + np.log(slope)
-    density = Warped(0.4, **WARP).log_density(where.asarray(y), where.asarray(f))
-    np.testing.assert_allclose(to_numpy(density), expected, rtol=tolerance(where, 1e-12))
+    density = Warped(0.4, **WARP).log_density(backend.asarray(y), backend.asarray(f))
+    np.testing.assert_allclose(to_numpy(density), expected, rtol=tolerance(backend, 1e-12))
 
 
 @pytest.mark.parametrize("f", [-1.0, 0.3, 2.5])
@@ -183,21 +183,21 @@ def test_the_predictive_moments_of_a_warped_gaussian_against_integration(varianc
     np.testing.assert_allclose([part[0, 0] for part in ours], [mean, spread], rtol=1e-4)
 
 
-def test_that_the_warp_is_inverted_also_where_it_is_steep(where, tolerance):
+def test_that_the_warp_is_inverted_also_where_it_is_steep(backend, tolerance):
     likelihood = Warped(1e-6, a=[5.0, 30.0], b=[200.0, 0.01], c=[0.5, -3.0])
     f = np.linspace(-60.0, 60.0, 241)[None, :, None]
-    y = to_numpy(likelihood.moments(where.asarray(f))[0]).astype(float)
+    y = to_numpy(likelihood.moments(backend.asarray(f))[0]).astype(float)
     value = y + 5.0 * np.tanh(200.0 * (y + 0.5)) + 30.0 * np.tanh(0.01 * (y - 3.0))
     # Where t is steep, the rounding of y is seen magnified.
     slope = 1.0 + 1000.0 / np.cosh(np.clip(200.0 * (y + 0.5), -300.0, 300.0)) ** 2 + 0.3
-    assert np.all(np.abs(value - f) / slope < tolerance(where, 1e-11, 1e-4))
+    assert np.all(np.abs(value - f) / slope < tolerance(backend, 1e-11, 1e-4))
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_stability_at_extreme_latents(sign, where, tolerance):
-    f = where.asarray(np.full((1, 1, 1), sign * 500.0))
-    one = where.asarray([[1.0]])
-    rtol = tolerance(where, 1e-12, 1e-6)
+def test_stability_at_extreme_latents(sign, backend, tolerance):
+    f = backend.asarray(np.full((1, 1, 1), sign * 500.0))
+    one = backend.asarray([[1.0]])
+    rtol = tolerance(backend, 1e-12, 1e-6)
 
     def value(density):
         return float(to_numpy(density)[0, 0])

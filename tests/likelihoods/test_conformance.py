@@ -103,11 +103,11 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_that_it_keeps_the_contract(name, where):
+def test_that_it_keeps_the_contract(name, backend):
     likelihood, (y, f), options = CASES[name]
     assert isinstance(likelihood, Likelihood)
     site_specific = options.get("site_specific", False)
-    check_likelihood(likelihood, where.asarray(y), where.asarray(f), site_specific=site_specific)
+    check_likelihood(likelihood, backend.asarray(y), backend.asarray(f), site_specific=site_specific)
 
 
 @pytest.mark.parametrize("name", [name for name, (_, _, options) in CASES.items() if {"grid", "outcomes"} & {*options}])
@@ -117,13 +117,13 @@ def test_that_it_is_normalised_and_has_its_moments(name, dtype):
     check_likelihood(likelihood, y.astype(dtype), f.astype(dtype), **options)
 
 
-def test_that_parameters_may_live_where_the_data_live(where):
-    y, f = (where.asarray(values) for values in at_sites(same, 3, 3))
-    likelihood = Gaussian(where.asarray([0.5, 1.0, 2.0]))
+def test_that_parameters_may_live_where_the_data_live(backend):
+    y, f = (backend.asarray(values) for values in at_sites(same, 3, 3))
+    likelihood = Gaussian(backend.asarray([0.5, 1.0, 2.0]))
     check_likelihood(likelihood, y, f)
     assert likelihood.parameters.dtype == f.dtype
-    warp = {key: where.asarray(values) for key, values in WARP.items()}
-    check_likelihood(Warped(where.asarray(0.6), **warp, learn="noise and warp"), y[:, :1], f[:, :, :1])
+    warp = {key: backend.asarray(values) for key, values in WARP.items()}
+    check_likelihood(Warped(backend.asarray(0.6), **warp, learn="noise and warp"), y[:, :1], f[:, :, :1])
 
 
 @pytest.mark.parametrize("name", [name for name, (likelihood, _, _) in CASES.items() if likelihood.outputs == 3])

@@ -50,15 +50,15 @@ def waits(rng):
 GRID = np.linspace(0.0, 100.0, 4001)
 
 
-def test_that_a_user_writes_a_function(waits, where):
+def test_that_a_user_writes_a_function(waits, backend):
     y, f = waits
-    check_likelihood(BlackBox(exponential_waits, latents=1, outputs=1), where.asarray(y), where.asarray(f))
+    check_likelihood(BlackBox(exponential_waits, latents=1, outputs=1), backend.asarray(y), backend.asarray(f))
     check_likelihood(BlackBox(exponential_waits, latents=1, outputs=1), y, f, grid=GRID, rtol=1e-3)
 
 
-def test_that_a_user_writes_a_class(waits, where):
+def test_that_a_user_writes_a_class(waits, backend):
     y, f = waits
-    check_likelihood(Exponential(where.asarray([0.3])), where.asarray(y), where.asarray(f))
+    check_likelihood(Exponential(backend.asarray([0.3])), backend.asarray(y), backend.asarray(f))
     check_likelihood(Exponential(np.array([0.3])), y, f, grid=GRID, rtol=1e-3)
 
 

@@ -5,17 +5,25 @@ Everything else in `invgp.core` is written against the standard, through `array_
 
 from array_api_compat import device as device_of
 
+from invgp.core.backend.cholesky_factors import cholesky, lower_inverse, solve_triangular
+from invgp.core.backend.devices import (
+    Array,
+    Backend,
+    DeviceError,
+    array_namespace,
+    backend_of,
+    select_backend,
+    to_numpy,
+)
 from invgp.core.backend.elementwise import (
-    at_least_zero,
-    exponential,
+    clip_negative,
+    exp_in_place,
     identity,
-    logarithm,
-    stacked,
+    log_in_place,
+    stack_arrays,
     zero_where,
     zeros_like,
 )
-from invgp.core.backend.factors import cholesky, lower_inverse, solve_triangular
-from invgp.core.backend.places import Array, DeviceError, Place, array_namespace, place, place_of, to_numpy
 from invgp.core.backend.products import (
     add_weighted_gram,
     combined_columns,
@@ -27,39 +35,39 @@ from invgp.core.backend.products import (
 from invgp.core.backend.triangles import (
     lower_outer_product,
     lower_product,
-    symmetric,
-    transposed_times,
+    symmetrise,
+    transpose_multiply,
     tril,
     tril_with_diagonal,
 )
 
 __all__ = [
     "Array",
+    "Backend",
     "DeviceError",
-    "Place",
     "add_weighted_gram",
     "array_namespace",
-    "at_least_zero",
+    "backend_of",
     "cholesky",
+    "clip_negative",
     "combined_columns",
     "combined_rows",
     "device_of",
-    "exponential",
+    "exp_in_place",
     "identity",
-    "logarithm",
+    "log_in_place",
     "lower_inverse",
     "lower_outer_product",
     "lower_product",
-    "place",
-    "place_of",
     "product",
+    "select_backend",
     "solve_triangular",
-    "stacked",
+    "stack_arrays",
     "sum_of_products",
     "sum_of_squares",
-    "symmetric",
+    "symmetrise",
     "to_numpy",
-    "transposed_times",
+    "transpose_multiply",
     "tril",
     "tril_with_diagonal",
     "zero_where",

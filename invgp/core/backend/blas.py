@@ -15,13 +15,13 @@ def blas(name: str, array: NDArray[Any]) -> Any:
     return scipy.linalg.get_blas_funcs(name, (array,))
 
 
-def each_matrix(stack: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def iterate_matrices(stack: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """The matrices of a stack (..., M, B), each in C order: views where they are already."""
     for index in np.ndindex(stack.shape[:-2]):
         yield np.ascontiguousarray(stack[index])
 
 
-def owned(array: NDArray[Any], shape: tuple[int, ...], *, overwrite: bool) -> NDArray[Any]:
+def writable_copy(array: NDArray[Any], shape: tuple[int, ...], *, overwrite: bool) -> NDArray[Any]:
     """`array` in a shape that it broadcasts to, in C order and free to be written to."""
     if overwrite and array.shape == shape and array.flags.c_contiguous and array.flags.writeable:
         return array

@@ -8,7 +8,7 @@ import numpy as np
 from array_api_compat import device as device_of
 from array_api_compat import is_numpy_namespace
 
-from invgp.core.backend.places import Array, array_namespace
+from invgp.core.backend.devices import Array, array_namespace
 
 
 def zeros_like(array: Array) -> Array:
@@ -21,12 +21,12 @@ def identity(like: Array) -> Array:
     return array_namespace(like).eye(like.shape[-1], dtype=like.dtype, device=device_of(like))
 
 
-def stacked(arrays: Sequence[Array]) -> Array:
+def stack_arrays(arrays: Sequence[Array]) -> Array:
     """The arrays along a new first axis; a single one is not copied."""
     return arrays[0][None, ...] if len(arrays) == 1 else array_namespace(*arrays).stack(arrays)
 
 
-def at_least_zero(array: Array) -> Array:
+def clip_negative(array: Array) -> Array:
     """`array`, which may be used up, with 0 for what is below."""
     xp = array_namespace(array)
     if is_numpy_namespace(xp):
@@ -34,13 +34,13 @@ def at_least_zero(array: Array) -> Array:
     return xp.maximum(array, xp.zeros_like(array))
 
 
-def exponential(array: Array) -> Array:
+def exp_in_place(array: Array) -> Array:
     """Of `array`, which may be used up."""
     xp = array_namespace(array)
     return np.exp(array, out=array) if is_numpy_namespace(xp) else xp.exp(array)
 
 
-def logarithm(array: Array) -> Array:
+def log_in_place(array: Array) -> Array:
     """Of `array`, which may be used up."""
     xp = array_namespace(array)
     return np.log(array, out=array) if is_numpy_namespace(xp) else xp.log(array)

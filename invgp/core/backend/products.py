@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from array_api_compat import is_numpy_namespace
 
-from invgp.core.backend.blas import blas, each_matrix
-from invgp.core.backend.places import Array, array_namespace
+from invgp.core.backend.blas import blas, iterate_matrices
+from invgp.core.backend.devices import Array, array_namespace
 
 
 def product(left: Array, right: Array) -> Array:
@@ -75,7 +75,7 @@ def add_weighted_gram(total: Array, vectors: Array, weights: Array) -> Array:
     total = np.ascontiguousarray(total)
     vectors = np.broadcast_to(vectors, (*total.shape[:-2], *vectors.shape[-2:]))
     rows = weights.reshape((-1, weights.shape[-1]))
-    for gram, w, v in zip(each_matrix(total), each_matrix(vectors), rows, strict=True):
+    for gram, w, v in zip(iterate_matrices(total), iterate_matrices(vectors), rows, strict=True):
         # A symmetric product of real vectors takes weights of one sign: the rarer sign is counted twice, and back.
         scaled = w * np.sqrt(np.abs(v))
         sign = 1.0 if np.count_nonzero(v < 0.0) <= v.size / 2 else -1.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from array_api_compat import is_numpy_namespace
 
-from invgp.core.backend.blas import blas, each_matrix, owned
+from invgp.core.backend.blas import blas, iterate_matrices, writable_copy
+from invgp.core.backend.devices import Array, array_namespace
 from invgp.core.backend.elementwise import identity
-from invgp.core.backend.places import Array, array_namespace
 from invgp.core.backend.products import product
 
 PANEL = 256  # rows or columns at a time of a triangular matrix: what is zero is left out, what is copied fits the cache
@@ -40,7 +40,7 @@ def tril_with_diagonal(matrices: Array, diagonal: Array, *, lower: bool = False)
     return xp.tril(matrices, k=-1) + diagonal[..., None] * identity(matrices)
 
 
-def symmetric(lower: Array) -> Array:
+def symmetrise(lower: Array) -> Array:
     """Symmetric matrices (..., M, M) from their lower triangles."""
     xp = array_namespace(lower)
     if not is_numpy_namespace(xp):
@@ -54,15 +54,15 @@ def symmetric(lower: Array) -> Array:
     return whole
 
 
-def transposed_times(lower: Array, right: Array) -> Array:
+def transpose_multiply(lower: Array, right: Array) -> Array:
     """L^T x for lower triangular L (..., M, M) and x (..., M, B), at half the cost of a product where that is known."""
     xp = array_namespace(lower, right)
     if not is_numpy_namespace(xp):
         return xp.matrix_transpose(lower) @ right
     stack = np.broadcast_shapes(lower.shape[:-2], right.shape[:-2])
-    found = owned(right, (*stack, *right.shape[-2:]), overwrite=False)
+    found = writable_copy(right, (*stack, *right.shape[-2:]), overwrite=False)
     lower = np.broadcast_to(lower, (*stack, *lower.shape[-2:]))
-    for L, x in zip(each_matrix(lower), each_matrix(found), strict=True):
+    for L, x in zip(iterate_matrices(lower), iterate_matrices(found), strict=True):
         blas("trmm", x)(1.0, L.T, x.T, side=1, lower=0, trans_a=1, overwrite_b=1)
     return found
 

@@ -5,8 +5,8 @@ velocity, that reports conditional spreads as if they were marginal ones. Here t
 sites, and still needs O(N Q^2) numbers only: Theorem 2 of the paper, carried over to coupled latents.
 """
 
-from invgp.core.coupled.estimators import GaussianNoise, SiteTerms
-from invgp.core.coupled.posterior import Coupled, SiteFactors, posterior_of
+from invgp.core.coupled.coupled_gaussian import Coupled, SiteFactors, gaussian_from_natural
 from invgp.core.coupled.prior import Prior
+from invgp.core.coupled.site_estimators import GaussianNoise, SiteTerms
 
-__all__ = ["Coupled", "GaussianNoise", "Prior", "SiteFactors", "SiteTerms", "posterior_of"]
+__all__ = ["Coupled", "GaussianNoise", "Prior", "SiteFactors", "SiteTerms", "gaussian_from_natural"]

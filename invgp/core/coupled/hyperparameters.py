@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invgp.core.backend import Array, array_namespace, product
-from invgp.core.coupled.posterior import Marginals, SiteFactors, natural_parameters, posterior_of
+from invgp.core.coupled.coupled_gaussian import Marginals, SiteFactors, gaussian_from_natural, natural_parameters
 from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import GeometryGradient, pull_back_batch, pull_back_factor
 from invgp.core.optimisers import LBFGS
@@ -39,7 +39,7 @@ def site_evidence(prior: Prior, sites: SiteFactors) -> Evidence:
     """The evidence of what the sites say, under a prior."""
     xp = array_namespace(sites.shift)
     natural = natural_parameters(prior, sites)
-    q = posterior_of(natural)
+    q = gaussian_from_natural(natural)
     Q, M = q.mean.shape
     mean = xp.reshape(q.mean, (-1, 1))
     value = 0.5 * (xp.sum(q.mean * natural.shift) - q.log_determinant)
@@ -65,7 +65,7 @@ def site_evidence(prior: Prior, sites: SiteFactors) -> Evidence:
     return Evidence(value, kernels + through[0], inducing + through[1], Marginals.concatenate(marginals))
 
 
-class ScaledSites(NamedTuple):
+class NoiseScaledFactors(NamedTuple):
     """What sites say as a function of the noise of groups of outputs.
 
     With the noise of group g scaled by exp(c_g), the sites say fixed + sum_g exp(-2 c_g) by_group_g, and their log
@@ -121,7 +121,7 @@ class Hyperparameters(NamedTuple):
     noise: Array
     Z: Array
 
-    def towards(self, other: Hyperparameters, step: float) -> Hyperparameters:
+    def step_towards(self, other: Hyperparameters, step: float) -> Hyperparameters:
         """A part of the way."""
         return Hyperparameters(*((1.0 - step) * a + step * b for a, b in zip(self, other, strict=True)))
 
@@ -161,14 +161,14 @@ class Learning:
         """The prior at these hyperparameters."""
         numbers = self.start + (self.ties @ here.theta[:, None])[..., 0]
         kernels = tuple(kernel.with_parameters(numbers[j, :]) for j, kernel in enumerate(prior.kernels))
-        return prior.altered(kernels, here.Z)
+        return prior.replace_parameters(kernels, here.Z)
 
     def log_prior(self, here: Hyperparameters) -> Array:
         """Log density of the hyperparameters, less its constants."""
         xp = array_namespace(here.theta)
         return -0.5 * (xp.sum((here.theta / self.spread) ** 2) + xp.sum((here.noise / self.noise_spread) ** 2))
 
-    def fit(self, prior: Prior, said: ScaledSites, start: Hyperparameters) -> Hyperparameters:
+    def fit(self, prior: Prior, said: NoiseScaledFactors, start: Hyperparameters) -> Hyperparameters:
         """Those that maximise the evidence of what the sites say, which belongs to the noise of `start`."""
         xp = array_namespace(start.theta)
         # Of one size with the others, whatever the unit of the coordinates: no optimiser could tell otherwise.

@@ -58,12 +58,12 @@ class Prior:
         """L with L L^T = K_zz, (Q, M, M)."""
         return inducing_factor(self.kernels, self.Z, self.jitter)
 
-    def altered(self, kernels: tuple[Kernel, ...], Z: Array) -> Prior:
+    def replace_parameters(self, kernels: tuple[Kernel, ...], Z: Array) -> Prior:
         """The prior with other kernels and inducing inputs."""
         return replace(self, kernels=kernels, Z=Z)
 
     @cached_property
-    def everywhere(self) -> Geometry | None:
+    def all_sites_geometry(self) -> Geometry | None:
         """What the inducing variables say about all sites, if that is little enough to keep."""
         if self.dense or 8 * self.latents * self.inducing * self.sites > KEPT_BUDGET:
             return None
@@ -71,7 +71,7 @@ class Prior:
 
     def geometry(self, start: int, stop: int) -> Geometry:
         """What the inducing variables say about a range of sites; the last one is kept, or all of them."""
-        if (all_sites := self.everywhere) is not None:
+        if (all_sites := self.all_sites_geometry) is not None:
             part = all_sites.projection[..., start:stop], all_sites.residual[:, start:stop]
             return Geometry(self.factor, *part, dense=False)
         kept: dict[tuple[int, int], Geometry] = self.__dict__.setdefault("_kept", {})
@@ -92,12 +92,12 @@ class Prior:
             # f_n is the n-th inducing variable itself: w_n is the n-th row of L.
             projection = xp.matrix_transpose(xp.take(self.factor, index, axis=1))
             return Geometry(self.factor, projection, xp.zeros_like(projection[:, 0, :]), dense=False)
-        if (all_sites := self.everywhere) is not None:
+        if (all_sites := self.all_sites_geometry) is not None:
             part = xp.take(all_sites.projection, index, axis=2), xp.take(all_sites.residual, index, axis=1)
             return Geometry(self.factor, *part, dense=False)
         return sparse_geometry(self.kernels, self.Z, self.factor, xp.take(self.X, index, axis=0))
 
-    def left_open(self, rows: NDArray[np.intp]) -> Array:
+    def conditional_covariance(self, rows: NDArray[np.intp]) -> Array:
         """Covariance (Q, B, B) between some sites (B,) that the inducing variables leave open."""
         xp = array_namespace(self.X)
         X = xp.take(self.X, xp.asarray(rows, dtype=xp.int32, device=device_of(self.X)), axis=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 SLACK = 1e-4  # nats a latent and site that the bound may fall: below what its estimate can tell
 ROUGH_SLACK = 0.1  # the same of a stage that leads beside its optimum

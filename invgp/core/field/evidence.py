@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from invgp.core.backend import Array, array_namespace, cholesky, identity, solve_triangular, sum_of_squares
-from invgp.core.field.basis import Basis
+from invgp.core.field.grid_basis import Basis
 from invgp.core.kernels import Kernel
 
 

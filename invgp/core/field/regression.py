@@ -19,15 +19,15 @@ from scipy.optimize import minimize
 from invgp.core.backend import (
     Array,
     array_namespace,
-    at_least_zero,
     cholesky,
-    exponential,
+    clip_negative,
+    exp_in_place,
     identity,
     solve_triangular,
     sum_of_squares,
     to_numpy,
 )
-from invgp.core.field.gaussian import Narrowed
+from invgp.core.field.field_gaussian import LowRankGaussian
 
 TELLING = 0.1  # noise standard deviations: outputs that vary by less have no say in the evidence
 NEGLIGIBLE = 1e-6  # noise standard deviations: outputs that vary by less are constants
@@ -148,7 +148,7 @@ class Regression:
         half = solve_triangular(self.factor, xp.matrix_transpose(across))
         return [xp.matrix_transpose(solve_triangular(self.factor, half, transposed=True))]
 
-    def averaged(self, q: Narrowed) -> tuple[Array, Array]:
+    def average_over(self, q: LowRankGaussian) -> tuple[Array, Array]:
         """Value (k,) and slope (k, R) of z, averaged over w ~ q, in closed form."""
         xp = array_namespace(q.mean)
         scaled = xp.sqrt(self.weights) / float(np.exp(self.hyper[2]))
@@ -175,10 +175,10 @@ def kernel(hyper: Hyperparameters, inner: Array, own1: Array, own2: Array) -> Ar
     """A constant, a linear and a smooth part, (n, m), from inner products (n, m), and (n,) and (m,) with themselves."""
     xp = array_namespace(inner)
     apart = own1[:, None] + own2 - 2.0 * inner
-    apart = at_least_zero(apart)
+    apart = clip_negative(apart)
     apart *= -0.5 * float(np.exp(-2.0 * hyper[2]))
     apart += float(hyper[1])
-    smooth = exponential(apart)
+    smooth = exp_in_place(apart)
     smooth += inner
     smooth += xp.ones_like(own2)
     return smooth

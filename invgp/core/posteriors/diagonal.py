@@ -14,7 +14,7 @@ from invgp.core.backend import (
     lower_inverse,
     solve_triangular,
     sum_of_squares,
-    symmetric,
+    symmetrise,
     zeros_like,
 )
 from invgp.core.geometry import Geometry, GeometryGradient
@@ -153,13 +153,13 @@ class Diagonal:
         """From a mixture's gradient to the free parameters'."""
         return self._pack(logit_gradient(q.weights, gradient.weights), gradient.mean, gradient.spread * q.spread)
 
-    def held(self, q: Mixture, factor: Array, gradient: MixtureGradient) -> Array:
+    def hold_distribution(self, q: Mixture, factor: Array, gradient: MixtureGradient) -> Array:
         """Gradient of the factor when the distribution of u is held fixed: v = L^-1 m moves with L."""
         xp = array_namespace(factor)
         by_mean = xp.sum(gradient.mean[..., :, None] * q.mean[..., None, :], axis=0)
         return -solve_triangular(factor, by_mean, transposed=True)
 
-    def moved(self, q: Mixture, old_factor: Array, new_factor: Array) -> Mixture:
+    def rewhiten(self, q: Mixture, old_factor: Array, new_factor: Array) -> Mixture:
         """The same distribution of u, its means whitened by another factor."""
         change = solve_triangular(new_factor, old_factor)
         return Mixture(q.weights, (change @ q.mean[..., None])[..., 0], q.spread)
@@ -174,7 +174,7 @@ class Diagonal:
     def _cross_factor_gradient(self, q: Mixture, factor: Array, inverse: Array) -> Array:
         xp = array_namespace(q.mean)
         expected = xp.sum(q.weights[:, None, None] * q.spread, axis=0)
-        whitened = symmetric(add_weighted_gram(zeros_like(factor), inverse, expected))
+        whitened = symmetrise(add_weighted_gram(zeros_like(factor), inverse, expected))
         by_trace = solve_triangular(factor, whitened, transposed=True, overwrite=True)
         return by_trace - identity(factor) / xp.linalg.diagonal(factor)[..., None]
 

@@ -17,7 +17,7 @@ from invgp.core.backend import (
     product,
     solve_triangular,
     sum_of_squares,
-    transposed_times,
+    transpose_multiply,
     tril_with_diagonal,
     zeros_like,
 )
@@ -123,14 +123,14 @@ class Full:
         raw = tril_with_diagonal(gradient.spread, on_diagonal)
         return self._pack(logit_gradient(q.weights, gradient.weights), gradient.mean, raw)
 
-    def held(self, q: Mixture, factor: Array, gradient: MixtureGradient) -> Array:
+    def hold_distribution(self, q: Mixture, factor: Array, gradient: MixtureGradient) -> Array:
         """Gradient of the factor when the distribution of u is held fixed: v = L^-1 m and R = L^-1 C move with L."""
         xp = array_namespace(factor)
         by_mean = gradient.mean[..., :, None] * q.mean[..., None, :]
         by_spread = gradient.spread @ xp.matrix_transpose(q.spread)
         return -solve_triangular(factor, xp.sum(by_mean + by_spread, axis=0), transposed=True)
 
-    def moved(self, q: Mixture, old_factor: Array, new_factor: Array) -> Mixture:
+    def rewhiten(self, q: Mixture, old_factor: Array, new_factor: Array) -> Mixture:
         """The same distribution of u, whitened by another factor."""
         xp = array_namespace(old_factor)
         K = self.components
@@ -168,7 +168,7 @@ def factor_marginals(q: Mixture, geometry: Geometry, *, lower: bool = False) -> 
     xp = array_namespace(q.mean)
     W = geometry.projection
     mean = combined_columns(W, q.mean)
-    half = transposed_times(q.spread, W) if lower else xp.matrix_transpose(q.spread) @ W
+    half = transpose_multiply(q.spread, W) if lower else xp.matrix_transpose(q.spread) @ W
     variance = geometry.residual + sum_of_squares(half)
     return xp.permute_dims(mean, (0, 2, 1)), xp.permute_dims(variance, (0, 2, 1))
 
@@ -197,15 +197,15 @@ def factor_pull_back(q: Mixture, geometry: Geometry, mean_gradient: Array, varia
     )
 
 
-def dense_marginals(q: Mixture, factor: Array, unwhitened: Array) -> tuple[Array, Array]:
+def dense_marginals(q: Mixture, factor: Array, unwhitened_factor: Array) -> tuple[Array, Array]:
     """`factor_marginals` of the inducing inputs themselves, from the lower factors L R (K, Q, M, M) of covariances."""
     xp = array_namespace(q.mean)
-    mean, variance = combined_rows(factor, q.mean), xp.vecdot(unwhitened, unwhitened)
+    mean, variance = combined_rows(factor, q.mean), xp.vecdot(unwhitened_factor, unwhitened_factor)
     return xp.permute_dims(mean, (0, 2, 1)), xp.permute_dims(variance, (0, 2, 1))
 
 
 def dense_pull_back(
-    q: Mixture, factor: Array, unwhitened: Array, mean_gradient: Array, variance_gradient: Array
+    q: Mixture, factor: Array, unwhitened_factor: Array, mean_gradient: Array, variance_gradient: Array
 ) -> MixtureGradient:
     """Pull-back of `dense_marginals`.
 
@@ -216,15 +216,15 @@ def dense_pull_back(
     return MixtureGradient(
         weights=xp.zeros_like(q.weights),
         mean=combined_columns(factor, by_mean[..., 0]),
-        spread=lower_product(factor, 2.0 * by_variance * unwhitened, transposed=True),
+        spread=lower_product(factor, 2.0 * by_variance * unwhitened_factor, transposed=True),
         geometry=GeometryGradient(None, None, None, MarginalGradient(by_mean, by_variance)),
     )
 
 
-def dense_factor_gradient(q: Mixture, unwhitened: Array, marginals: MarginalGradient) -> Array:
+def dense_factor_gradient(q: Mixture, unwhitened_factor: Array, marginals: MarginalGradient) -> Array:
     """Gradient with respect to L, (Q, M, M), at a fixed mixture; of it only the lower triangle is to be used."""
     xp = array_namespace(q.mean)
-    by_factor = lower_outer_product(2.0 * marginals.variance * unwhitened, q.spread)
+    by_factor = lower_outer_product(2.0 * marginals.variance * unwhitened_factor, q.spread)
     by_factor += marginals.mean * q.mean[..., None, :]
     return by_factor[0, ...] if by_factor.shape[0] == 1 else xp.sum(by_factor, axis=0)
 
@@ -232,7 +232,7 @@ def dense_factor_gradient(q: Mixture, unwhitened: Array, marginals: MarginalGrad
 def spread_gradient(q: Mixture, gram: Array, *, lower: bool) -> Array:
     """Gradient 2 G R with respect to the factors R, from that with respect to the covariances, (K, Q, M, M) each."""
     xp = array_namespace(gram)
-    both = xp.matrix_transpose(transposed_times(q.spread, gram)) if lower else product(gram, q.spread)
+    both = xp.matrix_transpose(transpose_multiply(q.spread, gram)) if lower else product(gram, q.spread)
     both *= 2.0
     return both
 

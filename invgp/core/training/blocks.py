@@ -1,7 +1,7 @@
 """Learning every parameter block by block, on all data: the paper's loop.
 
 L-BFGS with common random numbers on one block after the other, for a few evaluations, round after round, until the
-bound settles. A single Gaussian is found anew for every trial of other blocks (`invgp.core.profile`); what that
+bound settles. A single Gaussian is found anew for every trial of other blocks (`invgp.core.profiled_bound`); what that
 leaves is learnt by all blocks of the group together, in whitened form. With mixtures kernels or inducing inputs
 alone are learnt with the distribution of the inducing variables held fixed, so that in the dense case their gradient
 needs no samples at all. A mixture is sought from where it is given and from around the best single Gaussian
@@ -16,16 +16,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.batch_sums import Sum
-from invgp.core.bound import Bound, Frame, Ground
+from invgp.core.batch_sums import BatchSum
+from invgp.core.bound import Bound, BoundState, KernelCache
 from invgp.core.checks import true_or_false, whole, within
-from invgp.core.data import Data
 from invgp.core.expectations import NotFiniteError
-from invgp.core.optimisers import GAVE_UP, LBFGS, NO_START, SETTLED
+from invgp.core.observed_likelihood import Data
+from invgp.core.optimisers import CONVERGED, GAVE_UP, LBFGS, NO_START
 from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Sites
-from invgp.core.profile import Profile, Trial
-from invgp.core.sampling import Points
+from invgp.core.profiled_bound import Profile, Trial
 from invgp.core.training.common import (
     Progress,
     Report,
@@ -107,7 +107,7 @@ class Blocks:
         if after is None:
             check_start(bound, parameters, data, points)
         while progress.round < self.rounds and not progress.status:
-            parameters, status = progress.parameters, SETTLED
+            parameters, status = progress.parameters, CONVERGED
             if progress.round == 0 and any("posterior" in group for group in order):
                 parameters = self._ahead(bound, parameters, data, points)
             for group in order:
@@ -116,7 +116,7 @@ class Blocks:
             value = float(evaluate(bound, parameters, data, points, ()).elbo)
             over = abs(value - progress.elbo) <= self.tolerance * max(1.0, abs(value)) or not order
             progress = Progress(
-                progress.round + 1, value, parameters, over and status == SETTLED, status if over else ""
+                progress.round + 1, value, parameters, over and status == CONVERGED, status if over else ""
             )
             if report is not None:
                 report(progress)
@@ -133,7 +133,7 @@ class Blocks:
         objective = _objective(group, bound, parameters, data, points)
         state = self.optimiser.init(parameters.flat(group))
         # The best posteriors leave little to learn; if it is more than that, there will be another round.
-        few = found == SETTLED and len(group) > 1
+        few = found == CONVERGED and len(group) > 1
         for _ in range(min(LAST, self.evaluations) if few else self.evaluations):
             if state.finished:
                 break
@@ -141,7 +141,7 @@ class Blocks:
             state = self.optimiser.tell(state, -value, -gradient)
         learnt = parameters.updated(group, state.point)
         # What the best posteriors have settled already, a last search need not confirm.
-        finished = found if found == SETTLED else state.finished
+        finished = found if found == CONVERGED else state.finished
         return _follow(bound, parameters, learnt) if _holds_u(group, bound) else learnt, finished
 
     def _finds_anew(self, bound: Bound) -> bool:
@@ -175,7 +175,7 @@ class Blocks:
         best = profile.start(parameters)
         if best is None:
             return parameters, ""
-        finished = SETTLED
+        finished = CONVERGED
         if rest:
             best, finished = self._search(profile, parameters, best, rest)
         before = float(evaluate(bound, parameters, data, points, ()).elbo)
@@ -191,7 +191,7 @@ class Blocks:
             if state.finished:
                 break
             tried = parameters.updated(blocks, state.trial)
-            trial = profile.at(tried, best) if _is_near(tried, best.frame.parameters) else None
+            trial = profile.at(tried, best) if _is_near(tried, best.bound_state.parameters) else None
             if trial is None:
                 state = self.optimiser.tell(state, np.inf, state.gradient)
                 continue
@@ -216,22 +216,22 @@ def _objective(
     group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
 ) -> Callable[[Array], tuple[float, Array]]:
     """The bound and its gradient as a function of a group of blocks alone."""
-    ground = bound.ground(parameters) if set(group) <= {"posterior", "likelihood"} else None
-    held = bound.frame(parameters) if _holds_u(group, bound) else None
+    kernel_cache = bound.kernel_cache(parameters) if set(group) <= {"posterior", "likelihood"} else None
+    held = bound.bound_state(parameters) if _holds_u(group, bound) else None
     # In the dense case the likelihood sees the same marginals whatever the kernels: only the KL term moves.
     without_samples = bound.dense and held is not None
 
     def objective(vector: Array) -> tuple[float, Array]:
         trial = parameters.updated(group, vector)
-        frame = _frame(bound, trial, ground, held)
-        if frame is None:
+        bound_state = _frame(bound, trial, kernel_cache, held)
+        if bound_state is None:
             return -np.inf, vector
         if without_samples:
-            terms = frame.finish(Sum.nothing(frame), group)
+            terms = bound_state.finish(BatchSum.zero(bound_state), group)
         else:
             density = data.log_density(trial.likelihood, derivatives="likelihood" in group)
             try:
-                terms = frame.evaluate(density, points, group, strict=True)
+                terms = bound_state.evaluate(density, points, group, strict=True)
             except NotFiniteError:
                 return -np.inf, vector
         return float(terms.elbo), terms.gradient.flat(group)
@@ -239,10 +239,12 @@ def _objective(
     return objective
 
 
-def _frame(bound: Bound, parameters: Parameters, ground: Ground | None, held: Frame | None) -> Frame | None:
+def _frame(
+    bound: Bound, parameters: Parameters, kernel_cache: KernelCache | None, held: BoundState | None
+) -> BoundState | None:
     """The frame, or None where a line search has gone to kernels whose covariance cannot be factorised."""
     try:
-        return bound.frame(parameters, ground=ground, held=held)
+        return bound.bound_state(parameters, kernel_cache=kernel_cache, held=held)
     except np.linalg.LinAlgError:
         return None
 
@@ -252,5 +254,5 @@ def _follow(bound: Bound, old: Parameters, new: Parameters) -> Parameters:
     family = bound.posterior
     if isinstance(family, Sites):  # whose Lambda stays instead
         return new
-    moved = bound.frame(new, held=bound.frame(old))
+    moved = bound.bound_state(new, held=bound.bound_state(old))
     return replace(new, posterior=family.pack(moved.q))

@@ -9,10 +9,10 @@ from typing import Any
 
 from invgp.core.backend import array_namespace
 from invgp.core.bound import Bound, Terms
-from invgp.core.data import Data
 from invgp.core.expectations import samples
+from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import BLOCKS, Parameters
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Progress:
     round: int
     elbo: float
     parameters: Parameters
-    settled: bool = False
+    converged: bool = False
     status: str = ""
     optimiser: Any = None
 
@@ -42,7 +42,7 @@ Report = Callable[[Progress], None]
 def evaluate(bound: Bound, parameters: Parameters, data: Data, points: Points, learn: Sequence[str]) -> Terms:
     """The bound and its gradient with respect to the blocks to learn, at the whitened posterior."""
     density = data.log_density(parameters.likelihood, derivatives="likelihood" in learn)
-    return bound.frame(parameters).evaluate(density, points, learn)
+    return bound.bound_state(parameters).evaluate(density, points, learn)
 
 
 def check_start(bound: Bound, parameters: Parameters, data: Data, points: Points) -> None:
@@ -50,11 +50,11 @@ def check_start(bound: Bound, parameters: Parameters, data: Data, points: Points
 
     A likelihood that runs in this process, unlike a simulator, never fails.
     """
-    frame = bound.frame(parameters)
+    bound_state = bound.bound_state(parameters)
     density = data.log_density(parameters.likelihood, derivatives=False)
     wrong = total = 0
     for start, stop in bound.batches():
-        mean, variance = frame.marginals(frame.geometry(start, stop))
+        mean, variance = bound_state.marginals(bound_state.geometry(start, stop))
         xp = array_namespace(mean)
         for rows, _, latents in samples(points.at(start, stop), mean, xp.sqrt(variance)):
             for f in latents:

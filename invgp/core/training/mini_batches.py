@@ -8,17 +8,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from invgp.core.adaptive import AdaDelta, Adam
-from invgp.core.backend import place_of
+from invgp.core.backend import backend_of
 from invgp.core.bound import Bound
 from invgp.core.checks import true_or_false, whole, within
-from invgp.core.data import Data
 from invgp.core.estimators import fewest_unbiased_samples
 from invgp.core.expectations import NotFiniteError
-from invgp.core.natural import natural_step
+from invgp.core.natural_gradients import natural_step
+from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Full, Sites
-from invgp.core.sampling import Points
+from invgp.core.stochastic_optimisers import AdaDelta, Adam
 from invgp.core.training.common import Progress, Report, check_blocks, check_optimiser, check_start, movable
 
 
@@ -29,7 +29,8 @@ class MiniBatches:
     Parameters
     ----------
     learn : blocks that may move.
-    optimiser : `Adam`, `AdaDelta` or your own, for everything that `natural` does not move (`invgp.core.adaptive`).
+    optimiser : `Adam`, `AdaDelta` or your own, for everything that `natural` does not move (see
+        `invgp.core.stochastic_optimisers`).
     natural : step of natural gradients for the posterior (one full Gaussian); 0 leaves it to the optimiser. The
         posterior knows some 1 / natural batches at a time: steps that are too long for what a batch can tell, most of
         all of many latents, feed on their own noise, and the bound falls from epoch to epoch.
@@ -116,27 +117,27 @@ class MiniBatches:
         N, parameters, state = bound.X.shape[0], progress.parameters, progress.optimiser
         order, values = rng.permutation(N), []
         starts = range(0, N, self.batch)
-        settled = progress.round - (self.epochs - self.settle)  # passes in which the posterior alone has moved
-        if settled >= 0:
+        settling_passes = progress.round - (self.epochs - self.settle)  # passes in which the posterior alone has moved
+        if settling_passes >= 0:
             blocks = ()
         for number, start in enumerate(starts):
             index = np.sort(order[start : start + self.batch])
             small, some, points = self._batch(bound, data, index, rng)
-            frame, density = (
-                small.frame(parameters),
+            bound_state, density = (
+                small.bound_state(parameters),
                 some.log_density(parameters.likelihood, derivatives="likelihood" in blocks),
             )
             try:
                 # Before the step: a batch that the posterior has just been fitted to would flatter the bound.
-                terms = frame.evaluate(density, points, blocks, strict=progress.round == 0)
+                terms = bound_state.evaluate(density, points, blocks, strict=progress.round == 0)
             except NotFiniteError:
                 check_start(small, parameters, some, points)
                 raise
             values.append(float(terms.elbo))
             if self.natural:
-                step = self._natural_size(settled * len(starts) + number)
-                q = natural_step(frame, terms.expected, step)
-                parameters = replace(parameters, posterior=cast(Full, frame.family).pack(q))
+                step = self._natural_size(settling_passes * len(starts) + number)
+                q = natural_step(bound_state, terms.expected, step)
+                parameters = replace(parameters, posterior=cast(Full, bound_state.family).pack(q))
             if state is not None and blocks:
                 told = self.optimiser.tell(state, -terms.gradient.flat(blocks) / N)
                 share = self._share_left(progress.round + number / len(starts))
@@ -147,11 +148,11 @@ class MiniBatches:
     def _batch(
         self, bound: Bound, data: Data, index: np.ndarray[Any, Any], rng: np.random.Generator
     ) -> tuple[Bound, Data, Points]:
-        where = place_of(bound.X)
-        xp = where.namespace
-        rows = xp.asarray(index.astype(np.int32), device=where.device)
+        backend = backend_of(bound.X)
+        xp = backend.namespace
+        rows = xp.asarray(index.astype(np.int32), device=backend.device)
         small = replace(bound, X=xp.take(bound.X, rows, axis=0), dense=False, weight=bound.X.shape[0] / len(index))
-        points = Points.draw(rng, self.samples, len(index), len(bound.kernels), where, independent=self.unbiased)
+        points = Points.draw(rng, self.samples, len(index), len(bound.kernels), backend, independent=self.unbiased)
         return small, data.rows(rows), points
 
     def _share_left(self, passes: float) -> float:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from invgp.core.backend import array_namespace, solve_triangular
 from invgp.core.bound import Bound
-from invgp.core.data import Data
+from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Mixture, Sites
-from invgp.core.profile import Profile
-from invgp.core.sampling import Points
+from invgp.core.profiled_bound import Profile
 
 
 def around_the_best(
@@ -20,7 +20,7 @@ def around_the_best(
 
     The one that lay farthest out does; None where no such Gaussian is found, or all components lay in one place.
     """
-    family, given = bound.posterior, bound.frame(parameters).q
+    family, given = bound.posterior, bound.bound_state(parameters).q
     if isinstance(family, Sites):  # one Gaussian
         return None
     xp = array_namespace(given.mean)
@@ -33,9 +33,9 @@ def around_the_best(
     rounding = float(xp.finfo(ways.dtype).eps) * float(xp.linalg.vector_norm(given.mean))
     if best is None or farthest <= 10.0 * rounding:
         return None
-    q, ways = best.frame.q, ways / farthest
+    q, ways = best.bound_state.q, ways / farthest
     if isinstance(family, Diagonal):
-        apart = solve_triangular(best.frame.factor, (xp.sqrt(q.spread) * ways)[..., None])
+        apart = solve_triangular(best.bound_state.factor, (xp.sqrt(q.spread) * ways)[..., None])
     else:
         apart = q.spread @ ways[..., None]
     spread = xp.broadcast_to(q.spread, given.spread.shape)

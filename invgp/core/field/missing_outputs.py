@@ -16,22 +16,22 @@ from numpy.typing import NDArray
 from invgp.core.backend import (
     Array,
     array_namespace,
-    at_least_zero,
+    backend_of,
     cholesky,
-    place_of,
+    clip_negative,
     solve_triangular,
     sum_of_squares,
     to_numpy,
 )
-from invgp.core.field.basis import numbers
-from invgp.core.field.local import Block
+from invgp.core.field.grid_basis import index_array
+from invgp.core.field.local_regression import Block
 from invgp.core.field.regression import Hyperparameters, across_runs, covariance_of_runs
 
 VOID = 1e12  # of the noise's variance, for data whose output no run near the posterior has
 
 
 @dataclass(frozen=True)
-class Completed:
+class CompletedOutputs:
     """Outputs of which nothing lacks any more.
 
     Attributes
@@ -46,7 +46,7 @@ class Completed:
     excess: Array
 
 
-def filled(outputs: Array, covariance: Array) -> Array:
+def fill_missing(outputs: Array, covariance: Array) -> Array:
     """Outputs (n, D) with what the other runs expect where a run lacks one, NaN; what all lack stays so.
 
     Parameters
@@ -62,7 +62,9 @@ def filled(outputs: Array, covariance: Array) -> Array:
     return xp.where(lacking, _in_order(means, outputs), outputs)
 
 
-def complete(outputs: Array, covariance: Array, across: Array, normals: Array, weights: Array) -> Completed:
+def complete_outputs(
+    outputs: Array, covariance: Array, across: Array, normals: Array, weights: Array
+) -> CompletedOutputs:
     """What is missing among outputs (n, D), NaN there.
 
     Parameters
@@ -78,7 +80,7 @@ def complete(outputs: Array, covariance: Array, across: Array, normals: Array, w
     unit = factor @ normals
     means, deviations, variances, gaps = [], [], [], []
     for group in _groups(outputs, covariance):
-        own = xp.take(unit, numbers(group.columns, unit), axis=1)
+        own = xp.take(unit, index_array(group.columns, unit), axis=1)
         means.append((group.columns, group.mean))
         deviations.append((group.columns, own - group.expected(group.of_runs(own))))
         variances.append((group.columns, group.variance[None, :]))
@@ -94,7 +96,7 @@ def complete(outputs: Array, covariance: Array, across: Array, normals: Array, w
     # A covariance is at most the diagonal of the sums of the magnitudes in its rows.
     bound = xp.abs(xp.matrix_transpose(half) @ half) / outputs.shape[0]
     void = xp.astype(xp.all(missing, axis=0), outputs.dtype)
-    return Completed(expected, drawn, bound @ weights + VOID * void)
+    return CompletedOutputs(expected, drawn, bound @ weights + VOID * void)
 
 
 def complete_blocks(
@@ -104,7 +106,7 @@ def complete_blocks(
     hyper: Sequence[Hyperparameters] | None,
     points: Array,
     unmixing: Array | None,
-) -> Completed:
+) -> CompletedOutputs:
     """What is missing among outputs (n, D) of runs at w (n, R), block by block; the excess is of independent data.
 
     Parameters
@@ -117,27 +119,27 @@ def complete_blocks(
     weights = xp.ones_like(outputs[0, :])
     if unmixing is not None:
         weights = weights @ xp.abs(unmixing)
-    normals = place_of(outputs).asarray(np.random.default_rng(0).standard_normal(outputs.shape))
+    normals = backend_of(outputs).asarray(np.random.default_rng(0).standard_normal(outputs.shape))
     parts = []
     for number, block in enumerate(blocks):
         own = block.modes.usual if hyper is None else hyper[number]
-        columns, at = numbers(block.data, outputs), block.felt(w)
+        columns, at = index_array(block.data, outputs), block.project(w)
         parts.append(
-            complete(
+            complete_outputs(
                 xp.take(outputs, columns, axis=1),
                 covariance_of_runs(block.modes, own, at),
-                across_runs(block.modes, own, block.felt(points), at),
+                across_runs(block.modes, own, block.project(points), at),
                 xp.take(normals, columns, axis=1),
                 xp.take(weights, columns),
             )
         )
-    order = numbers(np.argsort(np.concatenate([block.data for block in blocks])), outputs)
+    order = index_array(np.argsort(np.concatenate([block.data for block in blocks])), outputs)
     expected, drawn = (
         xp.take(xp.concat(columns, axis=1), order, axis=1)
         for columns in ([part.expected for part in parts], [part.drawn for part in parts])
     )
     excess = xp.take(xp.concat([part.excess for part in parts]), order)
-    return Completed(expected, drawn, excess if unmixing is None else xp.abs(unmixing) @ excess)
+    return CompletedOutputs(expected, drawn, excess if unmixing is None else xp.abs(unmixing) @ excess)
 
 
 @dataclass(frozen=True)
@@ -156,18 +158,18 @@ class _Group:
     columns: NDArray[np.intp]
     centre: Array
     known: Array
-    towards: Array
+    step_towards: Array
     factor: Array
 
     @staticmethod
     def on(runs: NDArray[np.intp], columns: NDArray[np.intp], outputs: Array, covariance: Array) -> _Group:
         xp = array_namespace(outputs)
-        rows = numbers(runs, outputs)
-        known = xp.take(xp.take(outputs, rows, axis=0), numbers(columns, outputs), axis=1)
+        rows = index_array(runs, outputs)
+        known = xp.take(xp.take(outputs, rows, axis=0), index_array(columns, outputs), axis=1)
         centre = xp.mean(known, axis=0)
-        towards = xp.take(covariance, rows, axis=1)
-        factor = cholesky(xp.take(towards, rows, axis=0))
-        return _Group(runs, columns, centre, known - centre, towards, factor)
+        step_towards = xp.take(covariance, rows, axis=1)
+        factor = cholesky(xp.take(step_towards, rows, axis=0))
+        return _Group(runs, columns, centre, known - centre, step_towards, factor)
 
     @property
     def mean(self) -> Array:
@@ -181,20 +183,20 @@ class _Group:
 
     def of_runs(self, rows: Array) -> Array:
         """Those rows (k, d) of (n, d) that belong to these runs."""
-        return array_namespace(rows).take(rows, numbers(self.runs, rows), axis=0)
+        return array_namespace(rows).take(rows, index_array(self.runs, rows), axis=0)
 
     def expected(self, known: Array) -> Array:
         """At all runs (n, d), given (k, d) at these."""
         half = solve_triangular(self.factor, known)
-        return self.towards @ solve_triangular(self.factor, half, transposed=True)
+        return self.step_towards @ solve_triangular(self.factor, half, transposed=True)
 
     def gap(self, explained: Array, across: Array) -> Array:
         """How much less these runs explain than all, (m,), of points with covariances `across` (m, n), on average."""
         xp = array_namespace(across)
         if len(self.runs) == across.shape[1]:
             return xp.zeros_like(explained[0])
-        own = xp.take(xp.matrix_transpose(across), numbers(self.runs, across), axis=0)
-        return xp.mean(at_least_zero(explained - sum_of_squares(solve_triangular(self.factor, own))))
+        own = xp.take(xp.matrix_transpose(across), index_array(self.runs, across), axis=0)
+        return xp.mean(clip_negative(explained - sum_of_squares(solve_triangular(self.factor, own))))
 
 
 def _groups(outputs: Array, covariance: Array) -> Iterator[_Group]:
@@ -210,6 +212,6 @@ def _in_order(parts: Sequence[tuple[NDArray[np.intp], Array]], like: Array) -> A
     xp = array_namespace(like)
     said = np.concatenate([np.arange(0), *[columns for columns, _ in parts]])
     rest = np.setdiff1d(np.arange(like.shape[1]), said)
-    none = xp.zeros_like(xp.take(like, numbers(rest, like), axis=1))
-    order = numbers(np.argsort(np.concatenate([said, rest])), like)
+    none = xp.zeros_like(xp.take(like, index_array(rest, like), axis=1))
+    order = index_array(np.argsort(np.concatenate([said, rest])), like)
     return xp.take(xp.concat([*[part for _, part in parts], none], axis=1), order, axis=1)

@@ -25,7 +25,7 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
-class Narrowed:
+class LowRankGaussian:
     """N(mean, (I + V V^T)^-1): the prior of R variables, narrowed by what data say in few directions.
 
     Nothing here costs more than R r^2, whatever the number of variables.
@@ -40,10 +40,10 @@ class Narrowed:
     added: Array
 
     @staticmethod
-    def prior(variables: Array) -> Narrowed:
+    def prior(variables: Array) -> LowRankGaussian:
         """N(0, I) over as many variables as the array (R,) has, in its place."""
         xp = array_namespace(variables)
-        return Narrowed(xp.zeros_like(variables), xp.zeros_like(variables)[:, None])
+        return LowRankGaussian(xp.zeros_like(variables), xp.zeros_like(variables)[:, None])
 
     @cached_property
     def capacity(self) -> Array:
@@ -52,7 +52,7 @@ class Narrowed:
         return cholesky(identity(gram) + gram, jitter=False)
 
     @cached_property
-    def gone(self) -> Array:
+    def removed_factor(self) -> Array:
         """U (R, r): the covariance is I - U U^T."""
         xp = array_namespace(self.added)
         return xp.matrix_transpose(solve_triangular(self.capacity, xp.matrix_transpose(self.added)))
@@ -60,7 +60,7 @@ class Narrowed:
     def dense(self) -> Gaussian:
         """The same with its covariance."""
         xp = array_namespace(self.added)
-        covariance = self.gone @ xp.matrix_transpose(self.gone)
+        covariance = self.removed_factor @ xp.matrix_transpose(self.removed_factor)
         covariance = identity(covariance) - covariance
         return Gaussian(self.mean, covariance, cholesky(covariance))
 
@@ -69,41 +69,43 @@ class Narrowed:
         xp = array_namespace(normals)
         across = xp.matrix_transpose(normals @ self.added)
         inner = solve_triangular(self.capacity + identity(self.capacity), across)
-        return self.mean + normals - xp.matrix_transpose(inner) @ xp.matrix_transpose(self.gone)
+        return self.mean + normals - xp.matrix_transpose(inner) @ xp.matrix_transpose(self.removed_factor)
 
-    def stepped(self, added: Array, gradient: Array, step: float) -> Narrowed:
+    def step(self, added: Array, gradient: Array, step: float) -> LowRankGaussian:
         """After a natural-gradient step towards I + V V^T, where the expected log likelihood has this gradient (R,)."""
         xp = array_namespace(gradient)
         if step < 1.0:
             added = xp.concat([(1.0 - step) ** 0.5 * self.added, step**0.5 * added], axis=1)
         if added.shape[1] > added.shape[0]:
             added = xp.matrix_transpose(xp.linalg.qr(xp.matrix_transpose(added)).R)
-        new = Narrowed(self.mean, added)
-        return Narrowed(self.mean + step * new.covariance_times(gradient - self.mean), added)
+        new = LowRankGaussian(self.mean, added)
+        return LowRankGaussian(self.mean + step * new.covariance_times(gradient - self.mean), added)
 
     def covariance_times(self, vector: Array) -> Array:
         """The covariance times a vector (R,)."""
         xp = array_namespace(vector)
-        return vector - self.gone @ (xp.matrix_transpose(self.gone) @ vector)
+        return vector - self.removed_factor @ (xp.matrix_transpose(self.removed_factor) @ vector)
 
-    def along(self, turn: Array) -> Narrowed:
+    def along(self, turn: Array) -> LowRankGaussian:
         """Of w turn, for orthonormal columns (R, r)."""
         xp = array_namespace(turn)
-        gone = xp.matrix_transpose(turn) @ self.gone
-        left = identity(self.capacity) - xp.matrix_transpose(gone) @ gone
-        added = xp.matrix_transpose(solve_triangular(cholesky(left), xp.matrix_transpose(gone)))
-        return Narrowed(self.mean @ turn, added)
+        removed_factor = xp.matrix_transpose(turn) @ self.removed_factor
+        left = identity(self.capacity) - xp.matrix_transpose(removed_factor) @ removed_factor
+        added = xp.matrix_transpose(solve_triangular(cholesky(left), xp.matrix_transpose(removed_factor)))
+        return LowRankGaussian(self.mean @ turn, added)
 
     def kl(self) -> float:
         """Divergence from N(0, I), in nats."""
         xp = array_namespace(self.mean)
-        squares = xp.sum(xp.square(self.mean)) - xp.sum(xp.square(self.gone))
+        squares = xp.sum(xp.square(self.mean)) - xp.sum(xp.square(self.removed_factor))
         return float(0.5 * squares + xp.sum(xp.log(xp.linalg.diagonal(self.capacity))))
 
     @property
-    def informed(self) -> float:
+    def informed_directions(self) -> float:
         """How many directions the data inform: each counts by the share of the prior's variance that is gone."""
-        return float(array_namespace(self.gone).sum(array_namespace(self.gone).square(self.gone)))
+        return float(
+            array_namespace(self.removed_factor).sum(array_namespace(self.removed_factor).square(self.removed_factor))
+        )
 
 
 def orthogonal_normals(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
@@ -122,28 +124,28 @@ def mirrored_normals(rng: np.random.Generator, pairs: int, size: int) -> np.ndar
     return np.concatenate([normals, -normals])
 
 
-def shift(old: Narrowed, new: Narrowed) -> float:
+def shift(old: LowRankGaussian, new: LowRankGaussian) -> float:
     """How far the mean moves, in standard deviations, over the directions that the data inform."""
     xp = array_namespace(old.mean)
     change = new.mean - old.mean
     squares = xp.sum(xp.square(change)) + xp.sum(xp.square(xp.matrix_transpose(new.added) @ change))
-    return math.sqrt(float(squares) / max(new.informed, 1.0))
+    return math.sqrt(float(squares) / max(new.informed_directions, 1.0))
 
 
-def movement(old: Narrowed, new: Narrowed) -> float:
+def movement(old: LowRankGaussian, new: LowRankGaussian) -> float:
     """How far the mean moves, in standard deviations, over the directions that the data inform; or the spread."""
     xp = array_namespace(old.mean)
     # The difference of the covariances, whitened by the new one; as a difference of precisions it would cancel badly.
     inner = solve_triangular(new.capacity + identity(new.capacity), xp.matrix_transpose(new.added), transposed=True)
-    sides = [part + new.added @ (inner @ part) for part in (new.gone, old.gone)]
+    sides = [part + new.added @ (inner @ part) for part in (new.removed_factor, old.removed_factor)]
     apart = sides[0] @ xp.matrix_transpose(sides[0]) - sides[1] @ xp.matrix_transpose(sides[1])
-    spread = 0.5 * math.sqrt(float(xp.sum(xp.square(apart))) / max(new.informed, 1.0))
+    spread = 0.5 * math.sqrt(float(xp.sum(xp.square(apart))) / max(new.informed_directions, 1.0))
     return max(shift(old, new), spread)
 
 
-def few_runs_share(q: Narrowed, certain: Narrowed) -> float:
+def few_runs_share(q: LowRankGaussian, certain: LowRankGaussian) -> float:
     """The share of the variance that a certain regression would take away, over the directions that it informs."""
     xp = array_namespace(q.mean)
-    across = xp.matrix_transpose(q.added) @ certain.gone
-    gained = certain.informed + float(xp.sum(xp.square(across)) - xp.sum(xp.square(q.added)))
-    return max(gained, 0.0) / max(certain.informed, 1.0)
+    across = xp.matrix_transpose(q.added) @ certain.removed_factor
+    gained = certain.informed_directions + float(xp.sum(xp.square(across)) - xp.sum(xp.square(q.added)))
+    return max(gained, 0.0) / max(certain.informed_directions, 1.0)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invgp.core.backend import Array, array_namespace, cholesky, identity, lower_inverse
-from invgp.core.bound import Frame
+from invgp.core.bound import BoundState
 from invgp.core.estimators import SiteTerms
 from invgp.core.expectations import Expected
 from invgp.core.geometry import Geometry
@@ -29,14 +29,14 @@ class NaturalParameters(NamedTuple):
     shift: Array
 
 
-def prior_parameters(frame: Frame) -> NaturalParameters:
+def prior_parameters(bound_state: BoundState) -> NaturalParameters:
     """Of the prior: what the sites' terms are added to."""
-    xp = array_namespace(frame.factor)
-    precision = xp.broadcast_to(identity(frame.factor), frame.factor.shape)
-    return NaturalParameters(precision, xp.zeros_like(frame.q.mean[0, ...]))
+    xp = array_namespace(bound_state.factor)
+    precision = xp.broadcast_to(identity(bound_state.factor), bound_state.factor.shape)
+    return NaturalParameters(precision, xp.zeros_like(bound_state.q.mean[0, ...]))
 
 
-def bounded(precision: Array) -> Array:
+def limit_precision(precision: Array) -> Array:
     """What sites add in terms of their own posteriors' precisions, none less than `MOST_NEGATIVE`.
 
     A log density that curves upwards on average takes precision away. The optimum may need that: with it bounded, steps
@@ -48,7 +48,7 @@ def bounded(precision: Array) -> Array:
 
 
 def add_sites(
-    target: NaturalParameters, frame: Frame, geometry: Geometry, terms: SiteTerms, limit: Array | None = None
+    target: NaturalParameters, bound_state: BoundState, geometry: Geometry, terms: SiteTerms, limit: Array | None = None
 ) -> NaturalParameters:
     """Add what sites with these terms want of the posterior.
 
@@ -56,11 +56,11 @@ def add_sites(
     ----------
     limit : variances (B, Q) of the sites, where what they take away has to be bounded.
     """
-    xp = array_namespace(frame.factor)
-    weight, W = frame.bound.weight, geometry.projection
-    said = -terms.curvature if limit is None else bounded(-terms.curvature * limit) / limit
+    xp = array_namespace(bound_state.factor)
+    weight, W = bound_state.bound.weight, geometry.projection
+    said = -terms.curvature if limit is None else limit_precision(-terms.curvature * limit) / limit
     precision = weight * said.T
-    centred = (xp.matrix_transpose(W) @ frame.q.mean[0, ..., None])[..., 0]
+    centred = (xp.matrix_transpose(W) @ bound_state.q.mean[0, ..., None])[..., 0]
     pull = weight * terms.gradient.T + precision * centred
     return NaturalParameters(
         target.precision + (W * precision[:, None, :]) @ xp.matrix_transpose(W),
@@ -87,7 +87,7 @@ def moved(q: Mixture, target: NaturalParameters, step: float) -> Mixture:
     return Mixture(q.weights, mean[None, ...], R[None, ...])
 
 
-def natural_step(frame: Frame, expected: Sequence[Expected], step: float) -> Mixture:
+def natural_step(bound_state: BoundState, expected: Sequence[Expected], step: float) -> Mixture:
     """The posterior after a natural-gradient step on the frame's sites; a shorter one where it has to be.
 
     Parameters
@@ -97,24 +97,24 @@ def natural_step(frame: Frame, expected: Sequence[Expected], step: float) -> Mix
     step : between 0 and 1; 1 is Newton's step for a likelihood whose curvature does not change.
     """
     try:
-        return moved(frame.q, _target(frame, expected, limited=False), step)
+        return moved(bound_state.q, _target(bound_state, expected, limited=False), step)
     except np.linalg.LinAlgError:
-        target, smallest = _target(frame, expected, limited=True), SMALLEST_STEP * step
+        target, smallest = _target(bound_state, expected, limited=True), SMALLEST_STEP * step
     while step >= smallest:
         try:
-            return moved(frame.q, target, step)
+            return moved(bound_state.q, target, step)
         except np.linalg.LinAlgError:
             step *= 0.5
-    return frame.q
+    return bound_state.q
 
 
-def _target(frame: Frame, expected: Sequence[Expected], *, limited: bool) -> NaturalParameters:
+def _target(bound_state: BoundState, expected: Sequence[Expected], *, limited: bool) -> NaturalParameters:
     """Where the sites would lead the posterior, with or without a limit to the precision that they take away."""
-    target = prior_parameters(frame)
-    for sites, found in zip(frame.bound.batches(), expected, strict=True):
-        geometry = frame.geometry(*sites)
-        limit = frame.marginals(geometry)[1][0, ...] if limited else None
-        target = add_sites(target, frame, geometry, found.of_component(0), limit)
+    target = prior_parameters(bound_state)
+    for sites, found in zip(bound_state.bound.batches(), expected, strict=True):
+        geometry = bound_state.geometry(*sites)
+        limit = bound_state.marginals(geometry)[1][0, ...] if limited else None
+        target = add_sites(target, bound_state, geometry, found.of_component(0), limit)
     return target
 
 

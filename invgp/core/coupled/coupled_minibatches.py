@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, cholesky, identity, to_numpy
-from invgp.core.coupled.algorithm import LEARN_FROM, SETTLED, SHORTEST_REACH, SMALLEST_STEP, CoupledSavigp
-from invgp.core.coupled.position import Position, mean_movement, movement, spread_movement
-from invgp.core.coupled.posterior import (
+from invgp.core.coupled.coupled_gaussian import (
     Coupled,
     Marginals,
     NaturalParameters,
     SiteFactors,
     add_sites,
+    gaussian_from_natural,
     natural_parameters,
-    posterior_of,
 )
-from invgp.core.coupled.told import Told, scaled_sites
+from invgp.core.coupled.coupled_savigp import CONVERGED, LEARN_FROM, SHORTEST_REACH, SMALLEST_STEP, CoupledSavigp
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior, mean_movement, movement, spread_movement
+from invgp.core.coupled.site_updates import SiteUpdate, scale_site_factors
 from invgp.core.geometry import Geometry
 
 GROWTH = 1.2  # of a step that was kept: faster, and it would be too long again in the next pass
@@ -46,13 +46,13 @@ class BatchState:
     order, start : the sites of this pass, shuffled, and where its next batch begins.
     """
 
-    position: Position
+    posterior: GaussianPosterior
     sites: SiteFactors
     natural: NaturalParameters
     q: Coupled
     values: NDArray[np.float64]
     order: NDArray[np.intp]
-    verified: Position | None = None
+    verified: GaussianPosterior | None = None
     elbo: float = -math.inf
     start: int = 0
     step: float = 1.0
@@ -61,9 +61,9 @@ class BatchState:
     finished: str = ""
 
     @property
-    def settled(self) -> bool:
+    def converged(self) -> bool:
         """Whether it is over because a further pass would move nothing."""
-        return self.finished == SETTLED
+        return self.finished == CONVERGED
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ class MiniBatches:
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
     step: float = 1.0
 
-    def init(self, position: Position, stage: int = 0) -> BatchState:
+    def init(self, posterior: GaussianPosterior, stage: int = 0) -> BatchState:
         """Start from a position."""
-        natural = natural_parameters(position.prior, position.sites)
+        natural = natural_parameters(posterior.prior, posterior.sites)
         values = np.full(self.algorithm.prior.sites, np.nan)
         return BatchState(
-            position, position.sites, natural, position.q, values, self._shuffled(), step=self.step, stage=stage
+            posterior, posterior.sites, natural, posterior.q, values, self._shuffle(), step=self.step, stage=stage
         )
 
     def ask(self, state: BatchState) -> tuple[NDArray[np.intp], Array]:
@@ -114,17 +114,17 @@ class MiniBatches:
         rows = state.order[state.start : state.start + self.size]
         stage = algorithm.stages[state.stage]
         index = xp.asarray(rows, dtype=xp.int32, device=outputs.device)
-        told = algorithm.told(stage, state.position.hyper.noise, outputs, valid, index)
+        told = algorithm.told(stage, state.posterior.hyper.noise, outputs, valid, index)
         if told.trustworthy:
             values = state.values.copy()
             values[rows] = to_numpy(self._values_at_start(state, rows, index, told))
-            state = self._renewed(replace(state, values=values), rows, index, told)
+            state = self._update_batch(replace(state, values=values), rows, index, told)
         state = replace(state, start=state.start + len(rows))
         if state.start < len(state.order):
             return state, None
         return self._end_pass(state)
 
-    def _renewed(self, state: BatchState, rows: NDArray[np.intp], index: Array, told: Told) -> BatchState:
+    def _update_batch(self, state: BatchState, rows: NDArray[np.intp], index: Array, told: SiteUpdate) -> BatchState:
         """What the sites of a batch say, renewed; with shorter steps if the posterior would be no distribution."""
         xp = array_namespace(state.sites.shift)
         mean, factor, geometry = self._batch(state, rows)
@@ -134,11 +134,11 @@ class MiniBatches:
         offset = mean - prior_mean
         bounded, step = False, state.step
         while step >= SHORTEST_REACH:
-            new = old.towards(told.sites(factor, offset, old, bounded=bounded), step)
+            new = old.step_towards(told.sites(factor, offset, old, bounded=bounded), step)
             change = SiteFactors(new.precision - old.precision, new.shift - old.shift)
             natural = add_sites(state.natural, geometry, change)
             try:
-                q = posterior_of(natural)
+                q = gaussian_from_natural(natural)
             except np.linalg.LinAlgError:
                 if bounded and step < SMALLEST_STEP:
                     break
@@ -149,16 +149,16 @@ class MiniBatches:
                 if max(mean_movement(factor, now, following), spread_movement(now, following)) > reach:
                     step *= 0.5
                     continue
-            return replace(state, sites=_replaced(state.sites, rows, new), natural=natural, q=q)
+            return replace(state, sites=_replace_rows(state.sites, rows, new), natural=natural, q=q)
         return state
 
     def _end_pass(self, state: BatchState) -> tuple[BatchState, PassInfo]:
         """Judge the position at the start of the pass by what the pass has seen of it; go on from it, or back."""
-        algorithm, here = self.algorithm, state.position
+        algorithm, here = self.algorithm, state.posterior
         slack = max(SLACK, algorithm.stages[state.stage].slack) * algorithm.prior.sites * algorithm.prior.latents
         elbo = float(np.sum(state.values)) - float(here.q.kl()) + algorithm.log_prior(here)
         fresh = np.full_like(state.values, np.nan)
-        following = replace(state, values=fresh, order=self._shuffled(), start=0, passes=state.passes + 1)
+        following = replace(state, values=fresh, order=self._shuffle(), start=0, passes=state.passes + 1)
         # A site that could not be judged says nothing against a first position, but against a later one.
         unjudged = bool(np.isnan(elbo))
         if state.verified is not None and (unjudged or elbo < state.elbo - slack):
@@ -166,39 +166,39 @@ class MiniBatches:
             if back.step < SMALLEST_STEP:
                 back = self._leave_stage(back, "no further pass improves the bound")
             return back, PassInfo(elbo, accepted=False, movement=math.nan)
-        position = algorithm.position(state.sites, here.hyper)
-        moved = movement(here, position) / state.step
+        posterior = algorithm.posterior(state.sites, here.hyper)
+        moved = movement(here, posterior) / state.step
         if algorithm.learning is not None and moved < LEARN_FROM:
-            said = scaled_sites(state.sites, here.factor, here.marginals.mean - here.prior.mean, None, None)
-            position = algorithm.position(state.sites, algorithm.learning.fit(here.prior, said, here.hyper))
-            moved = max(moved, movement(here, position))
-        on = self._at(replace(following, step=min(1.0, GROWTH * state.step)), position)
+            said = scale_site_factors(state.sites, here.factor, here.marginals.mean - here.prior.mean, None, None)
+            posterior = algorithm.posterior(state.sites, algorithm.learning.fit(here.prior, said, here.hyper))
+            moved = max(moved, movement(here, posterior))
+        on = self._at(replace(following, step=min(1.0, GROWTH * state.step)), posterior)
         if unjudged:
             return on, PassInfo(-math.inf, accepted=False, movement=moved)
         on = replace(on, verified=here, elbo=max(elbo, state.elbo))
         if moved <= algorithm.stages[state.stage].tolerance:
-            on = self._leave_stage(on, SETTLED)
+            on = self._leave_stage(on, CONVERGED)
         return on, PassInfo(elbo, accepted=True, movement=moved)
 
     @staticmethod
-    def _at(state: BatchState, position: Position) -> BatchState:
+    def _at(state: BatchState, posterior: GaussianPosterior) -> BatchState:
         """The state at the start of a pass from a position."""
-        natural = natural_parameters(position.prior, position.sites)
-        return replace(state, position=position, sites=position.sites, natural=natural, q=position.q)
+        natural = natural_parameters(posterior.prior, posterior.sites)
+        return replace(state, posterior=posterior, sites=posterior.sites, natural=natural, q=posterior.q)
 
     def _leave_stage(self, state: BatchState, why: str) -> BatchState:
         if state.stage + 1 < len(self.algorithm.stages):
             return replace(state, stage=state.stage + 1, verified=None, elbo=-math.inf, step=1.0)
         return replace(state, finished=why)
 
-    def _values_at_start(self, state: BatchState, rows: NDArray[np.intp], index: Array, told: Told) -> Array:
+    def _values_at_start(self, state: BatchState, rows: NDArray[np.intp], index: Array, told: SiteUpdate) -> Array:
         """E[log p] (B,) of sites under the posterior at the start of the pass, from what they are under that of now.
 
         To second order, which is exact for a linear forward model.
         """
         xp = array_namespace(told.terms.value)
         mean, factor, _ = self._batch(state, rows)
-        start = state.position.marginals
+        start = state.posterior.marginals
         offset = xp.linalg.solve(factor, (xp.take(start.mean, index, axis=0) - mean)[..., None])
         half = xp.linalg.solve(factor, xp.take(start.covariance, index, axis=0))
         spread = xp.linalg.solve(factor, xp.matrix_transpose(half))
@@ -219,7 +219,7 @@ class MiniBatches:
             last: tuple[Array, Array, Geometry] = kept[3]
             return last
         xp = array_namespace(state.natural.shift)
-        prior = state.position.prior
+        prior = state.posterior.prior
         geometry = prior.geometry_at(rows)
         marginals = state.q.marginals(geometry, prior.mean)
         rotations = self.algorithm.stages[state.stage].points.rotations
@@ -228,11 +228,11 @@ class MiniBatches:
         self.__dict__["_kept"] = state.q, state.stage, rows, found
         return found
 
-    def _shuffled(self) -> NDArray[np.intp]:
+    def _shuffle(self) -> NDArray[np.intp]:
         return self.rng.permutation(self.algorithm.prior.sites)
 
 
-def _replaced(everything: SiteFactors, rows: NDArray[np.intp], part: SiteFactors) -> SiteFactors:
+def _replace_rows(everything: SiteFactors, rows: NDArray[np.intp], part: SiteFactors) -> SiteFactors:
     """A copy with what some sites say replaced."""
     xp = array_namespace(everything.shift)
     number, inside = np.zeros(everything.shift.shape[0], dtype=np.intp), np.zeros(everything.shift.shape[0], dtype=bool)

@@ -25,7 +25,7 @@ class DeviceError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Place:
+class Backend:
     """Where arrays live: a namespace, a device of it, and the floating-point type in use."""
 
     namespace: Any
@@ -42,7 +42,7 @@ class Place:
         return self.namespace.asarray(array, dtype=self.namespace.bool, device=self.device)
 
 
-def place(device: str) -> Place:
+def select_backend(device: str) -> Backend:
     """Turn ``"cpu"``, ``"cuda"`` or ``"auto"`` into a place.
 
     Raises
@@ -62,11 +62,11 @@ def place(device: str) -> Place:
     raise DeviceError(f"device must be 'cpu', 'cuda' or 'auto', was {device!r}")
 
 
-def _cpu() -> Place:
-    return Place(NUMPY, "cpu")
+def _cpu() -> Backend:
+    return Backend(NUMPY, "cpu")
 
 
-def _cuda() -> Place:
+def _cuda() -> Backend:
     try:
         import cupy  # noqa: PLC0415 - importing CuPy takes seconds, and it is an optional dependency
     except ImportError as error:
@@ -79,13 +79,13 @@ def _cuda() -> Place:
             "device 'cuda' needs an NVIDIA GPU and its driver, and CuPy finds none on this machine: "
             "use device 'cpu' or 'auto'"
         )
-    return Place(array_namespace(cupy.empty(0)), cupy.cuda.Device())
+    return Backend(array_namespace(cupy.empty(0)), cupy.cuda.Device())
 
 
-def place_of(array: Array) -> Place:
+def backend_of(array: Array) -> Backend:
     """The place where an array lives."""
     xp = array_namespace(array)
-    return Place(xp, device_of(array), "float64" if array.dtype == xp.float64 else "float32")
+    return Backend(xp, device_of(array), "float64" if array.dtype == xp.float64 else "float32")
 
 
 def to_numpy(array: Array) -> NDArray[Any]:

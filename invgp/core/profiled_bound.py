@@ -1,11 +1,11 @@
 """One Gaussian found anew for every trial of the other parameters, so that the search is over those alone.
 
 Where the bound is stationary every site acts as a pseudo-observation with precision -h_n and pull g_n - h_n b_n, in the
-terms of `invgp.core.natural`: Theorem 2 of the paper. A full Gaussian is the posterior of these. So is the mean of a
-diagonal one, and its variances are 1 / ((K_zz^-1)_mm - sum_n h_n a_nm^2), the conditional ones. Steps from one set of
-pseudo-observations towards the next, guarded by the bound, find them. They hardly depend on the kernels (with Gaussian
-noise not at all), so those of one trial are a fine start for the next; and at the best posterior the gradient with
-respect to everything else is that of the bound with the posterior held fixed.
+terms of `invgp.core.natural_gradients`: Theorem 2 of the paper. A full Gaussian is the posterior of these. So is the
+mean of a diagonal one, and its variances are 1 / ((K_zz^-1)_mm - sum_n h_n a_nm^2), the conditional ones. Steps from
+one set of pseudo-observations towards the next, guarded by the bound, find them. They hardly depend on the kernels
+(with Gaussian noise not at all), so those of one trial are a fine start for the next; and at the best posterior the
+gradient with respect to everything else is that of the bound with the posterior held fixed.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from invgp.core.backend import (
     array_namespace,
     combined_rows,
     identity,
-    symmetric,
+    symmetrise,
     zeros_like,
 )
-from invgp.core.bound import Bound, Frame, Ground
-from invgp.core.data import Data
+from invgp.core.bound import Bound, BoundState, KernelCache
 from invgp.core.expectations import NotFiniteError, expected
-from invgp.core.natural import covariance_factor
+from invgp.core.natural_gradients import covariance_factor
+from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
-from invgp.core.sampling import Points
 
 NEAR = 0.01  # of the bound: a start that falls further behind what is known already is not worth going on from
 
@@ -68,7 +68,7 @@ class PseudoObservations(NamedTuple):
     precision: Array
     pull: Array
 
-    def towards(self, other: PseudoObservations, step: float) -> PseudoObservations:
+    def step_towards(self, other: PseudoObservations, step: float) -> PseudoObservations:
         """A step, between 0 and 1, on the way to others."""
         return PseudoObservations(*(a + step * (b - a) for a, b in zip(self, other, strict=True)))
 
@@ -84,7 +84,7 @@ class Trial:
     target : what it would be made of after a whole natural-gradient step.
     """
 
-    frame: Frame
+    bound_state: BoundState
     pseudo: PseudoObservations
     target: PseudoObservations
     elbo: float
@@ -113,47 +113,47 @@ class Profile:
 
     def start(self, parameters: Parameters) -> Trial | None:
         """The best posterior, sought from that of the parameters; None where natural gradients do not lead near it."""
-        given = self.bound.frame(parameters)
+        given = self.bound.bound_state(parameters)
         seen = self._look(given)
         if seen is None:
             return None
         elbo, target = seen
         nothing = PseudoObservations(*(zeros_like(part) for part in target))
-        tried = [self._trial(parameters, given.ground, pseudo) for pseudo in (target, nothing)]
+        tried = [self._trial(parameters, given.kernel_cache, pseudo) for pseudo in (target, nothing)]
         first = max((trial for trial in tried if trial is not None), key=lambda trial: trial.elbo, default=None)
         if first is None:
             return None
-        found = self._settled(first, FIRST)
+        found = self._optimise(first, FIRST)
         return found if found.elbo >= elbo - NEAR * max(1.0, abs(elbo)) else None
 
     def at(self, parameters: Parameters, near: Trial) -> Trial | None:
         """The best posterior at other parameters; None where their covariance cannot be factorised."""
         try:
-            ground = self.bound.ground(parameters)
+            kernel_cache = self.bound.kernel_cache(parameters)
         except np.linalg.LinAlgError:
             return None
-        trial = self._trial(parameters, ground, near.pseudo)
-        return None if trial is None else self._settled(trial, NEXT)
+        trial = self._trial(parameters, kernel_cache, near.pseudo)
+        return None if trial is None else self._optimise(trial, NEXT)
 
     def gradient(self, trial: Trial, blocks: Sequence[str]) -> Array:
         """Gradient of the bound with respect to some blocks, flat."""
-        density = self.data.log_density(trial.frame.parameters.likelihood, derivatives="likelihood" in blocks)
-        return trial.frame.evaluate(density, self.points, blocks).gradient.flat(blocks)
+        density = self.data.log_density(trial.bound_state.parameters.likelihood, derivatives="likelihood" in blocks)
+        return trial.bound_state.evaluate(density, self.points, blocks).gradient.flat(blocks)
 
     def parameters(self, trial: Trial) -> Parameters:
         """The parameters of a trial, the posterior as the bound's own family holds it."""
-        xp, family, frame = array_namespace(trial.frame.factor), self.bound.posterior, trial.frame
+        xp, family, bound_state = array_namespace(trial.bound_state.factor), self.bound.posterior, trial.bound_state
         if isinstance(family, Sites):
-            parts = (frame.q.mean, xp.asinh(trial.pseudo.precision / family.scale))
-            return replace(frame.parameters, posterior=xp.concat([xp.reshape(part, (-1,)) for part in parts]))
-        return replace(frame.parameters, posterior=self.family.pack(frame.q))
+            parts = (bound_state.q.mean, xp.asinh(trial.pseudo.precision / family.scale))
+            return replace(bound_state.parameters, posterior=xp.concat([xp.reshape(part, (-1,)) for part in parts]))
+        return replace(bound_state.parameters, posterior=self.family.pack(bound_state.q))
 
-    def _settled(self, trial: Trial, patience: Patience) -> Trial:
+    def _optimise(self, trial: Trial, patience: Patience) -> Trial:
         """After natural-gradient steps, none smaller than patience has it, until the bound no longer rises."""
         first, step = trial.elbo, 1.0
         for _ in range(patience.steps):
-            pseudo = trial.pseudo.towards(trial.target, step)
-            following = self._trial(trial.frame.parameters, trial.frame.ground, pseudo)
+            pseudo = trial.pseudo.step_towards(trial.target, step)
+            following = self._trial(trial.bound_state.parameters, trial.bound_state.kernel_cache, pseudo)
             gain = following.elbo - trial.elbo if following is not None else -math.inf
             if following is not None and gain >= 0.0:
                 trial, step = following, min(1.0, 2.0 * step)
@@ -164,33 +164,35 @@ class Profile:
                 break
         return trial
 
-    def _trial(self, parameters: Parameters, ground: Ground, pseudo: PseudoObservations) -> Trial | None:
+    def _trial(self, parameters: Parameters, kernel_cache: KernelCache, pseudo: PseudoObservations) -> Trial | None:
         """The posterior of some pseudo-observations.
 
         None where their precisions, less than nothing, leave none, or where it takes the likelihood out of bounds.
         """
         try:
-            q = self._posterior(ground, pseudo)
+            q = self._posterior(kernel_cache, pseudo)
         except np.linalg.LinAlgError:
             return None
-        frame = Frame(replace(self.bound, posterior=self.family), self.family, parameters, ground, q, held=False)
-        seen = self._look(frame)
-        return None if seen is None else Trial(frame, pseudo, seen[1], seen[0])
+        bound_state = BoundState(
+            replace(self.bound, posterior=self.family), self.family, parameters, kernel_cache, q, held=False
+        )
+        seen = self._look(bound_state)
+        return None if seen is None else Trial(bound_state, pseudo, seen[1], seen[0])
 
-    def _posterior(self, ground: Ground, pseudo: PseudoObservations) -> Mixture:
-        xp = array_namespace(ground.factor)
-        data, shift = zeros_like(ground.factor), zeros_like(ground.factor[..., 0])
+    def _posterior(self, kernel_cache: KernelCache, pseudo: PseudoObservations) -> Mixture:
+        xp = array_namespace(kernel_cache.factor)
+        data, shift = zeros_like(kernel_cache.factor), zeros_like(kernel_cache.factor[..., 0])
         diagonal, precisions = zeros_like(shift), self._for_the_mean(pseudo.precision)
         for start, stop in self.bound.batches():
-            geometry = self.bound.geometry(ground, start, stop)
+            geometry = self.bound.geometry(kernel_cache, start, stop)
             W = geometry.projection
             data = add_weighted_gram(data, W, precisions[:, start:stop])
             shift = shift + combined_rows(W, pseudo.pull[:, start:stop])
             if isinstance(self.family, Diagonal):
                 diagonal = diagonal + combined_rows(xp.square(geometry.weights), pseudo.precision[:, start:stop])
-        R = covariance_factor(identity(data) + symmetric(data))
+        R = covariance_factor(identity(data) + symmetrise(data))
         mean = (R @ (xp.matrix_transpose(R) @ shift[..., None]))[None, ..., 0]
-        spread = self.family.conditional(ground.factor, diagonal) if isinstance(self.family, Diagonal) else R
+        spread = self.family.conditional(kernel_cache.factor, diagonal) if isinstance(self.family, Diagonal) else R
         return Mixture(xp.ones_like(mean[:, 0, 0]), mean, spread[None, ...])
 
     def _for_the_mean(self, precision: Array) -> Array:
@@ -202,13 +204,13 @@ class Profile:
         xp = array_namespace(precision)
         return xp.maximum(precision, xp.zeros_like(precision)) if isinstance(self.family, Diagonal) else precision
 
-    def _look(self, frame: Frame) -> tuple[float, PseudoObservations] | None:
+    def _look(self, bound_state: BoundState) -> tuple[float, PseudoObservations] | None:
         """The bound at a posterior, and what its sites ask for; None where a log density is not finite."""
-        xp = array_namespace(frame.factor)
-        density = self.data.log_density(frame.parameters.likelihood, derivatives=False)
-        elbo, precisions, pulls = frame.family.negative_kl(frame.q, frame.factor), [], []
+        xp = array_namespace(bound_state.factor)
+        density = self.data.log_density(bound_state.parameters.likelihood, derivatives=False)
+        elbo, precisions, pulls = bound_state.family.negative_kl(bound_state.q, bound_state.factor), [], []
         for start, stop in self.bound.batches():
-            mean, variance = frame.marginals(frame.geometry(start, stop))
+            mean, variance = bound_state.marginals(bound_state.geometry(start, stop))
             try:
                 found = expected(density, self.points.at(start, stop), mean, xp.sqrt(variance), start, strict=True)
             except NotFiniteError:

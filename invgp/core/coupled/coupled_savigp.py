@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from invgp.core.backend import Array, array_namespace, cholesky
-from invgp.core.coupled.estimators import GaussianNoise
+from invgp.core.coupled.coupled_gaussian import Marginals, SiteFactors, gaussian_from_natural, natural_parameters
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior, mean_movement, movement
 from invgp.core.coupled.hyperparameters import Hyperparameters, Learning
-from invgp.core.coupled.position import Position, mean_movement, movement
-from invgp.core.coupled.posterior import Marginals, SiteFactors, natural_parameters, posterior_of
 from invgp.core.coupled.prior import Prior
+from invgp.core.coupled.site_estimators import GaussianNoise
+from invgp.core.coupled.site_updates import LogDensity, SiteUpdate, estimate_site_update, scale_site_factors
 from invgp.core.coupled.stage import SLACK, Stage
-from invgp.core.coupled.told import LogDensity, Told, scaled_sites, told_by
-from invgp.core.sampling import Points
+from invgp.core.point_sets import Points
 
 SMALLEST_STEP = 1.0 / 64.0
 SHORTEST_REACH = (
@@ -30,7 +30,7 @@ SHORTEST_REACH = (
 GROWTH = 8.0  # of a step that was shortened for its reach, from one to the next
 MOST_IDLE = 10  # steps of a stage that leads beside its optimum
 NO_IMPROVEMENT = "no further step improves the bound"
-SETTLED = "the posterior has settled"
+CONVERGED = "the posterior has settled"
 LEARN_FROM = 1.0  # standard deviations: hyperparameters are learnt once a step moves the posterior by less
 
 
@@ -48,8 +48,8 @@ class State:
     finished : why the inference is over; empty while it goes on.
     """
 
-    trial: Position
-    best: Position | None = None
+    trial: GaussianPosterior
+    best: GaussianPosterior | None = None
     elbo: float = -math.inf
     target: Target | None = None
     step: float = 1.0
@@ -60,9 +60,9 @@ class State:
     finished: str = ""
 
     @property
-    def settled(self) -> bool:
+    def converged(self) -> bool:
         """Whether it is over because a further step would move nothing."""
-        return self.finished == SETTLED
+        return self.finished == CONVERGED
 
 
 @dataclass(frozen=True)
@@ -129,21 +129,21 @@ class CoupledSavigp:
             hyper = Hyperparameters(shift[0, :0], shift[0, :0], self.prior.Z)
         else:
             hyper = self.learning.initial(self.prior)
-        return State(self.position(SiteFactors(said, shift), hyper))
+        return State(self.posterior(SiteFactors(said, shift), hyper))
 
-    def start_from(self, position: Position, *, known: bool) -> State:
+    def start_from(self, posterior: GaussianPosterior, *, known: bool) -> State:
         """Start from a position; if it is known to be near the optimum, with the last stage."""
-        return State(position, stage=len(self.stages) - 1 if known else 0)
+        return State(posterior, stage=len(self.stages) - 1 if known else 0)
 
     def ask(self, state: State) -> Array:
         """Latent values (S, N, Q) at which the forward model is wanted next."""
         return self.samples(state.trial, self.stages[state.stage].points)
 
-    def samples(self, position: Position, points: Points) -> Array:
+    def samples(self, posterior: GaussianPosterior, points: Points) -> Array:
         """Latent values (S, N, Q): points at each site's posterior."""
-        xp = array_namespace(position.factor)
-        offsets = points.base @ xp.matrix_transpose(position.factor @ points.rotations)
-        return xp.permute_dims(offsets, (1, 0, 2)) + position.marginals.mean
+        xp = array_namespace(posterior.factor)
+        offsets = points.base @ xp.matrix_transpose(posterior.factor @ points.rotations)
+        return xp.permute_dims(offsets, (1, 0, 2)) + posterior.marginals.mean
 
     def tell(self, state: State, outputs: Array, valid: Array) -> tuple[State, Info]:
         """Take in the forward model's outputs (S, N, P) at the values last asked for; valid (S, N).
@@ -168,37 +168,37 @@ class CoupledSavigp:
         growth = 2.0 if stage.reach == math.inf else GROWTH
         step = min(1.0, growth * state.step) if improved else 0.5 * state.step
         state = replace(state, best=trial, elbo=max(elbo, state.elbo), step=step, idle=idle)
-        new, moved = self._step_on(state, trial, told)
+        new, moved = self._next_step(state, trial, told)
         return new, Info(elbo, expected, kl, accepted=True, movement=moved)
 
-    def told(self, stage: Stage, noise: Array, outputs: Array, valid: Array, rows: Array | None = None) -> Told:
+    def told(self, stage: Stage, noise: Array, outputs: Array, valid: Array, rows: Array | None = None) -> SiteUpdate:
         """What outputs (S, B, P) tell of all sites, or of some (B,), with noise of these log scales (G,)."""
         groups = None if self.learning is None else self.learning.noise_groups
-        return told_by(stage, self.likelihood, groups, noise, outputs, valid, rows)
+        return estimate_site_update(stage, self.likelihood, groups, noise, outputs, valid, rows)
 
-    def _step_on(self, state: State, here: Position, told: Told) -> tuple[State, float]:
+    def _next_step(self, state: State, here: GaussianPosterior, told: SiteUpdate) -> tuple[State, float]:
         """Try the next step, or leave the stage if the step would move nothing."""
         stage = self.stages[state.stage]
         factor, offset = here.factor @ stage.points.rotations, here.marginals.mean - self.prior.mean
         for bounded in (False, True):  # bounded only if it must be: the optimum may take precision away
             target = Target(told.sites(factor, offset, here.sites, bounded=bounded), here.hyper)
-            trial, step = self._towards(here, target, state.step, shorten=bounded, reach=stage.reach)
+            trial, step = self._step_towards(here, target, state.step, shorten=bounded, reach=stage.reach)
             if trial is not None:
                 break
         else:
             return replace(state, finished="no step keeps the posterior a distribution"), math.nan
         moved = movement(here, trial)
         if self.learning is not None and moved < LEARN_FROM:
-            said = scaled_sites(target.sites, factor, offset, told.by_group, self._counts())
+            said = scale_site_factors(target.sites, factor, offset, told.by_group, self._counts())
             hyper = self.learning.fit(here.prior, said, here.hyper)
             learnt = Target(said.at(hyper.noise - here.hyper.noise), hyper)
-            following, step = self._towards(here, learnt, step, shorten=True, reach=stage.reach)
+            following, step = self._step_towards(here, learnt, step, shorten=True, reach=stage.reach)
             if following is not None:
                 target, trial, moved = learnt, following, max(moved, movement(here, following))
         state = replace(state, trial=trial, target=target, step=step, first=step)
         if moved > step * stage.tolerance:
             return state, moved
-        return self._leave_stage(state, SETTLED), moved
+        return self._leave_stage(state, CONVERGED), moved
 
     def _counts(self) -> Array | None:
         """Observations (G,) of each group whose noise is learnt."""
@@ -212,7 +212,7 @@ class CoupledSavigp:
             return replace(state, finished="the bound is not finite at the start")
         if state.step * 0.5 < SMALLEST_STEP * state.first:
             return self._leave_stage(replace(state, trial=state.best), NO_IMPROVEMENT)
-        trial, step = self._towards(state.best, state.target, 0.5 * state.step, shorten=True)
+        trial, step = self._step_towards(state.best, state.target, 0.5 * state.step, shorten=True)
         if trial is None:
             return self._leave_stage(replace(state, trial=state.best), "no step keeps the posterior a distribution")
         return replace(state, trial=trial, step=step)
@@ -223,17 +223,17 @@ class CoupledSavigp:
             return replace(state, stage=state.stage + 1, elbo=-math.inf, step=1.0, idle=0)
         return replace(state, best=state.trial, finished=why)
 
-    def _towards(
-        self, here: Position, target: Target, step: float, *, shorten: bool, reach: float = math.inf
-    ) -> tuple[Position | None, float]:
+    def _step_towards(
+        self, here: GaussianPosterior, target: Target, step: float, *, shorten: bool, reach: float = math.inf
+    ) -> tuple[GaussianPosterior | None, float]:
         """The position a step away; None if that is no distribution, with a step that may be shortened or not.
 
         A step that would go farther than its reach is shortened in any case.
         """
         while step >= SHORTEST_REACH:
             try:
-                sites, hyper = here.sites.towards(target.sites, step), here.hyper.towards(target.hyper, step)
-                trial = self.position(sites, hyper)
+                sites, hyper = here.sites.step_towards(target.sites, step), here.hyper.step_towards(target.hyper, step)
+                trial = self.posterior(sites, hyper)
             except np.linalg.LinAlgError:
                 if not shorten or step < SMALLEST_STEP:
                     break
@@ -243,17 +243,17 @@ class CoupledSavigp:
             step *= 0.5
         return None, step
 
-    def on_the_way(self, here: Position, there: Position, farthest: float) -> Position:
+    def limit_movement(self, here: GaussianPosterior, there: GaussianPosterior, farthest: float) -> GaussianPosterior:
         """The position towards another whose mean is at no site farther away, in standard deviations."""
         target = Target(there.sites, there.hyper)
         step = 1.0
         while mean_movement(here.factor, here.marginals, there.marginals) > farthest and step > SHORTEST_REACH:
             step *= 0.5
-            trial, _ = self._towards(here, target, step, shorten=False)
+            trial, _ = self._step_towards(here, target, step, shorten=False)
             there = trial or there
         return there
 
-    def position(self, sites: SiteFactors, hyper: Hyperparameters) -> Position:
+    def posterior(self, sites: SiteFactors, hyper: Hyperparameters) -> GaussianPosterior:
         """The posterior that these make.
 
         Raises
@@ -262,10 +262,10 @@ class CoupledSavigp:
             It is no distribution.
         """
         prior = self.prior if self.learning is None else self.learning.prior(self.prior, hyper)
-        q = posterior_of(natural_parameters(prior, sites))
+        q = gaussian_from_natural(natural_parameters(prior, sites))
         marginals = Marginals.concatenate([q.marginals(prior.geometry(*b), prior.mean) for b in prior.batches()])
-        return Position(sites, hyper, prior, q, marginals, cholesky(marginals.covariance))
+        return GaussianPosterior(sites, hyper, prior, q, marginals, cholesky(marginals.covariance))
 
-    def log_prior(self, position: Position) -> float:
+    def log_prior(self, posterior: GaussianPosterior) -> float:
         """Of the hyperparameters, less its constants."""
-        return 0.0 if self.learning is None else float(self.learning.log_prior(position.hyper))
+        return 0.0 if self.learning is None else float(self.learning.log_prior(posterior.hyper))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from invgp.core.backend import Array, Place, array_namespace, product
+from invgp.core.backend import Array, Backend, array_namespace, product
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Points:
 
     @staticmethod
     def draw(
-        rng: np.random.Generator, samples: int, sites: int, latents: int, where: Place, *, independent: bool = False
+        rng: np.random.Generator, samples: int, sites: int, latents: int, backend: Backend, *, independent: bool = False
     ) -> Points:
         """Draw on the host, hold in a place."""
         base, rotations = _draw(rng, samples, sites, latents)
         if independent:
             base = rng.standard_normal(base.shape)
-        return Points(where.asarray(base), where.asarray(rotations), independent)
+        return Points(backend.asarray(base), backend.asarray(rotations), independent)
 
     def at(self, start: int, stop: int) -> Points:
         """The points of a range of sites."""

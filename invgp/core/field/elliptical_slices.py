@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invgp.core.backend import Array, array_namespace, cholesky, place_of, to_numpy
-from invgp.core.field.gaussian import Gaussian, Narrowed
+from invgp.core.backend import Array, array_namespace, backend_of, cholesky, to_numpy
+from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
 
 TAILS = 1.0  # nats: how much wider than the Gaussian the sampler's prior is; the ratio must not grow without bound
 BURNED = 0.25  # of the steps
@@ -38,26 +38,28 @@ class Density(NamedTuple):
         return Density(lambda w: w[:, :1], lambda w, _: log_density(w))
 
 
-def slice_sampled(density: Density, near: Narrowed, rng: np.random.Generator, chains: int, steps: int) -> Gaussian:
+def estimate_moments(
+    density: Density, near: LowRankGaussian, rng: np.random.Generator, chains: int, steps: int
+) -> Gaussian:
     """The Gaussian with the mean and covariance of a density.
 
     The covariance is drawn towards that of `near` as far as the samples are too few for one of its size.
     """
-    xp, where = array_namespace(near.mean), place_of(near.mean)
+    xp, backend = array_namespace(near.mean), backend_of(near.mean)
     size = near.mean.shape[0]
     kept = slice_chains(density, near, rng, chains, steps)[round(BURNED * steps) :]
     samples = kept.reshape(-1, size)
     mean, covariance = samples.mean(axis=0), np.cov(samples.T).reshape(size, size)
     trust = 1.0 / (1.0 + size * CORRELATED / len(samples))
     covariance = trust * covariance + (1.0 - trust) * np.eye(size)
-    root = near.samples(where.asarray(np.linalg.cholesky(covariance).T)) - near.mean
+    root = near.samples(backend.asarray(np.linalg.cholesky(covariance).T)) - near.mean
     covariance = xp.matrix_transpose(root) @ root
-    return Gaussian(near.samples(where.asarray(mean)[None, :])[0, :], covariance, cholesky(covariance))
+    return Gaussian(near.samples(backend.asarray(mean)[None, :])[0, :], covariance, cholesky(covariance))
 
 
 def slice_chains(
     density: Density | Callable[[Array], Array],
-    near: Narrowed | Gaussian,
+    near: LowRankGaussian | Gaussian,
     rng: np.random.Generator,
     chains: int,
     steps: int,
@@ -70,11 +72,11 @@ def slice_chains(
     start : (chains, R), such normals; by default drawn.
     """
     density = density if isinstance(density, Density) else Density.of(density)
-    where = place_of(near.mean)
+    backend = backend_of(near.mean)
     size = near.mean.shape[0]
-    ellipses = _Ellipses(density, near.mean, density.image(near.mean[None, :]), wider(size))
+    ellipses = _Ellipses(density, near.mean, density.image(near.mean[None, :]), widening(size))
     z = rng.standard_normal((chains, size)) if start is None else start
-    here = ellipses.point(near, where.asarray(z))
+    here = ellipses.point(near, backend.asarray(z))
     level = ellipses.rest(z, here)
     visited = []
     for _ in range(steps):
@@ -83,7 +85,7 @@ def slice_chains(
     return np.stack(visited)
 
 
-def wider(size: int) -> float:
+def widening(size: int) -> float:
     """How much wider than the Gaussian the sampler's prior is, for so many variables.
 
     A draw of N(0, (1 + e)^2 I) lies 2 e^2 R nats lower in the ratio than one of N(0, I): with an e that does not fall
@@ -110,15 +112,15 @@ class _Point(NamedTuple):
 class _Ellipses(NamedTuple):
     """Where the density is looked at: about a middle (R,), whose image is (1, n).
 
-    `wider` is the standard deviation of the sampler's prior, in that of the Gaussian.
+    `widening` is the standard deviation of the sampler's prior, in that of the Gaussian.
     """
 
     density: Density
     middle: Array
     image: Array
-    wider: float
+    widening: float
 
-    def point(self, near: Narrowed | Gaussian, z: Array) -> _Point:
+    def point(self, near: LowRankGaussian | Gaussian, z: Array) -> _Point:
         """From normals (S, R)."""
         off = near.samples(z) - near.mean
         return _Point(off, self.density.image(off))
@@ -126,21 +128,21 @@ class _Ellipses(NamedTuple):
     def rest(self, z: np.ndarray, point: _Point) -> np.ndarray:
         """The log density (S,) less that of the wider Gaussian."""
         found = to_numpy(self.density.value(self.middle + point.off, self.image + point.image))
-        return np.asarray(np.where(np.isfinite(found), found, -np.inf) + 0.5 * np.sum(z**2, axis=1) / self.wider**2)
+        return np.asarray(np.where(np.isfinite(found), found, -np.inf) + 0.5 * np.sum(z**2, axis=1) / self.widening**2)
 
 
 def _moved(
     ellipses: _Ellipses,
-    near: Narrowed | Gaussian,
+    near: LowRankGaussian | Gaussian,
     z: np.ndarray,
     here: _Point,
     level: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, _Point, np.ndarray]:
     """One step of every chain: along an ellipse through z (S, R), to where the rest is above a random level."""
-    where = place_of(near.mean)
-    other = ellipses.wider * rng.standard_normal(z.shape)
-    there = ellipses.point(near, where.asarray(other))
+    backend = backend_of(near.mean)
+    other = ellipses.widening * rng.standard_normal(z.shape)
+    there = ellipses.point(near, backend.asarray(other))
     threshold = level + np.log(rng.random(len(z)))
     angle = 2.0 * np.pi * rng.random(len(z))
     low, high = angle - 2.0 * np.pi, angle.copy()
@@ -149,8 +151,8 @@ def _moved(
     while going.size:
         cosine, sine = np.cos(angle[going]), np.sin(angle[going])
         turned = cosine[:, None] * z[going] + sine[:, None] * other[going]
-        rows = where.namespace.asarray(going.astype(np.int32), device=where.device)
-        found = ellipses.rest(turned, here.turned(there, rows, where.asarray(cosine), where.asarray(sine)))
+        rows = backend.namespace.asarray(going.astype(np.int32), device=backend.device)
+        found = ellipses.rest(turned, here.turned(there, rows, backend.asarray(cosine), backend.asarray(sine)))
         above = found > threshold[going]
         new_level[going[above]], kept[going[above]] = found[above], angle[going[above]]
         going = going[~above]
@@ -158,6 +160,6 @@ def _moved(
         low[going[back]], high[going[~back]] = angle[going[back]], angle[going[~back]]
         angle[going] = low[going] + rng.random(going.size) * (high[going] - low[going])
     cosine, sine = np.cos(kept), np.sin(kept)
-    everyone = where.namespace.asarray(np.arange(len(z), dtype=np.int32), device=where.device)
-    here = here.turned(there, everyone, where.asarray(cosine), where.asarray(sine))
+    everyone = backend.namespace.asarray(np.arange(len(z), dtype=np.int32), device=backend.device)
+    here = here.turned(there, everyone, backend.asarray(cosine), backend.asarray(sine))
     return cosine[:, None] * z + sine[:, None] * other, here, new_level

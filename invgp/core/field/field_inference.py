@@ -18,21 +18,28 @@ import numpy as np
 from invgp.core.backend import (
     Array,
     array_namespace,
+    backend_of,
     cholesky,
     device_of,
     identity,
-    place_of,
     solve_triangular,
     sum_of_products,
     sum_of_squares,
     to_numpy,
 )
+from invgp.core.field.elliptical_slices import Density, estimate_moments
 from invgp.core.field.evidence import LinearData
-from invgp.core.field.gaps import complete_blocks
-from invgp.core.field.gaussian import Gaussian, Narrowed, few_runs_share, movement, orthogonal_normals, shift
-from invgp.core.field.local import Block, LocalRegression, fit_blocks
+from invgp.core.field.field_gaussian import (
+    Gaussian,
+    LowRankGaussian,
+    few_runs_share,
+    movement,
+    orthogonal_normals,
+    shift,
+)
+from invgp.core.field.local_regression import Block, LocalRegression, fit_blocks
+from invgp.core.field.missing_outputs import complete_blocks
 from invgp.core.field.regression import Hyperparameters, Modes, Regression, fit
-from invgp.core.field.slices import Density, slice_sampled
 
 FIRST_ROUNDS = 2  # of filling in what runs lack, and learning how well they predict each other
 STEPS = 60  # natural-gradient steps for each batch of runs
@@ -61,8 +68,8 @@ class FieldState:
     """
 
     q: Gaussian
-    linear: Narrowed
-    certain: Narrowed | None = None
+    linear: LowRankGaussian
+    certain: LowRankGaussian | None = None
     w: Array = None
     outputs: Array = None
     regression: AnyRegression | None = None
@@ -73,8 +80,8 @@ class FieldState:
         """(R, R), the part of the covariance by linearisation that comes from the regression's uncertainty."""
         if self.certain is None:
             raise ValueError("there were no runs yet")
-        xp = array_namespace(self.linear.gone)
-        less, more = self.linear.gone, self.certain.gone
+        xp = array_namespace(self.linear.removed_factor)
+        less, more = self.linear.removed_factor, self.certain.removed_factor
         return more @ xp.matrix_transpose(more) - less @ xp.matrix_transpose(less)
 
 
@@ -111,7 +118,7 @@ class _Local:
 
 
 @dataclass(frozen=True)
-class _Said:
+class _DataTerms:
     """What the data say about a posterior.
 
     Attributes
@@ -149,7 +156,7 @@ class FieldInference:
 
     def init(self) -> FieldState:
         """Start at the prior."""
-        prior = Narrowed.prior(self.modes.variances)
+        prior = LowRankGaussian.prior(self.modes.variances)
         return FieldState(prior.dense(), prior)
 
     def ask(self, state: FieldState, count: int, rng: np.random.Generator, spread: float = 1.0) -> Array:
@@ -159,8 +166,8 @@ class FieldInference:
         ----------
         spread : a number below 1 keeps nearer to the posterior's mean.
         """
-        where = place_of(self.y)
-        return state.q.samples(spread * where.asarray(orthogonal_normals(rng, count, self.normals.shape[1])))
+        backend = backend_of(self.y)
+        return state.q.samples(spread * backend.asarray(orthogonal_normals(rng, count, self.normals.shape[1])))
 
     def tell(
         self, state: FieldState, w: Array, outputs: Array, rng: np.random.Generator, steps: int = 40
@@ -176,13 +183,13 @@ class FieldInference:
         if state.regression is not None:
             w, outputs = xp.concat([state.w, w]), xp.concat([state.outputs, outputs])
         near = self._nearest(state.q, w)
-        regression = self._fitted(xp.take(w, near, axis=0), xp.take(outputs, near, axis=0), state)
-        linear, certain, elbo = self._linearised(regression, replace(state.linear, mean=state.q.mean))
-        q = self._sampled(regression, linear, rng, steps)
+        regression = self._fit_regression(xp.take(w, near, axis=0), xp.take(outputs, near, axis=0), state)
+        linear, certain, elbo = self._linearise(regression, replace(state.linear, mean=state.q.mean))
+        q = self._sample_moments(regression, linear, rng, steps)
         new = FieldState(q, linear, certain, w, outputs, regression, near)
         return new, FieldInfo(elbo, movement(state.linear, linear), few_runs_share(linear, certain))
 
-    def _fitted(self, w: Array, outputs: Array, state: FieldState) -> AnyRegression:
+    def _fit_regression(self, w: Array, outputs: Array, state: FieldState) -> AnyRegression:
         """The regression of outputs (n, D) on w (n, R); its hyperparameters are sought from those of the last."""
         xp = array_namespace(w)
         hyper = None if state.regression is None else [part.hyper for part in state.regression.parts]
@@ -244,13 +251,15 @@ class FieldInference:
         kept = np.sort(order[: max(MOST_FITTED, 2 * self.normals.shape[1])])
         return array_namespace(w).asarray(kept.astype(np.int32), device=device_of(w))
 
-    def refined(self, state: FieldState, rng: np.random.Generator, steps: int) -> FieldState:
+    def refine(self, state: FieldState, rng: np.random.Generator, steps: int) -> FieldState:
         """The same runs, with more steps of slice sampling."""
         if state.regression is None:
             return state
-        return replace(state, q=self._sampled(state.regression, state.linear, rng, steps))
+        return replace(state, q=self._sample_moments(state.regression, state.linear, rng, steps))
 
-    def _sampled(self, regression: AnyRegression, q: Narrowed, rng: np.random.Generator, steps: int) -> Gaussian:
+    def _sample_moments(
+        self, regression: AnyRegression, q: LowRankGaussian, rng: np.random.Generator, steps: int
+    ) -> Gaussian:
         """Mean and covariance by slice sampling, unless the regression's posterior is Gaussian as it is."""
         xp = array_namespace(q.mean)
         samples = q.samples(self.normals)
@@ -259,7 +268,7 @@ class FieldInference:
         if float(xp.std(ratio)) < GAUSSIAN:
             return q.dense()
         density = Density(regression.inner, lambda w, inner: self.log_density(regression, w, weights, inner))
-        return slice_sampled(density, q, rng, CHAINS, steps)
+        return estimate_moments(density, q, rng, CHAINS, steps)
 
     def log_density(self, regression: AnyRegression, w: Array, weights: Array, inner: Array | None = None) -> Array:
         """Of w (S, R) and the data, with the regression for the forward model, up to a constant: (S,).
@@ -284,18 +293,20 @@ class FieldInference:
         penalty = error * xp.square(pulled) + xp.log(1.0 + error * weighed)
         return prior - 0.5 * ((self.degrees + 1.0) * xp.sum(tail, axis=1) + xp.sum(penalty, axis=1))
 
-    def _linearised(self, regression: AnyRegression, q: Narrowed) -> tuple[Narrowed, Narrowed, float]:
+    def _linearise(
+        self, regression: AnyRegression, q: LowRankGaussian
+    ) -> tuple[LowRankGaussian, LowRankGaussian, float]:
         """The posterior by guarded natural-gradient steps, the same for a certain regression, and the bound."""
         here, step = self._local(regression, q), 1.0
         weights = self.noise_weights(regression, here, q)
-        said = self._said(regression, here, weights)
+        said = self._data_terms(regression, here, weights)
         for _ in range(STEPS):
             bound = self._bound(said, q)
             while step >= SMALLEST_STEP:
                 try:
-                    trial = q.stepped(said.added, said.gradient, step)
+                    trial = q.step(said.added, said.gradient, step)
                     there = self._local(regression, trial)
-                    new = self._said(regression, there, weights)
+                    new = self._data_terms(regression, there, weights)
                     if self._bound(new, trial) >= bound - SLACK * abs(bound):
                         break
                 except np.linalg.LinAlgError:
@@ -306,38 +317,40 @@ class FieldInference:
             old, q, here, said = q, trial, there, new
             if self.degrees is not None:
                 weights = self.noise_weights(regression, here, q)
-                said = self._said(regression, here, weights)
+                said = self._data_terms(regression, here, weights)
             if shift(old, q) < STILL * step and movement(old, q) < STILL * step:
                 break
             step = min(1.0, 2.0 * step)
         xp = array_namespace(weights)
         exact = replace(here, error=xp.zeros_like(here.error))
-        known = self._said(regression, exact, weights / xp.square(regression.scale))
-        return q, q.stepped(known.added, known.gradient, 1.0), self._bound(said, q)
+        known = self._data_terms(regression, exact, weights / xp.square(regression.scale))
+        return q, q.step(known.added, known.gradient, 1.0), self._bound(said, q)
 
-    def _local(self, regression: AnyRegression, q: Narrowed) -> _Local:
+    def _local(self, regression: AnyRegression, q: LowRankGaussian) -> _Local:
         xp = array_namespace(self.y)
-        value, slope = regression.averaged(q)
+        value, slope = regression.average_over(q)
         _, error = regression.predictions(q.samples(self.normals))
         return _Local(value, slope, xp.mean(error, axis=0))
 
-    def noise_weights(self, regression: AnyRegression, local: _Local, q: Narrowed) -> Array:
+    def noise_weights(self, regression: AnyRegression, local: _Local, q: LowRankGaussian) -> Array:
         """(D,), precisions of the noise: 1, or what Student-t noise makes of the residuals."""
         xp = array_namespace(self.y)
         if self.degrees is None:
             return xp.ones_like(self.y)
         residual = self._residual(regression) - local.value @ regression.directions
-        gone = local.slope @ q.gone
-        covariance = local.slope @ xp.matrix_transpose(local.slope) - gone @ xp.matrix_transpose(gone)
+        removed_factor = local.slope @ q.removed_factor
+        covariance = local.slope @ xp.matrix_transpose(local.slope) - removed_factor @ xp.matrix_transpose(
+            removed_factor
+        )
         covariance = covariance + local.error * identity(covariance)
         spread = sum_of_products(regression.directions, covariance @ regression.directions)
         return (self.degrees + 1.0) / (self.degrees + xp.square(residual) + spread)
 
-    def _said(self, regression: AnyRegression, local: _Local, weights: Array) -> _Said:
+    def _data_terms(self, regression: AnyRegression, local: _Local, weights: Array) -> _DataTerms:
         """What the data say, for noise of these precisions, with the regression's error as more noise."""
         xp = array_namespace(weights)
         residual = self._residual(regression) - local.value @ regression.directions
-        towards = regression.directions @ (weights * residual)
+        step_towards = regression.directions @ (weights * residual)
         if bool(xp.all(weights == 1.0)):
             information = identity(local.error[:, None] * local.error)  # directions are orthonormal
         else:
@@ -348,19 +361,19 @@ class FieldInference:
         mixed = (F_transposed * local.error) @ F
         mixed = cholesky(identity(mixed) + mixed)
         root_transposed = solve_triangular(mixed, F_transposed)
-        less = towards - xp.matrix_transpose(root_transposed) @ (root_transposed @ (local.error * towards))
+        less = step_towards - xp.matrix_transpose(root_transposed) @ (root_transposed @ (local.error * step_towards))
         log_det = (
             2.0 * xp.sum(xp.log(xp.linalg.diagonal(mixed)))
             - xp.sum(xp.log(weights))
             - 2.0 * xp.sum(xp.log(regression.scale))
         )
-        misfit = xp.sum(weights * xp.square(residual)) - xp.sum(local.error * towards * less)
+        misfit = xp.sum(weights * xp.square(residual)) - xp.sum(local.error * step_towards * less)
         added = xp.matrix_transpose(root_transposed @ local.slope)
         constant = self.y.shape[0] * math.log(2.0 * math.pi)
-        return _Said(added, xp.matrix_transpose(local.slope) @ less, -0.5 * float(misfit + log_det + constant))
+        return _DataTerms(added, xp.matrix_transpose(local.slope) @ less, -0.5 * float(misfit + log_det + constant))
 
-    def _bound(self, said: _Said, q: Narrowed) -> float:
+    def _bound(self, said: _DataTerms, q: LowRankGaussian) -> float:
         """Expected log likelihood less the divergence."""
         xp = array_namespace(said.added)
-        spread = xp.sum(xp.square(said.added)) - xp.sum(xp.square(xp.matrix_transpose(q.gone) @ said.added))
+        spread = xp.sum(xp.square(said.added)) - xp.sum(xp.square(xp.matrix_transpose(q.removed_factor) @ said.added))
         return said.at_mean - 0.5 * float(spread) - q.kl()

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.coupled.estimators import (
+from invgp.core.coupled.coupled_gaussian import SiteFactors
+from invgp.core.coupled.hyperparameters import NoiseScaledFactors
+from invgp.core.coupled.site_estimators import (
     GaussianNoise,
     SiteTerms,
     all_outputs,
@@ -16,15 +18,13 @@ from invgp.core.coupled.estimators import (
     fewest_samples,
     plain_values,
 )
-from invgp.core.coupled.hyperparameters import ScaledSites
-from invgp.core.coupled.posterior import SiteFactors
 from invgp.core.coupled.stage import Stage
 
 LogDensity = Callable[[Array, Array | None], Array]
 
 
 @dataclass(frozen=True)
-class Told:
+class SiteUpdate:
     """What the runs tell of the sites.
 
     Attributes
@@ -43,7 +43,7 @@ class Told:
 
     def sites(self, factor: Array, offset: Array, old: SiteFactors, *, bounded: bool) -> SiteFactors:
         """What the sites should say; where that cannot be told, what they said."""
-        new = said_by(factor, offset, self.terms, bounded=bounded)
+        new = site_factors_from_terms(factor, offset, self.terms, bounded=bounded)
         if self.usable is None:
             return new
         xp = array_namespace(factor)
@@ -53,7 +53,7 @@ class Told:
         )
 
 
-def told_by(
+def estimate_site_update(
     stage: Stage,
     likelihood: GaussianNoise | LogDensity,
     noise_groups: Array | None,
@@ -61,7 +61,7 @@ def told_by(
     outputs: Array,
     valid: Array,
     rows: Array | None,
-) -> Told:
+) -> SiteUpdate:
     """What outputs (S, B, P) tell of all sites, or of some (B,).
 
     Parameters
@@ -94,11 +94,11 @@ def told_by(
             by_output = estimate_by_output(z, given.residuals(outputs), counted, quadratic=stage.quadratic)
             terms = all_outputs(by_output, given.log_normaliser)
             if noise_groups is not None and noise.shape[0]:
-                by_group = _grouped(by_output, noise_groups)
-    return _judged(stage, Told(terms, by_group), densities, valid, counted)
+                by_group = _sum_by_group(by_output, noise_groups)
+    return _check_sample_counts(stage, SiteUpdate(terms, by_group), densities, valid, counted)
 
 
-def _judged(stage: Stage, told: Told, densities: Array, valid: Array, counted: Array) -> Told:
+def _check_sample_counts(stage: Stage, told: SiteUpdate, densities: Array, valid: Array, counted: Array) -> SiteUpdate:
     """The same where there are runs enough; elsewhere only a value, if at least half of them went well.
 
     Runs fail where the posterior should not go. A run that lacks an output has not failed: what counts is whether
@@ -127,10 +127,10 @@ def _judged(stage: Stage, told: Told, densities: Array, valid: Array, counted: A
         )
     half = 0.5 * float(valid.shape[0])
     trustworthy = bool(xp.all((went_well >= half) & (usable | (used >= half))))
-    return Told(told.terms._replace(value=value), by_group, usable, trustworthy)
+    return SiteUpdate(told.terms._replace(value=value), by_group, usable, trustworthy)
 
 
-def _grouped(by_output: SiteTerms, groups: Array) -> SiteTerms:
+def _sum_by_group(by_output: SiteTerms, groups: Array) -> SiteTerms:
     """Terms by output (P, ...) -> by group (G, ...)."""
     xp = array_namespace(groups)
     parts = []
@@ -140,9 +140,9 @@ def _grouped(by_output: SiteTerms, groups: Array) -> SiteTerms:
     return SiteTerms(*parts)
 
 
-def scaled_sites(
+def scale_site_factors(
     sites: SiteFactors, factor: Array, offset: Array, by_group: SiteTerms | None, counts: Array | None
-) -> ScaledSites:
+) -> NoiseScaledFactors:
     """What sites say as a function of the noise, from what they say now and the terms by group, in units of z."""
     xp = array_namespace(offset)
     if by_group is None or counts is None:
@@ -150,7 +150,7 @@ def scaled_sites(
         empty = SiteFactors(
             xp.zeros_like(sites.precision)[None, ...][:0, ...], xp.zeros_like(offset)[None, ...][:0, ...]
         )
-        return ScaledSites(sites, empty, nothing, nothing)
+        return NoiseScaledFactors(sites, empty, nothing, nothing)
     inverse = xp.linalg.inv(factor)
     back = xp.matrix_transpose(inverse)
     precision = -(back @ by_group.curvature @ inverse)
@@ -161,10 +161,10 @@ def scaled_sites(
     constants = xp.sum(by_group.value - spread - xp.sum(gradient * offset, axis=-1) - bent, axis=-1)
     own = SiteFactors(precision, shift)
     fixed = SiteFactors(*(whole - xp.sum(part, axis=0) for whole, part in zip(sites, own, strict=True)))
-    return ScaledSites(fixed, own, constants, counts)
+    return NoiseScaledFactors(fixed, own, constants, counts)
 
 
-def said_by(factor: Array, offset: Array, terms: SiteTerms, *, bounded: bool) -> SiteFactors:
+def site_factors_from_terms(factor: Array, offset: Array, terms: SiteTerms, *, bounded: bool) -> SiteFactors:
     """What sites should say, from their terms in units of z.
 
     Parameters

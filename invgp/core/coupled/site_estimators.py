@@ -17,7 +17,7 @@ from typing import NamedTuple
 from invgp.core.backend import Array, array_namespace, device_of, product
 from invgp.core.hermite import coefficients, hermite_features
 from invgp.core.hermite import quadratic as quadratic_of
-from invgp.core.natural import bounded
+from invgp.core.natural_gradients import limit_precision
 
 
 class GaussianNoise(NamedTuple):
@@ -180,4 +180,4 @@ def bounded_precision(curvature: Array) -> Array:
     """-curvature (N, Q, Q) in terms of z, without eigenvalues that would take too much precision away."""
     xp = array_namespace(curvature)
     values, vectors = xp.linalg.eigh(-0.5 * (curvature + xp.matrix_transpose(curvature)))
-    return (vectors * bounded(values)[:, None, :]) @ xp.matrix_transpose(vectors)
+    return (vectors * limit_precision(values)[:, None, :]) @ xp.matrix_transpose(vectors)

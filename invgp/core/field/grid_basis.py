@@ -36,7 +36,7 @@ class Basis:
 
     modes: Array
     variances: Array
-    open_variance: Array
+    omitted_variance: Array
     rest: Array
     pivots: NDArray[np.intp]
     rotation: Array
@@ -94,12 +94,12 @@ def pivoted_cholesky(kernel: Kernel, nodes: Array, share: float) -> tuple[Array,
     while left.sum() > allowed and left.max() > resolved:
         known = len(pivots)
         open_nodes = np.flatnonzero(left >= NEARLY * left.max())
-        some = numbers(open_nodes[np.unique(np.linspace(0, len(open_nodes) - 1, CANDIDATES).astype(int))], nodes)
+        some = index_array(open_nodes[np.unique(np.linspace(0, len(open_nodes) - 1, CANDIDATES).astype(int))], nodes)
         candidates, said = xp.take(nodes, some, axis=0), xp.take(rows[:known, :], some, axis=1)
         residual = kernel(candidates, candidates) - xp.matrix_transpose(said) @ said
         chosen, factor = _greedy(to_numpy(residual).astype(np.float64))
         block = to_numpy(some)[chosen]
-        taken = numbers(block, nodes)
+        taken = index_array(block, nodes)
         columns = kernel(xp.take(nodes, taken, axis=0), nodes)
         columns = columns - xp.matrix_transpose(xp.take(rows[:known, :], taken, axis=1)) @ rows[:known, :]
         columns = solve_triangular(xp.asarray(factor, dtype=nodes.dtype, device=device_of(nodes)), columns)
@@ -109,11 +109,11 @@ def pivoted_cholesky(kernel: Kernel, nodes: Array, share: float) -> tuple[Array,
         left = np.maximum(left - to_numpy(sum_of_squares(columns)), 0.0)
         left[block] = 0.0
         pivots += block.tolist()
-    open_variance = xp.asarray(left, dtype=nodes.dtype, device=device_of(nodes))
-    return xp.matrix_transpose(rows[: len(pivots), :]), open_variance, np.asarray(pivots)
+    omitted_variance = xp.asarray(left, dtype=nodes.dtype, device=device_of(nodes))
+    return xp.matrix_transpose(rows[: len(pivots), :]), omitted_variance, np.asarray(pivots)
 
 
-def numbers(indices: NDArray[np.intp], like: Array) -> Array:
+def index_array(indices: NDArray[np.intp], like: Array) -> Array:
     """Indices in the place of an array."""
     return array_namespace(like).asarray(indices.astype(np.int32), device=device_of(like))
 

@@ -8,10 +8,10 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import is_cupy_namespace, is_numpy_namespace
 
-from invgp.core.backend.blas import blas, each_matrix, owned
+from invgp.core.backend.blas import blas, iterate_matrices, writable_copy
+from invgp.core.backend.devices import Array, array_namespace
 from invgp.core.backend.elementwise import identity
-from invgp.core.backend.places import Array, array_namespace
-from invgp.core.backend.triangles import symmetric, tril, tril_with_diagonal
+from invgp.core.backend.triangles import symmetrise, tril, tril_with_diagonal
 
 # Powers of the working precision, relative to the mean of the diagonal: 1e-12 to 1e-6 in double precision.
 # A smooth kernel on a dense line is singular to working precision.
@@ -47,11 +47,11 @@ def _cholesky(lower: Array) -> Array:
     """Lower Cholesky factors from the lower triangles (..., N, N), which are used up."""
     xp = array_namespace(lower)
     if not is_numpy_namespace(xp):
-        return xp.linalg.cholesky(symmetric(lower))
+        return xp.linalg.cholesky(symmetrise(lower))
     if lower.shape[-1] <= SMALL:
-        return np.linalg.cholesky(symmetric(lower))
+        return np.linalg.cholesky(symmetrise(lower))
     lower = np.ascontiguousarray(lower)
-    for matrix in each_matrix(lower):
+    for matrix in iterate_matrices(lower):
         # LAPACK sees the transpose: the upper triangle.
         factorise: Any = scipy.linalg.get_lapack_funcs("potrf", (matrix,))
         _, failed = factorise(matrix.T, lower=0, clean=0, overwrite_a=1)
@@ -65,9 +65,9 @@ def solve_triangular(factors: Array, right: Array, *, transposed: bool = False, 
     xp = array_namespace(factors, right)
     if is_numpy_namespace(xp):
         stack = np.broadcast_shapes(factors.shape[:-2], right.shape[:-2])
-        solved = owned(right, (*stack, *right.shape[-2:]), overwrite=overwrite)
+        solved = writable_copy(right, (*stack, *right.shape[-2:]), overwrite=overwrite)
         factors = np.broadcast_to(factors, (*stack, *factors.shape[-2:]))
-        for L, x in zip(each_matrix(factors), each_matrix(solved), strict=True):
+        for L, x in zip(iterate_matrices(factors), iterate_matrices(solved), strict=True):
             # BLAS sees transposes: x^T L^T = b^T, or x^T L = b^T.
             blas("trsm", x)(1.0, L.T, x.T, side=1, lower=0, trans_a=int(transposed), overwrite_b=1)
         return solved
@@ -87,7 +87,7 @@ def lower_inverse(factors: Array) -> Array:
     if not is_numpy_namespace(xp):
         return solve_triangular(factors, xp.broadcast_to(identity(factors), factors.shape))
     inverses = np.ascontiguousarray(tril(factors))
-    for matrix in each_matrix(inverses):
+    for matrix in iterate_matrices(inverses):
         # LAPACK sees the transpose: the upper triangle.
         invert: Any = scipy.linalg.get_lapack_funcs("trtri", (matrix,))
         _, failed = invert(matrix.T, lower=0, overwrite_c=1)

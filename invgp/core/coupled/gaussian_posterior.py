@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 
 from invgp.core.backend import Array, array_namespace
+from invgp.core.coupled.coupled_gaussian import Coupled, Marginals, SiteFactors
 from invgp.core.coupled.hyperparameters import Hyperparameters
-from invgp.core.coupled.posterior import Coupled, Marginals, SiteFactors
 from invgp.core.coupled.prior import Prior
 
 
 @dataclass(frozen=True)
-class Position:
+class GaussianPosterior:
     """A posterior and all that follows from it.
 
     Attributes
@@ -31,7 +31,7 @@ class Position:
     factor: Array
 
 
-def movement(old: Position, new: Position) -> float:
+def movement(old: GaussianPosterior, new: GaussianPosterior) -> float:
     """How far the posterior of the site that moves most does: mean in standard deviations, or spread as a share.
 
     Root mean square over its latents.

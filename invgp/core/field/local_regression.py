@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, device_of
-from invgp.core.field.basis import numbers
-from invgp.core.field.gaussian import Narrowed
+from invgp.core.field.field_gaussian import LowRankGaussian
+from invgp.core.field.grid_basis import index_array
 from invgp.core.field.regression import Hyperparameters, Modes, Regression, fit
 
 
@@ -34,7 +34,7 @@ class Block:
     turn: Array | None
     modes: Modes
 
-    def felt(self, w: Array) -> Array:
+    def project(self, w: Array) -> Array:
         """(n, r), of variables (n, R)."""
         return w if self.turn is None else w @ self.turn
 
@@ -64,7 +64,7 @@ class LocalRegression:
     def directions(self) -> Array:
         """(k, D), of the outputs: orthonormal, each within a block."""
         xp = array_namespace(self.outputs)
-        order = numbers(np.argsort(np.concatenate([block.data for block in self.blocks])), self.outputs)
+        order = index_array(np.argsort(np.concatenate([block.data for block in self.blocks])), self.outputs)
         rows = []
         for number, part in enumerate(self.parts):
             own = part.directions
@@ -102,12 +102,12 @@ class LocalRegression:
             for weights in part.run_weights(w @ block.turn)
         ]
 
-    def averaged(self, q: Narrowed) -> tuple[Array, Array]:
+    def average_over(self, q: LowRankGaussian) -> tuple[Array, Array]:
         """Value (k,) and slope (k, R) of z, averaged over w ~ q, in closed form."""
         xp = array_namespace(q.mean)
         values, slopes = [], []
         for block, part in zip(self.blocks, self.parts, strict=True):
-            value, slope = part.averaged(q.along(block.turn))
+            value, slope = part.average_over(q.along(block.turn))
             values.append(value)
             slopes.append(slope @ xp.matrix_transpose(block.turn))
         return xp.concat(values), xp.concat(slopes)
@@ -132,7 +132,7 @@ def fit_blocks(
     scale = xp.ones_like(outputs[0, :]) if scale is None else scale
     parts = []
     for block, start in zip(blocks, starts, strict=True):
-        columns = numbers(block.data, outputs)
+        columns = index_array(block.data, outputs)
         own = [None if every is None else xp.take(every, columns, axis=1) for every in (outputs, drawn)]
         parts.append(fit(block.modes, w @ block.turn, own[0], start, own[1], xp.take(scale, columns)))
     return LocalRegression(blocks, parts, outputs, scale)

@@ -29,7 +29,7 @@ class SiteFactors(NamedTuple):
     precision: Array
     shift: Array
 
-    def towards(self, target: SiteFactors, step: float) -> SiteFactors:
+    def step_towards(self, target: SiteFactors, step: float) -> SiteFactors:
         """A natural-gradient step: a convex combination."""
         return SiteFactors(
             (1.0 - step) * self.precision + step * target.precision, (1.0 - step) * self.shift + step * target.shift
@@ -132,7 +132,7 @@ def add_sites(total: NaturalParameters, geometry: Geometry, sites: SiteFactors) 
     return NaturalParameters(total.precision + xp.concat(rows, axis=0), total.shift + shift)
 
 
-def posterior_of(parameters: NaturalParameters) -> Coupled:
+def gaussian_from_natural(parameters: NaturalParameters) -> Coupled:
     """The Gaussian with these natural parameters.
 
     Raises
