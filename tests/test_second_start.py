@@ -28,12 +28,12 @@ def under_way(tmp_path):
 def test_that_the_better_of_two_searches_is_kept(bound, kept, under_way):
     inversion, first, second = under_way
 
-    def settle(algorithm, state, evaluate):
+    def optimise(algorithm, state, evaluate):
         inversion.candidate = second
         inversion.record(bound, accepted=True)
         return "searched again", True
 
-    inversion.settle = settle
+    inversion.optimise = optimise
     verdict = restart_around(inversion, np.asarray([True, False]), "first", converged=False)
     assert inversion.candidate is (second if kept == "second" else first)
     assert verdict == (("searched again", True) if kept == "second" else ("first", False))
@@ -45,10 +45,10 @@ def test_that_the_better_of_two_searches_is_kept(bound, kept, under_way):
 def test_that_a_second_search_that_breaks_off_leaves_the_first(error, under_way):
     inversion, first, _ = under_way
 
-    def settle(algorithm, state, evaluate):
+    def optimise(algorithm, state, evaluate):
         raise error
 
-    inversion.settle = settle
+    inversion.optimise = optimise
     assert restart_around(inversion, np.asarray([True, False]), "first", converged=True) == ("first", True)
     assert inversion.candidate is first
     assert not inversion.direct.any()
