@@ -114,7 +114,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         self._check_samples()
         if not (report is None or callable(report)):
             raise ValueError(f"report must be a function, was {report!r}")
-        backend = self._where()
+        backend = self._backend()
         check_sites(self.likelihood, len(X), backend)
         if hasattr(self.likelihood, "check"):
             self.likelihood.check(Y)
@@ -180,11 +180,11 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Joint covariance (Q, B, B) of each latent at X, for a posterior of one component."""
         if self.components > 1:
             raise ValueError("a mixture has no single covariance; draw from it with sample_latent")
-        return to_numpy(prediction.latent_covariance(self._fitted, self._where().asarray(self._new_inputs(X))))
+        return to_numpy(prediction.latent_covariance(self._fitted, self._backend().asarray(self._new_inputs(X))))
 
     def sample_latent(self, X: ArrayLike, draws: int, rng: np.random.Generator) -> Floats:
         """Joint draws (R, B, Q) of the latents at X."""
-        backend = self._where()
+        backend = self._backend()
         x = backend.asarray(self._new_inputs(X))
         whole("draws", draws, 1)
         instance("rng", rng, (np.random.Generator,), "a numpy.random.Generator")
@@ -314,7 +314,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             raise NotFittedError("this model is not fitted yet: call fit first")
         return self._frame
 
-    def _where(self) -> Backend:
+    def _backend(self) -> Backend:
         found = select_backend(self.device)
         return Backend(found.namespace, found.device, self.dtype)
 
@@ -327,7 +327,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _chunks(self, X: ArrayLike, observing: Observing | None = None) -> Iterator[tuple[Array, slice]]:
         """Inputs, and which they are, in pieces whose prediction fits in the memory budget."""
-        backend, array = self._where(), self._new_inputs(X)
+        backend, array = self._backend(), self._new_inputs(X)
         K, Q, M = self._fitted.q.mean.shape
         numbers = (K + 3) * Q * M + (0 if observing is None else observing.numbers)
         size = max(1, min(CHUNK, BATCH_BUDGET // (8 * numbers)))
@@ -337,7 +337,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _observing(self, X: ArrayLike, likelihood: Likelihood | None) -> Observing:
         """How the latents at X are observed."""
-        count, backend = len(self._new_inputs(X)), self._where()
+        count, backend = len(self._new_inputs(X)), self._backend()
         used = self.likelihood_
         if likelihood is not None:
             check_likelihood(likelihood)

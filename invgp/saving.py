@@ -57,7 +57,7 @@ def read(kind: type[SAVIGP], path: Path, likelihood: Likelihood, device: str) ->
     for name, value in about["fitted"].items():
         setattr(model, name, value)
     model.trace_ = arrays["trace"].tolist()
-    backend = model._where()
+    backend = model._backend()
     Q, M, D = arrays["inducing"].shape
     blank = [Kernel(CORRELATIONS[name], backend.asarray(1.0), backend.asarray(np.ones(D))) for name in about["kernels"]]
     family = (Diagonal if about["diagonal"] else Full)(Q, M, model.components)

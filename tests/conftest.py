@@ -74,7 +74,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def numpy_place() -> Backend:
+def numpy_backend() -> Backend:
     """NumPy, double precision."""
     return select_backend("cpu")
 

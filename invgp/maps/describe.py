@@ -33,11 +33,11 @@ class MapVariable:
     attributes: dict[str, Any]
     spatial: tuple[int, int]
 
-    def place(self, backend: Slices) -> Slices:
+    def place(self, block: Slices) -> Slices:
         """Where a block of the grid is among its values."""
         first, count = self.spatial
         everything = slice(None)
-        return (everything,) * first + backend + (everything,) * (len(self.dims) - first - count)
+        return (everything,) * first + block + (everything,) * (len(self.dims) - first - count)
 
 
 def described(

@@ -73,12 +73,12 @@ class Grid:
         ]
         return steps, itertools.product(*ranges)
 
-    def at(self, backend: Slices) -> Floats:
+    def at(self, block: Slices) -> Floats:
         """The points (B, D) of a block, the last of `dims` fastest."""
         if self.axes is None:
-            return np.zeros((0, len(self.coordinates))) if self.points is None else self.points[backend[0]]
+            return np.zeros((0, len(self.coordinates))) if self.points is None else self.points[block[0]]
         along = {
-            name: self.axes[self.coordinates.index(name)][part] for name, part in zip(self.dims, backend, strict=True)
+            name: self.axes[self.coordinates.index(name)][part] for name, part in zip(self.dims, block, strict=True)
         }
         mesh = dict(zip(self.dims, np.meshgrid(*along.values(), indexing="ij"), strict=True))
         return np.stack([mesh[name].ravel() for name in self.coordinates], axis=-1)

@@ -114,15 +114,15 @@ class Map:
             points = self.grid.at(tuple(slice(0, size) for size in self.grid.shape)) if self.exact else None
             paths = Paths.of(belief, points, self.draws, np.random.default_rng(self.seed))
             wanted = list(range(len(belief.shape_of)))
-        for backend in self.grid.blocks(self.block_points)[1]:
-            X = self.grid.at(backend)
+        for block in self.grid.blocks(self.block_points)[1]:
+            X = self.grid.at(block)
             at = belief.projections(X, wanted)
-            f = None if paths is None else paths.at(X, self._number(backend), at)
+            f = None if paths is None else paths.at(X, self._number(block), at)
             found: dict[str, Floats] = {}
             for quantity in self.quantities:
                 for name, values in self._values(quantity, at, f).items():
-                    found[name] = self._arranged(values, backend, self.dimensions[quantity.name])
-            yield backend, found
+                    found[name] = self._arranged(values, block, self.dimensions[quantity.name])
+            yield block, found
 
     def _values(self, quantity: Quantity, at: Projections, f: Floats | None) -> dict[str, Floats]:
         """(..., B, L) of each variable of a quantity."""
@@ -143,16 +143,16 @@ class Map:
             found[f"{name}_sample"] = quantity.values(f)
         return found
 
-    def _arranged(self, values: Floats, backend: Slices, dimension: str | None) -> Floats:
+    def _arranged(self, values: Floats, block: Slices, dimension: str | None) -> Floats:
         """(..., B, L) as a block: labels after the points of a list, before the axes of a grid."""
         leading, L = values.shape[:-2], values.shape[-1]
         if self.grid.axes is None:
             return values if dimension else values[..., 0]
-        block = tuple(part.stop - part.start for part in backend)
+        shape = tuple(part.stop - part.start for part in block)
         if dimension is None:
-            return values.reshape(*leading, *block)
-        return np.moveaxis(values, -1, -2).reshape(*leading, L, *block)
+            return values.reshape(*leading, *shape)
+        return np.moveaxis(values, -1, -2).reshape(*leading, L, *shape)
 
-    def _number(self, backend: Slices) -> int:
+    def _number(self, block: Slices) -> int:
         """Of the first point of a block among all; of use where a block is contiguous, as where draws are exact."""
-        return int(np.ravel_multi_index([part.start for part in backend], self.grid.shape))
+        return int(np.ravel_multi_index([part.start for part in block], self.grid.shape))

@@ -88,12 +88,12 @@ def plan(
         raise ConfigError(
             f"--exceed: must be of a quantity that is mapped, was {unmapped[0]!r}, which --latent leaves out"
         )
-    backend = grid_of(grid, posterior)
-    _check_draws(belief, backend, draws)
+    target = grid_of(grid, posterior)
+    _check_draws(belief, target, draws)
     return Map(
         posterior,
         belief,
-        backend,
+        target,
         tuple(quantities),
         {q.name: units[q.name] for q in quantities},
         {q.name: dimensions[q.name] for q in quantities},
@@ -140,9 +140,9 @@ def predict(
     )
     dataset = wish.skeleton()
     arrays = {name: np.empty([dataset.sizes[d] for d in v.dims]) for name, v in wish.variables.items()}
-    for backend, values in wish.blocks():
-        for name, block in values.items():
-            arrays[name][wish.variables[name].place(backend)] = block
+    for block, values in wish.blocks():
+        for name, part in values.items():
+            arrays[name][wish.variables[name].place(block)] = part
     return dataset.assign({name: (v.dims, arrays[name], v.attributes) for name, v in wish.variables.items()})
 
 
@@ -150,9 +150,9 @@ def write(wish: Map, path: str | Path, watch: Callable[[int], object] = lambda _
     """Write a map block by block as CF netCDF; `watch` is told how many points each block has."""
 
     def watched() -> Iterator[tuple[Slices, dict[str, Floats]]]:
-        for backend, values in wish.blocks():
-            yield backend, values
-            watch(math.prod(part.stop - part.start for part in backend))
+        for block, values in wish.blocks():
+            yield block, values
+            watch(math.prod(part.stop - part.start for part in block))
 
     return netcdf.write_blocks(wish.skeleton(), wish.variables, wish.block_shape(), watched(), path)
 

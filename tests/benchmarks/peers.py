@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.small and chosen.record == RECORD:
         parser.error("--record with --small needs a FILE, since the figures of a trial mean nothing")
-    backend = tables.machine()
-    print(backend, flush=True)
+    machine = tables.machine()
+    print(machine, flush=True)
     measured = []
     for measure in (
         lambda: peers_otway.main(
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(flush=True)
         measured.append(measure())
     if chosen.record:
-        tables.write(chosen.record, backend, measured)
+        tables.write(chosen.record, machine, measured)
 
 
 if __name__ == "__main__":

@@ -29,15 +29,15 @@ def differences(function, point):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_that_every_family_keeps_the_contract(family, numpy_place):
-    assert isinstance(small_model(family, KINDS, dense=False)(numpy_place)[0].posterior, Posterior)
+def test_that_every_family_keeps_the_contract(family, numpy_backend):
+    assert isinstance(small_model(family, KINDS, dense=False)(numpy_backend)[0].posterior, Posterior)
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("block", BLOCKS)
 def test_that_the_gradient_of_each_block_is_that_of_finite_differences(
-    block, family, dense, backend, tolerance, numpy_place, quadratic
+    block, family, dense, backend, tolerance, numpy_backend, quadratic
 ):
     build = small_model(family, KINDS, dense)
     bound, parameters, points = build(backend)
@@ -46,11 +46,11 @@ def test_that_the_gradient_of_each_block_is_that_of_finite_differences(
     if block == "inducing" and dense:
         np.testing.assert_array_equal(gradient, 0.0)
         return
-    reference, start, reference_points = build(numpy_place)
+    reference, start, reference_points = build(numpy_backend)
 
     def value(vector):
         trial = start.updated([block], vector)
-        density = quadratic.at(numpy_place, trial.likelihood)
+        density = quadratic.at(numpy_backend, trial.likelihood)
         return float(reference.bound_state(trial).evaluate(density, reference_points, ()).elbo)
 
     expected = differences(value, start.flat([block]))
@@ -62,11 +62,11 @@ def test_that_the_gradient_of_each_block_is_that_of_finite_differences(
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name != "sites"])
 @pytest.mark.parametrize("block", ["kernels", "inducing"])
 def test_that_gradients_with_the_inducing_variables_held_are_those_of_finite_differences(
-    block, family, dense, numpy_place, quadratic
+    block, family, dense, numpy_backend, quadratic
 ):
-    bound, parameters, points = small_model(family, KINDS, dense)(numpy_place)
+    bound, parameters, points = small_model(family, KINDS, dense)(numpy_backend)
     held = bound.bound_state(parameters)
-    density = quadratic.at(numpy_place, parameters.likelihood)
+    density = quadratic.at(numpy_backend, parameters.likelihood)
 
     def terms(vector):
         return bound.bound_state(parameters.updated([block], vector), held=held).evaluate(density, points)
@@ -97,15 +97,15 @@ def exact_bound(bound, parameters, log_density, nodes):
 @pytest.mark.parametrize("kind", CORRELATIONS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_that_every_gradient_with_every_kernel_is_that_of_the_exact_expectation(
-    family, kind, dense, numpy_place, quadratic
+    family, kind, dense, numpy_backend, quadratic
 ):
-    bound, parameters, points = small_model(family, (kind, kind), dense)(numpy_place)
-    density = quadratic.at(numpy_place, parameters.likelihood)
+    bound, parameters, points = small_model(family, (kind, kind), dense)(numpy_backend)
+    density = quadratic.at(numpy_backend, parameters.likelihood)
     gradient = bound.bound_state(parameters).evaluate(density, points).gradient
 
     def exact(block, vector):
         trial = parameters.updated([block], vector)
-        return exact_bound(bound, trial, quadratic.at(numpy_place, trial.likelihood), nodes=3)
+        return exact_bound(bound, trial, quadratic.at(numpy_backend, trial.likelihood), nodes=3)
 
     for block in BLOCKS:
         if block == "inducing" and dense:
@@ -127,8 +127,8 @@ def sigmoid_of_both(parameters):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_that_the_gradient_of_each_block_has_no_bias_beyond_its_standard_error(family, numpy_place):
-    bound, parameters, _ = small_model(family, KINDS, dense=False)(numpy_place)
+def test_that_the_gradient_of_each_block_has_no_bias_beyond_its_standard_error(family, numpy_backend):
+    bound, parameters, _ = small_model(family, KINDS, dense=False)(numpy_backend)
     sets, found = 60, []
     bound_state, density = bound.bound_state(parameters), sigmoid_of_both(parameters.likelihood)
     for seed in range(sets):
@@ -148,10 +148,10 @@ def test_that_the_gradient_of_each_block_has_no_bias_beyond_its_standard_error(f
     assert np.all(np.abs(error) < allowed), np.max(np.abs(error) / allowed)
 
 
-def test_that_the_jitter_belongs_to_the_kernel(numpy_place, quadratic):
-    bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_place)
+def test_that_the_jitter_belongs_to_the_kernel(numpy_backend, quadratic):
+    bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_backend)
     bound = replace(bound, jitter=0.1)
-    density = quadratic.at(numpy_place, parameters.likelihood)
+    density = quadratic.at(numpy_backend, parameters.likelihood)
     gradient = bound.bound_state(parameters).evaluate(density, points).gradient.flat(["kernels", "inducing"])
 
     def value(vector):
@@ -162,12 +162,12 @@ def test_that_the_jitter_belongs_to_the_kernel(numpy_place, quadratic):
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name != "sites"])
-def test_that_in_the_dense_case_the_likelihood_sees_no_kernel(family, numpy_place, quadratic):
+def test_that_in_the_dense_case_the_likelihood_sees_no_kernel(family, numpy_backend, quadratic):
     """With the distribution of the inducing variables held, kernels move the KL term alone."""
-    bound, parameters, points = small_model(family, KINDS, dense=True)(numpy_place)
+    bound, parameters, points = small_model(family, KINDS, dense=True)(numpy_backend)
     held = bound.bound_state(parameters)
     other = replace(parameters, kernels=parameters.kernels + 0.3)
-    density = quadratic.at(numpy_place, parameters.likelihood)
+    density = quadratic.at(numpy_backend, parameters.likelihood)
     before, after = (
         float(bound.bound_state(p, held=held).evaluate(density, points).expected_log_likelihood)
         for p in (parameters, other)
@@ -183,14 +183,14 @@ def test_that_inducing_inputs_at_the_sites_are_the_dense_case(backend, tolerance
     assert float(dense.elbo) == pytest.approx(float(sparse.elbo), rel=tolerance(backend, 1e-9, 1e-3))
 
 
-def test_that_two_equal_components_are_one(numpy_place, quadratic):
+def test_that_two_equal_components_are_one(numpy_backend, quadratic):
     """A mixture of equal components has the bound of one, but for what Jensen's inequality costs the entropy."""
-    one, parameters, points = small_model("full", KINDS, dense=False)(numpy_place)
-    two, _, _ = small_model("mixture of two full", KINDS, dense=False)(numpy_place)
+    one, parameters, points = small_model("full", KINDS, dense=False)(numpy_backend)
+    two, _, _ = small_model("mixture of two full", KINDS, dense=False)(numpy_backend)
     half = parameters.posterior
     means, rest = np.split(half, [Q * M])
     doubled = np.concatenate([[0.0, 0.0], means, means, rest, rest])
-    density = quadratic.at(numpy_place, parameters.likelihood)
+    density = quadratic.at(numpy_backend, parameters.likelihood)
     single = one.bound_state(parameters).evaluate(density, points)
     double = two.bound_state(replace(parameters, posterior=doubled)).evaluate(density, points)
     assert float(double.expected_log_likelihood) == pytest.approx(float(single.expected_log_likelihood), rel=1e-12)
@@ -198,9 +198,9 @@ def test_that_two_equal_components_are_one(numpy_place, quadratic):
     assert float(double.kl - single.kl) == pytest.approx(0.5 * Q * M * (1 - np.log(2)), rel=1e-10)
 
 
-def test_that_batches_of_sites_add_up(monkeypatch, numpy_place, quadratic):
-    bound, parameters, points = small_model("mixture of two full", KINDS, dense=False)(numpy_place)
-    density = quadratic.at(numpy_place, parameters.likelihood)
+def test_that_batches_of_sites_add_up(monkeypatch, numpy_backend, quadratic):
+    bound, parameters, points = small_model("mixture of two full", KINDS, dense=False)(numpy_backend)
+    density = quadratic.at(numpy_backend, parameters.likelihood)
     whole = bound.bound_state(parameters).evaluate(density, points)
     monkeypatch.setattr(bound_module, "MEMORY_BUDGET", 8 * M * Q * 7 * 2)
     assert len(list(bound.batches())) == 4
@@ -209,20 +209,20 @@ def test_that_batches_of_sites_add_up(monkeypatch, numpy_place, quadratic):
     np.testing.assert_allclose(parts.gradient.flat(BLOCKS), whole.gradient.flat(BLOCKS), atol=1e-9)
 
 
-def test_that_what_is_held_of_a_geometry_is_what_the_budget_counts(numpy_place, quadratic, monkeypatch):
-    bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_place)
+def test_that_what_is_held_of_a_geometry_is_what_the_budget_counts(numpy_backend, quadratic, monkeypatch):
+    bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_backend)
     bound_state = bound.bound_state(parameters)
-    bound_state.evaluate(quadratic.at(numpy_place, parameters.likelihood), points, BLOCKS)
+    bound_state.evaluate(quadratic.at(numpy_backend, parameters.likelihood), points, BLOCKS)
     assert [geometry.covariances for geometry in bound_state.kernel_cache.geometries.values()] == [None]
     monkeypatch.setattr(bound_module, "MEMORY_BUDGET", 8 * N * M * Q - 1)
     bound_state = bound.bound_state(parameters)
-    bound_state.evaluate(quadratic.at(numpy_place, parameters.likelihood), points, BLOCKS)
+    bound_state.evaluate(quadratic.at(numpy_backend, parameters.likelihood), points, BLOCKS)
     assert not bound_state.kernel_cache.geometries
 
 
-def test_that_mini_batches_estimate_the_bound_without_bias(numpy_place, quadratic):
-    bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_place)
-    density = quadratic.at(numpy_place, parameters.likelihood)
+def test_that_mini_batches_estimate_the_bound_without_bias(numpy_backend, quadratic):
+    bound, parameters, points = small_model("full", KINDS, dense=False)(numpy_backend)
+    density = quadratic.at(numpy_backend, parameters.likelihood)
     whole = bound.bound_state(parameters).evaluate(density, points)
     estimates = []
     for n in range(N):

@@ -123,8 +123,8 @@ def test_that_a_linear_model_has_its_exact_posterior_and_evidence(kind, missing,
     np.testing.assert_allclose(bounds[-1], evidence, rtol=tolerance(backend, 1e-7, 5e-3))
 
 
-def test_that_inducing_inputs_at_the_sites_are_the_dense_posterior(numpy_place):
-    model, backend = Linear(), numpy_place
+def test_that_inducing_inputs_at_the_sites_are_the_dense_posterior(numpy_backend):
+    model, backend = Linear(), numpy_backend
     states = [
         converged(CoupledSavigp(prior, [stage("linear", 20, backend)], model.noise(backend)), model.outputs, backend)[0]
         for prior in (model.prior(backend), model.prior(backend, model.X))
@@ -134,8 +134,8 @@ def test_that_inducing_inputs_at_the_sites_are_the_dense_posterior(numpy_place):
         np.testing.assert_allclose(sparse, dense, atol=1e-7)
 
 
-def test_that_fewer_inducing_inputs_lower_the_bound(numpy_place):
-    model, backend = Linear(sites=40), numpy_place
+def test_that_fewer_inducing_inputs_lower_the_bound(numpy_backend):
+    model, backend = Linear(sites=40), numpy_backend
     bounds = []
     for count in (5, 15, 40):
         Z = model.X if count == 40 else cluster_centres(model.X, count, np.random.default_rng(0))
@@ -147,8 +147,8 @@ def test_that_fewer_inducing_inputs_lower_the_bound(numpy_place):
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_that_draws_have_the_posterior_covariance_across_latents_and_sites(dense, numpy_place):
-    model, backend = Linear(), numpy_place
+def test_that_draws_have_the_posterior_covariance_across_latents_and_sites(dense, numpy_backend):
+    model, backend = Linear(), numpy_backend
     prior = model.prior(backend, None if dense else model.X)
     state, _ = converged(
         CoupledSavigp(prior, [stage("linear", 20, backend)], model.noise(backend)), model.outputs, backend
@@ -162,8 +162,8 @@ def test_that_draws_have_the_posterior_covariance_across_latents_and_sites(dense
 
 @pytest.mark.parametrize("kind", CORRELATIONS)
 @pytest.mark.parametrize("dense", [True, False])
-def test_that_the_gradient_of_the_evidence_is_that_of_finite_differences(kind, dense, numpy_place, rng):
-    backend = numpy_place
+def test_that_the_gradient_of_the_evidence_is_that_of_finite_differences(kind, dense, numpy_backend, rng):
+    backend = numpy_backend
     X = rng.standard_normal((N, D))
     Z = np.broadcast_to(X, (Q, N, D)) if dense else rng.standard_normal((Q, 4, D))
     half = rng.standard_normal((N, Q, Q))
@@ -194,8 +194,8 @@ def test_that_the_gradient_of_the_evidence_is_that_of_finite_differences(kind, d
             np.testing.assert_allclose(getattr(found, name)[index], numeric, rtol=1e-4, atol=1e-5)
 
 
-def test_that_learnt_kernels_maximise_the_exact_evidence(numpy_place):
-    model, backend = Linear(), numpy_place
+def test_that_learnt_kernels_maximise_the_exact_evidence(numpy_backend):
+    model, backend = Linear(), numpy_backend
     ties = np.zeros((Q, 1 + D, 2))
     ties[:, 1:, 0] = 1.0  # one factor for all length-scales
     ties[:, 0, 1] = 2.0  # one for all standard deviations
@@ -215,8 +215,8 @@ def test_that_learnt_kernels_maximise_the_exact_evidence(numpy_place):
     np.testing.assert_allclose(bounds[-1], -best.fun, rtol=1e-5)
 
 
-def test_that_a_learnt_noise_maximises_the_exact_evidence(numpy_place):
-    model, backend = Linear(), numpy_place
+def test_that_a_learnt_noise_maximises_the_exact_evidence(numpy_backend):
+    model, backend = Linear(), numpy_backend
     best = minimize(lambda s: -model.exact(scale=np.exp(s[0]))[2], np.zeros(1), method="Nelder-Mead")
     algorithm = CoupledSavigp(
         model.prior(backend),
@@ -302,8 +302,8 @@ def test_that_failed_runs_are_left_out_of_a_fit(quadratic, backend, tolerance, r
         np.testing.assert_allclose(to_numpy(other), to_numpy(one), atol=tolerance(backend, 1e-8, 2e-2))
 
 
-def test_that_the_log_density_estimator_is_exact_for_a_quadratic(numpy_place, rng):
-    z = Points.draw(rng, 32, 1, Q, numpy_place).base
+def test_that_the_log_density_estimator_is_exact_for_a_quadratic(numpy_backend, rng):
+    z = Points.draw(rng, 32, 1, Q, numpy_backend).base
     A = rng.standard_normal((N, Q, Q))
     A, b, c = A + A.swapaxes(1, 2), rng.standard_normal((N, Q)), rng.standard_normal(N)
     log_p = 0.5 * np.einsum("si,nij,sj->sn", z, A, z) + z @ b.T + c
@@ -313,8 +313,8 @@ def test_that_the_log_density_estimator_is_exact_for_a_quadratic(numpy_place, rn
     np.testing.assert_allclose(terms.value, c + 0.5 * np.trace(A, axis1=1, axis2=2), atol=1e-9)
 
 
-def test_that_a_step_into_failing_runs_is_taken_back(numpy_place):
-    model, backend = Linear(), numpy_place
+def test_that_a_step_into_failing_runs_is_taken_back(numpy_backend):
+    model, backend = Linear(), numpy_backend
     algorithm = CoupledSavigp(model.prior(backend), [stage("linear", 20, backend)], model.noise(backend))
     state = algorithm.init()
     f = algorithm.ask(state)

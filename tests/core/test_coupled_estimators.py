@@ -37,9 +37,9 @@ def test_that_a_fit_with_failed_runs_is_in_all_its_parts_the_fit_of_the_others_a
             np.testing.assert_allclose(one, other, err_msg=name, **close)
 
 
-def test_that_a_fit_is_that_of_least_squares(numpy_place, rng):
+def test_that_a_fit_is_that_of_least_squares(numpy_backend, rng):
     S, Q = 40, 2
-    z = sobol(numpy_place, S, 1, Q).base
+    z = sobol(numpy_backend, S, 1, Q).base
     values = np.exp(0.5 * z @ rng.standard_normal((Q, 3)))[:, None, :]
     features = np.column_stack([np.ones(S), z, z**2 - 1.0, z[:, 0] * z[:, 1]])
     expected, left, *_ = np.linalg.lstsq(features, values[:, 0], rcond=None)
@@ -90,12 +90,12 @@ def exact_terms(kind):
 
 @pytest.mark.parametrize("share_valid", [1.0, 0.8])
 @pytest.mark.parametrize("kind", ["linear", "hermite", "log density"])
-def test_that_the_coupled_estimators_have_no_bias_beyond_their_standard_error(kind, share_valid, numpy_place):
+def test_that_the_coupled_estimators_have_no_bias_beyond_their_standard_error(kind, share_valid, numpy_backend):
     sets, S = 250, 256
     found = []
     for seed in range(sets):
         rng = np.random.default_rng(seed)
-        z = Points.draw(rng, S, 1, 3, numpy_place).base
+        z = Points.draw(rng, S, 1, 3, numpy_backend).base
         residuals = coupled_residuals(z)
         valid = rng.random((S, 2)) < share_valid
         if kind == "log density":

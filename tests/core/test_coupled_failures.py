@@ -55,9 +55,9 @@ class LinearTies:
 STAGES = (1, "linear"), (2, "hermite")
 
 
-def test_that_mini_batches_with_failed_runs_settle_at_the_exact_posterior(numpy_place):
-    model, rng = LinearTies(numpy_place), np.random.default_rng(9)
-    algorithm = model.algorithm(numpy_place, *STAGES)
+def test_that_mini_batches_with_failed_runs_settle_at_the_exact_posterior(numpy_backend):
+    model, rng = LinearTies(numpy_backend), np.random.default_rng(9)
+    algorithm = model.algorithm(numpy_backend, *STAGES)
     state, told = run_batches(algorithm, model.outputs, 4, valid_of=lambda f: rng.random(f.shape[:2]) > 0.2)
     assert state.finished == CONVERGED
     model.assert_found(state.posterior)
@@ -65,8 +65,8 @@ def test_that_mini_batches_with_failed_runs_settle_at_the_exact_posterior(numpy_
 
 
 @pytest.mark.parametrize("failing", [1, 3, 5])
-def test_that_mini_batches_get_over_a_batch_whose_runs_at_one_site_all_failed(failing, numpy_place):
-    model, calls = LinearTies(numpy_place), []
+def test_that_mini_batches_get_over_a_batch_whose_runs_at_one_site_all_failed(failing, numpy_backend):
+    model, calls = LinearTies(numpy_backend), []
 
     def valid_of(f):
         calls.append(f.shape)
@@ -74,15 +74,15 @@ def test_that_mini_batches_get_over_a_batch_whose_runs_at_one_site_all_failed(fa
         valid[:, 0] = len(calls) != failing
         return valid
 
-    state, _ = run_batches(model.algorithm(numpy_place, *STAGES), model.outputs, 3, valid_of=valid_of)
+    state, _ = run_batches(model.algorithm(numpy_backend, *STAGES), model.outputs, 3, valid_of=valid_of)
     assert state.finished == CONVERGED
     model.assert_found(state.posterior)
 
 
-def test_that_a_site_not_seen_yet_does_not_raise_the_bound_of_a_pass_above_all_later_ones(numpy_place):
+def test_that_a_site_not_seen_yet_does_not_raise_the_bound_of_a_pass_above_all_later_ones(numpy_backend):
     """From near the optimum, where the bound of all sites but one lies above that of all."""
-    model, calls = LinearTies(numpy_place), []
-    algorithm = model.algorithm(numpy_place, (1, "linear"))
+    model, calls = LinearTies(numpy_backend), []
+    algorithm = model.algorithm(numpy_backend, (1, "linear"))
     found = run(algorithm, model.outputs)[0].best
     near = algorithm.posterior(found.sites._replace(shift=0.9 * found.sites.shift), found.hyper)
 
@@ -99,15 +99,15 @@ def test_that_a_site_not_seen_yet_does_not_raise_the_bound_of_a_pass_above_all_l
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4])
-def test_that_failed_runs_everywhere_and_at_the_change_of_stage_leave_the_exact_posterior(share, numpy_place):
-    model, rng = LinearTies(numpy_place), np.random.default_rng(9)
+def test_that_failed_runs_everywhere_and_at_the_change_of_stage_leave_the_exact_posterior(share, numpy_backend):
+    model, rng = LinearTies(numpy_backend), np.random.default_rng(9)
 
     def valid_of(f, evaluation):
         valid = rng.random(f.shape[:2]) > share
         valid[:20] = True  # half of them succeed at every site
         return valid
 
-    state, told = run(model.algorithm(numpy_place, *STAGES), model.outputs, valid_of=valid_of)
+    state, told = run(model.algorithm(numpy_backend, *STAGES), model.outputs, valid_of=valid_of)
     assert {stage for stage, _ in told} == {0, 1}
     assert state.finished == CONVERGED
     model.assert_found(state.best)
@@ -115,9 +115,9 @@ def test_that_failed_runs_everywhere_and_at_the_change_of_stage_leave_the_exact_
 
 
 @pytest.mark.parametrize("failing", ["one site", "all sites"])
-def test_that_a_change_of_stage_whose_first_runs_fail_keeps_the_posterior_found_before(failing, numpy_place):
-    model = LinearTies(numpy_place)
-    algorithm = model.algorithm(numpy_place, *STAGES)
+def test_that_a_change_of_stage_whose_first_runs_fail_keeps_the_posterior_found_before(failing, numpy_backend):
+    model = LinearTies(numpy_backend)
+    algorithm = model.algorithm(numpy_backend, *STAGES)
     state, _ = algorithm.init(), None
     while state.stage == 0:
         f = algorithm.ask(state)
@@ -132,10 +132,10 @@ def test_that_a_change_of_stage_whose_first_runs_fail_keeps_the_posterior_found_
     model.assert_found(state.best)
 
 
-def test_that_a_site_that_fails_at_every_evaluation_does_not_stop_the_others(numpy_place):
+def test_that_a_site_that_fails_at_every_evaluation_does_not_stop_the_others(numpy_backend):
     """Too few runs of one site for a fit, but half of them: it says nothing, and all others what they have to say."""
-    model = LinearTies(numpy_place)
-    points = sobol(numpy_place, 16, model.SITES, model.LATENTS)
+    model = LinearTies(numpy_backend)
+    points = sobol(numpy_backend, 16, model.SITES, model.LATENTS)
     algorithm = CoupledSavigp(model.prior, [Stage("hermite", points, 1e-5)], model.noise)
 
     def valid_of(f, evaluation):

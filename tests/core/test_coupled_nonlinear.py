@@ -72,10 +72,10 @@ NONLINEAR = {
 
 
 @pytest.mark.parametrize("case", NONLINEAR)
-def test_that_a_nonlinear_posterior_is_stationary_in_all_that_its_sites_say(case, numpy_place):
+def test_that_a_nonlinear_posterior_is_stationary_in_all_that_its_sites_say(case, numpy_backend):
     kind, estimator, samples, tolerance, close = NONLINEAR[case]
-    model = TwoByTwo(kind, numpy_place)
-    points = sobol(numpy_place, samples, 2, 2)
+    model = TwoByTwo(kind, numpy_backend)
+    points = sobol(numpy_backend, samples, 2, 2)
     algorithm = CoupledSavigp(model.prior, [Stage(estimator, points, tolerance)], model.noise)
     state, told = run(algorithm, model.outputs)
     assert state.finished == CONVERGED
@@ -86,9 +86,9 @@ def test_that_a_nonlinear_posterior_is_stationary_in_all_that_its_sites_say(case
 
 
 @pytest.mark.parametrize("kind", ["quadratic", "exponential"])
-def test_that_mini_batches_find_the_same_nonlinear_posterior(kind, numpy_place):
-    model = TwoByTwo(kind, numpy_place)
-    stage = Stage("log density", sobol(numpy_place, 512, 2, 2), 1e-5)
+def test_that_mini_batches_find_the_same_nonlinear_posterior(kind, numpy_backend):
+    model = TwoByTwo(kind, numpy_backend)
+    stage = Stage("log density", sobol(numpy_backend, 512, 2, 2), 1e-5)
     algorithm = CoupledSavigp(model.prior, [stage], model.noise)
     whole, _ = run(algorithm, model.outputs)
     batches, _ = run_batches(algorithm, model.outputs, 1)
@@ -109,11 +109,11 @@ class Counts:
         return None
 
 
-def test_that_untied_latents_have_the_factorised_posterior(numpy_place):
+def test_that_untied_latents_have_the_factorised_posterior(numpy_backend):
     N, Q = 5, 2
     X = np.linspace(0.0, 2.0, N)[:, None]
     y = np.random.default_rng(3).poisson(2.0, (N, Q)).astype(float)
-    prior, points = prior_of(numpy_place, X, Q, mean=0.2), sobol(numpy_place, 2048, N, Q)
+    prior, points = prior_of(numpy_backend, X, Q, mean=0.2), sobol(numpy_backend, 2048, N, Q)
 
     def log_density(outputs, rows):
         return Counts().log_density(y, outputs)

@@ -60,9 +60,9 @@ def bent_upwards(f):
 
 
 @pytest.mark.parametrize("batch", [None, 2])
-def test_that_a_site_may_take_precision_away(batch, numpy_place):
+def test_that_a_site_may_take_precision_away(batch, numpy_backend):
     """The exact posterior is Gaussian, with 0.4 of the prior's precision."""
-    algorithm = log_density_model(numpy_place, bent_upwards, sites=1 if batch is None else 3)
+    algorithm = log_density_model(numpy_backend, bent_upwards, sites=1 if batch is None else 3)
     if batch is None:
         state, told = run(algorithm, latents_themselves)
         found, bound = state.best, told[-1][1].elbo
@@ -84,13 +84,13 @@ DOUBLE_WELLS = {
 
 @pytest.mark.parametrize("batch", [None, 1])
 @pytest.mark.parametrize("case", DOUBLE_WELLS)
-def test_that_it_goes_on_where_a_whole_step_would_be_no_distribution(case, batch, numpy_place):
+def test_that_it_goes_on_where_a_whole_step_would_be_no_distribution(case, batch, numpy_backend):
     height, tilt = DOUBLE_WELLS[case]
 
     def log_density(f):
         return height * (2.5 * f**2 - 0.25 * f**4 + tilt * f)
 
-    algorithm = log_density_model(numpy_place, log_density, tolerance=0.01)
+    algorithm = log_density_model(numpy_backend, log_density, tolerance=0.01)
     if batch is None:
         state, _ = run(algorithm, latents_themselves, most=200)
         found = state.best
@@ -129,22 +129,22 @@ def falls_below_the_best(told):
 
 
 @pytest.mark.parametrize("kind", ["hermite", "log density"])
-def test_that_no_step_is_kept_that_lowers_the_bound(kind, numpy_place):
-    _, told = run(overshooting(numpy_place, kind), exponential)
+def test_that_no_step_is_kept_that_lowers_the_bound(kind, numpy_backend):
+    _, told = run(overshooting(numpy_backend, kind), exponential)
     assert not all(info.accepted for _, info in told)
     assert np.all(falls_below_the_best(told) <= 4 * 1e-4 + 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["hermite", "log density"])
-def test_that_no_pass_is_kept_that_lowers_the_bound(kind, numpy_place):
-    _, told = run_batches(overshooting(numpy_place, kind), exponential, 2)
+def test_that_no_pass_is_kept_that_lowers_the_bound(kind, numpy_backend):
+    _, told = run_batches(overshooting(numpy_backend, kind), exponential, 2)
     assert not all(info.accepted for _, info in told)
     assert np.all(falls_below_the_best(told) <= 4 * 1e-3 + 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["hermite", "log density"])
-def test_that_mini_batches_get_over_passes_that_go_too_far(kind, numpy_place):
-    algorithm = overshooting(numpy_place, kind)
+def test_that_mini_batches_get_over_passes_that_go_too_far(kind, numpy_backend):
+    algorithm = overshooting(numpy_backend, kind)
     whole, _ = run(algorithm, exponential, most=150)
     batches, _ = run_batches(algorithm, exponential, 2, most=150)
     scale = np.sqrt(whole.best.marginals.covariance[..., 0])
@@ -159,29 +159,29 @@ def linear_with_units(backend, units, y=2.0):
 
 
 @pytest.mark.parametrize("units", [1e-3, 1e3])
-def test_that_movement_does_not_depend_on_the_units_of_the_latents(units, numpy_place):
+def test_that_movement_does_not_depend_on_the_units_of_the_latents(units, numpy_backend):
     found = []
     for scale in (1.0, units):
-        _, told = run(linear_with_units(numpy_place, scale), lambda f, scale=scale: f / scale)
+        _, told = run(linear_with_units(numpy_backend, scale), lambda f, scale=scale: f / scale)
         found.append([info.movement for _, info in told])
     assert found[0][0] > 0.1
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("units", [1e-3, 1e3])
-def test_that_movement_of_a_pass_does_not_depend_on_the_units_of_the_latents(units, numpy_place):
+def test_that_movement_of_a_pass_does_not_depend_on_the_units_of_the_latents(units, numpy_backend):
     found = []
     for scale in (1.0, units):
-        algorithm = linear_with_units(numpy_place, scale)
+        algorithm = linear_with_units(numpy_backend, scale)
         _, told = run_batches(algorithm, lambda f, rows, scale=scale: f / scale, 2)
         found.append([info.movement for _, info in told])
     assert found[0][0] > 0.1
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6, atol=1e-9)
 
 
-def test_that_a_step_which_only_narrows_the_posterior_is_movement(numpy_place):
+def test_that_a_step_which_only_narrows_the_posterior_is_movement(numpy_backend):
     """The data lie at the prior mean: no mean moves, but every spread does."""
-    algorithm = linear_with_units(numpy_place, 1.0, y=0.0)
+    algorithm = linear_with_units(numpy_backend, 1.0, y=0.0)
     _, told = run(algorithm, latents_themselves, most=1)
     after = algorithm.tell(algorithm.init(), algorithm.ask(algorithm.init()), np.ones((16, 3), dtype=bool))[0]
     shares = 0.5 * np.log(np.diagonal(after.trial.marginals.covariance, axis1=1, axis2=2))
@@ -191,13 +191,13 @@ def test_that_a_step_which_only_narrows_the_posterior_is_movement(numpy_place):
 
 
 @pytest.mark.parametrize("batch", [None, 4])
-def test_that_one_site_that_moves_is_movement_among_many_that_do_not(batch, numpy_place):
+def test_that_one_site_that_moves_is_movement_among_many_that_do_not(batch, numpy_backend):
     found = []
     for sites in (1, 40):
-        prior = prior_of(numpy_place, 100.0 * np.arange(sites), 1)
+        prior = prior_of(numpy_backend, 100.0 * np.arange(sites), 1)
         y = np.where(np.arange(sites) == 0, 2.0, 0.0)[:, None]
-        noise = independent_noise(numpy_place, y, np.where(np.arange(sites) == 0, 0.8, 1e6)[:, None])
-        algorithm = CoupledSavigp(prior, [Stage("linear", sobol(numpy_place, 16, sites, 1), 1e-3)], noise)
+        noise = independent_noise(numpy_backend, y, np.where(np.arange(sites) == 0, 0.8, 1e6)[:, None])
+        algorithm = CoupledSavigp(prior, [Stage("linear", sobol(numpy_backend, 16, sites, 1), 1e-3)], noise)
         if batch is None:
             told = run(algorithm, latents_themselves, most=1)[1]
         else:
@@ -207,7 +207,7 @@ def test_that_one_site_that_moves_is_movement_among_many_that_do_not(batch, nump
     assert found[1] == pytest.approx(found[0], rel=1e-6)
 
 
-def test_that_a_pass_which_only_narrows_the_posterior_is_movement(numpy_place):
-    state, told = run_batches(linear_with_units(numpy_place, 1.0, y=0.0), latents_themselves, 2, most=1)
+def test_that_a_pass_which_only_narrows_the_posterior_is_movement(numpy_backend):
+    state, told = run_batches(linear_with_units(numpy_backend, 1.0, y=0.0), latents_themselves, 2, most=1)
     assert told[0][1].movement > 0.1
     assert not state.finished

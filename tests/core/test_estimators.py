@@ -125,7 +125,7 @@ def exact_terms(log_density, mean, scale):
     return expectation(mean, variance), gradient, 2.0 * slope
 
 
-def test_that_the_estimates_agree_with_quadrature_within_their_standard_error(numpy_place):
+def test_that_the_estimates_agree_with_quadrature_within_their_standard_error(numpy_backend):
     def log_density(f):
         return -np.logaddexp(0.0, -3.0 * f) - np.exp(0.3 * f)
 

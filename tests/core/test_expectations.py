@@ -20,9 +20,9 @@ KINDS = ("squared exponential", "matern 5/2")
 
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_that_pieces_of_a_batch_add_up(family, dense, numpy_place, monkeypatch):
-    bound, parameters, points = small_model(family, KINDS, dense)(numpy_place)
-    density = Quadratic(np.random.default_rng(7)).at(numpy_place, parameters.likelihood)
+def test_that_pieces_of_a_batch_add_up(family, dense, numpy_backend, monkeypatch):
+    bound, parameters, points = small_model(family, KINDS, dense)(numpy_backend)
+    density = Quadratic(np.random.default_rng(7)).at(numpy_backend, parameters.likelihood)
     asked = []
 
     def counted(f, start, stop):

@@ -147,10 +147,10 @@ def some_sites(rng, model, groups=2):
 
 
 @pytest.mark.parametrize("inducing", [False, True])
-def test_that_the_gradient_of_the_objective_is_that_of_finite_differences(inducing, numpy_place, rng):
+def test_that_the_gradient_of_the_objective_is_that_of_finite_differences(inducing, numpy_backend, rng):
     model = LinearSurvey(sites=6)
     Z = np.linspace(0.5, 5.5, 3)[:, None] if inducing else None
-    prior = model.prior(numpy_place, Z)
+    prior = model.prior(numpy_backend, Z)
     theta, noise = np.asarray([0.2, -0.15]), np.asarray([0.3, -0.25])
     at = np.concatenate([theta, noise, *([prior.Z.ravel() + 0.1] if inducing else [])])
     probe = Probe(at, [])
@@ -162,13 +162,13 @@ def test_that_the_gradient_of_the_objective_is_that_of_finite_differences(induci
     np.testing.assert_allclose(told, expected, rtol=2e-5, atol=1e-5)
 
 
-def test_that_the_objective_is_the_exact_evidence_of_a_linear_model_for_all_noise_and_kernels(numpy_place):
+def test_that_the_objective_is_the_exact_evidence_of_a_linear_model_for_all_noise_and_kernels(numpy_backend):
     """One step of the algorithm knows what the sites say at all noise levels, wherever it stands."""
     model = LinearSurvey()
     at = np.asarray([0.2, -0.15, 0.3, -0.25])
     probe = Probe(at, [], step=0.2)
     learning = learning_of(model, evaluations=9, optimiser=probe)
-    algorithm = model.algorithm(numpy_place, replace(learning, evaluations=0), tolerance=1e-9)
+    algorithm = model.algorithm(numpy_backend, replace(learning, evaluations=0), tolerance=1e-9)
     state, _ = converged(algorithm, model)
     algorithm = replace(algorithm, learning=learning)
     f = algorithm.ask(state)
@@ -180,25 +180,25 @@ def test_that_the_objective_is_the_exact_evidence_of_a_linear_model_for_all_nois
 
 @pytest.mark.parametrize("kind", ["linear", "hermite"])
 @pytest.mark.parametrize("groups", [GROUPS, np.asarray([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])], ids=["all", "some"])
-def test_that_kernels_and_noise_learnt_together_maximise_the_exact_evidence(groups, kind, numpy_place):
+def test_that_kernels_and_noise_learnt_together_maximise_the_exact_evidence(groups, kind, numpy_backend):
     model = LinearSurvey()
 
     def objective(x):
         return -(model.evidence(x[:2], x[2:], groups) + log_prior(x[:2], x[2:]))
 
     best = minimize(objective, np.zeros(4), options={"gtol": 1e-6})
-    state, bound = converged(model.algorithm(numpy_place, learning_of(model, groups), kind=kind), model)
+    state, bound = converged(model.algorithm(numpy_backend, learning_of(model, groups), kind=kind), model)
     assert state.converged
     assert np.max(np.abs(best.x)) > 0.2
     np.testing.assert_allclose(np.concatenate(state.best.hyper[:2]), best.x, atol=5e-3)
     assert bound == pytest.approx(-best.fun, abs=1e-3)
 
 
-def test_that_mini_batches_learn_the_kernels_that_maximise_the_exact_evidence(numpy_place):
+def test_that_mini_batches_learn_the_kernels_that_maximise_the_exact_evidence(numpy_backend):
     model = LinearSurvey()
     best = minimize(lambda x: -(model.evidence(x, np.zeros(2)) + log_prior(x, np.zeros(2))), np.zeros(2))
     learning = learning_of(model, np.zeros((P, 0)), spreads=(SPREADS[0], np.zeros(0)))
-    algorithm = model.algorithm(numpy_place, learning, tolerance=1e-4)
+    algorithm = model.algorithm(numpy_backend, learning, tolerance=1e-4)
     batches = MiniBatches(algorithm, 5, np.random.default_rng(2))
     state, info = batches.init(algorithm.init().trial), None
     while not state.finished and state.passes < 100:
@@ -211,7 +211,7 @@ def test_that_mini_batches_learn_the_kernels_that_maximise_the_exact_evidence(nu
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-3, 1e3])  # of a coordinate: length-scales may be thousands of metres
-def test_that_learnt_inducing_inputs_move_and_raise_the_bound(unit, numpy_place):
+def test_that_learnt_inducing_inputs_move_and_raise_the_bound(unit, numpy_backend):
     model = LinearSurvey(sites=20)
     model.X, model.log_kernels = unit * model.X, model.log_kernels + np.log([1.0, unit])
     Z = unit * np.linspace(0.0, 2.0, 5)[:, None]  # of inputs up to 6
@@ -219,7 +219,7 @@ def test_that_learnt_inducing_inputs_move_and_raise_the_bound(unit, numpy_place)
     fixed, learnt = (
         converged(
             model.algorithm(
-                numpy_place,
+                numpy_backend,
                 Learning(model.log_kernels, TIES[..., :0], np.zeros(0), *nothing, inducing=inducing),
                 Z,
                 tolerance=1e-4,

@@ -98,10 +98,10 @@ def test_that_latents_at_new_inputs_have_the_moments_of_the_mixture(latents, bac
         np.testing.assert_allclose(joint, model.components()[1][k], atol=tolerance(backend, 1e-10))
 
 
-def test_that_draws_of_the_components_have_the_moments_of_the_mixture(numpy_place, rng):
+def test_that_draws_of_the_components_have_the_moments_of_the_mixture(numpy_backend, rng):
     model, count = TwoComponents(2), 4000
     components = [0] * round(WEIGHTS[0] * count) + [1] * round(WEIGHTS[1] * count)
-    draws = latent_draws(model.bound_state(numpy_place), model.X, rng.standard_normal((count, NEW, 2)), components)
+    draws = latent_draws(model.bound_state(numpy_backend), model.X, rng.standard_normal((count, NEW, 2)), components)
     mean, variance = of_two(*model.moments())
     assert np.all(np.abs(draws.mean(axis=0) - mean) < 5 * np.sqrt(variance / count))
     np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.1)
@@ -123,9 +123,9 @@ def test_that_noisy_outputs_add_their_noise_to_the_mixture(latents, backend, tol
         np.testing.assert_allclose(to_numpy(one), other, rtol=close, atol=close)
 
 
-def test_that_exponential_outputs_have_the_moments_of_log_normals(numpy_place):
+def test_that_exponential_outputs_have_the_moments_of_log_normals(numpy_backend):
     model = TwoComponents(1)
-    bound_state = model.bound_state(numpy_place)
+    bound_state = model.bound_state(numpy_backend)
 
     def moments(f):
         return np.exp(f), np.zeros_like(f)
@@ -137,9 +137,9 @@ def test_that_exponential_outputs_have_the_moments_of_log_normals(numpy_place):
         np.testing.assert_allclose(one, other, rtol=1e-8)
 
 
-def test_that_the_predictive_density_is_the_sum_over_the_components(numpy_place, rng):
+def test_that_the_predictive_density_is_the_sum_over_the_components(numpy_backend, rng):
     model = TwoComponents(1)
-    bound_state = model.bound_state(numpy_place)
+    bound_state = model.bound_state(numpy_backend)
     y = rng.standard_normal((NEW, 1))
     mean, variance = model.moments()
     found = log_predictive_density(
@@ -152,8 +152,8 @@ def test_that_the_predictive_density_is_the_sum_over_the_components(numpy_place,
     np.testing.assert_allclose(found, logsumexp(of_each, axis=0, b=WEIGHTS[:, None]), atol=1e-4)
 
 
-def test_that_weighted_nodes_count_by_their_weight(numpy_place):
-    bound_state = TwoComponents(1).bound_state(numpy_place)
+def test_that_weighted_nodes_count_by_their_weight(numpy_backend):
+    bound_state = TwoComponents(1).bound_state(numpy_backend)
     given = Nodes(np.asarray([[-1.0], [2.0]]), np.asarray([2 / 3, 1 / 3]))
     mean, variance = output_moments(bound_state, TwoComponents(1).X, lambda f: (f, np.zeros_like(f)), given)
     centre, spread = TwoComponents(1).moments()

@@ -75,24 +75,24 @@ def test_that_quadrature_works_in_every_place(backend, tolerance):
 
 @pytest.mark.parametrize("std", [1.0, 0.1, 0.01])
 @pytest.mark.parametrize("latents", [2, 3, 6])
-def test_that_several_latents_come_near_the_closed_form(latents, std, numpy_place, rng):
+def test_that_several_latents_come_near_the_closed_form(latents, std, numpy_backend, rng):
     y = 2.0 * rng.standard_normal((20, latents))
-    normals = Points.draw(rng, 1024, 1, latents, numpy_place).base
+    normals = Points.draw(rng, 1024, 1, latents, numpy_backend).base
     ones = np.ones((20, latents))
     found = importance.log_expectation(lambda f: norm.logpdf(y, f, std).sum(-1), 0.0 * ones, ones, normals)
     np.testing.assert_allclose(found, norm.logpdf(y, 0.0, np.hypot(1.0, std)).sum(-1), atol=0.01)
 
 
-def test_that_latents_that_a_narrow_density_couples_come_near_the_closed_form(numpy_place, rng):
+def test_that_latents_that_a_narrow_density_couples_come_near_the_closed_form(numpy_backend, rng):
     y = np.linspace(-4.0, 4.0, 9)
-    normals = Points.draw(rng, 1024, 1, 3, numpy_place).base
+    normals = Points.draw(rng, 1024, 1, 3, numpy_backend).base
     ones = np.ones((9, 3))
     found = importance.log_expectation(lambda f: norm.logpdf(y, f.sum(-1), 0.01), 0.0 * ones, ones, normals)
     np.testing.assert_allclose(found, norm.logpdf(y, 0.0, np.hypot(np.sqrt(3), 0.01)), atol=0.02)
 
 
-def test_that_too_few_samples_are_told(numpy_place, rng):
-    normals = Points.draw(rng, 32, 1, 6, numpy_place).base
+def test_that_too_few_samples_are_told(numpy_backend, rng):
+    normals = Points.draw(rng, 32, 1, 6, numpy_backend).base
     ones = np.ones((2, 6))
     with pytest.warns(UserWarning, match="of 2 sites has a standard error above"):
         importance.log_expectation(lambda f: -1e4 * np.square(np.sin(3 * f.sum(-1))), 0.0 * ones, ones, normals)

@@ -50,7 +50,7 @@ def test_that_samples_are_the_normals_scaled_and_moved(backend, tolerance, rng):
 
 
 @pytest.mark.parametrize("latents", [1, 2, 3])
-def test_that_rotations_have_no_preferred_direction(latents, numpy_place, rng):
-    rotations = Points.draw(rng, 16, 4000, latents, numpy_place).rotations
+def test_that_rotations_have_no_preferred_direction(latents, numpy_backend, rng):
+    rotations = Points.draw(rng, 16, 4000, latents, numpy_backend).rotations
     # Each entry of a uniform rotation has mean 0 and variance 1 / Q.
     assert np.abs(rotations.mean(axis=0)).max() < 5 / np.sqrt(4000 * latents)

@@ -77,14 +77,14 @@ def test_that_gaussian_noise_gives_the_exact_gaussian_process(kind, backend, tol
 
 
 @pytest.mark.parametrize(("sites", "noise"), [(100, 1e-2), (100, 1e-3), (1, 1e-6)])
-def test_that_data_much_sharper_than_the_prior_are_fitted_in_a_few_evaluations(sites, noise, numpy_place, rng):
+def test_that_data_much_sharper_than_the_prior_are_fitted_in_a_few_evaluations(sites, noise, numpy_backend, rng):
     X = np.linspace(0, 5, sites)[:, None]
-    kernel = Kernel(CORRELATIONS["matern 3/2"], numpy_place.asarray(1.0), numpy_place.asarray([0.5]))
+    kernel = Kernel(CORRELATIONS["matern 3/2"], numpy_backend.asarray(1.0), numpy_backend.asarray([0.5]))
     prior = kernel(X, X)
     truth = np.linalg.cholesky(prior) @ rng.standard_normal(sites)
     y = (truth + noise * rng.standard_normal(sites))[:, None]
-    algorithm = dense_savigp(numpy_place, X, [kernel], [0.0], y, noise, samples=S, tolerance=1e-7)
-    state, _ = settle(algorithm, numpy_place, lambda f: f)
+    algorithm = dense_savigp(numpy_backend, X, [kernel], [0.0], y, noise, samples=S, tolerance=1e-7)
+    state, _ = settle(algorithm, numpy_backend, lambda f: f)
     covariance = prior + noise**2 * np.eye(sites)
     gain = np.linalg.solve(covariance, prior).T
     std = np.sqrt(np.diag(prior - gain @ prior))
@@ -120,9 +120,9 @@ def test_that_random_failures_change_nothing_when_the_fit_is_exact(backend, tole
     np.testing.assert_allclose(found, expected, atol=tolerance(backend, 1e-6, 0.03))
 
 
-def test_that_a_step_to_where_most_runs_fail_is_taken_back(numpy_place, observed):
+def test_that_a_step_to_where_most_runs_fail_is_taken_back(numpy_backend, observed):
     """Where too few runs of a site are left to fit, the bound counts as minus infinity, and the step is retraced."""
-    algorithm, _, _ = regression(numpy_place, "matern 5/2", observed)
+    algorithm, _, _ = regression(numpy_backend, "matern 5/2", observed)
     state = algorithm.init()
     outputs = algorithm.ask(state)
     state, _ = algorithm.tell(state, outputs, np.ones(outputs.shape[:2], dtype=bool))
@@ -143,7 +143,7 @@ def test_that_draws_have_the_joint_moments_of_the_posterior(backend, observed, r
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.01)
 
 
-def test_that_a_nonlinear_model_gives_the_same_numbers_in_every_place(backend, tolerance, numpy_place, rng):
+def test_that_a_nonlinear_model_gives_the_same_numbers_in_every_place(backend, tolerance, numpy_backend, rng):
     X = np.sort(rng.random((6, 2)), axis=0)
     y = rng.random((6, 2))
 
@@ -157,7 +157,7 @@ def test_that_a_nonlinear_model_gives_the_same_numbers_in_every_place(backend, t
         return state.elbo, to_numpy(state.posterior), state
 
     bound, parameters, state = run(backend)
-    expected_bound, expected_parameters, _ = run(numpy_place)
+    expected_bound, expected_parameters, _ = run(numpy_backend)
     assert bound == pytest.approx(expected_bound, rel=tolerance(backend, 1e-9, 1e-3))
     np.testing.assert_allclose(parameters, expected_parameters, atol=tolerance(backend, 1e-7, 0.05))
     assert state.posterior.dtype == getattr(backend.namespace, backend.dtype)

@@ -40,9 +40,11 @@ def two_latents(backend):
     return bound, parameters, data, Points.draw(np.random.default_rng(1), 64, N, 2, backend)
 
 
-def test_that_the_best_diagonal_gaussian_has_the_variances_of_each_variable_given_the_others(numpy_place, monkeypatch):
+def test_that_the_best_diagonal_gaussian_has_the_variances_of_each_variable_given_the_others(
+    numpy_backend, monkeypatch
+):
     monkeypatch.setattr("invgp.core.bound.BATCH_SITES", 15)
-    bound, parameters, data, points = two_latents(numpy_place)
+    bound, parameters, data, points = two_latents(numpy_backend)
     trial = Profile(bound, data, points, 1e-12).start(parameters)
     for j, kernel in enumerate(trial.bound_state.kernels):
         Z = parameters.inducing[j]
@@ -53,9 +55,9 @@ def test_that_the_best_diagonal_gaussian_has_the_variances_of_each_variable_give
         np.testing.assert_allclose(trial.bound_state.q.spread[0, j], 1.0 / (np.diag(inverse) + told), rtol=1e-6)
 
 
-def test_that_the_best_diagonal_gaussian_has_the_exact_mean(numpy_place):
+def test_that_the_best_diagonal_gaussian_has_the_exact_mean(numpy_backend):
     """With Gaussian noise at every site."""
-    bound, parameters, data, points = regression(numpy_place, "diagonal")
+    bound, parameters, data, points = regression(numpy_backend, "diagonal")
     bound_state = Profile(bound, data, points, 1e-12).start(parameters).bound_state
     K = bound_state.factor[0] @ bound_state.factor[0].T
     noise = np.exp(2.0 * parameters.likelihood[0])
@@ -70,26 +72,26 @@ def long_search(bound, parameters, data, points):
 
 
 @pytest.mark.parametrize("batch", [15, 4096])
-def test_that_the_best_diagonal_gaussian_is_that_of_a_long_search(batch, numpy_place, monkeypatch):
+def test_that_the_best_diagonal_gaussian_is_that_of_a_long_search(batch, numpy_backend, monkeypatch):
     monkeypatch.setattr("invgp.core.bound.BATCH_SITES", batch)
-    model = bound, parameters, data, points = two_latents(numpy_place)
+    model = bound, parameters, data, points = two_latents(numpy_backend)
     start = Profile(bound, data, points, 1e-13).start(parameters)
     assert start.elbo == pytest.approx(long_search(*model), abs=0.02)
 
 
 @pytest.mark.parametrize("family", ["full", "diagonal"])
 @pytest.mark.parametrize("likelihood", [StudentT(0.2, 3.0), Poisson()], ids=["outliers", "counts"])
-def test_that_the_best_gaussian_is_found_where_log_densities_are_far_from_quadratic(family, likelihood, numpy_place):
-    bound, parameters, data, points = regression(numpy_place, family, dense=False)
+def test_that_the_best_gaussian_is_found_where_log_densities_are_far_from_quadratic(family, likelihood, numpy_backend):
+    bound, parameters, data, points = regression(numpy_backend, family, dense=False)
     outliers = np.where(np.arange(N)[:, None] % 5 == 3, 6.0, 0.0)
     y = Y + outliers if isinstance(likelihood, StudentT) else np.round(np.exp(3.0 + 2.0 * Y))
-    data = replace(data, likelihood=likelihood, y=numpy_place.asarray(y))
+    data = replace(data, likelihood=likelihood, y=numpy_backend.asarray(y))
     parameters = replace(parameters, likelihood=np.asarray(likelihood.parameters))
     start, best = Profile(bound, data, points, 1e-9).start(parameters), long_search(bound, parameters, data, points)
     assert start.elbo > best - 0.02 * abs(best)
 
 
-def test_that_a_search_takes_no_step_from_which_there_is_no_way_back(numpy_place):
+def test_that_a_search_takes_no_step_from_which_there_is_no_way_back(numpy_backend):
     """Outliers beside which the first steps would lead to kernels that explain nothing."""
     rng = np.random.default_rng(102)
     X = np.sort(rng.uniform(0, 10, (80, 1)), axis=0)
@@ -103,21 +105,21 @@ def test_that_a_search_takes_no_step_from_which_there_is_no_way_back(numpy_place
     assert bounds["diagonal"] > longer - 15.0
 
 
-def test_that_a_diagonal_gaussian_is_learnt_to_the_optimum_of_a_long_search(numpy_place):
+def test_that_a_diagonal_gaussian_is_learnt_to_the_optimum_of_a_long_search(numpy_backend):
     values = []
     for settings in ({}, {"anew": False, "rounds": 40, "evaluations": 400, "tolerance": 1e-9}):
-        bound, parameters, data, points = regression(numpy_place, "diagonal", dense=False)
+        bound, parameters, data, points = regression(numpy_backend, "diagonal", dense=False)
         learnt = Blocks(**settings).fit(bound, parameters, data, points)
         values.append(float(evaluate(bound, learnt, data, points, ()).elbo))
     assert values[0] == pytest.approx(values[1], abs=0.02)
 
 
-def test_that_diagonal_steps_are_the_same_in_every_place(backend, tolerance, numpy_place):
+def test_that_diagonal_steps_are_the_same_in_every_place(backend, tolerance, numpy_backend):
     def after_a_round(at):
         bound, parameters, data, points = regression(at, "diagonal", dense=False)
         return Blocks(rounds=1, evaluations=3).fit(bound, parameters, data, points).flat(["kernels", "likelihood"])
 
-    here, there = after_a_round(backend), after_a_round(numpy_place)
+    here, there = after_a_round(backend), after_a_round(numpy_backend)
     assert here.dtype == getattr(backend.namespace, backend.dtype)
     np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(backend, 1e-6, 0.05))
 
@@ -140,10 +142,10 @@ def test_that_components_lie_one_standard_deviation_from_the_best_single_gaussia
     assert norms == pytest.approx([1.0, 1.0], abs=tolerance(backend, 1e-3, 0.1))
 
 
-def test_that_a_mixture_is_found_where_the_prior_is_a_poor_start(numpy_place):
+def test_that_a_mixture_is_found_where_the_prior_is_a_poor_start(numpy_backend):
     """Kernels so smooth and wide that few steps from the prior lead nowhere."""
-    bound, parameters, data, points = regression(numpy_place, "diagonal", dense=False, components=2)
-    smooth = numpy_place.asarray([[np.log(1e5), np.log(3.0)]])
+    bound, parameters, data, points = regression(numpy_backend, "diagonal", dense=False, components=2)
+    smooth = numpy_backend.asarray([[np.log(1e5), np.log(3.0)]])
     parameters = replace(parameters, kernels=smooth)
     few = {"learn": ("posterior",), "rounds": 1, "evaluations": 30}
     with_start, without = (
@@ -160,11 +162,11 @@ class Magnitude(StudentT):
         return super().log_density(abs(y), abs(f))
 
 
-def test_that_a_mixture_that_starts_at_two_modes_stays_there(numpy_place):
+def test_that_a_mixture_that_starts_at_two_modes_stays_there(numpy_backend):
     """The best single Gaussian takes one sign: around it there is less to gain than at both."""
-    bound, parameters, data, points = regression(numpy_place, "full", dense=False, components=2)
-    data = replace(data, likelihood=Magnitude(0.3, 4.0), y=numpy_place.asarray(1.0 + 0.1 * np.cos(X)))
-    one_sign = numpy_place.asarray([[0.0, np.log(8.0)]])
+    bound, parameters, data, points = regression(numpy_backend, "full", dense=False, components=2)
+    data = replace(data, likelihood=Magnitude(0.3, 4.0), y=numpy_backend.asarray(1.0 + 0.1 * np.cos(X)))
+    one_sign = numpy_backend.asarray([[0.0, np.log(8.0)]])
     parameters = replace(parameters, kernels=one_sign, likelihood=np.asarray(data.likelihood.parameters))
     q, L = bound.bound_state(parameters).q, bound.bound_state(parameters).factor[0]
     either = np.linalg.solve(L, np.ones(len(L))) * np.asarray([1.0, -1.0])[:, None, None]
@@ -174,8 +176,8 @@ def test_that_a_mixture_that_starts_at_two_modes_stays_there(numpy_place):
     np.testing.assert_allclose(np.abs(found.q.mean @ L.T)[:, 0], 1.0, atol=0.3)
 
 
-def test_that_components_in_one_place_are_left_to_their_own_start(numpy_place):
-    bound, parameters, data, points = regression(numpy_place, "full", dense=False, components=3)
+def test_that_components_in_one_place_are_left_to_their_own_start(numpy_backend):
+    bound, parameters, data, points = regression(numpy_backend, "full", dense=False, components=3)
     q = bound.bound_state(parameters).q
     alike = np.broadcast_to(q.mean[:1], q.mean.shape)
     one_place = replace(parameters, posterior=bound.posterior.pack(q._replace(mean=alike)))

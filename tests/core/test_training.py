@@ -66,8 +66,8 @@ def best():
 
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
 @pytest.mark.parametrize("family", ["full", "sites"])
-def test_that_every_parameter_is_learnt_as_by_exact_regression(family, dense, numpy_place, best):
-    bound, parameters, data, points = regression(numpy_place, family, dense=dense)
+def test_that_every_parameter_is_learnt_as_by_exact_regression(family, dense, numpy_backend, best):
+    bound, parameters, data, points = regression(numpy_backend, family, dense=dense)
     learnt = Blocks(tolerance=1e-8, optimiser=LBFGS(tolerance=1e-10)).fit(bound, parameters, data, points)
     value = float(evaluate(bound, learnt, data, points, ()).elbo)
     # Ten inducing inputs leave a little of the curve open.
@@ -87,8 +87,8 @@ class Counted(Gaussian):
 
 
 @pytest.mark.parametrize("family", ["full", "sites"])
-def test_that_a_dense_fit_takes_few_evaluations_to_the_exact_evidence(family, numpy_place, best):
-    bound, parameters, data, points = regression(numpy_place, family)
+def test_that_a_dense_fit_takes_few_evaluations_to_the_exact_evidence(family, numpy_backend, best):
+    bound, parameters, data, points = regression(numpy_backend, family)
     Counted.calls.clear()
     counted, rounds = replace(data, likelihood=Counted(START_NOISE, outputs=1)), []
     learnt = Blocks().fit(bound, parameters, counted, points, rounds.append)
@@ -101,22 +101,22 @@ def test_that_a_dense_fit_takes_few_evaluations_to_the_exact_evidence(family, nu
 
 
 @pytest.mark.parametrize("family", ["full", "sites"])
-def test_that_natural_gradients_count_from_the_prior_mean(family, numpy_place):
+def test_that_natural_gradients_count_from_the_prior_mean(family, numpy_backend):
     """With Gaussian noise a single step finds the posterior, wherever the prior has its mean."""
-    bound, parameters, data, points = regression(numpy_place, family)
-    far = replace(bound, prior_mean=numpy_place.asarray([40.0]))
+    bound, parameters, data, points = regression(numpy_backend, family)
+    far = replace(bound, prior_mean=numpy_backend.asarray([40.0]))
     raised = replace(data, y=data.y + 40.0)
     trials = [Profile(*model, points, 1e-7).start(parameters) for model in ((bound, data), (far, raised))]
     assert trials[1].elbo == pytest.approx(trials[0].elbo, abs=1e-6)
     np.testing.assert_allclose(trials[1].pseudo.pull, trials[0].pseudo.pull, atol=1e-6)
 
 
-def test_that_a_likelihood_with_heavy_tails_has_the_optimum_of_many_more_evaluations(numpy_place):
+def test_that_a_likelihood_with_heavy_tails_has_the_optimum_of_many_more_evaluations(numpy_backend):
     """Precisions of pseudo-observations may be negative there."""
     outliers = np.where(np.arange(N)[:, None] % 9 == 4, 3.0, 0.0)
     values = []
     for settings in ({}, {"tolerance": 1e-9, "optimiser": LBFGS(tolerance=1e-12), "evaluations": 400}):
-        bound, parameters, data, points = regression(numpy_place, dense=False)
+        bound, parameters, data, points = regression(numpy_backend, dense=False)
         heavy = replace(data, likelihood=StudentT(0.2, 3.0), y=data.y + outliers)
         parameters = replace(parameters, likelihood=np.asarray(heavy.likelihood.parameters))
         learnt = Blocks(**settings).fit(bound, parameters, heavy, points)
@@ -125,12 +125,12 @@ def test_that_a_likelihood_with_heavy_tails_has_the_optimum_of_many_more_evaluat
 
 
 @pytest.mark.parametrize("family", ["full", "sites"])
-def test_that_blocks_take_the_same_steps_in_every_place(family, backend, tolerance, numpy_place):
+def test_that_blocks_take_the_same_steps_in_every_place(family, backend, tolerance, numpy_backend):
     def after_a_round(at):
         bound, parameters, data, points = regression(at, family, dense=False)
         return Blocks(rounds=1, evaluations=3).fit(bound, parameters, data, points).flat(["kernels", "likelihood"])
 
-    here, there = after_a_round(backend), after_a_round(numpy_place)
+    here, there = after_a_round(backend), after_a_round(numpy_backend)
     assert here.dtype == getattr(backend.namespace, backend.dtype)
     np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(backend, 1e-6, 0.05))
 
@@ -172,18 +172,18 @@ def test_that_wrong_settings_are_told_in_a_sentence(method, message):
         method()
 
 
-def test_that_theorem_two_has_the_optimum_of_the_free_covariance(numpy_place):
+def test_that_theorem_two_has_the_optimum_of_the_free_covariance(numpy_backend):
     values = []
     for family in ("full", "sites"):
-        bound, parameters, data, points = regression(numpy_place, family, dense=False)
+        bound, parameters, data, points = regression(numpy_backend, family, dense=False)
         method = Blocks(learn=("posterior",), tolerance=1e-10, optimiser=LBFGS(tolerance=1e-12))
         learnt = method.fit(bound, parameters, data, points)
         values.append(float(evaluate(bound, learnt, data, points, ()).elbo))
     assert values[0] == pytest.approx(values[1], abs=1e-5)
 
 
-def test_that_the_paper_s_order_raises_the_bound_in_every_round(numpy_place, best):
-    bound, parameters, data, points = regression(numpy_place)
+def test_that_the_paper_s_order_raises_the_bound_in_every_round(numpy_backend, best):
+    bound, parameters, data, points = regression(numpy_backend)
     trace = []
     method = replace(Blocks.of_the_paper(), rounds=8)
     assert method.order == PAPER_ORDER
@@ -192,8 +192,8 @@ def test_that_the_paper_s_order_raises_the_bound_in_every_round(numpy_place, bes
     assert trace[-1] > -best.fun - 1.0
 
 
-def test_that_a_black_box_learns_its_parameters_by_differences(numpy_place, best):
-    bound, parameters, data, points = regression(numpy_place, dense=False)
+def test_that_a_black_box_learns_its_parameters_by_differences(numpy_backend, best):
+    bound, parameters, data, points = regression(numpy_backend, dense=False)
 
     def log_density(y, f, free):
         return -0.5 * np.sum((y - f) ** 2, axis=-1) * np.exp(-2 * free[0]) - free[0] - 0.5 * np.log(2 * np.pi)
@@ -203,8 +203,8 @@ def test_that_a_black_box_learns_its_parameters_by_differences(numpy_place, best
     np.testing.assert_allclose(without, with_gradient, atol=1e-3)
 
 
-def test_that_a_mixture_of_diagonals_improves_and_learns_its_weights(numpy_place):
-    bound, parameters, data, points = regression(numpy_place, "diagonal", dense=False, components=2)
+def test_that_a_mixture_of_diagonals_improves_and_learns_its_weights(numpy_backend):
+    bound, parameters, data, points = regression(numpy_backend, "diagonal", dense=False, components=2)
     trace = []
     learnt = Blocks(rounds=5).fit(bound, parameters, data, points, lambda p: trace.append(p.elbo))
     assert trace[-1] > float(evaluate(bound, parameters, data, points, ()).elbo)
@@ -253,8 +253,8 @@ class Watching(LBFGS):
         return super().init(point)
 
 
-def test_that_a_posterior_that_is_not_found_anew_goes_ahead_once(numpy_place):
-    bound, parameters, data, points = regression(numpy_place, dense=False)
+def test_that_a_posterior_that_is_not_found_anew_goes_ahead_once(numpy_backend):
+    bound, parameters, data, points = regression(numpy_backend, dense=False)
     Watching.sizes.clear()
     Blocks(order=PAPER_ORDER, anew=False, rounds=2, evaluations=2, optimiser=Watching()).fit(
         bound, parameters, data, points
@@ -264,14 +264,14 @@ def test_that_a_posterior_that_is_not_found_anew_goes_ahead_once(numpy_place):
     assert Watching.sizes == [posterior, *one_round, *one_round]
 
 
-def test_that_the_optimiser_of_blocks_can_be_replaced(numpy_place, best):
-    bound, parameters, data, points = regression(numpy_place)
+def test_that_the_optimiser_of_blocks_can_be_replaced(numpy_backend, best):
+    bound, parameters, data, points = regression(numpy_backend)
     learnt = Blocks(optimiser=Descent(), tolerance=1e-3).fit(bound, parameters, data, points)
     assert float(evaluate(bound, learnt, data, points, ()).elbo) == pytest.approx(-best.fun, abs=0.01)
 
 
-def test_that_inducing_inputs_that_move_raise_the_bound(numpy_place):
-    bound, parameters, data, points = regression(numpy_place, dense=False)
+def test_that_inducing_inputs_that_move_raise_the_bound(numpy_backend):
+    bound, parameters, data, points = regression(numpy_backend, dense=False)
     bound, clumped = replace(bound, jitter=1e-6), replace(parameters, inducing=0.3 + 0.2 * parameters.inducing)
     fixed, moved = (
         Blocks(learn=learn, rounds=3).fit(bound, clumped, data, points)
@@ -290,14 +290,14 @@ METHODS = {
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_that_mini_batches_come_near_the_exact_evidence(method, numpy_place, best):
-    bound, parameters, data, points = regression(numpy_place, dense=False)
+def test_that_mini_batches_come_near_the_exact_evidence(method, numpy_backend, best):
+    bound, parameters, data, points = regression(numpy_backend, dense=False)
     learnt = METHODS[method].fit(bound, parameters, data, np.random.default_rng(0))
     assert float(evaluate(bound, learnt, data, points, ()).elbo) > -best.fun - 6.0
 
 
-def test_that_steps_that_shrink_come_to_rest_nearer_the_optimum(numpy_place, best):
-    bound, parameters, data, points = regression(numpy_place, dense=False)
+def test_that_steps_that_shrink_come_to_rest_nearer_the_optimum(numpy_backend, best):
+    bound, parameters, data, points = regression(numpy_backend, dense=False)
     shrinking, constant = (
         replace(METHODS["adam"], shrink=shrink).fit(bound, parameters, data, np.random.default_rng(0))
         for shrink in (True, False)
@@ -308,19 +308,19 @@ def test_that_steps_that_shrink_come_to_rest_nearer_the_optimum(numpy_place, bes
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_that_mini_batches_take_the_same_steps_in_every_place(method, backend, tolerance, numpy_place):
+def test_that_mini_batches_take_the_same_steps_in_every_place(method, backend, tolerance, numpy_backend):
     def after_an_epoch(at):
         bound, parameters, data, _ = regression(at, dense=False)
         method_once = replace(METHODS[method], epochs=1)
         return method_once.fit(bound, parameters, data, np.random.default_rng(0)).flat(["posterior", "kernels"])
 
-    here, there = after_an_epoch(backend), after_an_epoch(numpy_place)
+    here, there = after_an_epoch(backend), after_an_epoch(numpy_backend)
     assert here.dtype == getattr(backend.namespace, backend.dtype)
     np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(backend, 1e-8, 0.02))
 
 
-def test_that_batches_are_shuffled_anew_for_every_pass_and_leave_out_no_site(numpy_place):
-    bound, parameters, data, _ = regression(numpy_place, dense=False)
+def test_that_batches_are_shuffled_anew_for_every_pass_and_leave_out_no_site(numpy_backend):
+    bound, parameters, data, _ = regression(numpy_backend, dense=False)
     seen = []
 
     class Recording(Data):
@@ -338,31 +338,31 @@ def test_that_batches_are_shuffled_anew_for_every_pass_and_leave_out_no_site(num
     assert not np.array_equal(first[0], second[0])
 
 
-def test_that_gradients_without_bias_come_from_independent_samples(numpy_place):
-    bound, _, data, _ = regression(numpy_place, dense=False)
+def test_that_gradients_without_bias_come_from_independent_samples(numpy_backend):
+    bound, _, data, _ = regression(numpy_backend, dense=False)
     for unbiased in (True, False):
         _, _, points = MiniBatches(unbiased=unbiased)._batch(bound, data, np.arange(5), np.random.default_rng(0))
         assert points.independent is unbiased
 
 
-def test_that_the_same_seed_gives_the_same_answer(numpy_place):
-    bound, parameters, data, _ = regression(numpy_place, dense=False)
+def test_that_the_same_seed_gives_the_same_answer(numpy_backend):
+    bound, parameters, data, _ = regression(numpy_backend, dense=False)
     method = MiniBatches(batch=13, epochs=2, samples=16)
     first, second, other = (method.fit(bound, parameters, data, np.random.default_rng(s)).posterior for s in (1, 1, 2))
     np.testing.assert_array_equal(first, second)
     assert not np.array_equal(first, other)
 
 
-def test_that_natural_gradients_of_gaussian_noise_arrive_in_one_step(numpy_place):
-    bound, parameters, data, points = regression(numpy_place)
+def test_that_natural_gradients_of_gaussian_noise_arrive_in_one_step(numpy_backend):
+    bound, parameters, data, points = regression(numpy_backend)
     method = MiniBatches(learn=("posterior",), natural=1.0, batch=N, epochs=1, samples=16)
     learnt = method.fit(bound, parameters, data, np.random.default_rng(0))
     free = np.concatenate([parameters.kernels[0], parameters.likelihood])
     assert float(evaluate(bound, learnt, data, points, ()).elbo) == pytest.approx(-negative_evidence(free), abs=1e-6)
 
 
-def test_that_settling_on_batches_arrives_where_all_data_at_once_would(numpy_place):
-    bound, parameters, data, points = regression(numpy_place, dense=False)
+def test_that_settling_on_batches_arrives_where_all_data_at_once_would(numpy_backend):
+    bound, parameters, data, points = regression(numpy_backend, dense=False)
     whole, alike, last = (
         MiniBatches(learn=("posterior",), natural=natural, settle=settle, batch=batch, epochs=1, samples=16)
         for natural, settle, batch in ((1.0, 0, N), (1.0, 1, N // 5), (1.0, 0, N // 5))
@@ -375,8 +375,8 @@ def test_that_settling_on_batches_arrives_where_all_data_at_once_would(numpy_pla
     assert unsettled < best - 1.0
 
 
-def test_that_only_the_posterior_moves_while_it_settles(numpy_place):
-    bound, parameters, data, _ = regression(numpy_place, dense=False)
+def test_that_only_the_posterior_moves_while_it_settles(numpy_backend):
+    bound, parameters, data, _ = regression(numpy_backend, dense=False)
     seen = []
     MiniBatches(natural=0.2, settle=2, batch=N // 5, epochs=3, samples=16).fit(
         bound, parameters, data, np.random.default_rng(0), seen.append
@@ -396,8 +396,8 @@ def heavy_tailed(backend):
     return bound, replace(parameters, kernels=rough, likelihood=heavy.likelihood.parameters), heavy, points
 
 
-def test_that_natural_gradients_lead_to_the_optimum_where_sites_take_precision_away(numpy_place):
-    bound, parameters, heavy, points = heavy_tailed(numpy_place)
+def test_that_natural_gradients_lead_to_the_optimum_where_sites_take_precision_away(numpy_backend):
+    bound, parameters, heavy, points = heavy_tailed(numpy_backend)
     exact = {"tolerance": 1e-10, "optimiser": LBFGS(tolerance=1e-12), "evaluations": 2000}
     best = Blocks(learn=("posterior",), anew=False, **exact).fit(bound, parameters, heavy, points)
     density = heavy.log_density(parameters.likelihood, derivatives=False)
@@ -409,8 +409,8 @@ def test_that_natural_gradients_lead_to_the_optimum_where_sites_take_precision_a
     assert values[0] == pytest.approx(values[1], abs=0.01)
 
 
-def test_that_a_natural_step_is_shorter_where_a_whole_one_leaves_no_distribution(numpy_place):
-    bound, parameters, _, points = regression(numpy_place)
+def test_that_a_natural_step_is_shorter_where_a_whole_one_leaves_no_distribution(numpy_backend):
+    bound, parameters, _, points = regression(numpy_backend)
 
     def curving_upwards(f, start, stop):
         return 40.0 * f[..., 0] ** 2, None
@@ -424,8 +424,8 @@ def test_that_a_natural_step_is_shorter_where_a_whole_one_leaves_no_distribution
     assert np.all(variance > before)
 
 
-def test_that_sites_take_away_at_most_half_of_their_own_precision_where_that_is_limited(numpy_place):
-    bound, parameters, _, _ = regression(numpy_place)
+def test_that_sites_take_away_at_most_half_of_their_own_precision_where_that_is_limited(numpy_backend):
+    bound, parameters, _, _ = regression(numpy_backend)
     bound_state = bound.bound_state(parameters)
     geometry = bound_state.geometry(0, N)
     variance = bound_state.marginals(geometry)[1][0]
@@ -437,22 +437,22 @@ def test_that_sites_take_away_at_most_half_of_their_own_precision_where_that_is_
     np.testing.assert_allclose(found, np.eye(N) + (W * added) @ W.T, atol=1e-10)
 
 
-def test_that_a_batch_is_looked_at_once(numpy_place):
+def test_that_a_batch_is_looked_at_once(numpy_backend):
     looked = []
 
     def log_density(y, f):
         looked.append(f.shape)
         return -0.5 * np.sum((y - f) ** 2, axis=-1)
 
-    bound, parameters, data, _ = regression(numpy_place, dense=False)
+    bound, parameters, data, _ = regression(numpy_backend, dense=False)
     parameters = replace(parameters, likelihood=parameters.likelihood[:0])
     box = Data(BlackBox(log_density, 1, 1), data.y)
     MiniBatches(natural=0.1, batch=15, epochs=2, samples=16).fit(bound, parameters, box, np.random.default_rng(0))
     assert looked == 2 * [(16, 15, 1), (16, 15, 1), (16, 10, 1)]
 
 
-def test_that_sites_of_a_short_batch_count_for_all(numpy_place):
-    bound, _, data, _ = regression(numpy_place, dense=False)
+def test_that_sites_of_a_short_batch_count_for_all(numpy_backend):
+    bound, _, data, _ = regression(numpy_backend, dense=False)
     small, some, points = MiniBatches(batch=15)._batch(bound, data, np.arange(30, 40), np.random.default_rng(0))
     assert small.weight == N / 10
     assert (small.X.shape[0], some.y.shape[0], points.normals().shape[1]) == (10, 10, 10)
@@ -463,20 +463,20 @@ def test_that_steps_shrink_over_the_passes_that_the_optimiser_has():
     assert [method._share_left(passes) for passes in (0, 2, 3, 4)] == [1.0, 1.0, 0.5, 0.0]
 
 
-def test_that_natural_gradients_refuse_a_mixture(numpy_place):
-    bound, parameters, data, _ = regression(numpy_place, "diagonal", dense=False, components=2)
+def test_that_natural_gradients_refuse_a_mixture(numpy_backend):
+    bound, parameters, data, _ = regression(numpy_backend, "diagonal", dense=False, components=2)
     with pytest.raises(ValueError, match="single full Gaussian"):
         MiniBatches(natural=0.5).fit(bound, parameters, data, np.random.default_rng(0))
 
 
-def test_that_gradients_without_bias_refuse_too_few_samples(numpy_place):
-    bound, parameters, data, _ = regression(numpy_place, dense=False)
+def test_that_gradients_without_bias_refuse_too_few_samples(numpy_backend):
+    bound, parameters, data, _ = regression(numpy_backend, dense=False)
     with pytest.raises(ValueError, match=r"samples must be .* at least 6 \(Q = 1, unbiased\), was 5"):
         MiniBatches(samples=5, unbiased=True).fit(bound, parameters, data, np.random.default_rng(0))
 
 
-def test_that_a_noise_known_for_each_site_goes_with_its_sites(numpy_place):
-    bound, parameters, data, points = regression(numpy_place, dense=False)
+def test_that_a_noise_known_for_each_site_goes_with_its_sites(numpy_backend):
+    bound, parameters, data, points = regression(numpy_backend, dense=False)
     known = replace(data, likelihood=Gaussian(0.2 + 0.3 * RNG.random((N, 1))))
     parameters = replace(parameters, likelihood=np.zeros(0))
     whole = float(evaluate(bound, parameters, known, points, ()).elbo)
@@ -488,8 +488,8 @@ def test_that_a_noise_known_for_each_site_goes_with_its_sites(numpy_place):
     assert np.mean(parts) == pytest.approx(whole, rel=1e-10)
 
 
-def test_that_a_posterior_held_at_the_sites_refuses_mini_batches(numpy_place):
-    bound, parameters, data, _ = regression(numpy_place, "sites", dense=False)
+def test_that_a_posterior_held_at_the_sites_refuses_mini_batches(numpy_backend):
+    bound, parameters, data, _ = regression(numpy_backend, "sites", dense=False)
     with pytest.raises(ValueError, match="needs all of them at once"):
         MiniBatches().fit(bound, parameters, data, np.random.default_rng(0))
 

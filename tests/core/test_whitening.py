@@ -44,8 +44,8 @@ def test_that_the_start_is_the_base_itself(backend, tolerance, rng):
         np.testing.assert_allclose(to_numpy(one), to_numpy(other), rtol=tolerance(backend, 1e-13))
 
 
-def test_that_the_free_parameters_move_mean_and_factor_in_units_of_the_base(numpy_place, rng):
-    base, family = narrow_posterior(rng, numpy_place), Full(Q, M)
+def test_that_the_free_parameters_move_mean_and_factor_in_units_of_the_base(numpy_backend, rng):
+    base, family = narrow_posterior(rng, numpy_backend), Full(Q, M)
     whitening = Whitening(family, base)
     x = 0.5 * rng.standard_normal(whitening.start().shape)
     inner = family.unpack(x, base.spread)
@@ -55,8 +55,8 @@ def test_that_the_free_parameters_move_mean_and_factor_in_units_of_the_base(nump
     np.testing.assert_allclose(found.spread[0], R @ inner.spread[0], rtol=1e-12, atol=1e-15)
 
 
-def test_that_the_gradient_is_that_of_finite_differences_in_mean_and_in_spread(numpy_place, rng):
-    base = narrow_posterior(rng, numpy_place)
+def test_that_the_gradient_is_that_of_finite_differences_in_mean_and_in_spread(numpy_backend, rng):
+    base = narrow_posterior(rng, numpy_backend)
     whitening = Whitening(Full(Q, M), base)
     x = 0.3 * rng.standard_normal(whitening.start().shape)
     weights = rng.standard_normal(x.shape)
@@ -68,12 +68,12 @@ def test_that_the_gradient_is_that_of_finite_differences_in_mean_and_in_spread(n
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_that_the_gradient_of_the_bound_is_that_of_finite_differences(dense, numpy_place, rng):
-    bound, parameters, points = small_model("full", ["matern 5/2", "squared exponential"], dense)(numpy_place)
+def test_that_the_gradient_of_the_bound_is_that_of_finite_differences(dense, numpy_backend, rng):
+    bound, parameters, points = small_model("full", ["matern 5/2", "squared exponential"], dense)(numpy_backend)
     size = bound.posterior.inducing
-    whitening = Whitening(bound.posterior, narrow_posterior(rng, numpy_place, inducing=size))
+    whitening = Whitening(bound.posterior, narrow_posterior(rng, numpy_backend, inducing=size))
     x = 0.2 * rng.standard_normal(whitening.start().shape)
-    density = Quadratic(rng).at(numpy_place, parameters.likelihood)
+    density = Quadratic(rng).at(numpy_backend, parameters.likelihood)
 
     def terms(at):
         here = replace(parameters, posterior=whitening.posterior(at))
@@ -86,9 +86,9 @@ def test_that_the_gradient_of_the_bound_is_that_of_finite_differences(dense, num
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6 * np.max(np.abs(other)))
 
 
-def test_that_the_gradient_is_the_same_in_every_place(backend, tolerance, numpy_place):
+def test_that_the_gradient_is_the_same_in_every_place(backend, tolerance, numpy_backend):
     found = []
-    for there in (backend, numpy_place):
+    for there in (backend, numpy_backend):
         rng = np.random.default_rng(5)
         whitening = Whitening(Full(Q, M), narrow_posterior(rng, there))
         x, by_posterior = (there.asarray(rng.standard_normal(whitening.start().shape)) for _ in range(2))

@@ -45,7 +45,7 @@ def test_that_points_of_a_block_are_in_the_order_of_the_dimensions(survey):
     grid = grid_of("easting=0:2:1,northing=10:20:10", survey)
     assert (grid.dims, grid.shape) == (("northing", "easting"), (2, 3))
     _, blocks = grid.blocks(2)
-    found = np.concatenate([grid.at(backend) for backend in blocks])
+    found = np.concatenate([grid.at(block) for block in blocks])
     assert found.tolist() == [[0, 10], [1, 10], [2, 10], [0, 20], [1, 20], [2, 20]]
 
 
