@@ -7,13 +7,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from .damaged_inputs import damaged_inputs
 from .faulty_runs import faulty_runs
 from .moves import moves
 from .signals import signals
 from .tally import Tally, table
 
-PARTS = {"runs": faulty_runs, "signals": signals, "moves": moves}
-CHOICES = {"runs": ("adapters", "pools", "faults"), "signals": ("kinds",), "moves": ("kinds",)}
+PARTS = {"runs": faulty_runs, "signals": signals, "moves": moves, "damage": damaged_inputs}
+CHOICES = {"runs": ("adapters", "pools", "faults"), "signals": ("kinds",), "moves": ("kinds",), "damage": ("groups",)}
 
 
 def main() -> int:
@@ -23,7 +24,7 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="few cases per part, as in the test suite")
     parser.add_argument("--seed", type=int, default=0, help="of all random choices")
     parser.add_argument("--folder", type=Path, help="where cases are kept that went wrong; a temporary one by default")
-    for choice in ("adapters", "pools", "faults", "kinds"):
+    for choice in ("adapters", "pools", "faults", "kinds", "groups"):
         parser.add_argument(f"--{choice}", nargs="+", help="to choose from; all by default")
     options = parser.parse_args()
     unknown = set(options.parts) - set(PARTS)
