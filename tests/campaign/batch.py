@@ -90,7 +90,7 @@ class Size(NamedTuple):
     faults: tuple[str, ...] = ()
 
 
-FULL, SMALL = Size(345, 9, 420.0), Size(1, 1, 90.0)
+FULL, SMALL = Size(345, 9, 420.0), Size(1, 0, 120.0)
 
 
 def is_slow(table: ModuleType, name: str) -> bool:

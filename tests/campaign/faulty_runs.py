@@ -69,13 +69,14 @@ def faulty_runs(
     faults: Iterable[str] = (),
     tell=print,
 ) -> Tally:
-    """All batches; those of one pool after the other."""
+    """All batches, those of one pool after the other; in small, one batch per adapter, and a pool for each."""
     size = (SMALL if small else FULL)._replace(faults=tuple(faults))
     tallies = []
     for pool in pools:
         with ExitStack() as stack:
+            chosen = [a for i, a in enumerate(adapters) if not small or pool == POOLS[(i + seed) % len(POOLS)]]
             dask = stack.enter_context(cluster(folder / "dask")) if pool == "dask" else None
-            for adapter in adapters:
+            for adapter in chosen:
                 if dask is not None:
                     dask.wait_for_workers()
                 home = folder / f"{adapter.replace(' ', '-')}-{pool}"
