@@ -27,7 +27,7 @@ from .faulty_server import reply
 from .forks import start
 from .projects import LEDGER, write_project
 from .surroundings import changes, look_at, make_canaries
-from .tally import Tally, combine
+from .tally import Tally, combine, has_traceback
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60.0  # for one case: most take a tenth of a second
@@ -69,7 +69,7 @@ def call(*arguments: str, cwd: Path) -> str:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-    if code not in CODES or "Traceback" in told.getvalue():
+    if code not in CODES or has_traceback(told.getvalue()):
         return f"invgp {' '.join(arguments)} ended with {code}: {told.getvalue()[-1500:]}"
     if code and not told.getvalue().strip():
         return f"invgp {' '.join(arguments)} ended with {code} and without a word"

@@ -15,7 +15,7 @@ from .batch import ADAPTERS, FULL, POOLS, SMALL, TABLES, Size, plan, run_batch
 from .cluster import cluster
 from .forks import finish, start
 from .surroundings import MARK_VARIABLE, changes, left_with, look_at, make_canaries
-from .tally import Tally, combine
+from .tally import Tally, combine, has_traceback
 
 STARTS = 12  # of a batch whose runs kill the process that makes them
 
@@ -44,7 +44,7 @@ def try_batch(adapter: str, pool: str, home: Path, scheduler: str, size: Size, s
         tally.add("lost", f"the batch did not end after {STARTS} starts")
     tally.add("left", *_several(left_with(mark)))
     said = log.read_text(errors="replace") if log.exists() else ""
-    if "Traceback (most recent call last)" in said:
+    if has_traceback(said):
         tally.add("tracebacks", said[-3000:])
     elif not report.exists() and not tally.faults:
         tally.add("lost", f"no report; exit code {process.exitcode}: {said[-1000:]}")

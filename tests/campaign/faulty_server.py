@@ -65,7 +65,7 @@ FAULTS = {
     "an object for blocks": (lambda x: outputs('{"0": [1, 2]}'), UNREADABLE),
     "no output": (lambda x: reply("{}"), UNREADABLE),
     "no JSON": (lambda x: reply("hello"), UNREADABLE),
-    "nothing": (lambda x: reply(""), UNREADABLE),
+    "nothing": (lambda x: reply(""), BROKEN_OFF),
     "bytes": (lambda x: reply(b"\xff\xfe\x00"), UNREADABLE),
     "deep brackets": (lambda x: reply("[" * 30_000), UNREADABLE),
     "deep braces": (lambda x: reply('{"output":' * 5_000), UNREADABLE),

@@ -15,7 +15,7 @@ import xarray as xr
 from .forks import command, finish, start
 from .projects import KINDS, posterior, recorded, started, write_project
 from .signals import PATIENCE, SECONDS, undisturbed_of
-from .tally import Tally, combine
+from .tally import Tally, combine, has_traceback
 
 SMALL_KINDS = ("emulated",)
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
@@ -48,7 +48,7 @@ def try_move(kind: str, expected: xr.Dataset, runs: int, folder: Path, *, half: 
     if not finish(process, PATIENCE):
         tally.add("hangs", f"{about}: {(folder / 'log').read_text()[-1000:]}")
     said = (folder / "log").read_text(errors="replace")
-    if "Traceback" in said:
+    if has_traceback(said):
         tally.add("tracebacks", f"{about}: {said[-1000:]}")
     again = [x for x in started(there)[seen:] if x in known]
     tally.add("repeated", f"{about}: {again}", len(again))

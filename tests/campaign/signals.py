@@ -19,7 +19,7 @@ from .cluster import Cluster, cluster
 from .forks import command, finish, start
 from .projects import KINDS, posterior, recorded, started, write_project
 from .surroundings import MARK_VARIABLE, left_with
-from .tally import Tally, combine
+from .tally import Tally, combine, has_traceback
 
 PATIENCE = 180.0  # s, for an inversion of some seconds on a busy machine
 SECONDS = 0.03  # that a run takes
@@ -62,7 +62,7 @@ class Project:
         about = f"{self.kind}, {self.pool}, {what}, {self.folder}"
         if not finish(process, PATIENCE):
             self.tally.add("hangs", f"{about}: {self.said[-2000:]}")
-        if "Traceback" in self.said:
+        if has_traceback(self.said):
             self.tally.add("tracebacks", f"{about}: {self.said[-2000:]}")
         self.tally.add("left", f"{about}: {(found := left_with(self.mark))}", len(found))
         lost = self.known - recorded(self.folder)

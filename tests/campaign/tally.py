@@ -47,6 +47,11 @@ class Tally:
         return sum(getattr(self, count) for count in COUNTS)
 
 
+def has_traceback(text: str) -> bool:
+    """Whether a traceback was printed; one that a message quotes from a program's standard error is on its line."""
+    return any(line.startswith("Traceback (most recent call last)") for line in text.splitlines())
+
+
 def combine(part: str, tallies: list[Tally]) -> Tally:
     """The sum of several tallies."""
     whole = Tally(part, notes=[f"{tally.part}: {note}" for tally in tallies for note in tally.notes])
