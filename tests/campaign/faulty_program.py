@@ -7,6 +7,7 @@ It imports no more than it needs, because a campaign starts it ten thousand time
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import sys
@@ -239,6 +240,12 @@ def binary_noise(run: Run) -> None:
     sys.exit(1)
 
 
+def fill_quota(run: Run) -> None:
+    """Write more than a file may hold, as on a disk with a quota."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))
+    run.write(b"1.0 " * 2**15)
+
+
 def without_streams(run: Run) -> None:
     run.answer()
     for number in (0, 1, 2):
@@ -320,6 +327,7 @@ FAULTS = {
     "control characters": (binary_noise, EXIT_CODE),
     "flood of standard error": (lambda run: (run.answer(), os.ftruncate(2, FLOOD)), KILLED),
     "flood of standard output": (lambda run: (run.answer(), os.ftruncate(1, FLOOD)), KILLED),
+    "more than its quota": (fill_quota, (*EXIT_CODE, *UNREADABLE)),
     "closed streams": (without_streams, OK),
     "a child": (lambda run: (child(run, apart=False), run.answer()), OK),
     "a child in a session": (lambda run: (child(run, apart=True), run.answer()), OK),
