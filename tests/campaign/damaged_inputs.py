@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -76,22 +77,22 @@ def call(*arguments: str, cwd: Path) -> str:
     return ""
 
 
-def config_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
+def config_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:
     """Configs and surveys, checked."""
     from .mutate_config import damaged_projects  # noqa: PLC0415
 
-    for what, config in damaged_projects(ROOT, folder, count, seed):
+    for what, config in islice(damaged_projects(ROOT, folder, numbers.stop, seed), numbers.start, None):
         yield what, lambda config=config: call("check", config.name, cwd=config.parent)
 
 
 def file_cases(
-    folder: Path, count: int, seed: int, scaffold: str, names: tuple[str, ...], mutate=mutate_files.mutate_text
+    folder: Path, numbers: range, seed: int, scaffold: str, names: tuple[str, ...], mutate=mutate_files.mutate_text
 ) -> Iterator[Case]:
     """Files of a project to start from, checked with a run of its simulator."""
     source = ROOT / "invgp" / "scaffolds" / scaffold
     shutil.copytree(source, folder / "project")
     sound = {name: (source / name).read_bytes() for name in names}
-    for number in range(count):
+    for number in numbers:
         rng = random.Random(f"{seed} {scaffold} {number}")
         name = names[number % len(names)]
         for other, content in sound.items():
@@ -100,12 +101,12 @@ def file_cases(
         yield f"{name}, case {number}", lambda: call("check", "survey.toml", cwd=folder / "project")
 
 
-def template_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
-    return file_cases(folder, count, seed, "executable-project", ("model.tpl",))
+def template_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:
+    return file_cases(folder, numbers, seed, "executable-project", ("model.tpl",))
 
 
-def pest_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
-    return file_cases(folder, count, seed, "pest-project", ("theis.pst", "aquifer.tpl", "drawdown.ins"))
+def pest_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:
+    return file_cases(folder, numbers, seed, "pest-project", ("theis.pst", "aquifer.tpl", "drawdown.ins"))
 
 
 def finished_project(folder: Path) -> Path:
@@ -117,7 +118,7 @@ def finished_project(folder: Path) -> Path:
     return folder / "project"
 
 
-def posterior_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
+def posterior_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:
     """Posteriors, read by each command that reads one."""
     from .mutate_posterior import damage  # noqa: PLC0415
 
@@ -131,13 +132,13 @@ def posterior_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
         ("export", "damaged.nc", "out.csv"),
         ("compare", "damaged.nc", "--draws", "4"),
     )
-    for number in range(count):
+    for number in numbers:
         what = damage(project / "posterior.nc", project / "damaged.nc", seed * 10**6 + number)
         command = commands[number % len(commands)]
         yield f"posterior, case {number}, {what}", lambda command=command: call(*command, cwd=project)
 
 
-def ledger_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
+def ledger_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:
     """Ledgers, listed, shown, exported, and used by an inversion."""
     project = finished_project(folder)
     whole = (project / LEDGER).read_bytes()
@@ -148,7 +149,7 @@ def ledger_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
         ("runs", "list", "damaged.sqlite", "--failed", "--json"),
         ("run", "survey.toml", "-o", "again.nc", "--ledger", "damaged.sqlite"),
     )
-    for number in range(count):
+    for number in numbers:
         for rest in project.glob("damaged.sqlite-*"):
             rest.unlink()
         what = mutate_files.mutate_ledger(whole, damaged, random.Random(f"{seed} ledger {number}"))
@@ -156,7 +157,7 @@ def ledger_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
         yield f"ledger, case {number}, {what}", lambda command=command: call(*command, cwd=project)
 
 
-def npy_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
+def npy_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:
     """Covariances of noise in NumPy files, checked with the config that names them."""
     project = folder / "project"
     write_project("field", project, 0.0)
@@ -164,12 +165,12 @@ def npy_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
     config.write_text(config.read_text().replace("std.average = 0.02", 'covariance = "noise.npy"'))
     np.save(project / "sound.npy", 4e-4 * np.eye(8))
     whole = (project / "sound.npy").read_bytes()
-    for number in range(count):
+    for number in numbers:
         (project / "noise.npy").write_bytes(mutate_files.mutate_npy(whole, random.Random(f"{seed} npy {number}")))
         yield f"npy, case {number}", lambda: call("check", "survey.toml", cwd=project)
 
 
-def npz_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
+def npz_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:
     """Saved models."""
     from invgp.core.training import Blocks  # noqa: PLC0415
     from invgp.estimator import SAVIGP  # noqa: PLC0415
@@ -189,7 +190,7 @@ def npz_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
             return traceback.format_exc()[-1500:]
         return ""
 
-    for number in range(count):
+    for number in numbers:
         path.write_bytes(mutate_files.mutate_bytes(whole, random.Random(f"{seed} npz {number}")))
         yield f"npz, case {number}", load
 
@@ -215,7 +216,7 @@ class _Replies(socketserver.StreamRequestHandler):
             self.wfile.write(reply(friendly) if friendly else faulty_server.answer(json.loads(message)["input"][0][0]))
 
 
-def umbridge_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
+def umbridge_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:
     """Replies of a server to each request that a client makes."""
     from invgp.adapters import Quantity, RunContext, UmbridgeModel  # noqa: PLC0415
 
@@ -235,7 +236,7 @@ def umbridge_cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
     with faulty_server.Server(("127.0.0.1", 0), _Replies) as server:
         url = f"http://127.0.0.1:{server.server_address[1]}"
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        for number in range(count):
+        for number in numbers:
             rng = random.Random(f"{seed} umbridge {number}")
             path = rng.choice(list(replies))
             if rng.random() < 0.5:
@@ -263,10 +264,9 @@ def try_group(group: str, folder: Path, count: int, seed: int, skip: int) -> Non
     """Try the cases of a group from number `skip` on; `progress` has the case at hand, `wrong` what is wrong."""
     tempfile.tempdir = str(folder)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    numbers = range(skip, count)
     with (folder / "stack").open("w") as stack:
-        for number, (what, attempt) in enumerate(GROUPS[group](folder, count, seed)):
-            if number < skip:
-                continue
+        for number, (what, attempt) in zip(numbers, GROUPS[group](folder, numbers, seed), strict=True):
             (folder / "progress").write_text(json.dumps([number, what]))
             faulthandler.dump_traceback_later(SECONDS, exit=True, file=stack)
             wrong = attempt()

@@ -148,7 +148,7 @@ def mutate_ledger(content: bytes, target: Path, rng: random.Random) -> str:
             "UPDATE runs SET outputs = x'00'",
             "UPDATE runs SET outputs = 'text'",
             "UPDATE runs SET outputs = NULL",
-            "UPDATE runs SET outputs = zeroblob(100000000)",
+            "UPDATE runs SET outputs = zeroblob(1000000)",
             "UPDATE runs SET outputs = randomblob(length(outputs)) WHERE run = 2",
             "UPDATE runs SET inputs = randomblob(length(inputs)) WHERE run = 2",
             "UPDATE runs SET inputs = 1.5",
