@@ -1,23 +1,27 @@
-"""One exchange of JSON with a server over HTTP, bounded in time, in bytes and in depth."""
+"""Exchange JSON with a server over HTTP, within bounds on time, bytes and depth."""
 
 from __future__ import annotations
 
-import http.client
-import io
 import json
 import re
 import select
 import socket
+import ssl
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import h11
+
 DEEPEST = 16  # brackets within brackets; UM-Bridge needs three, a model's config perhaps more
 SECONDS_TO_CONNECT = 10.0
+BYTES_AT_ONCE = 2**16
 SAID = 300  # characters of a server's own words that a message repeats
 
+HTTP = b"HTTP/"  # start of every reply
+CLOSED_EARLY = "the connection was closed before the answer was whole"
 BUSY = (429, 502, 503, 504)  # what a load balancer says when no server behind it can be had
 
 # Outside of strings: brackets, and numbers that are not finite as Python and C write them.
@@ -38,66 +42,6 @@ class TooSlowError(Exception):
 
 class UnreadableReplyError(Exception):
     """What came is no answer, and will be none the next time."""
-
-
-class TooLargeError(Exception):
-    """More bytes came than were allowed."""
-
-
-class BoundedReader(io.RawIOBase):
-    """What a socket receives, until a moment and up to a number of bytes, however it trickles."""
-
-    def __init__(self, connection: socket.socket, size: int, deadline: float) -> None:
-        super().__init__()
-        self._socket = connection
-        self._raw = connection.makefile("rb", buffering=0)
-        self.allow(size, deadline)
-
-    def allow(self, size: int, deadline: float) -> None:
-        """`size` bytes more, until `deadline` on the monotonic clock."""
-        self._left, self._deadline = size, deadline
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read what is there; raise `TooLargeError` or `TimeoutError`."""
-        if self._left <= 0:
-            raise TooLargeError
-        self._socket.settimeout(_until(self._deadline))
-        count = self._raw.readinto(memoryview(buffer)[: self._left]) or 0
-        self._left -= count
-        return count
-
-    def close(self) -> None:
-        """Let go of the socket."""
-        self._raw.close()
-        super().close()
-
-
-class _BoundedSocket:
-    """What `http.client` asks of a socket, with the bounds of one exchange."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self.limit, self.deadline = 0, 0.0
-
-    def sendall(self, data: bytes) -> None:
-        self.connection.settimeout(_until(self.deadline))
-        self.connection.sendall(data)
-
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(BoundedReader(self.connection, self.limit, self.deadline))
-
-    def is_quiet(self) -> bool:
-        """Whether nothing has come since the last answer, as the end of the connection would have."""
-        poll = select.poll()
-        poll.register(self.connection, select.POLLIN)
-        return not poll.poll(0)
-
-    def close(self) -> None:
-        self.connection.close()
 
 
 @dataclass(frozen=True)
@@ -122,95 +66,146 @@ class Reply:
 
 
 class Connection:
-    """A connection that is kept open from one exchange to the next; for one thread.
+    """A connection that stays open from one exchange to the next; for one thread.
 
-    Redirections are not followed, proxies of the environment not asked.
+    Redirections are not followed, and proxies of the environment are not used.
 
     Parameters
     ----------
-    url : of the server, ``http://host:port``; a path is put before that of each exchange.
-    timeout : seconds that an exchange may take from its first byte to its last.
+    url : str
+        Address of the server, ``http://host:port``; a path in it comes before the path of each exchange.
+    timeout : float
+        Seconds that an exchange may take from its first byte to its last.
     """
 
     def __init__(self, url: str, timeout: float) -> None:
         self.url = url
         self._parts = urlsplit(url)
         self._timeout = timeout
-        self._http: http.client.HTTPConnection | None = None
-        self._wire: _BoundedSocket | None = None
+        self._socket: socket.socket | None = None
+        self._http = h11.Connection(h11.CLIENT)
+        self._in_use_before = False  # by an exchange before this one, whose reply has not begun
 
     def exchange(self, path: str, message: object | None, limit: int) -> Reply:
-        """POST `message` to `path`, or GET it if there is none; the reply has at most `limit` bytes."""
+        """POST a message, or GET if there is none.
+
+        Parameters
+        ----------
+        path : str
+            Where to send it.
+        message : object
+            What JSON can hold; None for a GET.
+        limit : int
+            Bytes that the reply may have, headers included.
+
+        Raises
+        ------
+        NoConnectionError, BrokenOffError, TooSlowError, UnreadableReplyError
+            If there is no reply. The connection is then closed; the next exchange opens it again.
+        """
         deadline = time.monotonic() + self._timeout
+        kept = False
         try:
-            client = self._opened(deadline, limit)
-            reply = self._ask(client, path, message, limit)
+            opened = self._opened(deadline)
+            self._send(opened, path, message, deadline)
+            reply = self._receive(opened, limit, deadline)
+            kept = self._http.their_state is h11.DONE and not self._http.trailing_data[0]
         except TimeoutError as error:
-            self.close()
             raise TooSlowError(f"no whole answer within {self._timeout:g} s") from error
-        except TooLargeError as error:
-            self.close()
-            raise UnreadableReplyError(f"the reply is larger than {limit:,} bytes") from error
-        except (http.client.IncompleteRead, OSError) as error:  # RemoteDisconnected is an OSError
-            self.close()
-            raise BrokenOffError("the connection was closed before the answer was whole") from error
-        except http.client.HTTPException as error:
-            self.close()
-            raise UnreadableReplyError(f"the reply is not HTTP ({type(error).__name__})") from error
-        except BaseException:
-            self.close()
-            raise
+        except (OSError, EOFError) as error:
+            raise BrokenOffError(CLOSED_EARLY) from error
+        except h11.RemoteProtocolError as error:
+            if self._http.trailing_data[1]:  # the server closed the connection
+                raise BrokenOffError(CLOSED_EARLY) from error
+            reason = re.sub(r"bytearray\(b(.*)\)", r"\1", str(error))
+            sentence = f"the reply is not HTTP: {said(reason)}"
+            if self._in_use_before:  # the rest of an earlier reply, perhaps: a new connection shows
+                raise BrokenOffError(sentence) from error
+            raise UnreadableReplyError(sentence) from error
+        finally:
+            if kept:
+                self._http.start_next_cycle()
+            else:
+                self.close()
         if reply.status in BUSY:
             raise BrokenOffError(f"HTTP status {reply.status}: {said(reply.data)}")
         return reply
 
     def close(self) -> None:
         """Close it; the next exchange opens it again."""
-        if self._http is not None:
-            self._http.close()
-            self._http = self._wire = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     def abort(self) -> None:
         """Break off the exchange of another thread."""
-        wire = self._wire
-        if wire is not None:
+        opened = self._socket
+        if opened is not None:
             with suppress(OSError):
-                wire.connection.shutdown(socket.SHUT_RDWR)
+                opened.shutdown(socket.SHUT_RDWR)
 
-    def _ask(self, client: http.client.HTTPConnection, path: str, message: object | None, limit: int) -> Reply:
-        body = None if message is None else json.dumps(message, allow_nan=False).encode()
-        headers = {} if body is None else {"Content-Type": "application/json"}
-        client.request("GET" if body is None else "POST", self._parts.path.rstrip("/") + path, body, headers)
-        with client.getresponse() as response:
-            if (response.length or 0) > limit:
-                raise TooLargeError
-            data = response.read(limit)
-            if response.length or (not data and response.status == 200):  # closed within the body, or the headers
-                raise http.client.IncompleteRead(b"")
-            return Reply(response.status, data)
-
-    def _opened(self, deadline: float, limit: int) -> http.client.HTTPConnection:
-        """The client, connected, with these bounds; the open connection if it still holds."""
-        if self._http is None or self._wire is None or self._http.sock is None or not self._wire.is_quiet():
+    def _opened(self, deadline: float) -> socket.socket:
+        """Return the connection, opened anew if the server has closed it or has sent more than its answers."""
+        if self._socket is not None and not _is_quiet(self._socket):
             self.close()
-            self._http = self._connected(min(_until(deadline), SECONDS_TO_CONNECT))
-            self._wire = _BoundedSocket(self._http.sock)
-            wire: Any = self._wire  # it is no socket, but has what the client needs of one
-            self._http.sock = wire
-            self._http.auto_open = 0  # it would open a socket without bounds
-        self._wire.limit, self._wire.deadline = limit, deadline
-        return self._http
+        self._in_use_before = self._socket is not None
+        if self._socket is None:
+            self._socket = self._connect(min(_until(deadline), SECONDS_TO_CONNECT))
+            self._http = h11.Connection(h11.CLIENT)
+        return self._socket
 
-    def _connected(self, seconds: float) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
-        client = kind(self._parts.hostname or "", self._parts.port, timeout=seconds)
+    def _connect(self, seconds: float) -> socket.socket:
+        host, secure = self._parts.hostname or "", self._parts.scheme == "https"
         try:
-            client.connect()
+            plain = socket.create_connection((host, self._parts.port or (443 if secure else 80)), seconds)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return ssl.create_default_context().wrap_socket(plain, server_hostname=host) if secure else plain
         except (OSError, UnicodeError) as error:
-            client.close()
             reason = (isinstance(error, OSError) and error.strerror) or str(error)
             raise NoConnectionError(f"cannot be reached: {reason}; is it running, and is that its address?") from error
-        return client
+
+    def _send(self, opened: socket.socket, path: str, message: object | None, deadline: float) -> None:
+        body = b"" if message is None else json.dumps(message, allow_nan=False).encode()
+        headers = [("Host", self._parts.netloc), ("Accept-Encoding", "identity")]
+        if message is not None:
+            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        target = self._parts.path.rstrip("/") + path
+        request = h11.Request(method="GET" if message is None else "POST", target=target, headers=headers)
+        data = b"".join(self._http.send(event) or b"" for event in (request, h11.Data(body), h11.EndOfMessage()))
+        opened.settimeout(_until(deadline))
+        opened.sendall(data)
+
+    def _receive(self, opened: socket.socket, limit: int, deadline: float) -> Reply:
+        too_large = UnreadableReplyError(f"the reply is larger than {limit:,} bytes")
+        start, status, data = b"", 0, bytearray()
+        while True:
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                opened.settimeout(_until(deadline))
+                received = opened.recv(min(BYTES_AT_ONCE, limit + 1))
+                limit -= len(received)
+                if limit < 0:
+                    raise too_large
+                start += received[: len(HTTP) - len(start)]
+                if not HTTP.startswith(start):  # h11 would wait for the end of the headers
+                    raise h11.RemoteProtocolError(said(received))
+                self._http.receive_data(received)
+            elif isinstance(event, h11.Response):
+                self._in_use_before = False
+                status, headers = event.status_code, dict(event.headers)
+                if int(headers.get(b"content-length", b"0")) > limit:
+                    raise too_large
+                encoding = headers.get(b"content-encoding", b"identity")
+                if encoding.lower() != b"identity":
+                    raise UnreadableReplyError(f"the reply is compressed ({said(encoding)}), which was not asked for")
+            elif isinstance(event, h11.Data):
+                data += event.data
+            elif isinstance(event, h11.EndOfMessage):
+                if not data and status == 200:  # closed before the body, if the end of the connection ends the body
+                    raise EOFError
+                return Reply(status, bytes(data))
+            elif not isinstance(event, h11.InformationalResponse):
+                raise EOFError
 
 
 def check_url(url: str) -> str | None:
@@ -228,13 +223,18 @@ def check_url(url: str) -> str | None:
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse JSON, with all numbers as floats; raise `ValueError` if it is none, or more than `DEEPEST` deep.
+    """Parse JSON, with all numbers as floats.
 
     Numbers that are not finite are read as Python and C write them: ``nan``, ``-inf``.
+
+    Raises
+    ------
+    ValueError
+        If it is not JSON, is nested more than `DEEPEST` deep, or has a key twice in one object.
     """
     depth = 0
 
-    def judged(match: re.Match[str]) -> str:
+    def check_token(match: re.Match[str]) -> str:
         nonlocal depth
         word = match[0]
         if word in "[{":
@@ -247,8 +247,8 @@ def parse_json(data: bytes) -> Any:
             return "NaN" if word.lower().endswith("nan") else "-" * (word[0] == "-") + "Infinity"
         return word
 
-    text = _TOKEN.sub(judged, data.decode("utf-8-sig"))
-    return json.loads(text, parse_int=float)
+    text = _TOKEN.sub(check_token, data.decode("utf-8-sig"))
+    return json.loads(text, parse_int=float, object_pairs_hook=_unique)
 
 
 def said(data: bytes | str) -> str:
@@ -257,6 +257,21 @@ def said(data: bytes | str) -> str:
     text = " ".join((start.decode(errors="replace") if isinstance(start, bytes) else start).split())
     printable = "".join(character if character.isprintable() else "?" for character in text)
     return printable[:SAID] or "nothing"
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of JSON; two values for one key would leave open which counts."""
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
+        raise ValueError("a key occurs twice in one object")
+    return unique
+
+
+def _is_quiet(opened: socket.socket) -> bool:
+    """Whether nothing has come since the last answer, as the end of the connection would have."""
+    poll = select.poll()
+    poll.register(opened, select.POLLIN)
+    return not poll.poll(0)
 
 
 def _until(deadline: float) -> float:

@@ -25,7 +25,7 @@ from .exchange import (
 )
 from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import check_batch, check_quantities, did_you_mean, digest_of, first_bad_output, size_of
-from .sharing import Batch
+from .sharing import Batch, Task
 
 PROTOCOL_VERSION = 1.0
 ROWS_PER_CONNECTION = 32
@@ -161,18 +161,16 @@ class UmbridgeModel:
                     batch.pause(min(FIRST_PAUSE * 2 ** min(refused - 1, 8), LONGEST_PAUSE))
                     continue
                 except BrokenOffError as error:
-                    task.broken_off_by.append(connection.url)
-                    if len(task.broken_off_by) > self.retries:
-                        times = len(task.broken_off_by)
-                        batch.fail(task, Status.KILLED, f"server {connection.url}: {error}, {times} times in all")
-                    else:
-                        batch.put_back(task)
-                        batch.pause(FIRST_PAUSE)
+                    self._try_again(task, connection.url, error, batch)
                 except _UnfitError as error:
                     batch.stop(Status.NOT_STARTED, f"server {connection.url} {error}")
                     batch.put_back(task)
                 except _RunError as error:
                     batch.fail(task, error.status, f"server {connection.url}: {error}")
+                except Exception as error:  # what a reply sets off in a parser must cost its own row alone
+                    _log.debug("a reply of %s could not be read", connection.url, exc_info=True)
+                    sentence = f"the reply cannot be read ({type(error).__name__}: {said(str(error))})"
+                    batch.fail(task, Status.UNREADABLE, f"server {connection.url}: {sentence}")
                 else:
                     batch.finish(task, outputs)
                 refused = 0
@@ -182,6 +180,15 @@ class UmbridgeModel:
             raise
         finally:
             connection.close()
+
+    def _try_again(self, task: Task, url: str, error: BrokenOffError, batch: Batch) -> None:
+        task.broken_off_by.append(url)
+        times = len(task.broken_off_by)
+        if times > self.retries:
+            batch.fail(task, Status.KILLED, f"server {url}: {error}, {times} times in all")
+        else:
+            batch.put_back(task)
+            batch.pause(FIRST_PAUSE)
 
     def _give_up(self, url: str, error: Exception, batch: Batch) -> None:
         # Of the only server, every run of the batch says so.
@@ -203,8 +210,9 @@ class UmbridgeModel:
 
     def _check_server(self, connection: Connection) -> None:
         info = self._told(connection, "/Info", None)
-        if info.get("protocolVersion") != PROTOCOL_VERSION:
-            raise _UnfitError(f"must speak UM-Bridge {PROTOCOL_VERSION}, but speaks {info.get('protocolVersion')!r}")
+        version = info.get("protocolVersion")
+        if not isinstance(version, float) or version != PROTOCOL_VERSION:
+            raise _UnfitError(f"must speak UM-Bridge {PROTOCOL_VERSION}, but speaks {said(repr(version))}")
         models = info.get("models")
         models = models if isinstance(models, list) else []
         if self.model not in models:
@@ -216,9 +224,9 @@ class UmbridgeModel:
         for verb, side, quantities in (("takes", "input", self.inputs), ("gives", "output", self.outputs)):
             message = {"name": self.model, "config": dict(self.config)}
             sizes = self._told(connection, f"/{side.capitalize()}Sizes", message).get(f"{side}Sizes")
-            if sizes != [q.size for q in quantities]:
+            shown = _whole(sizes) if isinstance(sizes, list) else sizes
+            if repr(shown) != repr([q.size for q in quantities]):  # true is not 1
                 ours = ", ".join(f"{q.name} ({q.size})" for q in quantities)
-                shown = _whole(sizes) if isinstance(sizes, list) else sizes
                 raise _UnfitError(
                     f"{verb} blocks of sizes {said(str(shown))} for the model {self.model!r}, but {side}s "
                     f"must be as many blocks of the same sizes and are {ours}"

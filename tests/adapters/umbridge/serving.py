@@ -49,32 +49,39 @@ class RawServer:
     def _serve(self, connection: socket.socket) -> None:
         with connection:
             try:
-                while path := _request(connection):
-                    if path == "/Evaluate":
-                        self.asked += 1
-                        self._behaviour(connection)
+                while request := _request(connection):
+                    if not self.answer(connection, *request):
                         return
-                    connection.sendall(http(json.dumps(self._told[path]).encode(), close=False))
             except OSError:
                 return
 
+    def answer(self, connection: socket.socket, path: str, body: bytes) -> bool:
+        """Answer one request; return whether the connection stays open."""
+        if path == "/Evaluate":
+            self.asked += 1
+            self._behaviour(connection)
+            return False
+        connection.sendall(http(json.dumps(self._told[path]).encode(), close=False))
+        return True
+
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that listens
         self._listener.close()
 
 
-def _request(connection: socket.socket) -> str:
-    """The path of the next request, which is read to its end; nothing if there is none."""
+def _request(connection: socket.socket) -> tuple[str, bytes] | None:
+    """Read the next request, its path and its body; None if there is none."""
     data = b""
     while b"\r\n\r\n" not in data:
         more = connection.recv(65536)
         if not more:
-            return ""
+            return None
         data += more
     head, _, body = data.partition(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head.lower())
     while length and len(body) < int(length[1]):
         body += connection.recv(65536)
-    return head.split()[1].decode()
+    return head.split()[1].decode(), body
 
 
 def http(body: bytes, status: str = "200 OK", *, close: bool = True) -> bytes:

@@ -111,7 +111,28 @@ def test_that_a_run_that_breaks_off_is_tried_again_and_no_more(behaviour: Behavi
             Status.UNREADABLE,
             'the output holds something else than numbers: {"output": [[1, "2"], [true]]}',
         ),
-        (sends(b"SSH-2.0-OpenSSH_9.2\r\n"), Status.UNREADABLE, "the reply is not HTTP (BadStatusLine)"),
+        (
+            sends(http(b'{"output": [[1, 1], [1]], "output": [[1, 1], [1]]}')),
+            Status.UNREADABLE,
+            "the reply is not JSON (a key occurs twice in one object): "
+            '{"output": [[1, 1], [1]], "output": [[1, 1], [1]]}',
+        ),
+        (
+            sends(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x8b"),
+            Status.UNREADABLE,
+            "the reply is compressed (gzip), which was not asked for",
+        ),
+        (
+            sends(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n12345\r\n0\r\n\r\n"),
+            Status.UNREADABLE,
+            "the reply is not HTTP: illegal chunk header: '-5'",
+        ),
+        (
+            sends(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n"),
+            Status.UNREADABLE,
+            "the reply is not HTTP: bad Content-Length",
+        ),
+        (sends(b"SSH-2.0-OpenSSH_9.2\r\n"), Status.UNREADABLE, "the reply is not HTTP: SSH-2.0-OpenSSH_9.2"),
     ],
 )
 def test_that_a_bad_answer_is_told_at_once(behaviour: Behaviour, status: Status, sentence: str) -> None:

@@ -35,6 +35,12 @@ from .serving import GOOD, OUTPUTS, VALUES, context, raw_server, sends, times_mo
         ),
         ({"/Info": {"protocolVersion": 1.0, "models": ["tims"]}}, "offers no model 'times'; did you mean 'tims'?"),
         ({"/Info": {"protocolVersion": 2.0, "models": []}}, "must speak UM-Bridge 1.0, but speaks 2.0"),
+        ({"/Info": {"protocolVersion": True, "models": []}}, "must speak UM-Bridge 1.0, but speaks True"),
+        (
+            {"/OutputSizes": {"outputSizes": [2, True]}},
+            "gives blocks of sizes [2, True] for the model 'times', but outputs must be as many blocks of the same "
+            "sizes and are time (2), total (1)",
+        ),
         ({"/Info": ["times"]}, 'does not speak UM-Bridge: /Info gave ["times"]'),
         ({"/ModelInfo": {"support": {}}}, "does not evaluate the model 'times'"),
     ],
