@@ -192,6 +192,8 @@ class Connection:
                 self._http.receive_data(received)
             elif isinstance(event, h11.Response):
                 self._in_use_before = False
+                if event.http_version not in (b"1.0", b"1.1"):
+                    raise h11.RemoteProtocolError(f"version {event.http_version.decode()}")
                 status, headers = event.status_code, dict(event.headers)
                 if int(headers.get(b"content-length", b"0")) > limit:
                     raise too_large

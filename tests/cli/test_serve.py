@@ -7,13 +7,11 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +21,9 @@ import pytest
 import umbridge
 import xarray as xr
 
-from invgp.adapters import CallableModel, Quantity, RunContext, UmbridgeModel
+from invgp.adapters import Quantity, RunContext, UmbridgeModel
 from invgp.adapters.testing import check_forward_model
 from invgp.cli.serve import is_loopback
-from invgp.serving import KEPT, ModelServer
 
 from .conftest import CONFIG, MODULE, Command, with_program, write_files
 from .test_interrupts import own_words
@@ -195,23 +192,15 @@ def test_that_errors_are_those_of_the_protocol(
 
 def test_that_requests_that_are_no_good_are_refused(url: str) -> None:
     assert ask(url, "/Info") == (200, {"protocolVersion": 1.0, "models": ["time"]})
-    assert ask(url, "/Evaluate")[0] == 404
+    assert ask(url, "/Evaluate")[0] == 405
     assert ask(url, "/Evaluate", b"hello")[1]["error"]["message"].startswith("the request is not JSON: Expecting value")
     assert "nested" in ask(url, "/Evaluate", b"[" * 60_000)[1]["error"]["message"]
     assert ask(url, "/Evaluate", b" " * 100_000)[0] == 413
-    assert ask(url, "/Evaluate", b"{}", **{"Content-Length": "9" * 30})[0] == 413
-    assert ask(url, "/Evaluate", b"{}", **{"Content-Length": "-1"})[0] == 411
-    assert ask(url, "/Evaluate", b"0\r\n\r\n", **{"Transfer-Encoding": "chunked", "Content-Length": "5"})[0] == 411
+    assert ask(url, "/Evaluate", b"{}", **{"Content-Length": "9" * 18})[0] == 413
+    assert ask(url, "/Evaluate", b"{}", **{"Content-Length": "-1"})[0] == 400
+    assert ask(url, "/Evaluate", b"0\r\n\r\n", **{"Transfer-Encoding": "chunked", "Content-Length": "5"})[0] == 400
     page = json.dumps(EVALUATE).encode()
     assert ask(url, "/Evaluate", page, Origin="http://example.org")[0] == 403
-    host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=PATIENCE) as wire:
-        wire.sendall(b"BREW / HTTP/1.1\r\n\r\n")
-        assert b'"error": {"type": "InvalidInput"' in wire.makefile("rb").read()
-    with socket.create_connection((host, int(port)), timeout=PATIENCE) as wire:
-        wire.sendall(b"GET /Info HTTP/1.1\r\n" + b"X: y\r\n" * 50_000)
-        with suppress(ConnectionError):  # as it comes
-            assert wire.recv(65536).startswith(b"HTTP/1.1 431")
     assert umbridge.HTTPModel(url, "time")([[500.0]]) == [[0.5]]
 
 
@@ -259,8 +248,7 @@ def test_that_it_ends_at_once_with_all_its_programs(by: signal.Signals, tmp_path
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             errors, seconds = ended(process, by)
-            with suppress(OSError, http.client.HTTPException):
-                assert asked.result()[0] == 500
+            assert asked.result()[0] == 500
     assert process.returncode == 0
     assert own_words(errors) == ["invgp: stopped"]
     assert not list((tmp_path / "tmp").glob("invgp-serve-*"))
@@ -307,59 +295,3 @@ def test_that_only_this_machine_is_served_unless_told_otherwise(url: str, folder
     assert is_loopback("::1")
     assert is_loopback("localhost")
     assert not is_loopback("example.org")
-
-
-def test_that_of_failed_runs_the_latest_are_kept(tmp_path: Path) -> None:
-    """In this process, without workers: the label and the directory are all that counts."""
-    model = CallableModel(lambda depth: depth, (Quantity("depth", "m"),), (Quantity("time", "s"),), name="time")
-    directory = tmp_path / "runs"
-    with ModelServer(model, directory, port=0) as server:
-        for i in range(KEPT + 5):
-            (directory / f"run-{i}").mkdir(parents=True)
-            server._forget_older(f"run-{i}")
-    assert len(list(directory.iterdir())) == KEPT
-
-
-@contextmanager
-def serving_here(directory: Path) -> Iterator[tuple[Any, ...]]:
-    """A server in this process, and its address."""
-    model = CallableModel(lambda depth: depth, (Quantity("depth", "m"),), (Quantity("time", "s"),), name="time")
-    with ModelServer(model, directory, port=0) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[:2]
-        server.shutdown()
-
-
-def test_that_too_many_connections_are_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("invgp.serving.MOST_CONNECTIONS", 1)
-    with (
-        serving_here(tmp_path) as address,
-        socket.create_connection(address) as first,
-        socket.create_connection(address) as second,
-    ):
-        first.sendall(b"GET /Info HTTP/1.1\r\n\r\n")
-        assert first.recv(100).startswith(b"HTTP/1.1 200")
-        assert second.recv(100).startswith(b"HTTP/1.1 503")
-
-
-@pytest.mark.parametrize("start", [b"GET /", b"POST /Evaluate HTTP/1.1\r\nContent-Length: 1000\r\n\r\n"])
-def test_that_a_request_that_trickles_is_cut_off(
-    start: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("invgp.serving.SECONDS", 0.3)
-    with serving_here(tmp_path) as address, socket.create_connection(address) as wire:
-        started = time.monotonic()
-        with suppress(ConnectionError):
-            wire.sendall(start)
-            while time.monotonic() - started < PATIENCE:
-                wire.sendall(b" ")
-                time.sleep(0.05)
-        assert time.monotonic() - started < 2
-    assert capsys.readouterr().err == ""
-
-
-def test_that_old_clients_are_answered_and_left(tmp_path: Path) -> None:
-    body = b'{"name": "time"}'
-    with serving_here(tmp_path) as address, socket.create_connection(address) as wire:
-        wire.sendall(b"POST /InputSizes HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-        assert wire.makefile("rb").read().endswith(b'{"inputSizes": [1]}')

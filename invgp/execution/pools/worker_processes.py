@@ -59,7 +59,7 @@ class Processes:
                     worker = self._idle.pop() if self._idle else _new_worker()
                     engaged.add(worker)  # before it gets its work: Ctrl-C may come in between
                     try:
-                        future = _submitted(worker, work, items[waiting[0]])
+                        future = submit_undisturbed(worker, work, items[waiting[0]])
                     except BrokenProcessPool:  # it died while it had nothing to do
                         engaged.discard(worker)
                     else:
@@ -109,7 +109,8 @@ def _new_worker() -> ProcessPoolExecutor:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _submitted(worker: ProcessPoolExecutor, work: Callable[[T], R], item: T) -> Future[R]:
+def submit_undisturbed(worker: ProcessPoolExecutor, work: Callable[[T], R], item: T) -> Future[R]:
+    """Give a worker one item, while Ctrl-C and its like are held back."""
     # The first item starts the process, and so may any, since loky replaces one that has grown too large.
     with _undisturbed():
         future: Future[R] = worker.submit(work, item)

@@ -125,7 +125,7 @@ def test_that_a_run_that_breaks_off_is_tried_again_and_no_more(behaviour: Behavi
         (
             sends(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n12345\r\n0\r\n\r\n"),
             Status.UNREADABLE,
-            "the reply is not HTTP: illegal chunk header: '-5'",
+            "the reply is not HTTP: illegal chunk header: '-5\\r\\n'",
         ),
         (
             sends(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n"),
