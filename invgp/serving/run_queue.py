@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import shutil
 import threading
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from multiprocessing import resource_tracker
 from pathlib import Path
 
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
-from invgp.execution.pools.worker_processes import begin_worker, submit_undisturbed
+from invgp.execution.pools.worker_processes import begin_worker, new_worker, submit_undisturbed
 from invgp.execution.stray_programs import end_programs
 from invgp.problem import Floats
 
 from .answers import RequestError
 
 KEPT = 20  # directories of failed runs, the latest
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class RunQueue:
@@ -58,7 +55,6 @@ class RunQueue:
         self._workers: set[ProcessPoolExecutor] = set()
         self._stopped = False
         self._lock = threading.Lock()
-        resource_tracker.ensure_running()  # loky would do so later, while signals must be held back
 
     async def run(self, row: Floats, address: str) -> Floats:
         """Run the model once.
@@ -182,7 +178,7 @@ class RunQueue:
         with self._lock:
             if self._stopped:
                 raise ShutdownExecutorError
-            worker = ProcessPoolExecutor(1, env=ONE_THREAD, initializer=_begin, initargs=(os.getpid(), self._model))
+            worker = new_worker(_begin, self._model)
             self._workers.add(worker)
             return worker
 

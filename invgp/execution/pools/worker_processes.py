@@ -56,7 +56,7 @@ class Processes:
         try:
             while waiting or running or finished:
                 while waiting and len(running) < self.workers:
-                    worker = self._idle.pop() if self._idle else _new_worker()
+                    worker = self._idle.pop() if self._idle else new_worker()
                     engaged.add(worker)  # before it gets its work: Ctrl-C may come in between
                     try:
                         future = submit_undisturbed(worker, work, items[waiting[0]])
@@ -98,13 +98,15 @@ class Processes:
         self._idle.clear()
 
 
-def _new_worker() -> ProcessPoolExecutor:
+def new_worker(initializer: Callable[..., None] | None = None, *arguments: object) -> ProcessPoolExecutor:
+    """Make a pool of one process, which begins by `initializer`, called with the parent's id and `arguments`."""
     # The trackers of Python and of loky, which start here, ignore Ctrl-C, but not the end of a terminal. They inherit
     # that it is held back: if they end, loky prints a traceback per semaphore.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         resource_tracker.ensure_running()  # loky would do so later, when it must not: it lets go of signals held back
-        return ProcessPoolExecutor(1, env=CAPS, initializer=begin_worker, initargs=(os.getpid(),))
+        initargs = os.getpid(), *arguments
+        return ProcessPoolExecutor(1, env=CAPS, initializer=initializer or begin_worker, initargs=initargs)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
