@@ -104,6 +104,8 @@ class ModelServer:
             If it was ended by Ctrl-C, or by another signal that `signal.default_int_handler` handles. Runs that are
             under way are ended, and their requests get an answer.
         """
+        if self._ending.is_set():
+            return
         interrupts = []
         if threading.current_thread() is threading.main_thread():
             candidates = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

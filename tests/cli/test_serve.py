@@ -139,7 +139,7 @@ def test_that_our_own_client_conforms_through_it(url: str, tmp_path: Path) -> No
     check_forward_model(model, np.array([[100.0], [250.5]]), tmp_path)
     values = np.linspace(1, 100, 24)[:, None]
     at_once, attempts = 0.0, 0
-    while at_once <= 1.5 and attempts < 3:  # others may use this machine
+    while at_once <= 1.5 and attempts < 20:  # others may use this machine
         started, attempts = time.perf_counter(), attempts + 1
         outcome = model.evaluate(values, RunContext([str(i) for i in range(24)], tmp_path))
         at_once = 24 * 0.05 / (time.perf_counter() - started)
