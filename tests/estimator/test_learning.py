@@ -157,7 +157,7 @@ def test_that_a_fit_tells_whether_it_has_settled(regression, observed):
 
 
 def test_that_a_bound_that_falls_on_mini_batches_is_told():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(2)
     sites = rng.uniform(-2, 2, (200, 2))
     labels = np.eye(4)[2 * (sites[:, 0] > 0) + (sites[:, 1] > 0)]
 
@@ -166,7 +166,7 @@ def test_that_a_bound_that_falls_on_mini_batches_is_told():
         return SAVIGP(Softmax(4), inducing=20, variance=4.0, method=method).fit(sites, labels)
 
     with pytest.warns(ConvergenceWarning, match="bound has fallen since epoch .*; lower natural, or raise batch"):
-        model = fitted(0.7)
+        model = fitted(0.5)  # steps of 0.7 are chaotic: rounding then decides which epoch has the highest bound
     assert model.status_.startswith("8 epochs are over, but the bound has fallen")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
