@@ -1,13 +1,15 @@
 # Sourced by each run.sh. `enter_case_study [MODULE ...]` makes the virtual environment at the top of the repository if need be,
 # goes to the folder of run.sh, and sets `bin`, the folder of the environment's programs. MODULE is one of the dependency group
-# `case-studies`. PYTHON names the interpreter that makes the environment.
+# `case-studies`. PYTHON names the interpreter that makes the environment; INVGP_VERSIONS=newest takes the newest packages.
 enter_case_study() {
     cd -- "$(dirname -- "${BASH_SOURCE[1]}")"
-    local root
+    local root versions
     root=$(cd ../.. && pwd)
     bin=$root/.venv/bin
+    versions=$(cat "$root/.venv/versions" 2>/dev/null || echo tested)
     # Installing again is only needed when the dependencies have changed; without it the second run starts at once.
-    if [[ $bin/invgp -nt $root/pyproject.toml ]] && has_modules "$@"; then
+    if [[ $bin/invgp -nt $root/pyproject.toml && $bin/invgp -nt $root/.ci/constraints.txt ]] &&
+        [[ $versions == "${INVGP_VERSIONS:-tested}" ]] && has_modules "$@"; then
         return
     fi
     bash "$root/.ci/venv" ${1:+--group case-studies}

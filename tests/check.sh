@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Every check, from a bare clone: format, lint, types, import directions, tests. Arguments go to pytest.
+# INVGP_VERSIONS=newest checks with the newest versions of all packages instead of those in .ci/constraints.txt.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash .ci/venv --group test
@@ -8,7 +9,7 @@ bin=$PWD/.venv/bin
 "$bin/ruff" check .
 # Types and import directions are checked on the package as it installs. A stale build/ would leak into it.
 rm -rf build
-"$bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target build/installed .
+"$bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --target build/installed .
 (
   cd build/installed
   "$bin/mypy" --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache --package invgp
