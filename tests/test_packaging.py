@@ -1,12 +1,16 @@
 """What users install."""
 
+import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from importlib.metadata import version
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import invgp
 
@@ -47,3 +51,48 @@ def test_that_the_wheel_holds_every_module_and_the_simulator_sources(wheel, root
 
 def test_that_there_is_one_version():
     assert invgp.__version__ == version("invgp")
+
+
+def required(project):
+    """The requirements of the package, of its extras for any computer, and of the tests and case studies."""
+    extras = project["project"]["optional-dependencies"]
+    groups = project["dependency-groups"]
+    lines = [
+        *project["project"]["dependencies"],
+        *(line for name in ("dask", "docs", "geotiff", "vtk") for line in extras[name]),
+        *(line for group in groups.values() for line in group if isinstance(line, str)),
+    ]
+    return [Requirement(line) for line in lines]
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+def test_that_a_tested_version_of_every_dependency_is_known_for_each_python(python, root):
+    held = {}
+    for line in (root / ".ci" / "constraints.txt").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        constraint = Requirement(line)  # a name and a version: neither an option nor an address
+        [pin] = constraint.specifier
+        assert (pin.operator, constraint.url) == ("==", None)
+        if constraint.marker is None or constraint.marker.evaluate(
+            {"python_version": python, "python_full_version": f"{python}.0"}
+        ):
+            assert held.setdefault(canonicalize_name(constraint.name), pin.version) == pin.version
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    for requirement in required(project):
+        name = canonicalize_name(requirement.name)
+        assert name in held, f"{name}: bash .ci/lock adds it"
+        assert requirement.specifier.contains(held[name]), (
+            f"{name}: bash .ci/lock changes it to {requirement.specifier}"
+        )
+
+
+def test_that_versions_of_another_name_are_refused_before_anything_is_installed(root, tmp_path):
+    script = tmp_path / ".ci" / "venv"
+    script.parent.mkdir()
+    shutil.copy(root / ".ci" / "venv", script)
+    environment = {**os.environ, "INVGP_VERSIONS": "latest", "PYTHON": sys.executable}
+    outcome = subprocess.run(["bash", script], env=environment, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 2
+    assert outcome.stderr == "INVGP_VERSIONS must be 'tested' or 'newest', but it is 'latest'.\n"
+    assert not (tmp_path / ".venv").exists()
