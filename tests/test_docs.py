@@ -248,6 +248,18 @@ def test_that_the_bibliography_and_the_list_of_references_agree(root):
         assert sum(title in reference for reference in references) == 1, title
 
 
+def test_that_the_theory_page_names_code_that_exists(root):
+    page = (root / "docs" / "theory.md").read_text(encoding="utf-8")
+    columns = re.findall(r"^\|[^|]*\|([^|]*`[^|]*)\|", page.partition("## Equations of the paper")[2], re.MULTILINE)
+    names = {part for column in columns for code in re.findall(r"`([\w.]+)", column) for part in code.split(".")}
+    sources = [path.read_text(encoding="utf-8") for path in (root / "invgp").rglob("*.py")]
+    modules = {part for path in (root / "invgp").rglob("*.py") for part in path.relative_to(root).with_suffix("").parts}
+    defined = re.compile(r"(?:class|def) (\w+)|^ *(\w+)(?:: | = )", re.MULTILINE)
+    known = modules.union(*(found for source in sources for found in defined.findall(source)))
+    assert len(names) > 20
+    assert names <= known, names - known
+
+
 def test_that_links_between_files_lead_somewhere(root):
     for page in pages(root).values():
         for target in re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
