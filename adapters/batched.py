@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
@@ -11,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .directories import check_labels
+from .directories import RunDirectory, check_labels
 from .failures import check_inputs, check_settings, judged, not_started
-from .outcomes import RunError, check_ending, check_success, last_words
+from .outcomes import RunError, check_ending, check_intact, check_success, last_words
 from .processes import STDERR, STDOUT, make_environment, run_process
 from .programs import find_program, program_files, text_of
 from .protocol import GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
@@ -119,21 +118,21 @@ class BatchedModel:
     def _run(self, chosen: list[int], values: Floats, context: RunContext, results: _Results) -> None:
         """Run some rows at once or, if that fails, one by one."""
         first = context.labels[chosen[0]]
-        directory = (context.directory / (first if len(chosen) == 1 else f"{first}-batch")).absolute()
+        name = first if len(chosen) == 1 else f"{first}-batch"
+        directory = RunDirectory((context.directory / name).absolute())
         try:
             results.set(chosen, self._run_once(values[chosen], directory))
         except RunError as failure:
-            cause = f"{failure}{last_words(directory)}"
             if len(chosen) > 1 and failure.status not in (Status.TIMEOUT, Status.NOT_STARTED):
                 _log.warning(
-                    "%s failed for a batch of %d, whose rows now run singly: %s", self.name, len(chosen), cause
+                    "%s failed for a batch of %d, whose rows now run singly: %s", self.name, len(chosen), failure
                 )
                 self._run_singly(chosen, values, context, results)
             else:
                 where = f" (in a batch of {len(chosen)})" if len(chosen) > 1 else ""
-                results.fail(chosen, RunError(failure.status, f"{cause}; directory: {directory}"), where)
+                results.fail(chosen, RunError(failure.status, f"{failure}; directory: {directory.path}"), where)
                 return
-        shutil.rmtree(directory, ignore_errors=True)  # if the batch failed, what is wrong is told by its rows
+        directory.remove()  # if the batch failed, what is wrong is told by its rows
 
     def _run_singly(self, chosen: list[int], values: Floats, context: RunContext, results: _Results) -> None:
         for done, i in enumerate(chosen):
@@ -143,21 +142,28 @@ class BatchedModel:
                 results.fail(chosen[HOPELESS:], RunError(Status.NOT_STARTED, cause))
                 return
 
-    def _run_once(self, values: Floats, directory: Path) -> Floats:
+    def _run_once(self, values: Floats, directory: RunDirectory) -> Floats:
         """Start the program once: numbers (B, I) in, (B, P) out."""
         environment = make_environment(self.environment, self.threads)
         try:
-            shutil.rmtree(directory, ignore_errors=True)
-            directory.mkdir(parents=True)
-            (directory / self.input_file).write_text(self._table(values), encoding="utf-8")
-            outcome = run_process([self._program, *self.command[1:]], directory, environment, self.timeout)
+            directory.make()
+            (directory.path / self.input_file).write_text(self._table(values), encoding="utf-8")
+            outcome = run_process([self._program, *self.command[1:]], directory.path, environment, self.timeout)
         except OSError as error:
             raise not_started(error) from error
-        check_ending(outcome, self.timeout)
-        check_success(outcome, None)
         try:
-            text = read_text(directory / self.output_file)
-            return read_rows(text, len(values), size_of(self.outputs), self.skip_lines)
+            check_ending(outcome, self.timeout)
+            check_intact(directory)
+            check_success(outcome, None)
+            return self._read(directory.path, len(values))
+        except RunError as failure:
+            raise RunError(failure.status, f"{failure}{last_words(outcome)}") from failure
+
+    def _read(self, directory: Path, rows: int) -> Floats:
+        """The numbers (rows, P) of the output file."""
+        try:
+            text = read_text(directory, self.output_file)
+            return read_rows(text, rows, size_of(self.outputs), self.skip_lines)
         except FileNotFoundError as error:
             raise RunError(Status.UNREADABLE, f"file {self.output_file!r} was not written") from error
         except (OSError, ValueError) as error:

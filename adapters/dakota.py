@@ -17,7 +17,7 @@ from .programs import InputFile, LocalFile
 from .protocol import AdapterError, Floats, Quantity
 from .quantities import Label, columns_of, did_you_mean, size_of
 from .readers.structured import json_number
-from .readers.text import IncompleteError, locate, number, read_text, wrong_count
+from .readers.text import IncompleteError, number, read_text, wrong_count
 from .templates import TemplateError, Values
 
 PARAMETERS = "params.in"
@@ -166,7 +166,7 @@ class DakotaResults:
 
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:  # noqa: ARG002 - known already
         """Read a number for each response: by its label, or where the text has none, in order."""
-        text = read_text(locate(directory, RESULTS))
+        text = read_text(directory, RESULTS)
         if text.lstrip()[:4].lower() == "fail":
             raise ValueError(f"the driver reports a failure: {text.strip()[:60]!r}")
         numbers = self._from_json(text) if self.format == "json" else self._from_text(text)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from .directories import check_labels, give_back, make
+from .directories import RunDirectory, check_labels
 from .failures import check_settings, judged
-from .outcomes import RunError, check_ending, check_success, last_words, reason
+from .outcomes import RunError, check_ending, check_intact, check_success, last_words, reason
 from .processes import Environment, make_environment, run_process
 from .programs import (
     InputFile,
@@ -37,6 +37,7 @@ from .quantities import (
     written,
 )
 from .readers.base import OutputFile, Reader, select
+from .readers.structured import RegexFile
 from .readers.text import IncompleteError
 from .templates import InputTemplate, Template, TemplateError, Values
 
@@ -103,6 +104,7 @@ class ExecutableModel:
     _folder: Path = field(init=False, repr=False, compare=False)
     _commands: tuple[Command, ...] = field(init=False, repr=False, compare=False)
     _templates: tuple[InputTemplate, ...] = field(init=False, repr=False, compare=False)
+    _readers: tuple[Reader, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_quantities("inputs", self.inputs)
@@ -127,6 +129,7 @@ class ExecutableModel:
         object.__setattr__(self, "_folder", folder)
         object.__setattr__(self, "_commands", commands)
         object.__setattr__(self, "_templates", templates)
+        object.__setattr__(self, "_readers", tuple(self._in_time(reader) for reader in self.output_files))
         object.__setattr__(self, "digest", self._compute_digest(folder))
 
     @property
@@ -142,42 +145,46 @@ class ExecutableModel:
         outputs = np.full((len(values), size_of(self.outputs)), np.nan)
         status, messages = [Status.OK] * len(values), [""] * len(values)
         for i, label in enumerate(context.labels):
-            directory = (context.directory / label).absolute()
+            directory = RunDirectory((context.directory / label).absolute())
             try:
                 outputs[i] = self._run_with_fallback(self._named(values[i]), directory, environment)
                 status[i], missing = judged(self.outputs, outputs[i], partial=self.partial)
                 messages[i] = missing and f"run {label}: {missing}"
             except RunError as failure:
                 status[i] = failure.status
-                where = "" if self.keep == "none" else f"; directory: {directory}"
+                where = "" if self.keep == "none" else f"; directory: {directory.path}"
                 messages[i] = f"run {label}: {failure}{where}"
             if self.keep == "none" or (self.keep == "failed" and status[i] in GAVE_OUTPUTS):
-                give_back(directory, context)
+                directory.give_back(context)
         return Evaluations(outputs, tuple(status), tuple(messages))
 
-    def _run_with_fallback(self, numbers: Values, directory: Path, environment: Environment) -> Floats:
+    def _run_with_fallback(self, numbers: Values, directory: RunDirectory, environment: Environment) -> Floats:
         failures: list[RunError] = []
         for command in self._commands:
             try:
                 return self._run(command, numbers, directory, environment)
             except RunError as failure:
-                failures.append(RunError(failure.status, f"{failure}{last_words(directory)}"))
+                failures.append(failure)
         causes = "; the fallback: ".join(str(failure) for failure in failures)
         raise RunError(failures[-1].status, causes)
 
-    def _run(self, command: Command, numbers: Values, directory: Path, environment: Environment) -> Floats:
+    def _run(self, command: Command, numbers: Values, directory: RunDirectory, environment: Environment) -> Floats:
         program, arguments = command
         try:
             argv = [program, *(argument.render(numbers) for argument in arguments)]
             self._prepare(directory, numbers)
-            outcome = run_process(argv, directory, environment, self.timeout)
+            outcome = run_process(argv, directory.path, environment, self.timeout)
         except TemplateError as error:
             raise RunError(Status.NOT_STARTED, f"could not be started: {error}") from error
         except OSError as error:
             raise RunError(Status.NOT_STARTED, f"could not be started: {reason(error)}") from error
-        check_ending(outcome, self.timeout)
-        check_success(outcome, directory / self.target_file if self.target_file else None)
-        return self._read(directory)
+        try:
+            check_ending(outcome, self.timeout)
+            check_intact(directory)
+            check_success(outcome, directory.path / self.target_file if self.target_file else None)
+            return self._read(directory.path)
+        except RunError as failure:
+            raise RunError(failure.status, f"{failure}{last_words(outcome)}") from failure
 
     def _named(self, row: Floats) -> Values:
         numbers: dict[str, float | Mapping[str | int, float]] = {}
@@ -190,8 +197,9 @@ class ExecutableModel:
             start += quantity.size
         return numbers
 
-    def _prepare(self, directory: Path, numbers: Values) -> None:
-        make(directory)
+    def _prepare(self, run: RunDirectory, numbers: Values) -> None:
+        run.make()
+        directory = run.path
         for brought in self.files:
             brought.bring(self._folder, directory)
         if self.files:
@@ -204,6 +212,12 @@ class ExecutableModel:
                 path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(template.render(numbers).encode())
 
+    def _in_time(self, reader: Reader) -> Reader:
+        """A reader that takes no longer than the program may."""
+        if isinstance(reader, RegexFile) and self.timeout is not None:
+            return replace(reader, timeout=min(reader.timeout, self.timeout))
+        return reader
+
     def _read(self, directory: Path) -> Floats:
         row = self._read_files(directory)
         judged(self.outputs, row, partial=self.partial)
@@ -212,7 +226,7 @@ class ExecutableModel:
 
     def _read_files(self, directory: Path) -> Floats:
         parts: dict[str, Floats] = {}
-        for reader in self.output_files:
+        for reader in self._readers:
             quantities = select(reader, self.outputs)
             numbers = self._read_file(reader, directory, quantities)
             if quantities == self.outputs:

@@ -6,7 +6,8 @@ import errno
 import signal
 from pathlib import Path
 
-from .processes import KEPT, LOG_LIMIT, STDERR, Ending, Outcome, read_tail
+from .directories import RunDirectory
+from .processes import KEPT, LOG_LIMIT, Ending, Outcome
 from .protocol import Status
 
 _FLOODED = {Ending.STDOUT_LIMIT: "standard output", Ending.STDERR_LIMIT: "standard error"}
@@ -32,6 +33,12 @@ def check_ending(outcome: Outcome, timeout: float | None) -> None:
         )
 
 
+def check_intact(directory: RunDirectory) -> None:
+    """Raise `RunError` if the program has put something else in the place of its directory."""
+    if not directory.is_intact():
+        raise RunError(Status.UNREADABLE, "the program removed its directory, or put something else in its place")
+
+
 def check_success(outcome: Outcome, target: Path | None) -> None:
     """Raise `RunError` unless the program ended well: with its target file, or if it has none, with exit code 0."""
     if target is not None and target.is_file():
@@ -50,13 +57,9 @@ def reason(error: OSError) -> str:
     return str(error)
 
 
-def last_words(directory: Path) -> str:
+def last_words(outcome: Outcome) -> str:
     """Quote the end of standard error on one line, as part of a message; nothing if it said nothing."""
-    try:
-        tail = read_tail(directory / STDERR)
-    except OSError:  # the run came to nothing before there was such a file
-        return ""
-    line = " | ".join(part.strip() for part in tail.splitlines() if part.strip())
+    line = " | ".join(part.strip() for part in outcome.standard_error.splitlines() if part.strip())
     printable = "".join(character if character.isprintable() else "?" for character in line)
     return f"; standard error: {printable}" if printable else ""
 

@@ -1,26 +1,18 @@
-"""One program, run once: in its own directory and process group, within its time, and with nothing left behind.
-
-Per run: one spawn, a wait that sleeps in the kernel, one signal to the process group, one look at a pipe. The
-search for stray processes happens only when a run was cut short or left some.
-"""
+"""One program, run once: in its own directory, within its time, and with nothing left behind."""
 
 from __future__ import annotations
 
 import errno
 import os
-import select
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any
 
-from .guard import VARIABLE, guarded_by
 from .protocol import RUN_DIRECTORY_VARIABLE, STOPPED
-from .trees import end_group, end_tree, pipe_name, reap
+from .supervisor import Program
 
 STDOUT = "standard_output.txt"
 STDERR = "standard_error.txt"
@@ -40,8 +32,6 @@ _THREAD_CAPS = (
     "BLIS_NUM_THREADS",
 )
 _LOOK_EVERY = 0.1  # s, at the size of the logs; the end of a program is seen at once
-_GRACE = 0.05  # s, for killed processes to close their files
-
 
 Environment = Mapping[bytes, bytes]
 
@@ -63,10 +53,12 @@ class Outcome:
     ----------
     ending : whether it ended by itself.
     returncode : its exit code, or minus the number of the signal that killed it.
+    standard_error : its last `TAIL` characters.
     """
 
     ending: Ending
     returncode: int
+    standard_error: str = field(default="", compare=False)
 
 
 def make_environment(extras: Mapping[str, str], threads: int) -> Environment:
@@ -77,7 +69,7 @@ def make_environment(extras: Mapping[str, str], threads: int) -> Environment:
 
 def environment_in(place: str, mark: str, environment: Environment) -> Environment:
     """The environment of a program that runs in the directory `place`, and is found by `mark`."""
-    ours: dict[str, str | bytes] = {RUN_DIRECTORY_VARIABLE: mark, VARIABLE: guarded_by(), "PWD": place}
+    ours = {RUN_DIRECTORY_VARIABLE: mark, "PWD": place}
     return {**environment, **{os.fsencode(name): os.fsencode(value) for name, value in ours.items()}}
 
 
@@ -104,7 +96,7 @@ def run_process(
     ----------
     argv : program (an absolute path) and arguments.
     directory : absolute path of an existing directory that no other run uses at the time.
-    environment : the program's environment; ``PWD``, ``INVGP_RUN_DIRECTORY`` and the mark of our guard are added.
+    environment : the program's environment; ``PWD`` and ``INVGP_RUN_DIRECTORY`` are added.
     timeout : seconds; None waits without end.
     log_limit : bytes for each of standard output and standard error.
 
@@ -116,113 +108,56 @@ def run_process(
     place = str(directory)
     check_wanted(place)
     deadline = None if timeout is None else time.monotonic() + timeout
-    process: subprocess.Popen[bytes] | None = None
-    with _Lifeline() as lifeline, _opened(f"{place}/{STDOUT}", f"{place}/{STDERR}") as logs:
-        try:
-            process = subprocess.Popen(
-                argv,
-                cwd=place,
-                env=environment_in(place, place, environment),
-                stdin=subprocess.DEVNULL,
-                stdout=logs[0],
-                stderr=logs[1],
-                pass_fds=(lifeline.given,),
-                **apart(),
-            )
-            lifeline.hand_over()
-            ending = _wait(process, deadline, logs, log_limit)
-            if ending is not Ending.EXITED:
-                end_tree(process.pid, place, lifeline.name)
-            # Before the program is reaped: until then no other process can have taken its number.
-            end_group(process.pid)
-            if not lifeline.all_gone():
-                end_tree(process.pid, place, lifeline.name)
-            returncode = reap(process)
-            # A flood of the last moment, or one that ended by itself, is no less a flood.
-            flood = _flood(logs, log_limit)
-            for log in logs if flood is not None else ():
-                _shorten(log, log_limit)
-            return Outcome(flood or ending, returncode)
-        except BaseException as error:
-            # An OSError of the spawn itself means that nothing runs; an interrupt of it may leave something.
-            if process is not None or not isinstance(error, OSError):
-                end_tree(None if process is None else process.pid, place, lifeline.name)
-            if process is not None:
-                reap(process)
-            raise
-
-
-def apart() -> dict[str, Any]:
-    """How `Popen` keeps a program out of reach of Ctrl-C, and of the terminal if there is one.
-
-    A session of its own does both. A process group is enough where there is no terminal. It is quicker: Linux schedules
-    a new session as one more competitor for a busy machine.
-    """
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
-    except OSError:
-        return {"process_group": 0}
-    return {"start_new_session": True}
-
-
-def read_tail(path: Path, characters: int = TAIL) -> str:
-    """Read the last `characters` of a file, however large it is."""
-    with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * characters))
-        return file.read(4 * characters).decode(errors="replace").strip()[-characters:]
-
-
-class _Lifeline:
-    """A pipe for descendants to inherit; the end that we hold reads as closed once all of them are gone."""
-
-    def __init__(self) -> None:
-        self._held, self.given = os.pipe()
-
-    @property
-    def name(self) -> str:
-        return pipe_name(self._held)
-
-    def hand_over(self) -> None:
-        os.close(self.given)
-        self.given = -1
-
-    def all_gone(self) -> bool:
-        poll = select.poll()
-        poll.register(self._held, 0)  # a hang-up is always reported
-        return bool(poll.poll(1000 * _GRACE))
-
-    def __enter__(self) -> _Lifeline:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._held)
-        if self.given >= 0:
-            os.close(self.given)
+    with open_directory(place) as descriptor, _open_logs(descriptor) as logs:
+        with Program(argv, descriptor, environment_in(place, place, environment), *logs) as program:
+            ending = _wait(program, deadline, logs, log_limit, place)
+        # A flood of the last moment, or one that ended by itself, is no less a flood.
+        flood = _flood(logs, log_limit)
+        for log in logs if flood is not None else ():
+            _shorten(log, log_limit)
+        return Outcome(flood or ending, program.returncode, _tail(logs[1]))
 
 
 @contextmanager
-def _opened(*paths: str) -> Iterator[list[int]]:
+def open_directory(place: str) -> Iterator[int]:
+    """A descriptor of a directory, which must not be a link."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _open_logs(directory: int) -> Iterator[list[int]]:
     """New files to read and write, as descriptors: a file object takes longer to make than to use here."""
     files: list[int] = []
     try:
-        files += (os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666) for path in paths)
+        for name in (STDOUT, STDERR):
+            files.append(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666, dir_fd=directory))
         yield files
     finally:
         for file in files:
             os.close(file)
 
 
-def _wait(process: subprocess.Popen[bytes], deadline: float | None, logs: Sequence[int], limit: int) -> Ending:
-    with exit_watch(process) as ended:
-        while True:
-            left = _LOOK_EVERY if deadline is None else min(_LOOK_EVERY, deadline - time.monotonic())
-            if ended(max(left, 0.0)):
-                return Ending.EXITED
-            if deadline is not None and time.monotonic() >= deadline:
-                return Ending.TIMEOUT
-            flood = _flood(logs, limit)
-            if flood is not None:
-                return flood
+def _tail(log: int) -> str:
+    """The last `TAIL` characters of a log; by its descriptor, since the program may have put a pipe in its place."""
+    size = os.fstat(log).st_size
+    return os.pread(log, 4 * TAIL, max(0, size - 4 * TAIL)).decode(errors="replace").strip()[-TAIL:] if size else ""
+
+
+def _wait(program: Program, deadline: float | None, logs: Sequence[int], limit: int, place: str) -> Ending:
+    while True:
+        left = _LOOK_EVERY if deadline is None else min(_LOOK_EVERY, deadline - time.monotonic())
+        if program.wait(max(left, 0.0)):
+            return Ending.EXITED
+        if deadline is not None and time.monotonic() >= deadline:
+            return Ending.TIMEOUT
+        flood = _flood(logs, limit)
+        if flood is not None:
+            return flood
+        check_wanted(place)
 
 
 def _flood(logs: Sequence[int], limit: int) -> Ending | None:
@@ -240,26 +175,3 @@ def _shorten(log: int, limit: int) -> None:
         tail = os.pread(log, KEPT, size - KEPT)
         os.ftruncate(log, KEPT)
         os.pwrite(log, f"\n[invgp: {size - 2 * KEPT} bytes were cut out here]\n".encode() + tail, KEPT)
-
-
-@contextmanager
-def exit_watch(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], bool]]:
-    """Give a function that waits some seconds and says whether the program has ended."""
-    try:
-        # `Popen.wait(timeout)` looks at growing intervals, up to 50 ms: too coarse for runs of a millisecond.
-        descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # not Linux, or older than 5.3
-
-        def ended_by_polling(seconds: float) -> bool:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(seconds)
-            return process.returncode is not None
-
-        yield ended_by_polling
-        return
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        yield lambda seconds: bool(poll.poll(1000 * seconds))
-    finally:
-        os.close(descriptor)

@@ -9,21 +9,20 @@ from __future__ import annotations
 import itertools
 import os
 import select
-import shutil
-import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
+from typing import IO
 
+from .directories import RunDirectory
 from .failures import QUOTED, not_started, quoted
 from .lines import LostError
 from .outcomes import RunError, check_success
-from .processes import Ending, Environment, Outcome, apart, check_wanted, environment_in, exit_watch
+from .processes import Ending, Environment, Outcome, check_wanted, environment_in, open_directory
 from .protocol import Status
-from .trees import end_tree, pipe_name, reap
+from .supervisor import Program
 
 Key = tuple[str, ...]
 
@@ -62,6 +61,7 @@ class Server:
     def __init__(self, argv: Sequence[str], environment: Environment, home: Path) -> None:
         self.asked = 0
         self.ahead = 1
+        self._pipes: list[IO[bytes]] = []
         self._unanswered = 0
         self._unsent = bytearray()
         self._received = bytearray()
@@ -69,12 +69,10 @@ class Server:
         self._said = bytearray()
         self._mark = str(home / f"persistent-{os.getpid()}-{next(_counter)}")
         self._owner = os.getpid()
-        self._returncode: int | None = None
         self._resources = ExitStack()
         try:
             self._start(argv, environment)
         except BaseException as error:
-            end_tree(None, self._mark)  # it may run already, though we cannot talk to it
             self._resources.close()
             if isinstance(error, OSError):
                 raise not_started(error) from error
@@ -84,27 +82,24 @@ class Server:
 
     def _start(self, argv: Sequence[str], environment: Environment) -> None:
         check_wanted(self._mark)
-        place = tempfile.mkdtemp(prefix="invgp-persistent-")
-        self._resources.callback(shutil.rmtree, place, ignore_errors=True)
-        self._process = subprocess.Popen(
-            argv,
-            cwd=place,
-            env=environment_in(place, self._mark, environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            **apart(),
-        )
-        pipes = [pipe for pipe in (self._process.stdin, self._process.stdout, self._process.stderr) if pipe]
-        self._stdin, self._stdout, self._stderr = (pipe.fileno() for pipe in pipes)
-        for pipe in pipes:
-            self._resources.callback(pipe.close)
-            os.set_blocking(pipe.fileno(), False)
+        run = RunDirectory.temporary("invgp-persistent-")
+        self._resources.callback(run.remove)
+        with ExitStack() as given:
+            pipes = [os.pipe() for _ in range(3)]
+            for (reading, writing), mode in zip(pipes, ("wb", "rb", "rb"), strict=True):
+                theirs, ours = (reading, writing) if mode == "wb" else (writing, reading)
+                given.callback(os.close, theirs)
+                os.set_blocking(ours, False)
+                self._pipes.append(self._resources.enter_context(os.fdopen(ours, mode, buffering=0)))
+            (stdin, _), (_, stdout), (_, stderr) = pipes
+            self._stdin, self._stdout, self._stderr = (pipe.fileno() for pipe in self._pipes)
+            place = str(run.path)
+            directory = given.enter_context(open_directory(place))
+            variables = environment_in(place, self._mark, environment)
+            self._program = self._resources.enter_context(Program(argv, directory, variables, stdout, stderr, stdin))
         self._poll = select.poll()
         self._poll.register(self._stdout, select.POLLIN)
         self._poll.register(self._stderr, select.POLLIN)
-        self._has_ended = self._resources.enter_context(exit_watch(self._process))
 
     def say(self, requests: bytes, count: int) -> None:
         """Send whole lines, `count` of them, as far as the pipe takes them; `hear` sends the rest.
@@ -148,7 +143,7 @@ class Server:
                 elif descriptor == self._stdout:
                     self._receive()
             # Its output may be held open by a child that outlives it.
-            if not ready and self._has_ended(0.0) and not self._receive():
+            if not ready and self._program.wait(0.0) and not self._receive():
                 raise self._ending()
         self._unanswered -= 1
         self._said.clear()
@@ -171,18 +166,9 @@ class Server:
             return
         _alive.discard(self)
         with self._resources:
-            if grace > 0 and self._process.stdin is not None:
-                self._process.stdin.close()
-                self._has_ended(grace)
-            self._finish()
-
-    def _finish(self) -> int:
-        """Kill what is left of the program and of all that came of it; its return code."""
-        if self._returncode is None:
-            # The program is reaped last: until then no other process can have taken its number.
-            end_tree(self._process.pid, self._mark, pipe_name(self._stderr))
-            self._returncode = reap(self._process)
-        return self._returncode
+            if grace > 0:
+                self._pipes[0].close()
+                self._program.wait(grace)
 
     def _send(self) -> None:
         """Write what the pipe takes of what is unsent."""
@@ -238,10 +224,10 @@ class Server:
     def _ending(self) -> LostError:
         """Say how a program came to close its output."""
         unfinished = f" in the middle of {quoted(bytes(self._received[:200]))!r}" if self._received else ""
-        if not self._has_ended(_GRACE):
+        if not self._program.wait(_GRACE):
             return LostError(Status.UNREADABLE, f"the program closed its standard output{unfinished}")
         try:
-            check_success(Outcome(Ending.EXITED, self._finish()), None)
+            check_success(Outcome(Ending.EXITED, self._program.returncode), None)
         except RunError as failure:
             return LostError(failure.status, f"{failure}{unfinished}")
         return LostError(Status.UNREADABLE, f"the program ended without an answer{unfinished}")

@@ -11,7 +11,7 @@ import numpy as np
 from ..names import match_names, spellings
 from ..protocol import AdapterError, Floats, Quantity
 from ..quantities import columns_of
-from ..readers.text import locate, read_text
+from ..readers.text import read_text
 from .instructions import InstructionError, Instructions
 
 
@@ -74,7 +74,7 @@ class InstructionFile:
         numbers: dict[str, float] = {}
         for instructions, path in self.files:
             try:
-                numbers.update(instructions.read(read_text(locate(directory, path))))
+                numbers.update(instructions.read(read_text(directory, path)))
             except (FileNotFoundError, ValueError) as error:
                 if len(self.files) == 1:
                     raise

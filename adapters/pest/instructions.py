@@ -11,6 +11,7 @@ from enum import Enum, auto
 from ..readers.text import number
 
 _IGNORED = "dum"
+_BLANK, _WORD, _ENTRY = re.compile(r"\s"), re.compile(r"\S"), re.compile(r"[^\s,]+")
 
 
 class InstructionError(ValueError):
@@ -153,32 +154,33 @@ class _Walk:
                 raise self._fail(f"column {item.start} lies before the cursor or beyond the end")
             self._column = item.start
             return
-        match = (
-            re.compile(re.escape(item.text)).search(self._line, self._column)
-            if item.kind is Kind.MARKER
-            # The cursor rests on the last blank before the next word.
-            else re.compile(r"\s+(?=\S)").search(self._line, self._column)
-        )
-        if match is None:
-            what = f"text {item.text!r}" if item.kind is Kind.MARKER else "word after white space"
+        if item.kind is Kind.MARKER:
+            place = self._line.find(item.text, self._column)
+            end, what = place + len(item.text), f"text {item.text!r}"
+        else:
+            # The cursor rests on the last blank before the next word. Two searches: one pattern for both would take
+            # time that grows with the square of the number of blanks.
+            blank = _BLANK.search(self._line, self._column)
+            word = _WORD.search(self._line, blank.end()) if blank else None
+            place = end = word.start() if word else -1
+            what = "word after white space"
+        if place < 0:
             raise self._fail(f"there is no {what} after column {self._column}")
-        self._column = match.end()
+        self._column = end
 
     def _read(self, item: Instruction, after: Instruction | None) -> str:
         if item.kind is Kind.FREE:
-            match = re.compile(r"[\s,]*([^\s,]+)").search(self._line, self._column)
+            match = _ENTRY.search(self._line, self._column)
             if match is None:
                 raise self._fail(f"{item.text!r} was not found after column {self._column}")
-            word, end = match[1], match.end()
+            word, end = match[0], match.end()
             if after is not None and after.kind is Kind.MARKER and word.find(after.text) > 0:
                 cut = len(word) - word.find(after.text)
                 word, end = word[:-cut], end - cut
         elif item.kind is Kind.FIXED:
             word, end = self._line[item.start - 1 : item.stop].strip(), item.stop
         else:
-            overlapping = [
-                m for m in re.finditer(r"[^\s,]+", self._line) if m.end() >= item.start and m.start() < item.stop
-            ]
+            overlapping = [m for m in _ENTRY.finditer(self._line) if m.end() >= item.start and m.start() < item.stop]
             word, end = (overlapping[0][0], overlapping[0].end()) if overlapping else ("", 0)
         if not word:
             raise self._fail(f"{item.text!r} was not found in columns {item.start} to {item.stop}")

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from ..protocol import AdapterError, Floats, Quantity
 from ..quantities import size_of
-from .text import locate, read_numbers, read_text
+from .text import read_numbers, read_text
 
 Rows = int | tuple[int, ...] | None
 T = TypeVar("T")
@@ -107,4 +107,4 @@ class OutputFile(OneFile):
 
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
         """Read every number of the file."""
-        return read_numbers(read_text(locate(directory, self.path)), size_of(quantities), self.skip_lines)
+        return read_numbers(read_text(directory, self.path), size_of(quantities), self.skip_lines)

@@ -14,7 +14,8 @@ from ..imports import import_function
 from ..protocol import Floats, Quantity
 from ..quantities import digest_of, size_of
 from .base import OneFile
-from .text import locate, wrong_count
+from .files import locate
+from .text import wrong_count
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,19 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import regex
 
 from ..protocol import AdapterError, Floats, Quantity
 from ..quantities import did_you_mean, kind_of, size_of
 from .base import OneFile, Rows, check_rows, pick_rows
-from .text import LINE_LIMIT, gathered, locate, number, read_text, wrong_count
+from .files import read_bytes
+from .text import LINE_LIMIT, gathered, number, read_text, wrong_count
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(-?\d+)\]")
 
@@ -40,7 +42,7 @@ class JsonFile(OneFile):
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
         """Read the numbers at the key; lists within lists are read in order, and null is NaN."""
         try:
-            value = json.loads(read_text(locate(directory, self.path)))
+            value = json.loads(read_text(directory, self.path))
         except RecursionError as error:
             raise ValueError("is nested too deeply") from error
         except json.JSONDecodeError as error:
@@ -101,24 +103,32 @@ class RegexFile(OneFile):
     pattern : as Python's ``re`` knows them; ``^`` and ``$`` are the ends of a line. Its groups are the numbers, or
         the whole match if it has none.
     row : which match, or matches, from 1; -1 for the last; None for all.
+    timeout : seconds that the search may take: some patterns take time that doubles with each character. The timeout of
+        a program whose output it reads counts as well.
     """
 
     pattern: str = ""
     row: Rows = None
+    timeout: float = field(default=60.0, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_rows(self.row)
         try:
             re.compile(self.pattern)
-        except re.error as error:
+            regex.compile(self.pattern, regex.MULTILINE)
+        except (re.error, regex.error) as error:
             raise AdapterError("pattern", f"{self.pattern!r} is no regular expression: {error}") from error
         if not self.pattern:
             raise AdapterError("pattern", r"must be a regular expression such as 'misfit = (\S+)', but is empty")
 
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
         """Read the groups of each match."""
-        text = read_text(locate(directory, self.path))
-        matches = list(islice(re.finditer(self.pattern, text, re.MULTILINE), LINE_LIMIT + 1))
+        text = read_text(directory, self.path)
+        try:
+            search = regex.finditer(self.pattern, text, regex.MULTILINE, concurrent=True, timeout=self.timeout)
+            matches = list(islice(search, LINE_LIMIT + 1))
+        except TimeoutError:
+            raise ValueError(f"the search for {self.pattern!r} took longer than {self.timeout:g} s") from None
         if len(matches) > LINE_LIMIT:
             raise ValueError(f"holds more than {LINE_LIMIT} matches")
         if not matches:
@@ -157,7 +167,8 @@ class NetcdfFile(OneFile):
         from netCDF4 import Dataset  # noqa: PLC0415 - slow to import, and few need it
 
         try:
-            with Dataset(str(locate(directory, self.path))) as file:
+            # Its bytes, since the library takes no descriptor and would follow a link.
+            with Dataset("output", memory=read_bytes(directory, self.path)) as file:
                 return self._values(file, size_of(quantities))
         except RuntimeError as error:  # what the library says of a damaged file
             raise ValueError(f"variable {self.variable!r} cannot be read: {error}") from error

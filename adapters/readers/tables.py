@@ -9,7 +9,7 @@ from pathlib import Path
 from ..protocol import AdapterError, Floats, Quantity
 from ..quantities import did_you_mean, size_of
 from .base import OneFile, Rows, check_rows, pick_rows
-from .text import IncompleteError, gathered, locate, read_lines
+from .text import IncompleteError, gathered, read_lines
 
 Lines = list[tuple[int, list[str]]]
 
@@ -39,7 +39,7 @@ class TableFile(OneFile):
 
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
         """Read the column."""
-        lines = enumerate(read_lines(locate(directory, self.path)), start=1)
+        lines = enumerate(read_lines(directory, self.path), start=1)
         rows = [(i, line) for i, line in lines if i > self.skip_lines and line.strip() and line.lstrip()[0] != "#"]
         picked = [(i, line.replace(",", " ").split()) for i, line in pick_rows(rows, self.row)]
         return _column(picked, self.column - 1, size_of(quantities))
@@ -72,7 +72,7 @@ class CsvFile(OneFile):
 
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
         """Read the column."""
-        content = [line.removesuffix("\r").removeprefix("\ufeff") for line in read_lines(locate(directory, self.path))]
+        content = [line.removesuffix("\r").removeprefix("\ufeff") for line in read_lines(directory, self.path)]
         lines = csv.reader(content[self.skip_lines :], delimiter=self.delimiter, skipinitialspace=True)
         try:
             rows = [(self.skip_lines + lines.line_num, entries) for entries in lines if any(entries)]

@@ -3,79 +3,39 @@
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 
 import numpy as np
 
-from ..processes import STDOUT
 from ..protocol import Floats
+from .files import SIZE_LIMIT, read_bytes
 
-SIZE_LIMIT = 64 * 2**20
-"""Bytes; an output file above it is refused."""
 LINE_LIMIT = 1_000_000
 """Lines of a table, or matches in a text, above which it is refused."""
 
 Word = tuple[str, int]
 
 _SHOWN = 60  # characters of a word that is no number
+_LONGEST = 1000  # characters of a number; a longer word would take time that grows with its square
 _COUNTED = 10_000  # words too many, after which the count ends: a huge file is not worth it
 # Fortran writes 1.0D+03, and drops the letter from an exponent of three digits: 1.0+103.
 _FORTRAN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[dDqQ]([+-]?\d+)|([+-]\d+))", re.ASCII)
 
 
-def locate(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> Path:
-    """Find a run's output file, of at most `limit` bytes; None stands for standard output.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    ValueError
-        If it is not a regular file, a link leads out of `directory`, or it is larger than `limit`.
-    """
-    name = STDOUT if path is None else path
-    found = directory / name
-    _check_regular(found, limit)
-    # Without a link on the way it can lead nowhere else, and to resolve it takes as long as to read it.
-    if ("/" in name or found.is_symlink()) and not found.resolve().is_relative_to(directory.resolve()):
-        raise ValueError("is a link that leads out of the run's directory")
-    return found
+def read_text(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> str:
+    """Read a text file of a run, as `read_bytes` does; bytes that are no UTF-8 become replacement characters."""
+    return read_bytes(directory, path, limit).decode(errors="replace")
 
 
-def read_text(path: Path, limit: int = SIZE_LIMIT) -> str:
-    """Read a text file of at most `limit` bytes; bytes that are no UTF-8 become replacement characters.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    ValueError
-        If it is not a regular file, or is larger than `limit`.
-    """
-    _check_regular(path, limit)
-    with path.open("rb") as file:
-        return file.read(limit).decode(errors="replace")
-
-
-def read_lines(path: Path, limit: int = LINE_LIMIT) -> list[str]:
-    """Read a text file of at most `limit` lines, as `read_text` does."""
-    text = read_text(path)
+def read_lines(directory: Path, path: str | None, limit: int = LINE_LIMIT) -> list[str]:
+    """Read a text file of a run of at most `limit` lines, as `read_text` does."""
+    text = read_text(directory, path)
     count = text.count("\n")
     if count > limit:
         raise ValueError(f"holds {count} lines, over the limit of {limit} lines")
     return text.split("\n")
-
-
-def _check_regular(path: Path, limit: int) -> None:
-    about = path.stat()
-    # Opening a named pipe would wait for ever.
-    if not stat.S_ISREG(about.st_mode):
-        raise ValueError("is not a regular file")
-    if about.st_size > limit:
-        raise ValueError(f"holds {about.st_size} bytes, over the limit of {limit} bytes")
 
 
 def read_numbers(text: str, count: int, skip_lines: int = 0) -> Floats:
@@ -169,7 +129,7 @@ def wrong_count(count: int, found: int | str) -> ValueError:
 def number(word: str, where: str) -> float:
     """Read a number as Python or Fortran writes it; `where` starts the sentence if it is none."""
     try:
-        if "_" not in word:  # Python reads 1_0 as 10
+        if "_" not in word and len(word) <= _LONGEST:  # Python reads 1_0 as 10
             return float(word)
     except ValueError:
         fortran = _FORTRAN.fullmatch(word)

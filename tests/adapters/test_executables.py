@@ -236,7 +236,7 @@ def test_that_a_program_that_cannot_be_started_is_told(program: MakeProgram, tmp
 def test_that_a_directory_that_cannot_be_removed_does_not_fail_the_run(
     program: MakeProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def busy(path: Path) -> None:
+    def busy(path: str, *, dir_fd: int) -> None:
         raise OSError(16, "Device or resource busy")
 
     monkeypatch.setattr(shutil, "rmtree", busy)

@@ -53,20 +53,19 @@ def test_that_line_numbers_count_skipped_lines() -> None:
 
 
 def test_that_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "out.txt"
-    path.write_text("12345")
-    assert read_text(path, limit=5) == "12345"
+    (tmp_path / "out.txt").write_text("12345")
+    assert read_text(tmp_path, "out.txt", limit=5) == "12345"
     with pytest.raises(ValueError, match="holds 5 bytes, over the limit of 4 bytes"):
-        read_text(path, limit=4)
+        read_text(tmp_path, "out.txt", limit=4)
 
 
 def test_that_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "out.txt")
     with pytest.raises(ValueError, match="not a regular file"):
-        read_text(tmp_path / "out.txt")
+        read_text(tmp_path, "out.txt")
 
 
 def test_that_bytes_that_are_no_text_are_told_as_no_number(tmp_path: Path) -> None:
     (tmp_path / "out.bin").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="is not a number"):
-        read_numbers(read_text(tmp_path / "out.bin"), 1)
+        read_numbers(read_text(tmp_path, "out.bin"), 1)

@@ -266,7 +266,7 @@ def test_that_workers_do_not_outlive_a_server_that_was_killed(folder: Path) -> N
 
 
 def test_that_the_program_of_a_worker_that_was_killed_is_ended(tmp_path: Path) -> None:
-    body = "echo $$ > ../../started; kill -9 $PPID; sleep 60"
+    body = "echo $$ > ../../started; read _ _ _ worker _ < /proc/$PPID/stat; kill -9 $worker; sleep 60"
     write_files(tmp_path, with_program(body=body, directory=tmp_path))
     (tmp_path / "tmp").mkdir(exist_ok=True)
     with serving(tmp_path) as (_, address):

@@ -29,6 +29,7 @@ from problems import map_problem
 from .conftest import PATIENCE, Program, cluster, context, rows, started
 
 KINDS = ("loky", "threading", "dask")
+KILL_WORKER = "read _ _ _ worker _ < /proc/$PPID/stat; kill -9 $worker"  # the parent of a program is its supervisor
 
 
 @pytest.fixture(params=KINDS)
@@ -86,7 +87,7 @@ def test_that_a_function_is_held_to_one_thread(function, pool: Pool, tmp_path: P
 def test_that_a_worker_that_is_killed_loses_no_run(program: Program, pool: Pool, tmp_path: Path) -> None:
     # The first to come to run 3 kills its worker, and lives on; it must not spoil the second.
     model = program(
-        f'if [ "$1" = 3.0 ] && mkdir {tmp_path}/once 2> /dev/null; then kill -9 $PPID; sleep 60; exit 1; fi; sleep 0.05'
+        f'if [ "$1" = 3.0 ] && mkdir {tmp_path}/once 2> /dev/null; then {KILL_WORKER}; sleep 60; exit 1; fi; sleep 0.05'
     )
     values = rows(*range(12))
     outcome = run(model, values, pool, tmp_path)
@@ -98,7 +99,7 @@ def test_that_a_worker_that_is_killed_loses_no_run(program: Program, pool: Pool,
 
 @pytest.mark.parametrize("kind", ["loky", "dask"], indirect=True)
 def test_that_a_run_that_always_kills_its_worker_is_found(program: Program, pool: Pool, tmp_path: Path) -> None:
-    model = program('[ "$1" = 3.0 ] && kill -9 $PPID; sleep 0.05')
+    model = program(f'[ "$1" = 3.0 ] && {{ {KILL_WORKER}; }}; sleep 0.05')
     outcome = run(model, rows(*range(9)), pool, tmp_path)
     assert outcome.ok.tolist() == [i != 3 for i in range(9)]
     assert outcome.status[3] is Status.KILLED
@@ -260,7 +261,7 @@ def test_that_dask_that_is_not_installed_is_a_sentence(monkeypatch: pytest.Monke
 
 def test_that_a_cluster_without_workers_is_a_sentence(program: Program, tmp_path: Path) -> None:
     """The one worker dies with the run, and nobody starts it again."""
-    model = program("kill -9 $PPID")
+    model = program(KILL_WORKER)
     with cluster(tmp_path, workers=1, nanny=False) as (file, _):
         settings = InferenceSettings(backend="dask", scheduler=str(file), worker_timeout=1.0)
         with open_pool(settings) as pool, pytest.raises(RunsFailedError, match="has had no worker for inference"):

@@ -80,10 +80,9 @@ def test_that_a_batch_that_is_stopped_ends_the_programs_of_its_workers(
 
 
 def test_that_a_program_that_hangs_when_its_worker_is_killed_is_ended(program: MakeProgram, tmp_path: Path) -> None:
+    worker = "int(open(f'/proc/{os.getppid()}/stat').read().split()[3])"  # the parent of a program is its supervisor
     once = f"os.path.exists({str(tmp_path / 'once')!r}) or (open({str(tmp_path / 'once')!r}, 'w'), "
-    served = model(
-        program, tmp_path, f"{once}os.kill(os.getppid(), signal.SIGKILL), time.sleep(60)); answer([2.0, 4.0])"
-    )
+    served = model(program, tmp_path, f"{once}os.kill({worker}, signal.SIGKILL), time.sleep(60)); answer([2.0, 4.0])")
     context = RunContext(["r0", "r1", "r2"], tmp_path / "runs")
     with open_pool(InferenceSettings(workers=2)) as pool:
         outcome = evaluate(served, np.array([[1.0], [2.0], [3.0]]), context, pool=pool)
@@ -148,7 +147,8 @@ def test_that_a_program_does_not_outlive_the_process_that_keeps_it(
 
 
 def test_that_a_child_process_uses_a_program_of_its_own(program: MakeProgram, tmp_path: Path) -> None:
-    served = model(program, tmp_path, "answer([os.getppid(), request['id']])")
+    grandparent = "int(open(f'/proc/{os.getppid()}/stat').read().split()[3])"
+    served = model(program, tmp_path, f"answer([{grandparent}, request['id']])")
     assert run(served, tmp_path, [2.0]).outputs.tolist() == [[os.getpid(), 1]]
     child = os.fork()
     if child == 0:

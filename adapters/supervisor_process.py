@@ -1,0 +1,216 @@
+"""The program that runs other programs, one at a time, and ends all that comes of each of them.
+
+It is started from this file by `supervisor.py`, with a socket as its standard input. A request is the program, its
+environment and its open files. The answers are two: that it was started, and its exit status once it and all its
+descendants are gone. Whoever asked closes the socket to have all of them ended.
+
+On Linux it is a child subreaper: a process whose parent has ended becomes its child, and of no other process. So it
+finds daemons that have left their session, closed all their files and cleared their environment; and since it runs one
+program at a time, all that it finds belong to that program. Elsewhere it looks for the mark of the run in the
+environment of all processes.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+
+LENGTH = struct.Struct("<I")
+ANSWER = struct.Struct("<ii")
+"""An errno, or one of the numbers below, and the status as `os.waitpid` has it."""
+STARTED, ENDED, NOT_ENDED = 0, -1, -2
+PATIENCE = 10.0
+"""Seconds for processes that were killed to end."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+_LOOK_EVERY = 1000  # ms, at whose child we are: a forked copy of our parent may hold the socket open
+_PAUSE = 0.005  # s, between looks at processes that were killed
+
+
+def end_marked(variable: str, mark: str, patience: float = PATIENCE) -> list[int]:
+    """Kill all processes whose environment has the mark, round by round, since they may still spawn.
+
+    Returns
+    -------
+    Numbers of those that have not ended after `patience` seconds.
+    """
+    import psutil  # noqa: PLC0415 - slow, and on Linux hardly ever needed
+
+    def belongs(process: psutil.Process) -> bool:
+        # A process that vanishes, or that belongs to another user, is not one that we can end.
+        with suppress(psutil.Error):
+            return bool(
+                process.environ().get(variable) == mark
+                and process.status() != psutil.STATUS_ZOMBIE
+                and process.pid != os.getpid()
+            )
+        return False
+
+    end = time.monotonic() + patience
+    while found := [process for process in psutil.process_iter() if belongs(process)]:
+        if time.monotonic() > end:
+            return [process.pid for process in found]
+        for process in found:
+            with suppress(psutil.Error):
+                process.kill()
+        time.sleep(_PAUSE)
+    return []
+
+
+class Supervisor:
+    """The side that runs programs."""
+
+    def __init__(self, asked: socket.socket, variable: str, *, subreaper: bool) -> None:
+        self._socket = asked
+        self._variable = variable
+        self._subreaper = subreaper and _become_subreaper()
+        self._parent = os.getppid()
+        self._null = os.open(os.devnull, os.O_RDWR)
+        self._children, wake = os.pipe()
+        for descriptor in (self._children, wake):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # it ends with its parent, and not before
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self._poll.register(self._children, select.POLLIN)
+
+    def serve(self) -> None:
+        """Run what is asked for, until nobody asks any more."""
+        going_on = True
+        while going_on and (asked := self._request()) is not None:
+            (argv, environment, mark), files = asked
+            try:
+                program = self._spawn(argv, environment, files)
+            except (OSError, ValueError) as error:
+                self._answer(getattr(error, "errno", None) or 22, 0)
+                continue
+            finally:
+                for file in files:
+                    os.close(file)
+            self._answer(STARTED, 0)
+            status, going_on = self._wait(program)
+            status, all_gone = self._end_all(program, mark, status)
+            self._answer(ENDED if all_gone else NOT_ENDED, status)
+            going_on &= all_gone  # what is left must not be taken for the next program's
+
+    def _request(self) -> tuple[tuple[list[str], dict[bytes, bytes], str], list[int]] | None:
+        """The next program, and its files: its directory, standard output, standard error, standard input if any."""
+        while not self._parent_gone():
+            if not any(descriptor == self._socket.fileno() for descriptor, _ in self._poll.poll(_LOOK_EVERY)):
+                self._drain()
+                continue
+            content, files, _, _ = socket.recv_fds(self._socket, 2**16, 4)
+            for file in files:
+                os.set_inheritable(file, False)
+            while content and len(content) - LENGTH.size < LENGTH.unpack_from(content)[0]:
+                more = self._socket.recv(2**20)
+                if not more:
+                    return None
+                content += more
+            return (marshal.loads(content[LENGTH.size :]), files) if content else None  # noqa: S302 - from our parent
+        return None
+
+    def _spawn(self, argv: list[str], environment: dict[bytes, bytes], files: list[int]) -> int:
+        directory, *streams = files
+        stdout, stderr, stdin = (*streams, self._null)[:3]
+        os.fchdir(directory)
+        try:
+            return os.posix_spawn(
+                argv[0],
+                argv,
+                environment,
+                file_actions=[(os.POSIX_SPAWN_DUP2, file, i) for i, file in enumerate((stdin, stdout, stderr))],
+                setpgroup=0,
+                setsigmask=(),
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+            )
+        finally:
+            os.chdir("/")
+
+    def _wait(self, program: int) -> tuple[int | None, bool]:
+        """Wait until a program ends, and give its status; None and False if it is wanted no more."""
+        while not self._parent_gone():
+            for descriptor, _ in self._poll.poll(_LOOK_EVERY):
+                if descriptor == self._socket.fileno():  # nothing is sent meanwhile: it was closed
+                    return None, False
+            self._drain()
+            pid = -1
+            while pid:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == program:
+                    return status, True
+        return None, False
+
+    def _end_all(self, program: int, mark: str, status: int | None) -> tuple[int, bool]:
+        """Kill all that is left of a program; its status, and whether nothing is left."""
+        end = time.monotonic() + PATIENCE
+        if not self._subreaper:
+            with suppress(ProcessLookupError, PermissionError):  # macOS says so of a group of zombies
+                os.killpg(program, signal.SIGKILL)
+        # Round by round, since what is being killed may still spawn, and leaves its own children to us.
+        while (reaped := _reap()) is not None:
+            if reaped[0] == program:
+                status = reaped[1]
+            if reaped[0]:
+                continue
+            if time.monotonic() > end:
+                return signal.SIGKILL if status is None else status, False
+            for child in self._own_children():
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(child, signal.SIGKILL)
+            select.select([self._children], [], [], _PAUSE)
+            self._drain()
+        left = [] if self._subreaper else end_marked(self._variable, mark)
+        return signal.SIGKILL if status is None else status, not left
+
+    def _own_children(self) -> list[int]:
+        try:
+            with open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123 - pathlib is slow to import
+                return [int(word) for word in file.read().split()]
+        except OSError:  # a kernel without this file
+            import psutil  # noqa: PLC0415
+
+            return [child.pid for child in psutil.Process().children()]
+
+    def _parent_gone(self) -> bool:
+        return os.getppid() != self._parent
+
+    def _drain(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._children, 4096)
+
+    def _answer(self, number: int, status: int) -> None:
+        with suppress(OSError):  # nobody is there to hear it
+            self._socket.sendall(ANSWER.pack(number, status))
+
+
+def _reap() -> tuple[int, int] | None:
+    """Number and status of a child that has ended; number 0 if none has, None if there is no child."""
+    try:
+        return os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+
+
+def _become_subreaper() -> bool:
+    import ctypes  # noqa: PLC0415 - only on Linux
+
+    try:
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+if __name__ == "__main__":
+    sys.path.append(sys.argv[1])
+    Supervisor(socket.socket(fileno=0), sys.argv[2], subreaper=sys.argv[3] == "True").serve()
