@@ -157,7 +157,7 @@ class _Supervisor:
                     RUN_DIRECTORY_VARIABLE,
                     str(SUBREAPER),
                 ],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
