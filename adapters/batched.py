@@ -15,7 +15,7 @@ from .failures import check_inputs, check_settings, judged, not_started
 from .outcomes import RunError, check_ending, check_intact, check_success, last_words
 from .processes import STDERR, STDOUT, make_environment, run_process
 from .programs import find_program, program_files, text_of
-from .protocol import GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
+from .protocol import BATCH, GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import check_batch, check_quantities, columns_of, digest_of, size_of, written
 from .readers import read_numbers, read_text
 
@@ -118,7 +118,7 @@ class BatchedModel:
     def _run(self, chosen: list[int], values: Floats, context: RunContext, results: _Results) -> None:
         """Run some rows at once or, if that fails, one by one."""
         first = context.labels[chosen[0]]
-        name = first if len(chosen) == 1 else f"{first}-batch"
+        name = first if len(chosen) == 1 else f"{first}{BATCH}"
         directory = RunDirectory((context.directory / name).absolute())
         try:
             results.set(chosen, self._run_once(values[chosen], directory))

@@ -14,13 +14,13 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .protocol import SPARE, RunContext
+from .protocol import HOMES, SPARE, RunContext
 
 _log = logging.getLogger(__name__)
-_homes: dict[str, str] = {}  # where the directory of each batch was when it was first used
+_foreign: set[Path] = set()  # where a program has put something else in the place of its directory
 
 
 class RunDirectory:
@@ -54,6 +54,8 @@ class RunDirectory:
         if not self.path.parent.is_dir():
             self.path.parent.mkdir(parents=True, exist_ok=True)
         with _open_home(self.path.parent) as home:
+            if self.path in _foreign and _is_directory(name, home):
+                raise OSError(errno.EEXIST, "a program put another directory there", str(self.path))
             if not _is_taken_over(name, home):
                 _remove(name, home)
                 os.mkdir(name, dir_fd=home)
@@ -63,9 +65,12 @@ class RunDirectory:
         """Whether it is still where it was made, with nothing else in its place."""
         try:
             with _open_home(self.path.parent) as home:
-                return self._identity == _identity(os.stat(self.path.name, dir_fd=home, follow_symlinks=False))
+                found = _identity(os.stat(self.path.name, dir_fd=home, follow_symlinks=False))
         except OSError:
             return False
+        if found != self._identity:
+            _foreign.add(self.path)
+        return found == self._identity
 
     def give_back(self, context: RunContext) -> None:
         """Remove it after its run or, if there will be more, leave it, empty, to the next one."""
@@ -106,21 +111,26 @@ def _is_taken_over(name: str, home: int) -> bool:
     """Whether there was an empty directory, left by the run before, that could be put there."""
     try:
         os.rename(_spare(), name, src_dir_fd=home, dst_dir_fd=home)
-        return stat.S_ISDIR(os.stat(name, dir_fd=home, follow_symlinks=False).st_mode)
     except OSError:  # there is none, or there is something in its place
+        return False
+    return _is_directory(name, home)
+
+
+def _is_directory(name: str, home: int) -> bool:
+    """Whether there is a directory, and not a link to one."""
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=home, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
         return False
 
 
 def _remove(name: str, home: int) -> None:
     """Remove a directory with all that is in it, or a file, or a link and not what it leads to."""
-    try:
-        about = os.stat(name, dir_fd=home, follow_symlinks=False)
-    except FileNotFoundError:
-        return
-    if stat.S_ISDIR(about.st_mode):
+    if _is_directory(name, home):
         shutil.rmtree(name, dir_fd=home)
     else:
-        os.unlink(name, dir_fd=home)
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=home)
 
 
 def _was_emptied(name: str, home: int, identity: tuple[int, int]) -> bool:
@@ -155,7 +165,7 @@ def _open_home(path: Path) -> Iterator[int]:
         # To resolve the path, or to make a `Path`, takes longer than all that is done with the directory.
         link = f"/proc/self/fd/{descriptor}"
         real = os.readlink(link) if sys.platform == "linux" else os.path.realpath(path)  # noqa: PTH115
-        if _homes.setdefault(str(path), real) != real:
+        if HOMES.setdefault(str(path), real) != real:
             raise OSError(errno.ENOTDIR, "the directory of the runs was replaced by a link", str(path))
         yield descriptor
     finally:

@@ -25,6 +25,13 @@ RUN_DIRECTORY_VARIABLE = "INVGP_RUN_DIRECTORY"
 # How the names of empty directories begin that wait for the next run; see `RunContext`.
 SPARE = ".spare-"
 
+# What is added to the label of its first run in the name of the directory of several runs.
+BATCH = "-batch"
+
+# Where the directory of each batch, `RunContext.directory`, was when it was first used. A program can put a link in its
+# place; an adapter then makes and removes nothing there.
+HOMES: dict[str, str] = {}
+
 # Absolute paths of directories whose runs are wanted no more: this process starts no program for them. A thread that
 # waits for a program cannot be stopped, and would go on with the next row, the next attempt, a fresh program.
 STOPPED: set[str] = set()

@@ -78,8 +78,6 @@ def show(ledger: Path, run: int) -> None:
     for name, value in (as_dictionary(found) | {"seconds": f"{found.seconds:.4g}"}).items():
         if value != "":
             say(f"{name}: {printable(str(value))}")
-    if found.directory and not Path(found.directory).is_dir():
-        say("(the directory has been removed)")
     say_quantities("in", found.model.inputs, found.inputs)
     if not np.isnan(found.outputs).any():
         say_quantities("out", found.model.outputs, found.outputs)
@@ -207,7 +205,9 @@ def as_dictionary(run: Run) -> dict[str, str | int | float]:
 
 def line(run: Run) -> str:
     """A run in a list."""
-    words = printable(run.message or run.label)
+    from invgp.ledger.kept_directories import without_removed_directory  # noqa: PLC0415 - as above
+
+    words = printable(without_removed_directory(run.message) or run.label)
     words = words if len(words) <= WIDTH else words[: WIDTH - 1] + "…"
     return (
         f"{run.run:8}  {run.model.digest[:SHOWN]}  {run.status.value:20}  {run.attempts:8}  "

@@ -56,7 +56,8 @@ def evaluate(
     if not len(values):
         return model.evaluate(values, context)
     monitor, concurrency = monitor or Silent(), concurrency or Concurrency()
-    context = replace(context, directory=context.directory.absolute())  # a worker may be in another directory
+    # A worker may be in another directory, and a program may put a link in the place of this one.
+    context = replace(context, directory=context.directory.resolve())
     once = _once(values)
     run = _Run(model, pool or Loop(), retries, recorder, concurrency, monitor)
     parts = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,7 +23,9 @@ from invgp.execution.failure_patterns import Outcomes
 from invgp.execution.missing_outputs import Gaps
 from invgp.execution.monitor import Monitor, Silent
 from invgp.execution.pools import Loop, Pool
+from invgp.execution.run_directories import remove_run
 from invgp.ledger import Recorder
+from invgp.ledger.kept_directories import without_removed_directory
 from invgp.problem import Floats, Problem
 
 MESSAGES_SHOWN = 3
@@ -74,6 +75,7 @@ class Simulator:
     budget : runs that may be spent in all; None for any number.
     recorder : the ledger of the model's runs; None for none. A run that it answers counts as one that was made: an
         inversion that is taken up again must decide as it would have, had it not been stopped.
+    temporary : whether `directory` is removed in the end, so that no message is to name what is in it.
     """
 
     problem: Problem
@@ -83,6 +85,7 @@ class Simulator:
     budget: int | None = None
     recorder: Recorder | None = None
     concurrency: Concurrency = field(default_factory=Concurrency)
+    temporary: bool = False
     runs: int = 0
     failed: int = 0
     partial: int = 0
@@ -212,13 +215,15 @@ class Simulator:
     def _count(self, batch: Evaluations, labels: Sequence[str]) -> None:
         bad = np.flatnonzero(~batch.ok)
         for i in bad[max(DIRECTORIES_KEPT - self.failed, 0) :]:
-            shutil.rmtree(self.directory / labels[i], ignore_errors=True)
+            remove_run(self.directory, labels[i])
         self.runs += len(batch.status)
         self.failed += len(bad)
         self.partial += sum(status is Status.PARTIAL for status in batch.status)
         self.causes.update(batch.status[i].value for i in bad)
         if len(self.messages) < MESSAGES_SHOWN:  # each once: equal inputs are run once, and have one message
-            said = dict.fromkeys([*self.messages, *(batch.messages[i] for i in bad)])
+            said = dict.fromkeys(
+                [*self.messages, *(without_removed_directory(batch.messages[i], temporary=self.temporary) for i in bad)]
+            )
             self.messages = list(said)[:MESSAGES_SHOWN]
 
 
@@ -246,7 +251,7 @@ class _Watch:
 @contextmanager
 def own_directory(parent: str | Path) -> Iterator[Path]:
     """A directory for the runs of one inversion alone: two that share an output must not share their runs."""
-    directory = Path(parent) / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}-{secrets.token_hex(2)}"
+    directory = Path(parent).resolve() / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}-{secrets.token_hex(2)}"
     try:
         yield directory
     finally:

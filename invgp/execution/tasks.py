@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status, output_size
+from invgp.adapters.protocol import HOMES, Evaluations, ForwardModel, RunContext, Status, output_size
 from invgp.errors import LedgerError
 from invgp.execution.pools import Died
 from invgp.execution.retries import attempt
@@ -48,6 +48,7 @@ class Work:
 
     def __call__(self, task: Task) -> Finished:
         """Run a task. If it can be, it is recorded here: what happens to us afterwards can no longer undo it."""
+        HOMES.setdefault(str(task.context.directory), str(task.context.directory))  # it was resolved
         _end_what_was_left(task.context)
         recorder = None if self.reach is None else self.reach.recorder()
         done = None if recorder is None else in_ledger(recorder, task)

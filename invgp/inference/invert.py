@@ -105,7 +105,15 @@ def invert(
         displayed() if progress and monitor is None else nullcontext(Silent()) as display,
     ):
         try:
-            simulator = Simulator(problem, directory, pool, monitor or display, settings.max_runs, recorder)
+            simulator = Simulator(
+                problem,
+                directory,
+                pool,
+                monitor or display,
+                settings.max_runs,
+                recorder,
+                temporary=run_directory is None,
+            )
             inversion = kind(problem, backend, simulator, seed)
         except np.linalg.LinAlgError as error:
             raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error

@@ -13,6 +13,7 @@ import xarray as xr
 
 from invgp.adapters.protocol import Floats, Quantity
 from invgp.atomic_files import atomic_file, library_errors
+from invgp.ledger.kept_directories import is_there, without_removed_directory
 from invgp.ledger.store import Model, Run
 
 ABOUT = ("run", "status", "attempts", "seconds", "worker", "finished", "label", "message", "directory")
@@ -24,7 +25,12 @@ def described(run: Run) -> dict[str, Any]:
         finished = datetime.fromtimestamp(run.finished, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):  # no time that a calendar has: somebody else wrote the ledger
         finished = ""
-    return {name: getattr(run, name) for name in ABOUT} | {"status": run.status.value, "finished": finished}
+    return {name: getattr(run, name) for name in ABOUT} | {
+        "status": run.status.value,
+        "finished": finished,
+        "message": without_removed_directory(run.message),
+        "directory": run.directory if is_there(run.directory) else "",
+    }
 
 
 def columns(prefix: str, quantities: Iterable[Quantity]) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from invgp.adapters.protocol import Status
 from invgp.ledger import Ledger
+from invgp.ledger.kept_directories import without_removed_directory
 
 MOST_FAILURES = 8  # that are told
 
@@ -47,7 +48,8 @@ def runs_kept(path: Path, simulator_digest: str) -> RunsKept | None:
         runs = list(ledger.runs(model=model))
     if not runs:
         return None
-    failures = [(run.run, run.label, run.message) for run in runs if run.status is not Status.OK][:MOST_FAILURES]
+    failed = [run for run in runs if run.status is not Status.OK][:MOST_FAILURES]
+    failures = [(run.run, run.label, without_removed_directory(run.message)) for run in failed]
     counts = dict(Counter(run.status.value for run in runs))
     seconds = np.asarray([run.seconds for run in runs])
     return RunsKept(path.name, counts, float(seconds.sum()), float(np.median(seconds)), float(seconds.max()), failures)

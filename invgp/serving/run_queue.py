@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import shutil
 import threading
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +14,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownEx
 
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
 from invgp.execution.pools.worker_processes import begin_worker, new_worker, submit_undisturbed
+from invgp.execution.run_directories import remove_run
 from invgp.execution.stray_programs import end_programs
 from invgp.problem import Floats
 
@@ -43,7 +43,7 @@ class RunQueue:
 
     def __init__(self, model: ForwardModel, directory: Path, workers: int, most: int, most_per_address: int) -> None:
         self._model = model
-        self._directory = directory
+        self._directory = directory.resolve()
         self._most, self._most_per_address = most, most_per_address
         self._numbers = itertools.count(1)
         self._failed: deque[str] = deque()
@@ -106,7 +106,7 @@ class RunQueue:
         self._threads.shutdown()
         for directory in self._directory.glob("run-*"):
             if directory.name not in self._failed:
-                shutil.rmtree(directory, ignore_errors=True)
+                remove_run(self._directory, directory.name)
 
     async def _wait_for_turn(self, address: str) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -185,7 +185,7 @@ class RunQueue:
     def _forget_older(self, label: str) -> None:
         self._failed.append(label)
         while len(self._failed) > KEPT:
-            shutil.rmtree(self._directory / self._failed.popleft(), ignore_errors=True)
+            remove_run(self._directory, self._failed.popleft())
 
 
 _model: ForwardModel  # of a worker process

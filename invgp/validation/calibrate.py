@@ -113,7 +113,7 @@ def calibrate(
 @contextmanager
 def _scratch() -> Iterator[Path]:
     """A directory for runs; it stays if they are why the calibration fails, since the message names theirs."""
-    directory = Path(tempfile.mkdtemp(prefix="invgp-calibrate-"))
+    directory = Path(tempfile.mkdtemp(prefix="invgp-calibrate-")).resolve()
     try:
         yield directory
     except RunsFailedError:

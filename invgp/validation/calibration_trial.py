@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from invgp.coverage import DRAWS, INTERVALS
 from invgp.errors import RunsFailedError
+from invgp.execution.run_directories import remove_run
 from invgp.inference.invert import invert
 from invgp.problem import Floats, InferenceSettings, Problem
 from invgp.validation.simulated_surveys import Drawn, draw_survey
@@ -63,7 +63,7 @@ def run_trial(problem: Problem, drawn_from: Problem, number: int, seed: int, dir
             posterior = invert(with_data(problem, drawn.data), seed=inversion_seed, run_directory=directory)
         except RunsFailedError as error:
             return Trial(number, None, str(error))
-    shutil.rmtree(directory, ignore_errors=True)  # of runs that failed here and there
+    remove_run(directory.parent, directory.name)  # of runs that failed here and there
     judged = judge(problem, drawn, posterior)
     judged["rank_site"] = int(picks.integers(problem.survey.size)) + 1
     return Trial(number, judged)
