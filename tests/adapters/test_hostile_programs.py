@@ -270,7 +270,7 @@ REPLACEMENTS = {
     "its directory by a link": f"place = os.getcwd(); {LINKED}",
     "the parent of it by a link": f"place = os.path.dirname(os.getcwd()); {LINKED}",
     "the parent of that by a link": f"place = os.path.dirname(os.path.dirname(os.getcwd())); {LINKED}",
-    "its directory by another": "place = os.getcwd(); os.rename(place, place + '-moved'); os.rename({elsewhere!r}, place)",
+    "its directory by another": f"place = os.getcwd(); {LINKED.replace('symlink', 'rename')}",
 }
 
 
