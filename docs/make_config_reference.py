@@ -70,11 +70,12 @@ median is the value of the latent, and a change by that factor is one standard d
 CALLABLE = """The function receives its inputs by name. If it is `vectorised`, the inputs are arrays (B,) or, for
 an input with labels, (B, L). Otherwise they are numbers or arrays (L,), one row at a time. The function returns
 an array for one output, or a dictionary by output name."""
-EXECUTABLE = """Each run has a private directory, which is removed after success and kept after a failure. A
-program name with a slash is relative to the directory of the configuration; otherwise invgp searches for it on
-the PATH. No shell is used. Arguments can contain placeholders like templates. A run that writes more than 64 MiB
-to standard output or to standard error is killed, and a larger output file is rejected. If there is a `fallback`
-command, it repeats a run whose command failed for any reason, in a new directory."""
+EXECUTABLE = """Each run has a private directory, which is removed after success and kept after a failure. The
+directories of the first 100 failed runs of an inversion are kept. A program name with a slash is relative to
+the directory of the configuration; otherwise invgp searches for it on the PATH. No shell is used. Arguments can
+contain placeholders like templates. A run that writes more than 64 MiB to standard output or to standard error
+is killed, and a larger output file is rejected. If there is a `fallback` command, it repeats a run whose
+command failed for any reason, in a new directory."""
 PEST = """An unchanged PEST model: a control file of either version with its templates, instructions and model
 command line. Inputs are PEST parameters and outputs are PEST observations, identified by name without regard to
 case. `depth` with label 1 is `depth[1]`, `depth_1` or `depth1`; with label `"hk"` it can also be `hk`. The values

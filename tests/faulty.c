@@ -6,7 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+extern char **environ;
 
 static void answer(double x, const char *ending) {
     FILE *file = fopen("times.txt", "w");
@@ -21,6 +25,22 @@ static void leave_a_child(int in_a_group_of_its_own, int without_files) {
         for (int i = 0; without_files && i < 64; i++) close(i);
         for (;;) pause();
     }
+}
+
+/* A child of nobody, in a session of its own, without files, and with nothing in its environment to know it by. */
+static void leave_a_daemon(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        setsid();
+        if (fork() == 0) {
+            if (chdir("/") != 0) _exit(1);
+            for (int i = 0; i < 64; i++) close(i);
+            for (char **variable = environ; *variable != NULL; variable++) memset(*variable, 0, strlen(*variable));
+            for (;;) pause();
+        }
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
 }
 
 int main(int count, char **arguments) {
@@ -44,6 +64,8 @@ int main(int count, char **arguments) {
         for (int i = 0; i < 512; i++) fwrite(flood, 1, sizeof flood, stderr);
         return 1;
     }
+    case 11: leave_a_daemon(); answer(x, "\n"); return 0;
+    case 12: unlink("standard_error.txt"); return mkfifo("standard_error.txt", 0600) == 0 ? 3 : 0;
     default: break;
     }
     answer(x, "\n");

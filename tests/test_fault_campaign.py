@@ -30,6 +30,8 @@ ENDINGS = {
     8: (30, Status.OK),  # but a child outlives it
     9: (15, Status.OK),  # and that one is in a session of its own
     10: (20, Status.EXIT_CODE),  # after 2 MiB of standard error
+    11: (60, Status.OK),  # but a daemon outlives it
+    12: (20, Status.EXIT_CODE),  # with a pipe in the place of its standard error
 }
 TIMEOUT = 1.5  # s: a busy machine must not let a run of a millisecond take as long
 

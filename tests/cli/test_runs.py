@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from invgp import invert, load
 from invgp.adapters import Status
+from invgp.errors import RunsFailedError
 from invgp.ledger import Ledger, Run
 
 from .conftest import MODULE, SIMULATOR, Command, invgp, with_inference, with_program, write_files
@@ -77,6 +79,29 @@ def test_that_a_run_is_shown(directory: Path, invgp_here: Command) -> None:
     missing = invgp_here("runs", "show", LEDGER, "999", cwd=directory)
     assert (missing.returncode, missing.stdout) == (2, "")
     assert missing.stderr == f"invgp: RUN: must be the number of a run in {LEDGER!r}, was 999\n"
+
+
+def test_that_no_removed_directory_is_named(
+    tmp_path: Path, invgp_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("invgp.execution.simulator.DIRECTORIES_KEPT", 2)
+    config = with_inference("max_failed_share = 0.9", config=with_program(body=LICENSED, directory=tmp_path))
+    problem = load(write_files(tmp_path, config))
+    invert(problem, ledger=tmp_path / LEDGER, run_directory=tmp_path / "kept")
+    listed = json.loads(invgp_here("runs", "list", LEDGER, "--failed", "--json", cwd=tmp_path).stdout)
+    there = [run for run in listed if run["directory"]]
+    assert len(there) == 2 < len(listed)
+    assert all(Path(run["directory"]).is_dir() and run["directory"] in run["message"] for run in there)
+    removed = next(run for run in listed if not run["directory"])
+    assert removed["message"].endswith("exit code 7; standard error: no licence; its directory was removed")
+    shown = invgp_here("runs", "show", LEDGER, str(removed["run"]), cwd=tmp_path).stdout
+    assert "its directory was removed" in shown
+    assert str(tmp_path) not in shown
+    (tmp_path / LEDGER).unlink()
+    with pytest.raises(RunsFailedError, match="its directory was removed"):
+        invert(
+            load(write_files(tmp_path, with_program(body="exit 7", directory=tmp_path)))
+        )  # no run has a place to stay
 
 
 def test_that_failed_runs_are_made_again(directory: Path, invgp_here: Command) -> None:
