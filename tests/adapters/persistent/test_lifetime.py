@@ -56,9 +56,9 @@ def test_that_the_programs_of_another_model_or_another_inversion_are_ended(
     assert len({first, second, third}) == 3
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading"])
+@pytest.mark.parametrize("kind", ["loky", "threading"])
 def test_that_a_batch_that_is_stopped_ends_the_programs_of_its_workers(
-    backend: str, program: MakeProgram, tmp_path: Path
+    kind: str, program: MakeProgram, tmp_path: Path
 ) -> None:
     served = model(program, tmp_path, "time.sleep(60)", timeout=60.0)
     values = np.concatenate([np.linspace(3.0, 4.0, 64), np.linspace(1.0, 3.0, 129)[1:]])[:, None]  # one of them is 2
@@ -67,14 +67,14 @@ def test_that_a_batch_that_is_stopped_ends_the_programs_of_its_workers(
         raise InterruptedError
 
     start = time.monotonic()
-    with pytest.raises(InterruptedError), open_pool(InferenceSettings(workers=2, backend=backend)) as pool:
+    with pytest.raises(InterruptedError), open_pool(InferenceSettings(workers=2, backend=kind)) as pool:
         evaluate(served, values, RunContext([f"r{i}" for i in range(192)], tmp_path / "runs"), pool=pool, watch=stop)
     assert gone(tmp_path)
     time.sleep(1.0)  # in which a thread could start another
     assert programs_of(tmp_path) == []
     assert time.monotonic() - start < 30.0
-    assert run(served, tmp_path, [1.0]).status == ((OK,) if backend == "loky" else (Status.NOT_STARTED,))
-    with open_pool(InferenceSettings(workers=2, backend=backend)) as pool:
+    assert run(served, tmp_path, [1.0]).status == ((OK,) if kind == "loky" else (Status.NOT_STARTED,))
+    with open_pool(InferenceSettings(workers=2, backend=kind)) as pool:
         again = evaluate(served, values[:1], RunContext(["again"], tmp_path / "runs"), pool=pool)
     assert again.status == (OK,)
 
