@@ -10,7 +10,7 @@ from invgp.ledger import Ledger
 
 LEDGER = "posterior.ledger.sqlite"
 # What differs between two inversions that are the same: when, where and how they were made.
-OF_ONE_INVERSION_ONLY = ("history", "invgp_runs_at_once", "invgp_runs_from_ledger", "invgp_survey")
+OF_ONE_INVERSION_ONLY = ("history", "invgp_config", "invgp_runs_at_once", "invgp_runs_from_ledger", "invgp_survey")
 
 CONFIG = """\
 title = "A short line"
