@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import shutil
 import stat
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from .directory_trees import empty_directory, remove_tree
 from .protocol import HOMES, SPARE, RunContext
 
 _log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ def _is_directory(name: str, home: int) -> bool:
 def _remove(name: str, home: int) -> None:
     """Remove a directory with all that is in it, or a file, or a link and not what it leads to."""
     if _is_directory(name, home):
-        shutil.rmtree(name, dir_fd=home)
+        remove_tree(name, dir_fd=home)
     else:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=home)
@@ -140,12 +140,7 @@ def _was_emptied(name: str, home: int, identity: tuple[int, int]) -> bool:
         about = os.fstat(descriptor)
         if _identity(about) != identity:
             return False
-        with os.scandir(descriptor) as entries:
-            for entry in list(entries):
-                if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.name, dir_fd=descriptor)
-                else:
-                    os.unlink(entry.name, dir_fd=descriptor)
+        empty_directory(descriptor)
         return about.st_mode == os.fstat(home).st_mode
     finally:
         os.close(descriptor)

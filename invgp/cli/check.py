@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -102,7 +101,9 @@ def scratch() -> Iterator[Path]:
     try:
         yield directory
     except KeyboardInterrupt:
-        shutil.rmtree(directory, ignore_errors=True)
+        from invgp.execution.run_directories import remove_all_runs  # noqa: PLC0415 - rarely needed
+
+        remove_all_runs(directory)
         raise
     finally:
         remove_if_empty(directory)

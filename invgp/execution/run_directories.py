@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from invgp.adapters.directory_trees import remove_tree
 from invgp.adapters.protocol import BATCH
 
 
@@ -29,6 +29,18 @@ def remove_run(home: Path, label: str) -> None:
                 if (home / name).is_symlink():
                     os.unlink(name, dir_fd=descriptor)
                 else:
-                    shutil.rmtree(name, ignore_errors=True, dir_fd=descriptor)
+                    with suppress(OSError):
+                        remove_tree(name, dir_fd=descriptor)
         finally:
             os.close(descriptor)
+
+
+def remove_all_runs(home: Path) -> None:
+    """Remove the directory that holds those of runs, with all of them, as far as that can be done.
+
+    Parameters
+    ----------
+    home : the directory; a link in its place is left alone.
+    """
+    with suppress(OSError):
+        remove_tree(home)

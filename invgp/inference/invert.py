@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -17,6 +16,7 @@ from invgp.emulation.run_schedule import can_emulate
 from invgp.errors import ConfigError, DeviceMissingError, RunsFailedError
 from invgp.execution.monitor import Monitor, Silent
 from invgp.execution.pools import open_pool
+from invgp.execution.run_directories import remove_all_runs
 from invgp.execution.simulator import Simulator, own_directory
 from invgp.inference.coupled import CoupledInversion
 from invgp.inference.emulated import EmulatedInversion
@@ -121,7 +121,7 @@ def invert(
             status, converged = inversion.run()
         except KeyboardInterrupt as error:
             if not inversion.simulator.failed:
-                shutil.rmtree(directory, ignore_errors=True)  # of runs that were cut short: they tell nothing
+                remove_all_runs(directory)  # of runs that were cut short: they tell nothing
             raise InterruptedInversion(
                 _posterior(inversion, "interrupted before it settled", converged=False)
             ) from error

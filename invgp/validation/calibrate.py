@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ import xarray as xr
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.pools import Died
 from invgp.execution.pools.worker_processes import Processes
+from invgp.execution.run_directories import remove_all_runs
 from invgp.problem import Problem
 from invgp.validation.calibration_summary import first_of, summary
 from invgp.validation.calibration_trial import Trial, in_a_loop, run_trial
@@ -122,9 +122,9 @@ def _scratch() -> Iterator[Path]:
                 empty.rmdir()
         raise
     except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_all_runs(directory)
         raise
-    shutil.rmtree(directory, ignore_errors=True)
+    remove_all_runs(directory)
 
 
 def identity(problem: Problem, seed: int, drawn_from: Problem | None = None) -> str:

@@ -6,9 +6,14 @@ import os
 from contextlib import chdir
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from invgp.adapters import RunContext
 from invgp.adapters.directory_trees import empty_directory, remove_tree
+
+from .conftest import MakeProgram
+from .executing import one
 
 
 def fill(folder: Path, depth: int) -> None:
@@ -47,3 +52,15 @@ def test_that_a_link_to_a_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="link"):
         remove_tree(tmp_path / "link")
     assert (tmp_path / "tree" / "file").exists()
+
+
+@pytest.mark.parametrize("ending", ["", "exit 3"])
+def test_that_a_program_may_leave_a_tree_deeper_than_the_stack(
+    ending: str, program: MakeProgram, tmp_path: Path
+) -> None:
+    body = f"mkdir -p {'d/' * 1500}; echo 1 2; {ending}"
+    context = RunContext(["run"], tmp_path / "runs")
+    for _ in range(2):  # the directory of a run that failed is removed when its label comes again
+        outcome = one(program(body), tmp_path).evaluate(np.ones((1, 1)), context)
+        assert outcome.ok.tolist() == [not ending]
+    assert (tmp_path / "runs" / "run").exists() == bool(ending)

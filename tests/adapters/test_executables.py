@@ -239,7 +239,7 @@ def test_that_a_directory_that_cannot_be_removed_does_not_fail_the_run(
     def busy(path: str, *, dir_fd: int) -> None:
         raise OSError(16, "Device or resource busy")
 
-    monkeypatch.setattr(shutil, "rmtree", busy)
+    monkeypatch.setattr("invgp.adapters.directories.remove_tree", busy)
     assert run(one(program("echo 1 2"), tmp_path), tmp_path).ok.all()
     assert "could not be removed" in caplog.text
 
