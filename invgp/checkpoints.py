@@ -52,7 +52,7 @@ class Checkpoint:
         about = {
             "settings": dict(self.settings),
             "round": progress.round,
-            "settled": progress.converged,
+            "converged": progress.converged,
             "status": progress.status,
             "optimiser": None if state is None else numbers,
         }
@@ -79,7 +79,7 @@ class Checkpoint:
         if state is not None and about["optimiser"] is not None:
             held = {name: backend.asarray(arrays[key]) for name, key in _optimiser_arrays(arrays).items()}
             optimiser = state(**held, **about["optimiser"])
-        standing = Progress(about["round"], trace[-1], parameters, about["settled"], about["status"], optimiser)
+        standing = Progress(about["round"], trace[-1], parameters, _converged(about), about["status"], optimiser)
         return Standing(standing, trace)
 
     def _compare(self, settings: Mapping[str, str]) -> None:
@@ -90,6 +90,11 @@ class Checkpoint:
                     f"{name} must be {must} to go on with the checkpoint {str(self.path)!r}, was {now}: "
                     "name another file to start afresh"
                 )
+
+
+def _converged(about: Mapping[str, Any]) -> bool:
+    """Whether a fit had converged; earlier versions of invgp called this ``settled``."""
+    return bool(about["converged"] if "converged" in about else about["settled"])
 
 
 def _optimiser_arrays(arrays: Mapping[str, Any]) -> dict[str, str]:

@@ -70,7 +70,8 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     Attributes
     ----------
     trace_ : the bound after each round, or epoch.
-    settled_, status_ : whether `Blocks` has settled (None for `MiniBatches`, which cannot tell), and why the fit ended.
+    converged_ : whether `Blocks` has converged; None for `MiniBatches`, which cannot determine it.
+    status_ : why the fit ended.
     likelihood_ : with its learnt parameters.
     kernels_ : with their learnt parameters, one a latent.
     inducing_inputs_ : (Q, M, D); the training inputs in a dense model.
@@ -286,13 +287,13 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         self.likelihood_ = self.likelihood.with_parameters(free) if free.shape[0] else self.likelihood
 
     def _tell_end(self, last: Progress | None) -> None:
-        self.settled_: bool | None = None
+        self.converged_: bool | None = None
         self.status_ = f"{len(self.trace_)} epochs are over"
         if isinstance(self.method, Blocks):
-            self.settled_ = last is not None and last.converged
+            self.converged_ = last is not None and last.converged
             self.status_ = (last.status if last is not None else "") or f"all {self.method.rounds} rounds are used up"
-            if not self.settled_:
-                warnings.warn(f"the fit has not settled: {self.status_}", ConvergenceWarning, stacklevel=3)
+            if not self.converged_:
+                warnings.warn(f"the fit has not converged: {self.status_}", ConvergenceWarning, stacklevel=3)
         elif self._has_fallen():
             best, shorter = int(np.argmax(self.trace_)), "natural" if self.method.natural else "the optimiser's rate"
             self.status_ += (

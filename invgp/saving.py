@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 KINDS = {kind.__name__: kind for kind in (Blocks, MiniBatches, LBFGS, Adam, AdaDelta)}
 GIVEN_AGAIN = ("likelihood", "device")
-FITTED = ("dense_", "posterior_", "settled_", "status_")
+FITTED = ("dense_", "posterior_", "converged_", "status_")
+EARLIER_NAMES = {"settled_": "converged_"}  # of fitted attributes, in files of earlier versions
 
 
 def write(model: SAVIGP, bound_state: BoundState, path: Path) -> None:
@@ -55,7 +56,7 @@ def read(kind: type[SAVIGP], path: Path, likelihood: Likelihood, device: str) ->
     values = {name: arrays.get(f"setting_{name}", value) for name, value in about["settings"].items()}
     model = kind(likelihood, device=device, **{name: _restored(value) for name, value in values.items()})
     for name, value in about["fitted"].items():
-        setattr(model, name, value)
+        setattr(model, EARLIER_NAMES.get(name, name), value)
     model.trace_ = arrays["trace"].tolist()
     backend = model._backend()
     Q, M, D = arrays["inducing"].shape

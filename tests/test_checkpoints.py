@@ -9,6 +9,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from invgp.archives import CHECKPOINT, read_archive, write_archive
 from invgp.core.parameters import BLOCKS
 from invgp.core.stochastic_optimisers import AdaDelta
 from invgp.core.training import Blocks, MiniBatches
@@ -16,7 +17,7 @@ from invgp.errors import WriteError
 from invgp.estimator import SAVIGP
 from invgp.likelihoods import BlackBox, Gaussian, Softmax, StudentT
 
-pytestmark = pytest.mark.filterwarnings("ignore:the fit has not settled")
+pytestmark = pytest.mark.filterwarnings("ignore:the fit has not converged")
 RNG = np.random.default_rng(4)
 X = np.sort(RNG.uniform(0, 6, (40, 1)), axis=0)
 Y = np.sin(1.5 * X[:, 0]) + 0.3 * RNG.standard_normal(40)
@@ -91,6 +92,17 @@ def test_that_a_fit_stopped_twice_ends_at_the_same_numbers(name, tmp_path):
     rounds = []
     again = SAVIGP(likelihood, **kept).fit(X, y, report=lambda progress: rounds.append(progress.round))
     assert rounds == list(range(3, len(whole.trace_) + 1))
+    assert_same(again, whole)
+
+
+def test_that_the_checkpoint_of_an_earlier_version_is_read(tmp_path):
+    path = tmp_path / "fit.npz"
+    whole = SAVIGP(Gaussian(0.5), method=ROUNDS, checkpoint=path).fit(X, Y)
+    about, arrays = read_archive(path, CHECKPOINT)
+    about["settled"] = about.pop("converged")
+    write_archive(path, CHECKPOINT, about, arrays)
+    again = SAVIGP(Gaussian(0.5), method=ROUNDS, checkpoint=path).fit(X, Y)
+    assert again.converged_ == whole.converged_
     assert_same(again, whole)
 
 

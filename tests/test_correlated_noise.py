@@ -67,6 +67,6 @@ def test_that_the_posterior_of_a_linear_simulator_is_exact(inference):
     for i, name in enumerate("ab"):
         np.testing.assert_allclose((posterior[name] - mean[i::2]) / std[i::2], 0.0, atol=0.05)
         np.testing.assert_allclose(posterior[f"{name}_std"], std[i::2], rtol=0.02)
-    assert posterior.attrs["invgp_settled"] == "yes"
+    assert posterior.attrs["invgp_converged"] == "yes"
     evidence = multivariate_normal(np.zeros(len(V)), V).logpdf(values.ravel()[seen])
     assert float(posterior["elbo"][-1]) == pytest.approx(evidence, abs=0.05)

@@ -79,7 +79,7 @@ def test_that_a_few_runs_a_site_give_the_posterior_of_many():
     few = invgp.invert(line_problem(counted)[0])
     many = invgp.invert(line_problem(smooth, emulator=False, samples=500)[0])
     assert counted.rows - 40 == few.attrs["invgp_runs"] <= 4 * 40  # the data took 40 runs
-    assert few.attrs["invgp_settled"] == many.attrs["invgp_settled"] == "yes"
+    assert few.attrs["invgp_converged"] == many.attrs["invgp_converged"] == "yes"
     assert many.attrs["invgp_runs"] > 50 * few.attrs["invgp_runs"]
     distance, ratio = off(few, many)
     assert distance < 0.03
@@ -158,14 +158,14 @@ def test_that_the_budget_is_never_exceeded(budget, function):
         posterior = invgp.invert(problem)
         assert posterior.attrs["invgp_runs"] == counted.rows <= budget
         spent = "inference.max_runs" in posterior.attrs["invgp_status"]
-        assert spent == (posterior.attrs["invgp_settled"] == "no")
+        assert spent == (posterior.attrs["invgp_converged"] == "no")
     assert counted.rows <= budget
 
 
 def test_that_too_few_runs_for_an_emulator_mean_the_simulator_itself():
     posterior = invgp.invert(line_problem(smooth, sites=3, runs_per_site=3)[0])
     assert posterior.attrs["invgp_emulator"] == "none"
-    assert posterior.attrs["invgp_settled"] == "yes"
+    assert posterior.attrs["invgp_converged"] == "yes"
 
 
 def test_that_a_simulator_that_fails_far_from_the_prior_mean_starts_narrower():
@@ -324,7 +324,7 @@ def test_that_noise_that_mini_batches_cannot_learn_is_refused_before_any_run(emu
     monkeypatch.setattr("invgp.inference.sample_sizes.NUMBERS_AT_ONCE", numbers)
     counted = Counted(smooth)
     problem, _ = line_problem(counted, emulator=emulator)
-    assert invgp.invert(problem).attrs["invgp_settled"] == "yes"
+    assert invgp.invert(problem).attrs["invgp_converged"] == "yes"
     counted.rows = 0
     sentence = r"noise\.learn: must be left out for 40 sites, which are looked at in mini-batches of \d+, as many as"
     with pytest.raises(ConfigError, match=sentence):

@@ -131,7 +131,7 @@ def test_that_an_interruption_carries_the_best_posterior_so_far(posterior):
     with pytest.raises(InterruptedInversion) as interruption:
         invgp.invert(problem, monitor=Impatient())
     kept = interruption.value.posterior
-    assert kept.attrs["invgp_status"] == "interrupted before it settled"
+    assert kept.attrs["invgp_status"] == "interrupted before it converged"
     if posterior == "full gaussian":
         stopped = map_problem(posterior=posterior, max_evaluations=3)
         xr.testing.assert_identical(data_of(kept), data_of(invgp.invert(stopped)))
@@ -149,7 +149,7 @@ def test_that_an_interruption_before_the_first_bound_keeps_nothing():
 def test_that_reaching_the_limit_of_evaluations_is_said():
     problem = map_problem(posterior="full gaussian", max_evaluations=2)
     assert invgp.invert(problem).attrs["invgp_status"] == (
-        "stopped at inference.max_evaluations = 2 before the bound settled"
+        "stopped at inference.max_evaluations = 2 before the bound converged"
     )
 
 
@@ -211,7 +211,7 @@ def test_that_a_batch_that_cannot_end_well_is_cut_short_and_the_best_posterior_k
         invgp.invert(replace(problem, forward=model))
     assert len(calls) == 768 + 6 * 64  # five steps are taken back; each gives up after its first task
     kept = stopped.value.posterior
-    assert kept.attrs["invgp_settled"] == "no"
+    assert kept.attrs["invgp_converged"] == "no"
     assert kept.sizes["iteration"] == 1
 
 
@@ -224,6 +224,6 @@ def test_that_a_step_into_a_region_where_the_simulator_fails_is_taken_back():
 
     posterior = invgp.invert(with_function(map_problem(), fragile))
     whole = invgp.invert(map_problem())
-    assert posterior.attrs["invgp_settled"] == "yes"
+    assert posterior.attrs["invgp_converged"] == "yes"
     shift = (whole["resistivity"] - posterior["resistivity"]) / whole["resistivity_std"]
     assert float(np.abs(shift).max()) < 0.3

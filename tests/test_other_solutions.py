@@ -51,7 +51,7 @@ def mirrored_problem(prior_mean, truth_side, **inference):
 def test_that_a_mirrored_solution_of_the_whole_field_is_told(side, odds, seed):
     problem, h = mirrored_problem(300.0, side)
     posterior = invgp.invert(problem, seed=seed)
-    assert posterior.attrs["invgp_settled"] == "yes"
+    assert posterior.attrs["invgp_converged"] == "yes"
     said = posterior.attrs["invgp_diagnostics"]
     assert "Another solution explains the data about as well" in said
     assert odds in said
@@ -319,7 +319,7 @@ def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None, slides_back
     if not sure:  # what is known of a rival without runs is how far it is behind on the emulator
         monkeypatch.setattr(Multistart, "alternatives", lambda self: iter([(-lead, rival)]))
     try:
-        verdict = other_solutions.search_alternative_modes(inversion, "settled", converged=True)
+        verdict = other_solutions.search_alternative_modes(inversion, "converged", converged=True)
     except KeyboardInterrupt:
         verdict = None
     return inversion, SimpleNamespace(first=first, rival=rival, verdict=verdict)
@@ -334,7 +334,7 @@ def test_that_the_better_solution_is_kept_with_its_emulator_if_runs_make_sure_of
     inversion, both = looked_at(lead, tmp_path, monkeypatch, sure=sure)
     assert inversion.candidate is getattr(both, kept)
     assert inversion.emulator.name == ("second" if kept == "rival" else "first")
-    assert both.verdict == (("explored", True) if kept == "rival" else ("settled", True))
+    assert both.verdict == (("explored", True) if kept == "rival" else ("converged", True))
     assert inversion.trace[-1][0] == (-lead if kept == "rival" else 0.0)
 
 
@@ -364,17 +364,17 @@ def test_that_only_the_best_rivals_cost_runs_and_the_best_of_them_is_told(tmp_pa
     monkeypatch.setattr(Multistart, "alternatives", lambda self: iter(alternatives.items()))
     monkeypatch.setattr(inversion, "emulated_bound", lambda posterior: leads.get(id(posterior), 0.0))
     monkeypatch.setattr(inversion, "search_on_emulator", lambda p: explored.append(leads[id(p)]) or ("", True))
-    other_solutions.search_alternative_modes(inversion, "settled", converged=True)
+    other_solutions.search_alternative_modes(inversion, "converged", converged=True)
     assert explored == [-0.7, -1.4]
     assert len(inversion.notes) == 1
     assert "though this one is 2 times as probable" in inversion.notes[0]
     alternatives = {-5.0: alternatives[-5.0]}
-    other_solutions.search_alternative_modes(inversion, "settled", converged=True)
+    other_solutions.search_alternative_modes(inversion, "converged", converged=True)
     assert explored == [-0.7, -1.4]
 
 
 @pytest.mark.parametrize(
-    ("settled_well", "misfit", "lead_in_part", "searched"),
+    ("converged_well", "misfit", "lead_in_part", "searched"),
     [
         (True, 0.0, None, [32]),
         (True, 0.0, -5.0, [32]),
@@ -382,10 +382,10 @@ def test_that_only_the_best_rivals_cost_runs_and_the_best_of_them_is_told(tmp_pa
         (True, 1.0, None, [40]),
         (False, 0.0, None, [40]),
     ],
-    ids=["nothing", "a poor rival in the part", "a rival in the part", "data unexplained", "not settled"],
+    ids=["nothing", "a poor rival in the part", "a rival in the part", "data unexplained", "not converged"],
 )
 def test_that_a_larger_survey_is_searched_as_a_whole_only_for_a_reason(
-    settled_well, misfit, lead_in_part, searched, tmp_path, monkeypatch
+    converged_well, misfit, lead_in_part, searched, tmp_path, monkeypatch
 ):
     line = sites_on_a_line(np.arange(40.0))
     problem = replace(line, noise=Noise("gaussian", {"t": np.full((40, 1), 0.05)}))
@@ -400,5 +400,5 @@ def test_that_a_larger_survey_is_searched_as_a_whole_only_for_a_reason(
         return iter([(lead_in_part, candidate)] if len(self.sites) < 40 and lead_in_part is not None else [])
 
     monkeypatch.setattr(Multistart, "alternatives", alternatives)
-    assert other_solutions.search_alternative_modes(inversion, "", converged=settled_well) == ("", settled_well)
+    assert other_solutions.search_alternative_modes(inversion, "", converged=converged_well) == ("", converged_well)
     assert sizes == searched

@@ -37,7 +37,7 @@ def test_that_the_python_and_the_c_model_give_the_same_posterior(sites, inferenc
     assert c.attrs["invgp_runs_failed"] == 0
     assert c.attrs["invgp_simulator_digest"] != python.attrs["invgp_simulator_digest"]
     assert (c.attrs["invgp_emulator"] == "none") == bool(inference)
-    assert (c.attrs["invgp_settled"] == "yes") == (not inference)
+    assert (c.attrs["invgp_converged"] == "yes") == (not inference)
 
 
 @pytest.fixture
@@ -53,14 +53,14 @@ def test_that_the_command_of_the_readme_makes_a_posterior_and_figures(with_envir
     command = ["bash", str(with_environment / "run.sh")]
     outcome = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
-    assert "the posterior has settled" in outcome.stdout
+    assert "the posterior has converged" in outcome.stdout
     made = {path.name for path in (with_environment / "results").iterdir()}
     assert {"otway.nc", "otway.png", "otway_fit.png"} <= made
     said = re.search(r"ELBO ([\d.]+) nats, (\d+) runs, 0 failed", outcome.stdout)
     page = (with_environment / "README.md").read_text(encoding="utf-8")
     told = re.search(r"^coupled, emulator +(\d+) +[\d.]+ +[\d.]+ +([\d.]+) ", page, re.MULTILINE)
     assert int(said[2]) == 113 * int(told[1])
-    # Where the inference settles differs a little from one BLAS to another.
+    # Where the inference converges differs a little from one BLAS to another.
     assert float(said[1]) == pytest.approx(float(told[2]), abs=0.5)
 
 

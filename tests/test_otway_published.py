@@ -62,5 +62,5 @@ def test_that_the_coupled_bound_is_far_above_the_published_one(learn, least, sur
     latents = tuple(replace(latent, learn=learn, **start) for latent in problem.latents)
     found = invgp.invert(replace(problem, latents=latents))
     assert float(found["elbo"][-1]) > least
-    assert found.attrs["invgp_settled"] == "yes"
+    assert found.attrs["invgp_converged"] == "yes"
     assert found.attrs["invgp_runs"] <= 10 * problem.survey.size

@@ -80,7 +80,7 @@ def test_that_provenance_is_in_the_attributes(posterior):
     assert attributes["invgp_seed"] == 3
     assert len(attributes["invgp_simulator_digest"]) == 64
     assert f"invgp {invgp.__version__}" in attributes["invgp_software"]
-    assert attributes["invgp_status"] == "the posterior has settled"
+    assert attributes["invgp_status"] == "the posterior has converged"
 
 
 def test_that_the_crs_is_a_grid_mapping(posterior):

@@ -21,6 +21,7 @@ from invgp.errors import ConfigError
 from invgp.ledger import Ledger
 from invgp.ledger.rows import ROW
 from invgp.maps.predict import predict
+from invgp.posterior.attributes import has_converged
 from invgp.report.ledger import runs_kept
 from problems import map_problem, reflector_map
 
@@ -113,7 +114,7 @@ def test_that_the_page_says_what_was_inverted_and_how_to_repeat_it(area: xr.Data
     observed = int(area["time_observed"].notnull().sum())
     assert "Two reflectors on a map, synthetic" in words
     assert f"2 fields of depth and 2 fields of velocity below 40 sites, from {observed} observations" in words
-    assert "The posterior has settled" in words
+    assert "The posterior has converged" in words
     assert "invgp run survey.toml --seed 3 -o area.nc" in words
     assert area.attrs["invgp_simulator_digest"] in words
     assert "GDA94 / MGA zone 54" in words
@@ -178,11 +179,19 @@ def test_that_missing_numbers_do_no_harm(area: xr.Dataset) -> None:
     assert "nothing was observed" in str(Text(page))
 
 
-def test_that_a_posterior_that_has_not_settled_is_not_praised(area: xr.Dataset) -> None:
+@pytest.mark.parametrize("earlier", ["yes", "no"])
+def test_that_files_of_earlier_versions_state_whether_they_converged(earlier: str, area: xr.Dataset) -> None:
+    old = area.assign_attrs(invgp_settled=earlier)
+    del old.attrs["invgp_converged"]
+    assert has_converged(old) == (earlier == "yes")
+    assert ("has not converged" in str(Text(report.render(old, kinds=())))) == (earlier == "no")
+
+
+def test_that_a_posterior_that_has_not_converged_is_not_praised(area: xr.Dataset) -> None:
     words = str(
-        Text(report.render(area.assign_attrs(invgp_settled="no", invgp_status="max_runs were spent"), kinds=()))
+        Text(report.render(area.assign_attrs(invgp_converged="no", invgp_status="max_runs were spent"), kinds=()))
     )
-    assert "The posterior has not settled (max_runs were spent). Do not trust its spreads yet." in words
+    assert "The posterior has not converged (max_runs were spent). Do not trust its spreads yet." in words
     doubtful = str(
         Text(report.render(area.assign_attrs(invgp_diagnostics="time 2 is fitted worse than it should"), kinds=()))
     )

@@ -51,14 +51,14 @@ def test_that_a_search_ends_at_the_most_evaluations(batch, tmp_path):
 
     algorithm = inversion.algorithm(inversion.emulator_stages)
     ended = inversion.optimiser(algorithm, inversion.start, emulated, lambda _elbo, _found: None)
-    assert ended.status == "stopped at inference.max_evaluations = 2 before the posterior settled"
+    assert ended.status == "stopped at inference.max_evaluations = 2 before the posterior converged"
     assert not ended.converged
     assert len(looked_at) == 2 * 4
 
 
 @pytest.mark.parametrize("batch", [None, 2])
-def test_that_a_search_that_has_settled_ends_with_its_last_step(batch, tmp_path):
-    """Of a linear simulator the first step is exact; so it has settled at once, if any movement is small enough."""
+def test_that_a_search_that_has_converged_ends_with_its_last_step(batch, tmp_path):
+    """Of a linear simulator the first step is exact; so it has converged at once, if any movement is small enough."""
     problem = sites_on_a_line([0.0, 100.0, 200.0, 300.0], batch=batch)
     survey = replace(problem.survey, observations=(replace(problem.survey.observations[0], values=np.ones((4, 1))),))
     inversion, _ = inversion_on(lambda f: f, replace(problem, survey=survey), tmp_path)

@@ -27,7 +27,7 @@ def main() -> None:
         draw(ds, panels, marks, ("easting", "northing"), rows=2).savefig(figure, dpi=200)
         held, chi_square = inside(ds, "k", truth), float(ds["head_chi_square"])
         print(f"{ds.attrs['invgp_runs']} runs; {held:.0%} of the truth within the 95% intervals")
-        print(f"chi-square {chi_square:.2f}; {ds.attrs['invgp_status']}")
+        print(f"mean squared normalised residual {chi_square:.2f}; {ds.attrs['invgp_status']}")
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ def runs_a_site(problem: Problem, found: Candidate) -> float:
 
 
 def elbo(posterior: xr.Dataset) -> float:
-    """Where the bound settled, in nats."""
+    """Where the bound converged, in nats."""
     return float(posterior["elbo"][-1])
 
 

@@ -44,7 +44,7 @@ class Measured(NamedTuple):
 
     Attributes
     ----------
-    settled : whether the search has; None of a mixture, whose one round cannot tell.
+    converged : whether the search has; None of a mixture, whose one round cannot tell.
     settings : of the search; a fit with others is made again.
     """
 
@@ -156,7 +156,7 @@ def run_split(
                 models = [fitted(dataset, split, family, factor, start) for start in starts]
                 model = max(models, key=lambda one: one.trace_[-1])
                 error, nlpd = measured(dataset, split, model)
-                seconds, converged = time.process_time() - clock, None if family == TWO else bool(model.settled_)
+                seconds, converged = time.process_time() - clock, None if family == TWO else bool(model.converged_)
                 write_whole(learnt, json.dumps(Learnt.by(model)))
                 elbo = model.trace_[-1]
                 keep(
@@ -192,7 +192,7 @@ def keep(path: Path, found: Measured) -> None:
     write_whole(path, json.dumps(found._asdict()))
     print(
         f"{found.dataset:8} split {found.split}  {found.family:18} M / N = {found.sparsity:<4g} error {found.error:.4f}"
-        f"  NLPD {found.nlpd:.4f}  {found.seconds:.1f} CPU s{', not settled' if found.converged is False else ''}",
+        f"  NLPD {found.nlpd:.4f}  {found.seconds:.1f} CPU s{', not converged' if found.converged is False else ''}",
         flush=True,
     )
 

@@ -38,7 +38,8 @@ def main() -> None:
         error, spread = (np.sqrt(np.mean(part**2)) for part in (ds["velocity"] - truth, ds["velocity_std"]))
         held, chi_square = inside(ds, "velocity", truth), float(ds["time_chi_square"])
         print(f"{name}: {ds.attrs['invgp_runs']} runs; {held:.0%} of the truth within the 95% intervals")
-        print(f"error {error:.0f} m/s, standard deviation {spread:.0f} m/s; chi-square {chi_square:.2f}")
+        print(f"error {error:.0f} m/s, standard deviation {spread:.0f} m/s")
+        print(f"mean squared normalised residual {chi_square:.2f}")
 
 
 if __name__ == "__main__":

@@ -242,7 +242,7 @@ def facts(result: xr.Dataset) -> dict[str, Any]:
     return {
         "surveys": result.attrs["invgp_surveys"],
         "surveys_failed": result.attrs["invgp_surveys_failed"],
-        "surveys_unsettled": result.attrs["invgp_surveys_unsettled"],
+        "surveys_not_converged": result.attrs["invgp_surveys_not_converged"],
         "seed": result.attrs["invgp_seed"],
         "intervals": result["interval"].values,
         "latents": {
@@ -288,9 +288,9 @@ def explanation(result: xr.Dataset, outside: int) -> str:
 
 def warn(result: xr.Dataset) -> None:
     """Say what the coverage leaves out, or should not rest on."""
-    failed, unsettled = result.attrs["invgp_surveys_failed"], result.attrs["invgp_surveys_unsettled"]
+    failed, not_converged = result.attrs["invgp_surveys_failed"], result.attrs["invgp_surveys_not_converged"]
     if failed:
         first = result.attrs["invgp_first_failure"]
         warn_of(f"{failed:,} surveys could not be inverted and are left out; {first}")
-    if unsettled:
-        warn_of(f"{unsettled:,} of the inversions did not settle")
+    if not_converged:
+        warn_of(f"{not_converged:,} of the inversions did not converge")

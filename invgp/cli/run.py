@@ -134,8 +134,8 @@ def tell(posterior: xr.Dataset, output: Path, seconds: float) -> None:
         f"{counted(runs, 'run')}{known}, {failed:,} failed, "
         f"{duration(seconds)}{at_once(posterior.attrs['invgp_runs_at_once'])}"
     )
-    if posterior.attrs["invgp_settled"] == "no":
-        warn(f"the posterior has not settled; {not_converged(posterior)}")
+    if posterior.attrs["invgp_converged"] == "no":
+        warn(f"the posterior has not converged; {not_converged(posterior)}")
     for sentence in notes(posterior):
         note(f"note: {sentence}")
     directory = output.with_suffix(".runs")
@@ -150,7 +150,7 @@ def facts(posterior: xr.Dataset, output: Path, ledger: Path | None) -> dict[str,
         "posterior": output,
         "ledger": ledger,
         "status": attributes["invgp_status"],
-        "settled": attributes["invgp_settled"] == "yes",
+        "converged": attributes["invgp_converged"] == "yes",
         "elbo": float(posterior["elbo"][-1]),
         "runs": attributes["invgp_runs"],
         "runs_from_ledger": attributes["invgp_runs_from_ledger"],

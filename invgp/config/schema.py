@@ -257,7 +257,7 @@ class InferenceSection(Section):
         default=200, ge=1, description="evaluations of the bound at the most, with an emulator in each of its steps"
     )
     tolerance: float = Field(
-        default=1e-7, gt=0, description="relative change of the bound at which the full Gaussian has settled"
+        default=1e-7, gt=0, description="relative change of the bound at which the full Gaussian has converged"
     )
     max_failed_share: float = Field(
         default=0.1,

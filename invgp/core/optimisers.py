@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from invgp.core.backend import Array, array_namespace
 from invgp.core.checks import whole, within
 
-CONVERGED = "the bound has settled"
+CONVERGED = "the bound has converged"
 NO_STEP, NO_START = "no further step improves the bound", "the objective is not finite at the start"
 GAVE_UP = (NO_STEP, NO_START)
 
@@ -53,7 +53,7 @@ class LBFGS:
 
     Parameters
     ----------
-    tolerance : settled when two steps in a row improve the value by less than this, relative to it (at least 1),
+    tolerance : converged when two steps in a row improve the value by less than this, relative to it (at least 1),
         or when a line search has come down to steps that promise no more than that.
     memory : pairs kept.
     max_backtracks : halvings of a step before the direction is given up.

@@ -58,7 +58,7 @@ def search_alternative_modes(inversion: EmulatedInversion, status: str, *, conve
 
     Parameters
     ----------
-    status, settled : of the first search.
+    status, converged : of the first search.
     """
     first, emulator = inversion.candidate, inversion.emulator
     if (

@@ -142,7 +142,7 @@ class CoupledInversion(Inversion):
         return Stage(plan.kind, points, plan.tolerance, reach)
 
     def optimise(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> tuple[str, bool]:
-        """Ask, evaluate, tell, until the posterior settles; the best one is kept on the way."""
+        """Ask, evaluate, tell, until the posterior converges; the best one is kept on the way."""
         status, converged, candidate = self.optimiser(algorithm, state, evaluate, self._keep)
         self.candidate = candidate or self.candidate
         return status, converged

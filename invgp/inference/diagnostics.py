@@ -28,7 +28,7 @@ WIDENED = 1.5  # of the draws from the posterior: wider than what they are to ju
 LEAST_PRECISION = 0.1  # of what the other sites say, in units of the prior's
 FEWEST_EFFECTIVE = 4.0  # draws: with fewer, nothing is said
 DOUBTFUL = 0.2  # standard deviations, beyond chance
-POOR_FIT, CLOSE_FIT = 2.0, 0.2  # reduced chi-square
+POOR_FIT, CLOSE_FIT = 2.0, 0.2  # mean squared normalised residual
 UNEXPLAINED = 10.0  # expected misfit of a site, at least; more where chance alone may do that
 CHANCE = 1e-2  # that any site of a survey is called unexplained though all is right
 FARTHEST_NEIGHBOUR = 2.0  # length-scales
@@ -134,7 +134,7 @@ def diagnose(
     converged: bool = True,
     latents: Sequence[str] = (),
 ) -> Diagnostics:
-    """Numbers and sentences; before the posterior has settled, its misfit says nothing of the noise.
+    """Numbers and sentences; before the posterior has converged, its misfit says nothing of the noise.
 
     Parameters
     ----------
@@ -163,13 +163,13 @@ def _misfit_sentences(problem: Problem, misfit: Floats) -> list[str]:
             what = f"{observation.name} {label}".strip()
             if value > POOR_FIT:
                 sentences.append(
-                    f"{what} is fitted worse than its noise allows (reduced chi-square {value:.2g}): the noise may be "
-                    "larger than stated, or the simulator misses something."
+                    f"{what} is fitted worse than its noise allows (mean squared normalised residual "
+                    f"{value:.2g}): the noise may be larger than stated, or the simulator misses something."
                 )
             elif value < CLOSE_FIT:
                 sentences.append(
-                    f"{what} is fitted far more closely than its noise asks for (reduced chi-square {value:.2g}): "
-                    "the noise may be smaller than stated."
+                    f"{what} is fitted far more closely than its noise asks for (mean squared normalised residual "
+                    f"{value:.2g}): the noise may be smaller than stated."
                 )
     return sentences
 

@@ -26,7 +26,7 @@ def expected_cost(problem: Problem) -> Cost:
     settings, sites = problem.inference, problem.survey.size
     if problem.grid is not None:
         most = settings.max_runs or MOST_RUNS
-        return Cost(most, "Each run takes the whole field; smooth ones settle after some 50 to 300. At the most")
+        return Cost(most, "Each run takes the whole field; smooth models converge after about 50 to 300 runs. At most")
     if settings.posterior == "full gaussian":
         each = settings.samples or SAMPLES
         words = f"The full Gaussian takes {each} runs a site, some {USUAL_EVALUATIONS} times"

@@ -45,12 +45,12 @@ class FactorisedInversion(Inversion):
         self.state: State = self.algorithm.init()
 
     def search(self) -> tuple[str, bool]:
-        """Ask, evaluate, tell, until the bound settles."""
+        """Ask, evaluate, tell, until the bound converges."""
         most = self.problem.inference.max_evaluations
         self.begin(self.algorithm.points.base.shape[0] * self.problem.survey.size * most)
         while not self.state.finished:
             if self.state.evaluations >= most:
-                return f"stopped at inference.max_evaluations = {most} before the bound settled", False
+                return f"stopped at inference.max_evaluations = {most} before the bound converged", False
             latents = to_numpy(self.algorithm.ask(self.state))
             label = f"evaluation-{self.state.evaluations + 1}"
             batch = self.evaluate_simulator(latents, label, np.arange(self.problem.survey.size))

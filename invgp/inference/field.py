@@ -110,10 +110,10 @@ class FieldInversion(Inversion):
             self.take(min(batch, budget - self.simulator.runs))
             batch = next_batch(self.simulator.runs)
             if self._has_converged():
-                return "the posterior has settled", True
+                return "the posterior has converged", True
         if self.problem.inference.max_runs is None:
-            return f"stopped at {MOST_RUNS} runs, since inference.max_runs is not set, before it settled", False
-        return f"stopped at inference.max_runs = {budget} before the posterior settled", False
+            return f"stopped at {MOST_RUNS} runs, since inference.max_runs is not set, before it converged", False
+        return f"stopped at inference.max_runs = {budget} before the posterior converged", False
 
     def _knows_enough(self) -> bool:
         """Whether runs of earlier inversions do for a first posterior; if so, they have told it."""

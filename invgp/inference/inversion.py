@@ -68,7 +68,7 @@ class Inversion(ABC):
     @property
     def out_of_runs(self) -> str:
         """Why the search ended, if the budget is spent."""
-        return f"stopped at inference.max_runs = {self.simulator.budget} before the posterior settled"
+        return f"stopped at inference.max_runs = {self.simulator.budget} before the posterior converged"
 
     def begin(self, most_runs: int) -> None:
         """Tell the monitor what to expect at the most."""

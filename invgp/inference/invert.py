@@ -123,7 +123,7 @@ def invert(
             if not inversion.simulator.failed:
                 remove_all_runs(directory)  # of runs that were cut short: they tell nothing
             raise InterruptedInversion(
-                _posterior(inversion, "interrupted before it settled", converged=False)
+                _posterior(inversion, "interrupted before it converged", converged=False)
             ) from error
         except RunsFailedError as error:
             error.posterior = _posterior(inversion, "stopped because too many runs failed", converged=False)

@@ -1,4 +1,4 @@
-"""Ask, evaluate, tell, until a coupled posterior settles."""
+"""Ask, evaluate, tell, until a coupled posterior converges."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SearchResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Optimiser:
-    """How the posterior of a problem settles, whatever answers for its simulator.
+    """Optimisation of the posterior of a problem, with any function that answers for its simulator.
 
     Parameters
     ----------
@@ -118,4 +118,4 @@ class Optimiser:
     @property
     def _stopped(self) -> str:
         most = self.problem.inference.max_evaluations
-        return f"stopped at inference.max_evaluations = {most} before the posterior settled"
+        return f"stopped at inference.max_evaluations = {most} before the posterior converged"

@@ -30,7 +30,7 @@ def restart_where_unexplained(inversion: CoupledInversion, status: str, *, conve
 
     Parameters
     ----------
-    status, settled : of the first search.
+    status, converged : of the first search.
     """
     for _ in range(ATTEMPTS):
         candidate = inversion.candidate

@@ -17,7 +17,7 @@ NUMBERS_AT_ONCE = 5 * 10**7  # of samples or outputs: 400 MB
 
 
 class StagePlan(NamedTuple):
-    """An estimator, the samples of a site that it takes, and when it has settled, as `Stage` has it."""
+    """An estimator, the samples of a site that it takes, and when it has converged, as `Stage` has it."""
 
     kind: str
     samples: int

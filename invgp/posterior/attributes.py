@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from invgp.posterior.coordinates import position_attributes
 from invgp.posterior.solution import EmulatorReport, Solution
@@ -30,7 +31,7 @@ def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
         "references": "Bonilla, Krauth and Dezfouli, Generic Inference in Latent Gaussian Process Models, "
         "Journal of Machine Learning Research 20 (2019)",
         "invgp_status": solution.status,
-        "invgp_settled": "yes" if solution.converged else "no",
+        "invgp_converged": "yes" if solution.converged else "no",
         "invgp_posterior": problem.inference.posterior,
         "invgp_runs": solution.runs_total,
         "invgp_runs_failed": solution.runs_failed,
@@ -47,6 +48,14 @@ def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
         "invgp_observations": " ".join(o.name for o in problem.survey.observations),
         "invgp_config": problem.config_text,
     }
+
+
+def has_converged(posterior: xr.Dataset) -> bool:
+    """Whether the inference of a posterior, from any version of invgp, had converged; True if its file does not say.
+
+    Files of earlier versions have the attribute ``invgp_settled`` instead of ``invgp_converged``.
+    """
+    return str(posterior.attrs.get("invgp_converged", posterior.attrs.get("invgp_settled", "yes"))) == "yes"
 
 
 def _emulator_attributes(report: EmulatorReport | None) -> dict[str, str | float]:

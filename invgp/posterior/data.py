@@ -58,7 +58,10 @@ def diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.D
         )
     for observation in problem.survey.observations:
         values = found.chi_square[problem.observation_slices[observation.name]]
-        about = {"long_name": f"reduced chi-square of {observation.long_name or observation.name}", "units": "1"}
+        about = {
+            "long_name": f"mean squared normalised residual of {observation.long_name or observation.name}",
+            "units": "1",
+        }
         dims = () if observation.dimension is None else (observation.dimension,)
         variables[f"{observation.name}_chi_square"] = array(dims, values if dims else values[0], about)
     if solution.emulator is not None:

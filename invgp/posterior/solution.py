@@ -17,7 +17,7 @@ class Diagnostics:
 
     Attributes
     ----------
-    chi_square : (P,), mean square of the residuals in units of the noise, over the sites; NaN with no observation.
+    chi_square : (P,), mean squared normalised residual, over the sites; NaN with no observation.
     shape_error : (N,), how far the Gaussian is from the exact posterior of each site given all the others, in standard
         deviations: of the mean, or the logarithm of the ratio of spreads; NaN where it could not be told.
     sentences : in plain words.
@@ -57,7 +57,7 @@ class Solution:
     processes : the posterior in the form that predicts anywhere; None where that would be too much to hold.
     predicted, predicted_std : (N, P), of the simulator's outputs under the posterior, in the observations' units.
     elbo, runs : (I,), the bound and the runs spent so far, at each iteration.
-    status, settled : why the inference ended, and whether that is where it should.
+    status, converged : why the inference ended, and whether that is where it should.
     emulator : how far the emulator was trusted; None if there was none.
     few_runs_std : (N, Q), of a field model: the part of the spread of the processes that comes from having few runs.
         Its latents live on the nodes of a grid, which then stand for the sites in `mean`, `covariance` and `draws`.

@@ -11,6 +11,7 @@ import xarray as xr
 from invgp.inference.diagnostics import CLOSE_FIT, POOR_FIT
 from invgp.plots.labels import MINUS, quantity_name, unit_label
 from invgp.plots.reading import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
+from invgp.posterior.attributes import has_converged
 from invgp.report.origin import config_of
 from invgp.wording import counted, not_converged
 
@@ -34,14 +35,14 @@ class Verdict(NamedTuple):
 def verdict(ds: xr.Dataset) -> Verdict:
     """How far to trust it, in a sentence."""
     doubts = _sentences(ds)
-    if ds.attrs.get("invgp_settled") == "no":
+    if not has_converged(ds):
         status = str(ds.attrs.get("invgp_status", "it was stopped"))
-        return Verdict("bad", f"The posterior has not settled ({status}). {not_converged(ds).capitalize()}.")
+        return Verdict("bad", f"The posterior has not converged ({status}). {not_converged(ds).capitalize()}.")
     if doubts:
         return Verdict(
-            "doubt", f"The posterior has settled. {counted(len(doubts), 'remark')} below should be read first."
+            "doubt", f"The posterior has converged. {counted(len(doubts), 'remark')} below should be read first."
         )
-    return Verdict("good", "The posterior has settled, and its diagnostics give no cause for doubt.")
+    return Verdict("good", "The posterior has converged, and its diagnostics give no cause for doubt.")
 
 
 def summary(ds: xr.Dataset) -> str:

@@ -33,7 +33,7 @@ DECISIVE = (
 )  # parts of invgp that decide what a posterior is
 SUFFIXES = ("truth", "mean", "std", "score", "pit", "rank", "coverage", "coverage_error", "coverage_lower",
             "coverage_upper", "absolute_score", "error_ratio")  # fmt: skip
-RESERVED = ("survey", "interval", "rank_site", "redrawn", "runs", "settled", "coverage", "coverage_error",
+RESERVED = ("survey", "interval", "rank_site", "redrawn", "runs", "converged", "coverage", "coverage_error",
             "coverage_lower", "coverage_upper")  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def _describe_surveys(result: xr.Dataset) -> None:
         ("rank_site", "site whose ranks are in the histogram"),
         ("redrawn", "truths thrown away because the simulator failed there"),
         ("runs", "simulator runs of the inversion"),
-        ("settled", "whether the inversion settled"),
+        ("converged", "whether the inversion converged"),
     ):
         result[name].attrs = {"long_name": long_name, "units": "1"}
 
@@ -128,7 +128,7 @@ def _attributes(
         "invgp_surveys": result.sizes["survey"],
         "invgp_surveys_failed": len(failures),
         "invgp_first_failure": first_of(failures).partition("\n")[0],
-        "invgp_surveys_unsettled": int((result["settled"] == 0).sum()),
+        "invgp_surveys_not_converged": int((result["converged"] == 0).sum()),
         "invgp_truths_redrawn": int(result["redrawn"].sum()),
         "invgp_runs": int(result["runs"].sum()),
         "invgp_draws": DRAWS,

@@ -127,7 +127,7 @@ def judge(problem: Problem, drawn: Drawn, posterior: xr.Dataset) -> xr.Dataset:
     )
     judged["redrawn"] = drawn.redrawn
     judged["runs"] = int(posterior.attrs["invgp_runs"])
-    judged["settled"] = np.int8(posterior.attrs["invgp_settled"] == "yes")
+    judged["converged"] = np.int8(posterior.attrs["invgp_converged"] == "yes")
     return judged
 
 

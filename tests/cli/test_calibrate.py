@@ -83,7 +83,7 @@ def test_that_check_finds_a_posterior_wanting(tmp_path: Path) -> None:
     result = here(*COMMAND, "--surveys", "8", "--check", cwd=tmp_path)
     assert result.returncode == 5, result.stderr
     assert "▼" in result.stdout
-    assert "invgp: warning: 8 of the inversions did not settle" in result.stderr
+    assert "invgp: warning: 8 of the inversions did not converge" in result.stderr
 
 
 def test_that_a_mistake_is_a_sentence_before_any_run(tmp_path: Path) -> None:

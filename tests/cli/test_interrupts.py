@@ -167,7 +167,7 @@ def test_that_ctrl_c_later_keeps_the_best_posterior(workers: str, lines: list[st
     assert seconds < PROMPT
     assert left_behind(mark) == []
     with xr.open_dataset(kept) as posterior:
-        assert posterior.attrs["invgp_status"] == "interrupted before it settled"
+        assert posterior.attrs["invgp_status"] == "interrupted before it converged"
         assert posterior["depth"].notnull().all()
     assert not (tmp_path / "posterior.nc").exists()
 

@@ -73,7 +73,7 @@ def test_that_a_newcomer_gets_from_an_empty_folder_to_a_result(
             assert "warning" not in result.stderr
             assert (folder / file).stat().st_size > 0
     with xr.open_dataset(folder / "posterior.nc") as posterior:
-        assert posterior.attrs["invgp_settled"] == "yes"
+        assert posterior.attrs["invgp_converged"] == "yes"
         for name in posterior.attrs["invgp_observations"].split():
             misfit = posterior[f"{name}_residual"] / posterior[f"{name}_noise_std"]
             assert float((misfit**2).mean()) < 1.5, "the data are fitted to their noise"

@@ -36,7 +36,7 @@ def test_that_run_writes_a_posterior_and_says_so(finished: Finished) -> None:
     directory, result = finished
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(
-        rf"{directory}/posterior\.nc: the posterior has settled; ELBO [\d.]+ nats, [\d,]+ runs, 0 failed, [\d.]+ m?s"
+        rf"{directory}/posterior\.nc: the posterior has converged; ELBO [\d.]+ nats, [\d,]+ runs, 0 failed, [\d.]+ m?s"
         r"(, [\d.]+ runs at once)?\n",
         result.stdout,
     )
@@ -75,7 +75,7 @@ def test_that_log_lines_of_the_full_gaussian_count_its_evaluations(invgp_here: C
     write_files(tmp_path, with_inference(FULL_GAUSSIAN))
     result = invgp_here("run", "survey.toml", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith(f"{tmp_path}/posterior.nc: the bound has settled; ")
+    assert result.stdout.startswith(f"{tmp_path}/posterior.nc: the bound has converged; ")
     lines = result.stderr.splitlines()
     assert len(lines) > 3
     for i, line in enumerate(lines, start=1):
@@ -186,7 +186,8 @@ def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
     assert max(len(line) for line in display) <= 80
     assert any(line.startswith(f"{tmp_path}/posterior.nc: stopped at inference.max_evaluations = 2") for line in plain)
     assert any(
-        re.match(r"invgp: warning: the posterior has not settled; do not trust its spreads yet", line) for line in plain
+        re.match(r"invgp: warning: the posterior has not converged; do not trust its spreads yet", line)
+        for line in plain
     )
 
 

@@ -40,7 +40,7 @@ def test_that_check_and_run_and_plot_speak_json(survey: Path, invgp_here: Comman
     assert checked["runs"] > 0
     ran = told(invgp_here("run", "survey.toml", "--json", cwd=survey))
     assert ran["posterior"] == str(survey / "posterior.nc")
-    assert ran["settled"] is True
+    assert ran["converged"] is True
     assert ran["runs_failed"] == 0
     plotted = told(invgp_here("plot", "posterior.nc", "--json", cwd=survey))
     assert [Path(path).name for path in plotted["figures"]] == ["posterior.png", "posterior_fit.png"]
@@ -104,7 +104,7 @@ def test_that_quiet_leaves_warnings_and_errors(survey: Path, invgp_here: Command
     result = invgp_here("run", "survey.toml", "-q", cwd=survey)
     assert (result.stdout, result.stderr) == (
         "",
-        "invgp: warning: the posterior has not settled; do not trust its spreads yet\n",
+        "invgp: warning: the posterior has not converged; do not trust its spreads yet\n",
     )
     assert invgp_here("run", "none.toml", "-q", cwd=survey).stderr.startswith("invgp: the config 'none.toml'")
 

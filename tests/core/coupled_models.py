@@ -7,7 +7,7 @@ from invgp.core.coupled.coupled_minibatches import MiniBatches
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.point_sets import Points
 
-CONVERGED = "the posterior has settled"
+CONVERGED = "the posterior has converged"
 
 
 def prior_of(backend, X, latents, variance=1.0, length_scale=1.0, mean=0.0):

@@ -116,7 +116,7 @@ def test_that_a_linear_model_has_its_exact_posterior_and_evidence(kind, missing,
     state, bounds = converged(algorithm, outputs, backend)
     mean, covariance, evidence = model.exact()
     found = state.best.marginals
-    assert state.finished == "the posterior has settled"
+    assert state.finished == "the posterior has converged"
     np.testing.assert_allclose(to_numpy(found.mean).ravel(), mean, atol=tolerance(backend, 1e-7, 5e-3))
     blocks = covariance.reshape(N, Q, N, Q)[np.arange(N), :, np.arange(N), :]
     np.testing.assert_allclose(to_numpy(found.covariance), blocks, atol=tolerance(backend, 1e-7, 5e-3))
@@ -249,7 +249,7 @@ def test_that_mini_batches_find_the_same_posterior(backend, tolerance):
         state, info = batches.tell(state, outputs, backend.asmask(np.ones(f.shape[:2], dtype=bool)))
         bound = bound if info is None else info.elbo
     mean, _, evidence = model.exact()
-    assert state.finished == "the posterior has settled"
+    assert state.finished == "the posterior has converged"
     np.testing.assert_allclose(
         to_numpy(state.posterior.marginals.mean).ravel(), mean, atol=tolerance(backend, 1e-4, 2e-2)
     )

@@ -55,7 +55,7 @@ class LinearTies:
 STAGES = (1, "linear"), (2, "hermite")
 
 
-def test_that_mini_batches_with_failed_runs_settle_at_the_exact_posterior(numpy_backend):
+def test_that_mini_batches_with_failed_runs_converge_to_the_exact_posterior(numpy_backend):
     model, rng = LinearTies(numpy_backend), np.random.default_rng(9)
     algorithm = model.algorithm(numpy_backend, *STAGES)
     state, told = run_batches(algorithm, model.outputs, 4, valid_of=lambda f: rng.random(f.shape[:2]) > 0.2)

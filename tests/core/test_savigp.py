@@ -89,7 +89,7 @@ def test_that_data_much_sharper_than_the_prior_are_fitted_in_a_few_evaluations(s
     gain = np.linalg.solve(covariance, prior).T
     std = np.sqrt(np.diag(prior - gain @ prior))
     mean, found = posterior_moments(algorithm, state)
-    assert state.finished == "the bound has settled"
+    assert state.finished == "the bound has converged"
     assert state.evaluations < 20
     np.testing.assert_allclose((mean - gain @ y[:, 0]) / std, 0.0, atol=1e-3)
     np.testing.assert_allclose(np.sqrt(np.diag(found)) / std, 1.0, atol=1e-3)

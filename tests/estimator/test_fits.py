@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import invgp
 from curve import NEW, POSTERIOR_ONLY, TRUTH, X
+from invgp.archives import MODEL, read_archive, write_archive
 from invgp.core.memory import BATCH_BUDGET
 from invgp.core.stochastic_optimisers import Adam
 from invgp.core.training import Blocks, MiniBatches
@@ -80,6 +81,15 @@ def test_that_every_setting_learns_the_curve_and_comes_back_from_a_file(settings
     again = SAVIGP.load(tmp_path / "model.npz", Gaussian(0.5))
     np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
     assert again.trace_ == model.trace_
+
+
+def test_that_a_model_of_an_earlier_version_can_be_loaded(observed, tmp_path):
+    model = SAVIGP(Gaussian(0.5), inducing=5, method=POSTERIOR_ONLY).fit(X, observed)
+    model.save(tmp_path / "model.npz")
+    about, arrays = read_archive(tmp_path / "model.npz", MODEL)
+    about["fitted"]["settled_"] = about["fitted"].pop("converged_")
+    write_archive(tmp_path / "earlier.npz", MODEL, about, arrays)
+    assert SAVIGP.load(tmp_path / "earlier.npz", Gaussian(0.5)).converged_ == model.converged_
 
 
 def test_that_training_inputs_as_inducing_inputs_are_the_dense_model(observed):

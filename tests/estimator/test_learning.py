@@ -1,4 +1,4 @@
-"""What a fit learns, from where it starts, and whether it has settled."""
+"""What a fit learns, from where it starts, and whether it has converged."""
 
 import warnings
 from dataclasses import replace
@@ -141,18 +141,18 @@ def test_that_a_search_steps_back_from_where_there_are_no_numbers(posterior, obs
     assert np.isfinite(model.trace_[-1])
 
 
-def test_that_a_fit_tells_whether_it_has_settled(regression, observed):
-    assert regression.settled_
-    assert regression.status_ == "the bound has settled"
-    with pytest.warns(ConvergenceWarning, match="the fit has not settled: all 1 rounds are used up"):
+def test_that_a_fit_tells_whether_it_has_converged(regression, observed):
+    assert regression.converged_
+    assert regression.status_ == "the bound has converged"
+    with pytest.warns(ConvergenceWarning, match="the fit has not converged: all 1 rounds are used up"):
         model = SAVIGP(Gaussian(0.5), inducing=6, method=Blocks(rounds=1, evaluations=1)).fit(X, observed)
-    assert model.settled_ is False
+    assert model.converged_ is False
     impatient = Blocks(optimiser=LBFGS(max_backtracks=0, tolerance=0.0, sufficient_decrease=1.0), rounds=5)
-    with pytest.warns(ConvergenceWarning, match="the fit has not settled: no further step improves the bound"):
+    with pytest.warns(ConvergenceWarning, match="the fit has not converged: no further step improves the bound"):
         model = SAVIGP(Gaussian(0.5), inducing=6, posterior="diagonal", method=impatient).fit(X, observed)
-    assert not model.settled_
+    assert not model.converged_
     batches = SAVIGP(Gaussian(0.5), inducing=6, method=MiniBatches(epochs=2)).fit(X, observed)
-    assert batches.settled_ is None
+    assert batches.converged_ is None
     assert batches.status_ == "2 epochs are over"
 
 

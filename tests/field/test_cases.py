@@ -49,7 +49,7 @@ def test_that_the_basin_below_a_profile_is_found(root: Path, tmp_path: Path) -> 
     subprocess.run([sys.executable, "make_survey.py"], cwd=case, check=True)
     posterior = invgp.invert(invgp.load(case / "profile.toml"))
     truth = np.loadtxt(case / "data" / "profile_truth.csv", delimiter=",", skiprows=1)[:, 1]
-    assert posterior.attrs["invgp_settled"] == "yes"
+    assert posterior.attrs["invgp_converged"] == "yes"
     assert posterior.attrs["invgp_runs"] <= 150
     # Over 100 surveys the share is 95% with a standard deviation of 6% (field_coverage.py): here, three of them below.
     assert share_inside(posterior, "depth", truth) > 0.77

@@ -28,7 +28,7 @@ def test_that_a_linear_field_has_its_exact_posterior_in_the_file(
 ) -> None:
     problem = changed({"kept_variance = 0.999": "kept_variance = 0.999999"})
     posterior = invgp.invert(problem)
-    assert posterior.attrs["invgp_settled"] == "yes"
+    assert posterior.attrs["invgp_converged"] == "yes"
     assert posterior.attrs["invgp_runs"] < 60
     mean, std = exact(problem)
     np.testing.assert_allclose(posterior["depth"], mean, atol=0.01)
@@ -58,7 +58,7 @@ def test_that_few_runs_leave_a_wider_posterior_that_says_so(changed: Callable[..
     problem = changed({"seed = 3": "seed = 3\nmax_runs = 9", "length_scale = 12": "length_scale = 5"})
     posterior = invgp.invert(problem)
     assert posterior.attrs["invgp_runs"] == 9
-    assert posterior.attrs["invgp_settled"] == "no"
+    assert posterior.attrs["invgp_converged"] == "no"
     assert float(posterior["depth_few_runs_std"].median()) > 0.1
     assert "few runs" in posterior.attrs["invgp_diagnostics"]
 
@@ -92,7 +92,7 @@ def test_that_runs_of_earlier_inversions_are_known(
     first = invgp.invert(changed(fine), ledger=ledger)
     problem = changed(fine | change)
     alone, known = invgp.invert(problem), invgp.invert(problem, ledger=ledger)
-    assert known.attrs["invgp_settled"] == "yes"
+    assert known.attrs["invgp_converged"] == "yes"
     assert known.attrs["invgp_runs"] < alone.attrs["invgp_runs"]
     off = (known["depth"] - alone["depth"]) / alone["depth_std"]
     np.testing.assert_allclose(off, 0.0, atol=0.1)
@@ -265,7 +265,7 @@ def test_that_outputs_that_half_of_the_runs_lack_leave_the_posterior_exact(
     apart = np.abs(POSITIONS[:, None] - POSITIONS)
     noise = 0.25 * (np.eye(len(apart)) if length is None else np.exp(-apart / length))
     mean, std = exact(problem, noise)
-    assert posterior.attrs["invgp_settled"] == "yes"
+    assert posterior.attrs["invgp_converged"] == "yes"
     assert posterior.attrs["invgp_runs_failed"] == 0
     np.testing.assert_allclose((posterior["depth"] - mean) / std, 0.0, atol=0.1)
     np.testing.assert_allclose(posterior["depth_std"] / std, 1.02, atol=0.03)

@@ -57,4 +57,4 @@ def test_that_hyperparameters_are_those_of_most_evidence(changed: Callable[..., 
     }
     for name, value in wanted.items():
         assert abs(np.log(found[name] / value)) < 0.02, (name, found[name], value)
-    assert posterior.attrs["invgp_settled"] == "yes"
+    assert posterior.attrs["invgp_converged"] == "yes"

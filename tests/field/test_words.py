@@ -155,8 +155,8 @@ def test_that_a_remark_tells_of_modes_only_where_they_are_too_few(load: Load, mo
     assert "3 modes, the most there may be, leave 0." in posterior.attrs["invgp_diagnostics"]
 
 
-def test_that_a_field_that_has_not_settled_is_wide_rather_than_wrong(load: Load) -> None:
+def test_that_a_field_that_has_not_converged_is_wide_rather_than_wrong(load: Load) -> None:
     posterior = invgp.invert(load("max_runs = 24", "max_runs = 8"))
-    assert posterior.attrs["invgp_settled"] == "no"
+    assert posterior.attrs["invgp_converged"] == "no"
     assert not_converged(posterior) == "more runs may move and narrow it"
     assert verdict(posterior).words.endswith("More runs may move and narrow it.")

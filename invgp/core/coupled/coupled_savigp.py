@@ -30,7 +30,7 @@ SHORTEST_REACH = (
 GROWTH = 8.0  # of a step that was shortened for its reach, from one to the next
 MOST_IDLE = 10  # steps of a stage that leads beside its optimum
 NO_IMPROVEMENT = "no further step improves the bound"
-CONVERGED = "the posterior has settled"
+CONVERGED = "the posterior has converged"
 LEARN_FROM = 1.0  # standard deviations: hyperparameters are learnt once a step moves the posterior by less
 
 
