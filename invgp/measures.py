@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from invgp.arguments import Floats, real
+from invgp.estimator.arguments import Floats, real
 
 
 def standardised_squared_error(y: ArrayLike, predicted: ArrayLike) -> float:

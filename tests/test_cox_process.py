@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from invgp.starting import JITTER
+from invgp.estimator.initialisation import JITTER
 
 
 @pytest.fixture(scope="module")

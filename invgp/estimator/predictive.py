@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from invgp.arguments import Floats
 from invgp.core import prediction, quadrature
 from invgp.core.backend import Array, Backend, array_namespace, backend_of, to_numpy
 from invgp.core.bound import BoundState
+from invgp.estimator.arguments import Floats
 from invgp.likelihoods import Likelihood
 
 NUMBERS_A_SAMPLE = 8  # at the most, for each latent and output: values, squares, and what importance sampling keeps

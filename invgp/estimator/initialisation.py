@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from invgp.arguments import Floats, numbers, positive, spread
 from invgp.core import inducing as choices
 from invgp.core.backend import Array, Backend, to_numpy
 from invgp.core.bound import Bound
@@ -18,9 +17,10 @@ from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Family, Full, Sites
 from invgp.core.training import Blocks
+from invgp.estimator.arguments import Floats, numbers, positive, spread
 
 if TYPE_CHECKING:
-    from invgp.estimator import SAVIGP
+    from invgp.estimator.model import SAVIGP
 
 JITTER = {"float64": 1e-6, "float32": 1e-4}  # of the inducing inputs' covariance, in a sparse model
 

@@ -14,9 +14,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from threadpoolctl import threadpool_limits
 
-from invgp import saving
-from invgp.arguments import Floats, check_likelihood, inputs, instance, one_of, outputs, whole
-from invgp.checkpoints import Checkpoint, Standing, described
 from invgp.core import prediction
 from invgp.core.backend import Array, Backend, array_namespace, cholesky, select_backend, to_numpy
 from invgp.core.bound import BoundState
@@ -27,9 +24,12 @@ from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 from invgp.core.training import Blocks, MiniBatches, Progress
+from invgp.estimator import serialisation
+from invgp.estimator.arguments import Floats, check_likelihood, inputs, instance, one_of, outputs, whole
+from invgp.estimator.checkpoints import Checkpoint, Standing, described
+from invgp.estimator.initialisation import JITTER, start
+from invgp.estimator.predictive import Observing, check_sites
 from invgp.likelihoods import Likelihood
-from invgp.observing import Observing, check_sites
-from invgp.starting import JITTER, start
 
 CHUNK = 4096  # inputs predicted at once, at the most
 WORTH_THREADS = 500  # rows and columns: smaller products are slowed down by BLAS threads that wait for each other
@@ -214,7 +214,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model as a NumPy archive without pickles; the likelihood is given again to `load`."""
-        saving.write(self, self._fitted, Path(path))
+        serialisation.write(self, self._fitted, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, likelihood: Likelihood, *, device: str = "cpu") -> SAVIGP:
@@ -225,7 +225,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         likelihood : of the same kind and settings as that of the model; it gets its learnt parameters back.
         """
         check_likelihood(likelihood)
-        model, bound_state = saving.read(cls, Path(path), likelihood, device)
+        model, bound_state = serialisation.read(cls, Path(path), likelihood, device)
         model._keep(bound_state)
         return model
 

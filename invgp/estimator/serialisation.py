@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.archives import MODEL, read_archive, write_archive
-from invgp.checkpoints import FUNCTION, described
 from invgp.core.backend import Array, to_numpy
 from invgp.core.bound import Bound, BoundState
 from invgp.core.kernels import CORRELATIONS, Kernel
@@ -20,10 +19,11 @@ from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.posteriors import Diagonal, Full
 from invgp.core.stochastic_optimisers import AdaDelta, Adam
 from invgp.core.training import Blocks, MiniBatches
+from invgp.estimator.checkpoints import FUNCTION, described
 from invgp.likelihoods import Likelihood
 
 if TYPE_CHECKING:
-    from invgp.estimator import SAVIGP
+    from invgp.estimator.model import SAVIGP
 
 KINDS = {kind.__name__: kind for kind in (Blocks, MiniBatches, LBFGS, Adam, AdaDelta)}
 GIVEN_AGAIN = ("likelihood", "device")
