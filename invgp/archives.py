@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import zipfile
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ MODEL = "a saved model"
 CHECKPOINT = "the checkpoint of a fit"
 CHAINS = "the chains of a reference"
 
+Keys = Mapping[str, type | tuple[type, ...]]
+
 
 def write_archive(path: Path, kind: str, about: Mapping[str, Any], arrays: Mapping[str, ArrayLike]) -> None:
     """Write arrays with a description that JSON can hold; the file is there whole, or as it was."""
@@ -27,14 +32,29 @@ def write_archive(path: Path, kind: str, about: Mapping[str, Any], arrays: Mappi
         np.savez(file, about=described, **held)  # type: ignore[arg-type]  # one of its keywords is no array
 
 
-def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The description and the arrays of a file of this kind."""
+def read_archive(path: Path, kind: str, keys: Keys) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read a file of this kind.
+
+    Parameters
+    ----------
+    kind : one of `MODEL`, `CHECKPOINT` and `CHAINS`.
+    keys : what the description must hold, and of which type.
+
+    Returns
+    -------
+    about : dict
+        The description.
+    arrays : dict of array
+
+    Raises
+    ------
+    ValueError
+        The file is damaged, or is of another kind.
+    """
     try:
-        # Opened here: NumPy leaves a file open that it cannot read.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = _members(path)
         about: dict[str, Any] = json.loads(str(arrays.pop("about")))
-        found, version = about.get("kind", MODEL), about["format"]
+        found, version = about.get("kind", MODEL), int(about["format"])
     except Exception as error:  # which of them, NumPy and the archive reader decide by version and by byte
         reason = "a file that is damaged, or that invgp did not write" if path.exists() else "no file at all"
         raise ValueError(f"{str(path)!r} must be {kind}, was {reason}") from error
@@ -44,7 +64,53 @@ def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArr
         raise ValueError(f"{str(path)!r} must be {kind}, was {found}")
     if about.get("digest") != _digest(arrays):
         raise ValueError(f"{str(path)!r} holds other numbers than were written to it: it is damaged, or was changed")
+    for name, types in keys.items():
+        if not isinstance(about.get(name), types):
+            sentence = f"{str(path)!r} must be {kind}, was a file whose description lacks {name!r}"
+            raise ValueError(sentence)  # noqa: TRY004 - of the file, not of an argument
     return about, arrays
+
+
+def read_array(path: Path) -> NDArray[Any]:
+    """The array of a .npy file, mapped into memory: what it declares and does not hold takes no room.
+
+    Raises
+    ------
+    ValueError
+        The file holds no array.
+    """
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # which of them, NumPy decides by version and by byte
+        reason = "it is empty" if not path.stat().st_size else "it is damaged, or holds objects"
+        raise ValueError(f"no array can be read from it: {reason}") from error
+    if not isinstance(found, np.ndarray):
+        raise ValueError("it is an archive of arrays")  # noqa: TRY004 - of the file, not of an argument
+    return found
+
+
+def _members(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an archive, none of which is larger than the file."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        # As `write_archive` writes them. A compressed member, or two in one place, may hold far more than the file.
+        if any(m.compress_type != zipfile.ZIP_STORED for m in members):
+            raise ValueError("a member is compressed")
+        if sum(m.file_size for m in members) > path.stat().st_size:
+            raise ValueError("the members are larger than the file")
+        return {m.filename.removesuffix(".npy"): _array(archive.read(m)) for m in members}
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """The array in the bytes of a .npy file."""
+    stream = BytesIO(content)
+    np.lib.format.read_magic(stream)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    if math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
+        raise ValueError("the size is another than the shape says")
+    stream.seek(0)
+    found: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    return found
 
 
 def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:

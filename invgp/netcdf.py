@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 
 from invgp.atomic_files import atomic_file, library_errors
 from invgp.errors import ConfigError
+from invgp.netcdf_container import UNREADABLE, check_container, unreadable
 
 if TYPE_CHECKING:
     import netCDF4
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from invgp.maps.describe import MapVariable
 
+GIBIBYTE = 2**30
 LARGEST_CHUNK = 2**20  # numbers in a chunk: a map opens in pieces, a line is one piece
 
 
@@ -72,26 +75,57 @@ def _declare(
 
 
 def read(path: str | Path) -> xr.Dataset:
-    """Read a posterior or a map into memory."""
+    """Read a posterior or a map into memory; raises as `opened` does."""
     with opened(path) as dataset:
-        return dataset.load()
+        return _load(path, dataset)
 
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[xr.Dataset]:
-    """A posterior or a map whose values are read when they are needed."""
+    """Open a posterior, or a map whose values are read when they are needed.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, declares more than it can hold, leads to other files, or is not a posterior or a map as
+        `invgp.posterior.schema` has it.
+    """
     import xarray as xr  # noqa: PLC0415 - help is given without waiting for it
 
-    path = Path(path)
+    from invgp.posterior.schema import SchemaError, check_schema  # noqa: PLC0415
+
+    check_container(Path(path))
     try:
-        dataset = xr.open_dataset(path, engine="netcdf4")
-    except (OSError, ValueError) as error:
-        reason = "no such file" if not path.exists() else "it is not a netCDF file"
-        raise ConfigError(f"the posterior {str(path)!r} cannot be read: {reason}") from error
+        # Times stay numbers: a latent may be one.
+        dataset = xr.open_dataset(path, engine="netcdf4", decode_times=False, decode_timedelta=False)
+    except UNREADABLE as error:
+        raise unreadable(path, "it is damaged") from error
     with dataset:
-        if "invgp_latents" not in dataset.attrs:
-            raise ConfigError(f"{str(path)!r} is a netCDF file, but not a posterior that invgp wrote")
-        yield dataset
+        try:
+            if "invgp_latents" not in dataset.attrs:
+                raise ConfigError(f"{str(path)!r} is a netCDF file, but not a posterior that invgp wrote")
+            if "invgp_map" not in dataset.attrs:
+                _load(path, dataset)
+            check_schema(dataset)
+            yield dataset
+        except SchemaError as error:
+            raise ConfigError(f"{str(path)!r} is not a complete posterior or map: {error}") from error
+        except RuntimeError as error:
+            if not str(error).startswith("NetCDF: "):
+                raise
+            raise unreadable(path, "it is damaged") from error
+
+
+def _load(path: str | Path, dataset: xr.Dataset) -> xr.Dataset:
+    """Read all values, if they fit in memory."""
+    free = psutil.virtual_memory().available
+    if dataset.nbytes > free:
+        needed = f"{dataset.nbytes / GIBIBYTE:,.1f} GiB of memory, and {free / GIBIBYTE:,.1f} GiB are free"
+        raise unreadable(path, f"it takes {needed}")
+    try:
+        return dataset.load()
+    except UNREADABLE as error:
+        raise unreadable(path, "it is damaged") from error
 
 
 def _encoding(posterior: xr.Dataset) -> dict[str, dict[str, Any]]:

@@ -1,10 +1,13 @@
 """Files that are damaged or changed: one sentence, whatever was done to them."""
 
+import json
 import warnings
+import zipfile
 
 import numpy as np
 import pytest
 
+from invgp.archives import read_array
 from invgp.core.training import Blocks
 from invgp.estimator import SAVIGP
 from invgp.likelihoods import Gaussian
@@ -55,3 +58,56 @@ def test_that_numbers_that_were_changed_or_taken_out_are_told(name, model, tmp_p
         np.savez(path, **{key: value for key, value in {**arrays, name: changed}.items() if value is not None})
         with pytest.raises(ValueError, match="holds other numbers than were written to it: it is damaged, or was"):
             SAVIGP.load(path, Gaussian(0.3))
+
+
+def npy(header: bytes, content: bytes = b"") -> bytes:
+    """A .npy file with any header."""
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + content
+
+
+HUGE = npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (100000000000, 10)}\n", bytes(80))
+DAMAGED = {
+    "empty": (b"", "it is empty"),
+    "huge shape": (HUGE, "it is damaged"),
+    "huge header": (npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (" + b"1," * 20_000 + b")}"), "damaged"),
+    "no dictionary": (npy(b"'" * 9 + b"((\\\n"), "damaged"),
+    "objects": (npy(b"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}\n", b"cos\nsystem\n"), "holds objects"),
+    "no end": (npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (4, 4)}\n", bytes(99)), "damaged"),
+    "text": (b"1,2\n3,4\n", "damaged"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_that_an_array_that_cannot_be_read_is_told_in_a_sentence(what, tmp_path):
+    content, told = DAMAGED[what]
+    path = tmp_path / "noise.npy"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=told):
+        read_array(path)
+
+
+@pytest.mark.parametrize(
+    ("member", "how"), [(HUGE, zipfile.ZIP_STORED), (npy(b"{}") + bytes(10**7), zipfile.ZIP_DEFLATED)]
+)
+def test_that_a_member_larger_than_the_file_is_refused_before_it_is_read(member, how, model, tmp_path):
+    path = tmp_path / "model.npz"
+    model.save(path)
+    with zipfile.ZipFile(path, "a", compression=how) as archive:
+        archive.writestr("more.npy", member)
+    with pytest.raises(ValueError, match="must be a saved model, was a file that is damaged"):
+        SAVIGP.load(path, Gaussian(0.3))
+
+
+@pytest.mark.parametrize("name", ["settings", "likelihood", "kernels", "fitted", "jitter"])
+@pytest.mark.parametrize("value", [None, "text", {"depth": [1]}, [7]])
+def test_that_a_description_that_was_changed_is_told(name, value, model, tmp_path):
+    path = tmp_path / "model.npz"
+    model.save(path)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    about = json.loads(str(arrays["about"]))
+    if type(about[name]) is type(value) and name == "fitted":
+        return
+    np.savez(path, **{**arrays, "about": json.dumps({**about, name: value})})
+    with pytest.raises(ValueError, match=r"likelihood must be|must be a saved model, was a file"):
+        SAVIGP.load(path, Gaussian(0.3))

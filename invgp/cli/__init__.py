@@ -104,7 +104,9 @@ def main() -> None:
         for sentence in sentences:
             click.echo(f"invgp: {sentence}", err=True)
         end(sentences, error.exit_code, voice)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__, EOFError):  # click takes it for the end of a person's input: no command has any
+            raise error.__cause__ from None
         click.echo("invgp: interrupted", err=True)
         end(["interrupted"], INTERRUPTED, voice)
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from invgp.archives import read_array
 from invgp.config.gathering import Mistakes, each
 from invgp.config.latents import factors, length_scales
 from invgp.config.names import per_label
@@ -54,6 +56,7 @@ def _of_all_data(survey: Survey, file: Path) -> Noise:
         raise ConfigError(
             f"{key}: must be {wanted} by {wanted}, a row for each number of each site in turn, was {rows} by {columns}"
         )
+    covariance = covariance.astype(np.float64)
     observed = np.flatnonzero(~np.isnan(survey.Y.ravel()))
     seen = covariance[np.ix_(observed, observed)]
     if not np.all(np.isfinite(seen)):
@@ -84,11 +87,11 @@ def _of_all_data(survey: Survey, file: Path) -> Noise:
     return Noise("gaussian", by_name, covariance=0.5 * (covariance + covariance.T))
 
 
-def _matrix(file: Path, key: str) -> Floats:
+def _matrix(file: Path, key: str) -> NDArray[Any]:
     if not file.is_file():
         raise ConfigError(f"{key}: must be a file that can be read, was {str(file)!r}, which does not exist")
     try:
-        found = np.load(file) if file.suffix == ".npy" else np.loadtxt(file, delimiter=",", ndmin=2)
+        found = read_array(file) if file.suffix == ".npy" else np.loadtxt(file, delimiter=",", ndmin=2)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{key}: must be a CSV file of numbers without a header, or a NumPy file (.npy), was {str(file)!r}: "
@@ -96,7 +99,7 @@ def _matrix(file: Path, key: str) -> Floats:
         ) from error
     if found.ndim != MATRIX or found.dtype.kind not in REAL:
         raise ConfigError(f"{key}: must hold a matrix of real numbers, was {found.dtype} of shape {found.shape}")
-    return found.astype(np.float64)
+    return found
 
 
 def _correlation_lengths(config: Config) -> dict[str, Floats]:

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from invgp.archives import CHECKPOINT, read_archive, write_archive
+from invgp.archives import CHECKPOINT, Keys, read_archive, write_archive
 from invgp.core.backend import Backend, to_numpy
 from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.training import Progress
 
 FEW = 6  # numbers that are told one by one
 FUNCTION = "the function "
+KEYS: Keys = {"settings": dict, "round": int, "status": str, "optimiser": (dict, type(None))}
 
 
 class Standing(NamedTuple):
@@ -72,7 +73,7 @@ class Checkpoint:
         """
         if not self.path.exists():
             return None
-        about, arrays = read_archive(self.path, CHECKPOINT)
+        about, arrays = read_archive(self.path, CHECKPOINT, KEYS)
         self._compare(about["settings"])
         parameters = Parameters(*(backend.asarray(arrays[name]) for name in BLOCKS))
         trace, optimiser = arrays["trace"].tolist(), None
@@ -94,7 +95,7 @@ class Checkpoint:
 
 def _converged(about: Mapping[str, Any]) -> bool:
     """Whether a fit had converged; earlier versions of invgp called this ``settled``."""
-    return bool(about["converged"] if "converged" in about else about["settled"])
+    return bool(about.get("converged", about.get("settled", False)))
 
 
 def _optimiser_arrays(arrays: Mapping[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.archives import MODEL, read_archive, write_archive
+from invgp.archives import MODEL, Keys, read_archive, write_archive
 from invgp.core.backend import Array, to_numpy
 from invgp.core.bound import Bound, BoundState
 from invgp.core.kernels import CORRELATIONS, Kernel
@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 
 KINDS = {kind.__name__: kind for kind in (Blocks, MiniBatches, LBFGS, Adam, AdaDelta)}
 GIVEN_AGAIN = ("likelihood", "device")
+KEYS: Keys = {
+    "settings": dict,
+    "likelihood": dict,
+    "kernels": list,
+    "diagonal": bool,
+    "jitter": (int, float),
+    "fitted": dict,
+}
 FITTED = ("dense_", "posterior_", "converged_", "status_")
 EARLIER_NAMES = {"settled_": "converged_"}  # of fitted attributes, in files of earlier versions
 
@@ -49,10 +57,17 @@ def write(model: SAVIGP, bound_state: BoundState, path: Path) -> None:
 
 def read(kind: type[SAVIGP], path: Path, likelihood: Likelihood, device: str) -> tuple[SAVIGP, BoundState]:
     """A model with the settings of a file and this likelihood, and what it had learnt."""
-    about, arrays = read_archive(path, MODEL)
-    if "settings" not in about:
-        raise ValueError(f"{str(path)!r} was written by an invgp that kept too little: fit and save the model again")
-    _compare(path, about["likelihood"], likelihood, arrays["likelihood"])
+    about, arrays = read_archive(path, MODEL, KEYS)
+    try:
+        _compare(path, about["likelihood"], likelihood, arrays["likelihood"])
+        return _rebuild(kind, about, arrays, likelihood, device)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(f"{str(path)!r} must be {MODEL}, was a file that invgp did not write") from error
+
+
+def _rebuild(
+    kind: type[SAVIGP], about: dict[str, Any], arrays: dict[str, NDArray[Any]], likelihood: Likelihood, device: str
+) -> tuple[SAVIGP, BoundState]:
     values = {name: arrays.get(f"setting_{name}", value) for name, value in about["settings"].items()}
     model = kind(likelihood, device=device, **{name: _restored(value) for name, value in values.items()})
     for name, value in about["fitted"].items():

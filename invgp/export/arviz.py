@@ -27,8 +27,9 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
         groups["observed_data"] = dataset[list(renamed)].rename(renamed)
     attributes = {"inference_library": LIBRARY, "source": str(dataset.attrs.get("source", ""))}
     tree = xr.DataTree.from_dict({name: _by_itself(group).assign_attrs(attributes) for name, group in groups.items()})
+    tree = tree.load()
     with library_errors():
-        tree.load().to_netcdf(path, engine="netcdf4")
+        tree.to_netcdf(path, engine="netcdf4")
     return [path]
 
 

@@ -122,7 +122,12 @@ class Belief:
             )
         fields = _fields(posterior)
         X = np.stack([np.asarray(posterior[name].values, dtype=np.float64) for name in coordinates], axis=-1)
-        return _believed(fields, X, held)
+        try:
+            return _believed(fields, X, held)
+        except np.linalg.LinAlgError as error:
+            raise ConfigError(
+                "the posterior cannot be: what it holds of the sites makes no covariance that is positive definite"
+            ) from error
 
     @property
     def inducing(self) -> int:

@@ -17,6 +17,7 @@ from PIL import Image
 
 from invgp import __version__
 from invgp.atomic_files import atomic_file
+from invgp.errors import ConfigError
 from invgp.maps.nodes import as_points
 from invgp.plots import KINDS, Look, suitable
 from invgp.plots.style import STYLE
@@ -78,6 +79,8 @@ def render(
     kinds: Sequence[str] | None = None,
 ) -> str:
     """The page as text; the same posterior gives the same page. Parameters are those of `write`."""
+    if "site" not in ds.dims:
+        raise ConfigError("a report is of a posterior that `invgp run` wrote, not of a map")
     fields = as_points(ds)
     script = "\n".join(["'use strict';", *(_text(name) for name in SCRIPTS)])
     environment = Environment(

@@ -87,9 +87,13 @@ def fingerprint(problem: Problem, proposal: Proposal, made: tuple[object, ...]) 
 def _read(path: Path) -> tuple[str, dict[str, NDArray[Any]]]:
     """The mark of saved chains, and their arrays."""
     try:
-        about, arrays = read_archive(path, CHAINS)
+        about, arrays = read_archive(path, CHAINS, {"mark": str})
     except ValueError as error:
         raise ConfigError(
             f"{error}; chains that an invgp before this one saved cannot go on either: remove the file to start anew"
         ) from error
+    names = {"kept", *(f"proposal_{f.name}" for f in fields(Proposal))}
+    names |= {f"state_{f.name}" for f in fields(State)} if "state_v" in arrays else set()
+    if not names <= set(arrays):
+        raise ConfigError(f"{str(path)!r} must be {CHAINS}, was a file that lacks {min(names - set(arrays))!r}")
     return about["mark"], arrays

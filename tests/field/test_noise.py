@@ -109,6 +109,14 @@ def test_that_a_covariance_that_cannot_be_is_a_sentence(
     assert sentence in str(caught.value)
 
 
+def test_that_an_empty_file_with_a_covariance_is_a_sentence(
+    changed: Callable[..., invgp.Problem], folder: Path
+) -> None:
+    (folder / "noise.npy").touch()
+    with pytest.raises(ConfigError, match=r"noise\.covariance: must be a CSV file of numbers .* it is empty"):
+        changed({"std.average = 0.5": 'covariance = "noise.npy"'})
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
