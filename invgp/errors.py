@@ -34,6 +34,12 @@ class WriteError(InvgpError):
     exit_code = 1
 
 
+class SystemLimitError(InvgpError):
+    """A limit of the machine, such as that of open files, that is too low to start."""
+
+    exit_code = 1
+
+
 class LedgerError(InvgpError):
     """A run ledger that cannot be read or written now; what it holds is not lost."""
 

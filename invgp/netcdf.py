@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import psutil
 
 from invgp.atomic_files import atomic_file, library_errors
 from invgp.errors import ConfigError
+from invgp.library_paths import as_text, utf8_path
 from invgp.netcdf_container import UNREADABLE, check_container, unreadable
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ LARGEST_CHUNK = 2**20  # numbers in a chunk: a map opens in pieces, a line is on
 
 def write(posterior: xr.Dataset, path: str | Path) -> Path:
     """Write a posterior as compressed, chunked netCDF; the file is there whole, or not at all."""
-    with atomic_file("the posterior", path) as part, library_errors():
-        posterior.to_netcdf(part, engine="netcdf4", format="NETCDF4", encoding=_encoding(posterior))
+    posterior = _with_text_attributes(posterior)
+    with atomic_file("the posterior", path) as part, utf8_path(part) as name, library_errors():
+        posterior.to_netcdf(name, engine="netcdf4", format="NETCDF4", encoding=_encoding(posterior))
     return Path(path)
 
 
@@ -42,16 +44,16 @@ def write_blocks(
     """Write a map block by block, in chunks that are the blocks, so that no chunk is compressed twice."""
     import netCDF4  # noqa: PLC0415 - help is given without waiting for it
 
-    with atomic_file("the map", path) as part, library_errors():
-        skeleton.to_netcdf(part, engine="netcdf4", format="NETCDF4", encoding=_encoding(skeleton))
-        with netCDF4.Dataset(part, "a") as file:
+    with atomic_file("the map", path) as part, utf8_path(part) as name, library_errors():
+        skeleton.to_netcdf(name, engine="netcdf4", format="NETCDF4", encoding=_encoding(skeleton))
+        with netCDF4.Dataset(name, "a") as file:
             if "coordinates" in file.ncattrs():  # xarray's word for coordinates of no variable: they have one now
                 file.delncattr("coordinates")
-            for name, variable in variables.items():
-                _declare(file, skeleton, name, variable, block_shape)
+            for variable, about in variables.items():
+                _declare(file, skeleton, variable, about, block_shape)
             for where, values in blocks:
-                for name, block in values.items():
-                    file[name][variables[name].place(where)] = block
+                for variable, block in values.items():
+                    file[variable][variables[variable].place(where)] = block
     return Path(path)
 
 
@@ -95,12 +97,15 @@ def opened(path: str | Path) -> Iterator[xr.Dataset]:
     from invgp.posterior.schema import SchemaError, check_schema  # noqa: PLC0415
 
     check_container(Path(path))
-    try:
-        # Times stay numbers: a latent may be one.
-        dataset = xr.open_dataset(path, engine="netcdf4", decode_times=False, decode_timedelta=False)
-    except UNREADABLE as error:
-        raise unreadable(path, "it is damaged") from error
-    with dataset:
+    with ExitStack() as stack:
+        try:
+            name = stack.enter_context(utf8_path(Path(path)))
+            # Times stay numbers: a latent may be one.
+            dataset = stack.enter_context(
+                xr.open_dataset(name, engine="netcdf4", decode_times=False, decode_timedelta=False)
+            )
+        except UNREADABLE as error:
+            raise unreadable(path, "it is damaged") from error
         try:
             if "invgp_latents" not in dataset.attrs:
                 raise ConfigError(f"{str(path)!r} is a netCDF file, but not a posterior that invgp wrote")
@@ -126,6 +131,12 @@ def _load(path: str | Path, dataset: xr.Dataset) -> xr.Dataset:
         return dataset.load()
     except UNREADABLE as error:
         raise unreadable(path, "it is damaged") from error
+
+
+def _with_text_attributes(posterior: xr.Dataset) -> xr.Dataset:
+    """The dataset with the names of files in its attributes as text."""
+    texts = {key: as_text(value) for key, value in posterior.attrs.items() if isinstance(value, str)}
+    return posterior.assign_attrs(texts)
 
 
 def _encoding(posterior: xr.Dataset) -> dict[str, dict[str, Any]]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from invgp.errors import ConfigError
+from invgp.library_paths import utf8_path
 
 if TYPE_CHECKING:
     import netCDF4
@@ -71,7 +72,8 @@ def check_container(path: Path) -> None:
     if start != SIGNATURE:
         classic = start.startswith(CLASSIC)
         raise unreadable(path, "it is netCDF-3, and must be netCDF-4" if classic else "it is not a netCDF file")
-    reason = _in_a_child(lambda: _inspect(path))
+    with utf8_path(path) as name:
+        reason = _in_a_child(lambda: _inspect(name))
     if reason != FINE:
         raise unreadable(path, reason)
 

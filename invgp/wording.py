@@ -36,3 +36,8 @@ def duration(seconds: float) -> str:
 def not_converged(posterior: xr.Dataset) -> str:
     """What that means for a posterior; a field model's spread has in it what few runs leave open."""
     return "more runs may move and narrow it" if "node" in posterior.dims else "do not trust its spreads yet"
+
+
+def shorten(text: str, longest: int = 60) -> str:
+    """A text of others, cut where it is too long for a sentence."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."

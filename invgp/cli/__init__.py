@@ -1,24 +1,29 @@
 """The command line: one module a command.
 
-Exit codes: 0 done; 1 a fault of invgp's own, or a file that cannot be written; 2 a wrong command, config or data file;
-3 the simulator failed; 4 the device asked for is missing; 5 a posterior that `invgp calibrate --check` finds wanting;
-130 interrupted.
+Exit codes: 0 done; 1 a fault of invgp's own, a file that cannot be written, or a limit of the machine; 2 a wrong
+command, config or data file; 3 the simulator failed; 4 the device asked for is missing; 5 a posterior that
+`invgp calibrate --check` finds wanting; 130 interrupted.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
+from invgp.cli.signals import signals_as_interrupts
+from invgp.cli.streams import open_standard_streams
 from invgp.cli.voice import Voice, logged, tell_machine, with_voice
 from invgp.errors import ConfigError, InvgpError
+from invgp.open_files import reserve_open_files
 
+FAILED = 1
 INTERRUPTED = 130
 
 # Imported when called: `invgp --help` must not wait for xarray and SciPy.
@@ -82,8 +87,9 @@ Start with:
   invgp run survey.toml      # posterior.nc
   invgp plot posterior.nc
 
-Exit codes: 0 done, 1 a fault of invgp's own or a file that cannot be written, 2 wrong command, config or data,
-3 simulator failed, 4 device missing, 5 not calibrated (calibrate --check), 130 interrupted.""",
+Exit codes: 0 done, 1 a fault of invgp's own, a file that cannot be written or a limit of the machine,
+2 wrong command, config or data, 3 simulator failed, 4 device missing, 5 not calibrated (calibrate --check),
+130 interrupted.""",
 )
 @click.version_option(package_name="invgp", prog_name="invgp")
 def app() -> None:
@@ -92,27 +98,53 @@ def app() -> None:
 
 def main() -> None:
     """Run the command line; a person's mistake is a sentence and an exit code, never a traceback."""
+    output = open_standard_streams()
     voice = Voice()
+    with logged(), signals_as_interrupts():
+        errors, code = outcome(voice)
+    if errors and voice.json:  # a machine that asked for JSON gets it, too
+        tell_machine({"errors": errors, "exit_code": code, "warnings": voice.warnings})
+    sys.stdout.flush()
+    # A reader such as `head` may stop before the end: that is no failure.
+    if output is not None and output.failure is not None and not isinstance(output.failure, BrokenPipeError):
+        click.echo(f"invgp: the standard output cannot be written: {output.failure.strerror}", err=True)
+        code = code or FAILED
+    if code:
+        sys.exit(code)
+
+
+def outcome(voice: Voice) -> tuple[Sequence[str], int]:
+    """Run the command; give what went wrong, in sentences that were told, and the exit code."""
     try:
-        with logged():
-            app.main(prog_name="invgp", standalone_mode=False, obj=voice)
+        reserve_open_files()
+        app.main(prog_name="invgp", standalone_mode=False, obj=voice)
+    except SystemExit as ending:
+        return [], ending.code if isinstance(ending.code, int) else 0
+    except (click.Abort, KeyboardInterrupt) as stop:
+        if isinstance(stop.__cause__, EOFError):  # click takes it for an interrupt, but it is the end of some file
+            raise stop.__cause__ from None
+        return tell(["interrupted"], INTERRUPTED)
     except click.ClickException as error:
         error.show()
-        end([error.format_message()], error.exit_code, voice)
+        return [error.format_message()], error.exit_code
     except InvgpError as error:
-        sentences = error.sentences if isinstance(error, ConfigError) else (str(error),)
-        for sentence in sentences:
-            click.echo(f"invgp: {sentence}", err=True)
-        end(sentences, error.exit_code, voice)
-    except (click.Abort, KeyboardInterrupt) as error:
-        if isinstance(error.__cause__, EOFError):  # click takes it for the end of a person's input: no command has any
-            raise error.__cause__ from None
-        click.echo("invgp: interrupted", err=True)
-        end(["interrupted"], INTERRUPTED, voice)
+        return tell(error.sentences if isinstance(error, ConfigError) else [str(error)], error.exit_code)
+    except (OSError, MemoryError) as error:
+        logging.getLogger("invgp").info("where it was stopped:", exc_info=True)
+        return tell([f"stopped by the system: {reason(error)}"], FAILED)
+    return [], 0
 
 
-def end(errors: Sequence[str], code: int, voice: Voice) -> NoReturn:
-    """The end of a command that failed; a machine that asked for JSON gets it, too."""
-    if voice.json:
-        tell_machine({"errors": errors, "exit_code": code, "warnings": voice.warnings})
-    sys.exit(code)
+def tell(sentences: Sequence[str], code: int) -> tuple[Sequence[str], int]:
+    """The sentences and the code, after they were told."""
+    for sentence in sentences:
+        click.echo(f"invgp: {sentence}", err=True)
+    return sentences, code
+
+
+def reason(error: OSError | MemoryError) -> str:
+    """What the system said: its words, and the file if it named one."""
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({error})" if str(error) else "not enough memory"
+    words = error.strerror or str(error) or type(error).__name__
+    return words if error.filename is None else f"{words}: {os.fsdecode(error.filename)!r}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import click
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
-from invgp.cli.options import LARGEST_SEED, config_argument, data_option, refuse_field
+from invgp.cli.options import LARGEST_SEED, FilePath, config_argument, data_option, refuse_field
 from invgp.cli.outputs import check_posterior_path, check_writable
 from invgp.cli.progress import SECONDS_BETWEEN_LINES
 from invgp.cli.voice import give, json_option, note, say, speaks, voice
@@ -40,10 +39,8 @@ PAPER = 120  # columns, where the table goes to a file
 )
 @config_argument
 @click.option("--surveys", type=click.IntRange(min=1), default=200, show_default=True, help="How many to simulate.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="netCDF.  [default: <output.file>_calibration.nc]"
-)
-@click.option("--plot", type=click.Path(path_type=Path), help="PNG, SVG or PDF.  [default: beside the output]")
+@click.option("-o", "--output", type=FilePath(), help="netCDF.  [default: <output.file>_calibration.nc]")
+@click.option("--plot", type=FilePath(), help="PNG, SVG or PDF.  [default: beside the output]")
 @data_option
 @click.option("--workers", type=click.IntRange(min=1), help="Surveys at once; 1 is a plain loop.  [default: config]")
 @click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Of all random numbers.  [default: config]")
@@ -123,10 +120,6 @@ def calibrated(
     from invgp.validation.calibrate import InterruptedCalibration, calibrate, identity  # noqa: PLC0415
 
     finished = read_finished(folder, identity(problem, seed))
-    # Batch systems ask a job to end by SIGTERM, a closed terminal by SIGHUP: as Ctrl-C, they keep what there is.
-    for asked_to_end in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(asked_to_end) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(asked_to_end, signal.default_int_handler)
     already = sum(number <= surveys for number in finished)
     if already < len(finished):
         note(f"note: {len(finished):,} surveys are kept in {folder}; the first {surveys:,} are told of")

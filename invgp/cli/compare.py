@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from invgp import netcdf
 from invgp.cli import INTERRUPTED
 from invgp.cli.comparison_words import facts, tell
 from invgp.cli.ledgers import holds_runs, ledger_of
-from invgp.cli.options import LARGEST_SEED, data_option, scheduler_option, workers_option
+from invgp.cli.options import LARGEST_SEED, FilePath, data_option, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, check_writable, remove_if_empty
 from invgp.cli.same_problem import found_config, same_problem
 from invgp.cli.sampling_progress import Tally, progress
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     epilog="Examples: invgp compare posterior.nc; invgp compare posterior.nc --draws 5000 -o reference.nc; "
     "invgp compare results/line.nc --config survey.toml --workers 4"
 )
-@click.argument("posterior", type=click.Path(path_type=Path))
-@click.option("--config", type=click.Path(path_type=Path), help="The posterior's.  [default: found by its text]")
+@click.argument("posterior", type=FilePath())
+@click.option("--config", type=FilePath(), help="The posterior's.  [default: found by its text]")
 @data_option
 @click.option("--chains", type=click.IntRange(min=2), default=4, show_default=True, help="That must agree.")
 @click.option("--draws", type=click.IntRange(min=4), default=2000, show_default=True, help="Kept from each chain.")
@@ -44,11 +43,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Draw on an emulator, with the simulator only where that is not good enough.",
 )
-@click.option("--ledger", type=click.Path(path_type=Path), help="Keeps the runs.  [default: that of POSTERIOR]")
+@click.option("--ledger", type=FilePath(), help="Keeps the runs.  [default: that of POSTERIOR]")
 @workers_option
 @scheduler_option
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="netCDF for the draws and the comparison.")
-@click.option("--plot", type=click.Path(path_type=Path), help="PNG, SVG or PDF.  [default: beside POSTERIOR]")
+@click.option("-o", "--output", type=FilePath(), help="netCDF for the draws and the comparison.")
+@click.option("--plot", type=FilePath(), help="PNG, SVG or PDF.  [default: beside POSTERIOR]")
 @json_option
 def command(
     posterior: Path,
@@ -141,10 +140,6 @@ def compared(
     from invgp.inference.invert import recorded  # noqa: PLC0415
     from invgp.validation.reference_chains import Direct, emulated_reference, reference  # noqa: PLC0415
 
-    # Batch systems ask a job to end by SIGTERM, a closed terminal by SIGHUP: as Ctrl-C, they keep what there is.
-    for asked_to_end in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(asked_to_end) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(asked_to_end, signal.default_int_handler)
     runs = checkpoint.with_suffix("").with_suffix(".runs")
     try:
         with (

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from invgp import netcdf
-from invgp.cli.options import refuse_calibration
+from invgp.cli.options import FilePath, refuse_calibration
 from invgp.cli.outputs import check_not_survey, check_other, check_writable
 from invgp.cli.voice import give, json_option, say
 from invgp.export import FORMATS, export
@@ -17,9 +17,9 @@ from invgp.export import FORMATS, export
     epilog="Examples: invgp export posterior.nc --format csv; invgp export map.nc --format geotiff -o depth.tif "
     "--variable depth --variable depth_std; invgp export posterior.nc --format pest -o ensemble.csv"
 )
-@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("source", metavar="FILE", type=FilePath())
 @click.option("--format", "kind", type=click.Choice([*FORMATS]), required=True, help="What to write.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write.  [default: beside FILE]")
+@click.option("-o", "--output", type=FilePath(), help="The file to write.  [default: beside FILE]")
 @click.option(
     "--variable",
     "variables",

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from invgp.cli.options import FilePath
 from invgp.cli.voice import give, json_option, say, warn
 from invgp.errors import ConfigError
 from invgp.scaffolds import KINDS, files_of, write
@@ -27,7 +28,7 @@ def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 )
 @click.argument("kind", metavar="[KIND]", required=False, shell_complete=kinds)
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
-@click.option("--from-data", "data", type=click.Path(path_type=Path), help="A survey file: its columns are filled in.")
+@click.option("--from-data", "data", type=FilePath(), help="A survey file: its columns are filled in.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, kind: str | None, directory: Path | None, data: Path | None) -> None:

@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from invgp.cli.outputs import name_fault
 from invgp.errors import ConfigError
+from invgp.wording import shorten
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from invgp.problem import Problem
 
+
+class FilePath(click.Path):
+    """The path of a file, whose name must be one that the file system takes; what is there is looked at later.
+
+    Parameters
+    ----------
+    directory : bool
+        Whether it may be a directory such as ``.``, of which the command says more.
+    """
+
+    def __init__(self, *, directory: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self.directory = directory
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, checked."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        fault = name_fault(path) if path.name or self.directory else "it names no file"
+        if fault:
+            self.fail(f"{shorten(repr(str(path)))}: {fault}.", param, ctx)
+        return path
+
+
 LARGEST_SEED = 2**63 - 1  # it is an attribute of the posterior file
 
-config_argument = click.argument("config", type=click.Path(path_type=Path))
+config_argument = click.argument("config", type=FilePath())
 data_option = click.option(
-    "--data", type=click.Path(path_type=Path), help="A survey file to use instead of the config's, same columns."
+    "--data", type=FilePath(), help="A survey file to use instead of the config's, same columns."
 )
 scheduler_option = click.option(
     "--scheduler", help="Address or file of a Dask scheduler whose workers make the runs.  [default: config]"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from invgp import netcdf
 from invgp.errors import ConfigError
+from invgp.wording import shorten
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
     from invgp.problem import Problem
 
 
+KEPT_BESIDE = (".interrupted.nc", ".ledger.sqlite-journal", ".emulated_chains.npz")
+
+
 def check_posterior_path(path: Path, key: str, problem: Problem, config: Path) -> None:
     """Raise `ConfigError` unless a posterior can be written there; `key` is the config key or option that names it."""
     if path.suffix != ".nc":
         raise ConfigError(f"{key}: must end in .nc, was {str(path)!r}")
+    for longest in (".nc", *KEPT_BESIDE):
+        check_name(path.with_suffix(longest), key)
     for what, other in (("the survey's file", Path(problem.survey.file)), ("the config", config)):
         if path.exists() and other.exists() and path.samefile(other):
             raise ConfigError(f"{key}: must be a file of its own, was {str(path)!r}, which is {what}")
@@ -63,8 +69,31 @@ def check_not_posterior(path: Path) -> None:
         raise ConfigError(f"--output: must be a map or a new file, was {str(path)!r}, which is a posterior")
 
 
+def check_name(path: Path, key: str) -> None:
+    """Raise `ConfigError` for a name that the file system does not take."""
+    fault = name_fault(path)
+    if fault:
+        raise ConfigError(
+            f"{key}: must be a name that the file system takes, {shorten(repr(path.name))} is not: {fault}"
+        )
+
+
+def name_fault(path: Path) -> str:
+    """What the file system says of a name that it does not take, such as one that is too long; else nothing."""
+    try:
+        path.lstat()
+    except ValueError as error:  # of the character NUL
+        return str(error)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return ""
+    except OSError as error:
+        return str(error.strerror)
+    return ""
+
+
 def check_writable(path: Path, key: str) -> None:
     """Raise `ConfigError` unless a file can be written there, in a directory that is there or can be made."""
+    check_name(path, key)
     if path.is_dir():
         raise ConfigError(f"{key}: must be a file, was {str(path)!r}, which is a directory")
     if path.exists() and not os.access(path, os.W_OK):

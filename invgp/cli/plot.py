@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from invgp.cli.options import FiniteRange, refuse_calibration
+from invgp.cli.options import FilePath, FiniteRange, refuse_calibration
 from invgp.cli.outputs import check_writable
 from invgp.cli.voice import give, json_option, say
 from invgp.errors import ConfigError
@@ -30,8 +30,8 @@ INCH = 2.54  # cm
     "--show information --latent depth --layer 3 -o depth.pdf; invgp plot posterior.nc --kind correlation --site 12; "
     "invgp plot posterior.nc --limits depth 0 2500 --size 18 9 --dpi 600"
 )
-@click.argument("posterior", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="PNG, SVG or PDF.  [default: beside POSTERIOR]")
+@click.argument("posterior", type=FilePath())
+@click.option("-o", "--output", type=FilePath(), help="PNG, SVG or PDF.  [default: beside POSTERIOR]")
 @click.option(
     "--kind",
     "kinds",

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from invgp import netcdf
-from invgp.cli.options import FiniteRange, refuse_calibration
+from invgp.cli.options import FilePath, FiniteRange, refuse_calibration
 from invgp.cli.outputs import check_map_path, check_not_survey
 from invgp.cli.voice import give, json_option, say, voice, warn
 from invgp.errors import ConfigError
@@ -22,13 +22,13 @@ GIBIBYTE = 2**30
     "invgp predict posterior.nc --grid easting=0:1000:10,northing=::20 --exceed 'velocity > 2500 m/s'; "
     "invgp predict posterior.nc --grid wells.csv --derive 'thickness = depth[2] - depth[1]' --draws 100"
 )
-@click.argument("posterior", type=click.Path(path_type=Path))
+@click.argument("posterior", type=FilePath())
 @click.option(
     "--grid",
     help="A step; or NAME=START:STOP:STEP or NAME=VALUE for each coordinate, with commas between, what is left out "
     "being the sites' extent; or a CSV or netCDF file of points or axes.  [default: 50 to 100 points a side]",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The map.  [default: POSTERIOR.map.nc]")
+@click.option("-o", "--output", type=FilePath(), help="The map.  [default: POSTERIOR.map.nc]")
 @click.option("--latent", "latents", multiple=True, help="Only these; may be repeated.  [default: all]")
 @click.option("--derive", multiple=True, help="A quantity 'NAME = EXPRESSION' of latents; may be repeated.")
 @click.option("--exceed", multiple=True, help="A threshold 'NAME > NUMBER UNIT'; may be repeated.")

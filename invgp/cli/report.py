@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from invgp.cli.options import refuse_calibration
+from invgp.cli.options import FilePath, refuse_calibration
 from invgp.cli.outputs import check_writable
 from invgp.cli.voice import give, json_option, say, warn
 from invgp.errors import ConfigError, LedgerError
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Examples: invgp report posterior.nc; invgp report posterior.nc -o line.html")
-@click.argument("posterior", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The page, .html.  [default: beside POSTERIOR]")
-@click.option(
-    "--ledger", type=click.Path(path_type=Path), help="Of its runs.  [default: that beside POSTERIOR, if any]"
-)
+@click.argument("posterior", type=FilePath())
+@click.option("-o", "--output", type=FilePath(), help="The page, .html.  [default: beside POSTERIOR]")
+@click.option("--ledger", type=FilePath(), help="Of its runs.  [default: that beside POSTERIOR, if any]")
 @json_option
 def command(posterior: Path, output: Path | None, ledger: Path | None) -> None:
     """Tell about POSTERIOR, a file that `invgp run` wrote, on one HTML page that needs no network.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import click
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
 from invgp.cli.ledgers import holds_runs, ledger_of
-from invgp.cli.options import LARGEST_SEED, config_argument, data_option, scheduler_option, workers_option
+from invgp.cli.options import LARGEST_SEED, FilePath, config_argument, data_option, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
 from invgp.cli.progress import Tally, progress
 from invgp.cli.voice import give, json_option, note, say, warn
@@ -32,13 +31,13 @@ if TYPE_CHECKING:
     "invgp run survey.toml --data other_line.csv -o other_line.nc"
 )
 @config_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The posterior file.  [default: config]")
+@click.option("-o", "--output", type=FilePath(), help="The posterior file.  [default: config]")
 @data_option
 @workers_option
 @scheduler_option
 @click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Of all random numbers.  [default: config]")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), help="Where arrays live.  [default: config]")
-@click.option("--ledger", type=click.Path(path_type=Path), help="Keeps all runs.  [default: beside the output]")
+@click.option("--ledger", type=FilePath(), help="Keeps all runs.  [default: beside the output]")
 @json_option
 def command(
     config: Path,
@@ -83,10 +82,6 @@ def inverted(
     from invgp.inference.invert import InterruptedInversion, invert  # noqa: PLC0415
 
     runs = output.with_suffix(".runs")
-    # Batch systems ask a job to end by SIGTERM, a closed terminal by SIGHUP: as Ctrl-C, they keep what there is.
-    for asked_to_end in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(asked_to_end) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(asked_to_end, signal.default_int_handler)
     try:
         with progress() as tally:
             return invert(

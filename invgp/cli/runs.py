@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +13,7 @@ import numpy as np
 
 from invgp.cli.check import as_dictionary as by_quantity
 from invgp.cli.check import say_quantities
-from invgp.cli.options import scheduler_option, workers_option
+from invgp.cli.options import FilePath, scheduler_option, workers_option
 from invgp.cli.outputs import check_writable, remove_if_empty
 from invgp.cli.progress import progress
 from invgp.cli.voice import give, json_option, note, say
@@ -31,7 +28,7 @@ WIDTH = 80  # of a message in a list
 SHOWN = 12  # digits of a model's digest
 LARGEST_NUMBER = 2**63 - 1  # of a row, in SQLite
 
-ledger_argument = click.argument("ledger", type=click.Path(path_type=Path))
+ledger_argument = click.argument("ledger", type=FilePath(directory=True))
 
 
 def opened(path: Path, *, read_only: bool = True) -> Ledger:
@@ -57,7 +54,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="As a JSON array, with whole messages.")
 def list_runs(ledger: Path, *, failed: bool, as_json: bool) -> None:
     """List the runs in LEDGER, one a line."""
-    with opened(ledger) as book, until_nobody_reads():
+    with opened(ledger) as book:
         runs = book.runs(failed=failed)
         if as_json:
             say_array(runs)
@@ -88,7 +85,7 @@ def show(ledger: Path, run: int) -> None:
 @command.command(epilog="Examples: invgp runs rerun posterior.ledger.sqlite --failed --config survey.toml --workers 4")
 @ledger_argument
 @click.option("--failed", is_flag=True, required=True, help="Make the runs that failed again.")
-@click.option("--config", type=click.Path(path_type=Path), required=True, help="Whose simulator is run.")
+@click.option("--config", type=FilePath(), required=True, help="Whose simulator is run.")
 @workers_option
 @scheduler_option
 @json_option
@@ -149,7 +146,7 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
     "invgp runs export posterior.ledger.sqlite -o runs.nc"
 )
 @ledger_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="A .csv or .nc file.")
+@click.option("-o", "--output", type=FilePath(), required=True, help="A .csv or .nc file.")
 @click.option("--model", default="", help="Start of the model's digest, where there are several.")
 @json_option
 def export(ledger: Path, output: Path, model: str) -> None:
@@ -218,14 +215,3 @@ def line(run: Run) -> str:
 def printable(text: str) -> str:
     """The text without characters that steer a terminal: a ledger may be somebody else's."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
-
-
-@contextmanager
-def until_nobody_reads() -> Iterator[None]:
-    """A reader such as `head` may stop before the end."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Or Python would complain when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -12,6 +12,7 @@ import numpy as np
 from invgp.cli.options import refuse_field
 from invgp.cli.voice import warn
 from invgp.config import load
+from invgp.config.document import read_text
 from invgp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def found_config(path: Path, posterior: xr.Dataset) -> Path:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError):
+        return read_text(path)
+    except ConfigError:
         return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import shutil
-import signal
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
@@ -35,10 +34,6 @@ def command(config: Path, host: str, port: int, workers: int | None) -> None:
     whoever can reach the address can run the simulator.
     """
     problem = load(config)
-    # As Ctrl-C: a batch system, or a closed terminal.
-    for asked_to_end in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(asked_to_end) is not signal.SIG_IGN:
-            signal.signal(asked_to_end, signal.default_int_handler)
     directory = Path(mkdtemp(prefix="invgp-serve-"))
     try:
         with opened(problem.forward, directory, host, port, workers or problem.inference.workers) as server:

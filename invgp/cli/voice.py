@@ -67,7 +67,7 @@ def give(result: dict[str, Any]) -> None:
 
 def tell_machine(result: dict[str, Any]) -> None:
     """One JSON object on standard output; a number that is not finite is null, since JSON has none."""
-    click.echo(json.dumps(_plain(result), indent=2, ensure_ascii=False))
+    click.echo(json.dumps(_plain(result), indent=2))
 
 
 def _plain(value: Any) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invgp.config.code import define
+from invgp.config.document import check_values, read_document
 from invgp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,15 +36,8 @@ def load(path: str | Path, *, data: str | Path | None = None) -> Problem:
     from invgp.config.sentences import sentences  # noqa: PLC0415
 
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"the config {str(path)!r} cannot be read: {reason}") from error
-    try:
-        keys = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"the config {str(path)!r} is not TOML: {error}") from error
+    text, keys = read_document(path)
+    check_values(keys)
     version = keys.get("version", VERSION)
     if isinstance(version, int) and version > VERSION:  # its keys may mean other things: look no further
         raise ConfigError(

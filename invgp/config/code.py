@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from invgp.config.document import check_values
 from invgp.config.keys import (
     AxisKeys,
     ColumnKeys,
@@ -113,8 +114,10 @@ def define(
         "inference": dict(inference or {}),
         "output": dict(output or {}),
     }
+    keys = _plain(keys)
+    check_values(keys)
     try:
-        config = Config.model_validate(_plain(keys))
+        config = Config.model_validate(keys)
     except ValidationError as error:
         raise ConfigError(sentences(error)) from None
     mistakes = Mistakes()

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.archives import read_array
+from invgp.config.document import LARGEST, SMALLEST
 from invgp.config.gathering import Mistakes, each
 from invgp.config.latents import factors, length_scales
 from invgp.config.names import per_label
 from invgp.config.schema import Config
 from invgp.config.sentences import nearest, one_line, suggestion
 from invgp.config.survey import columns
-from invgp.config.tables import Table
+from invgp.config.tables import Table, check_regular
 from invgp.config.values import percentage
 from invgp.errors import ConfigError
 from invgp.problem import SMALLEST_EIGENVALUE, Floats, Noise, Observation, Survey
@@ -88,8 +89,7 @@ def _of_all_data(survey: Survey, file: Path) -> Noise:
 
 
 def _matrix(file: Path, key: str) -> NDArray[Any]:
-    if not file.is_file():
-        raise ConfigError(f"{key}: must be a file that can be read, was {str(file)!r}, which does not exist")
+    check_regular(file, key)
     try:
         found = read_array(file) if file.suffix == ".npy" else np.loadtxt(file, delimiter=",", ndmin=2)
     except (OSError, ValueError) as error:
@@ -164,7 +164,7 @@ def _correlations(config: Config, survey: Survey) -> dict[str, Floats]:
 def _noise_std(value: object, observation: Observation, table: Table, key: str) -> Floats:
     """Standard deviations, (N, p); positive and finite where there is an observation."""
     spread = _spread(value, observation, table, key)
-    wrong = np.argwhere(~np.isnan(observation.values) & ~((spread > 0) & np.isfinite(spread)))
+    wrong = np.argwhere(~np.isnan(observation.values) & ~((spread >= SMALLEST) & (spread <= LARGEST)))
     if wrong.size:
         site, column = wrong[0]
         was = "missing" if np.isnan(spread[site, column]) else f"{spread[site, column]:g}"

@@ -8,11 +8,11 @@ from pydantic import BeforeValidator, Field
 
 from invgp.config.section import Section
 from invgp.config.sentences import WholeSentenceError, did_you_mean, listed, shown
-from invgp.config.values import Kind, NameOrNumber, RowNumbers
+from invgp.config.values import MOST, Kind, NameOrNumber, RowNumbers
 
 HOW = "how the file is read"
 FORMAT: Any = Field(description=HOW)
-SKIP_LINES = Field(default=0, ge=0, description="lines to pass over at the top")
+SKIP_LINES = Field(default=0, ge=0, le=MOST, description="lines to pass over at the top")
 ROW = Field(default=None, description="which of them, or a list: 1 is the first, -1 the last; none: all")
 
 
@@ -34,7 +34,7 @@ class TableFileSection(ReaderSection):
     """A column of a table without header."""
 
     format: Literal["table"] = FORMAT
-    column: int = Field(default=1, ge=1, description="which column, from 1")
+    column: int = Field(default=1, ge=1, le=MOST, description="which column, from 1")
     row: RowNumbers = ROW
     skip_lines: int = SKIP_LINES
 

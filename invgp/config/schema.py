@@ -9,6 +9,8 @@ from pydantic import Field
 from invgp.config.section import Section
 from invgp.config.simulators import Forward
 from invgp.config.values import (
+    LONGEST,
+    MOST,
     Correlation,
     Factor,
     LabelList,
@@ -206,6 +208,7 @@ class InferenceSection(Section):
     runs_per_site: int = Field(
         default=10,
         ge=1,
+        le=MOST,
         description="runs that the emulator may use, on average over the sites, verification included; too few for "
         "an emulator, and the simulator itself is used throughout",
     )
@@ -218,6 +221,7 @@ class InferenceSection(Section):
     max_runs: int | None = Field(
         default=None,
         ge=1,
+        le=10**12,
         description="runs of the simulator in all, never exceeded; none: as many as it takes, for field models up to "
         "1,000",
     )
@@ -237,24 +241,30 @@ class InferenceSection(Section):
     inducing: int | None = Field(
         default=None,
         ge=1,
+        le=MOST,
         description="inducing points of the coupled posterior, placed by k-means; none: one at every site",
     )
     learn_inducing: bool = Field(default=False, description="whether the inducing points move to where they serve best")
     batch: int | None = Field(
         default=None,
         ge=1,
+        le=MOST,
         description="sites in a mini-batch of the coupled posterior, shuffled anew for each pass over the survey; "
         "none: as many as fit in some 400 MB with their samples, of a small survey all",
     )
     samples: int | None = Field(
         default=None,
         ge=1,
+        le=10**6,
         description="samples a site at each evaluation of the bound; none: as many as the estimator needs. With Q "
         "latent processes (a latent with L labels is L of them), the full Gaussian needs at least 2 (2 Q + 1), "
         "linearisation 3 (Q + 1) / 2, the others 3 (Q + 1) (Q + 2) / 4",
     )
     max_evaluations: int = Field(
-        default=200, ge=1, description="evaluations of the bound at the most, with an emulator in each of its steps"
+        default=200,
+        ge=1,
+        le=MOST,
+        description="evaluations of the bound at the most, with an emulator in each of its steps",
     )
     tolerance: float = Field(
         default=1e-7, gt=0, description="relative change of the bound at which the full Gaussian has converged"
@@ -268,6 +278,7 @@ class InferenceSection(Section):
     retries: int = Field(
         default=0,
         ge=0,
+        le=MOST,
         description="how often a run that failed is tried again before it counts as failed; for `max_runs` it is one "
         "run however often it was tried",
     )
@@ -275,6 +286,7 @@ class InferenceSection(Section):
     workers: int = Field(
         default=1,
         ge=1,
+        le=10**4,
         description="runs at once; 1 is a plain loop; with 'dask' the scheduler's workers decide instead",
     )
     backend: Literal["loky", "threading", "dask"] = Field(
@@ -289,7 +301,7 @@ class InferenceSection(Section):
         "relative to the config",
     )
     worker_timeout: float = Field(
-        default=600.0, gt=0, description="of 'dask': seconds without any worker before the inversion stops"
+        default=600.0, gt=0, le=LONGEST, description="of 'dask': seconds without any worker before the inversion stops"
     )
     device: Literal["cpu", "cuda", "auto"] = Field(default="cpu", description="where the arrays live")
 
@@ -299,7 +311,7 @@ class FileSection(Section):
 
     file: str = Field(default="posterior.nc", description="the netCDF file, relative to the config")
     quantiles: Quantiles = Field(default=[0.025, 0.25, 0.5, 0.75, 0.975], description="of each latent at each site")
-    realizations: int = Field(default=20, ge=0, description="joint draws from the posterior")
+    realizations: int = Field(default=20, ge=0, le=10**6, description="joint draws from the posterior")
     ledger: bool | None = Field(
         default=None,
         description="whether every run is kept in a ledger beside the netCDF file, so that `invgp run` can go on where "

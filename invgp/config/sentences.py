@@ -12,8 +12,11 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from invgp.wording import shorten
+
 LONGEST_VALUE = 60
 MOST_NAMES = 12
+MOST_COMPARED = 10_000  # names
 LIKENESS = 0.6
 
 # pydantic's own findings, in words of a person who writes TOML; the braces take what pydantic says of the limit.
@@ -29,6 +32,7 @@ _WORDS = {
     "greater_than": "must be greater than {gt}",
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le:,}",
     "too_short": "must hold {min_length} at least",
     "too_long": "must hold {max_length} at most",
 }
@@ -46,13 +50,12 @@ def path_of(*parts: str | int) -> str:
 
 
 def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else f'"{name}"'
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(shorten(name), ensure_ascii=False)
 
 
-def shown(value: object) -> str:
+def shown(value: object, longest: int = LONGEST_VALUE) -> str:
     """A value as its TOML reads: short, on one line."""
-    text = _toml(value)
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
+    return shorten(_toml(value), longest)
 
 
 def _toml(value: object) -> str:
@@ -69,9 +72,10 @@ def _toml(value: object) -> str:
 
 def listed(names: Iterable[object], word: str = "and") -> str:
     """``'a', 'b' and 'c'``; a long list ends in how many more there are."""
-    quoted = [repr(n) for n in names]
-    if len(quoted) > MOST_NAMES:
-        quoted = [*quoted[: MOST_NAMES - 1], f"{len(quoted) - MOST_NAMES + 1} more"]
+    names = list(names)
+    quoted = [shorten(repr(n)) for n in names[:MOST_NAMES]]
+    if len(names) > MOST_NAMES:
+        quoted = [*quoted[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1} more"]
     if len(quoted) <= 1:
         return "".join(quoted) or "none"
     return f"{', '.join(quoted[:-1])} {word} {quoted[-1]}"
@@ -90,7 +94,9 @@ def did_you_mean(name: object, valid: Sequence[str], likeness: float = LIKENESS)
 
 def nearest(name: object, valid: Sequence[str], likeness: float = LIKENESS) -> str | None:
     """The valid name that a misspelt one probably stands for; `likeness` is 1 for the same name."""
-    by_lower_case = {v.lower(): v for v in valid}
+    if len(valid) > MOST_COMPARED or len(str(name)) > LONGEST_VALUE:  # it would take long
+        return None
+    by_lower_case = {v.lower(): v for v in valid if len(v) <= LONGEST_VALUE}
     close = get_close_matches(str(name).lower(), by_lower_case, n=1, cutoff=likeness)
     return by_lower_case[close[0]] if close else None
 

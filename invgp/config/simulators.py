@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from invgp.config.output_files import OutputFiles, OutputFileSection
 from invgp.config.section import Section
 from invgp.config.sentences import WholeSentenceError, did_you_mean, listed, shown
-from invgp.config.values import FunctionName, Kind, Name, UnitText
+from invgp.config.values import LONGEST, MOST, FunctionName, Kind, Name, UnitText
 
 
 class InputSection(Section):
@@ -101,10 +101,11 @@ class ProgramSection(ForwardSection):
     timeout: float | None = Field(
         default=None,
         gt=0,
+        le=LONGEST,
         description="seconds after which a run is ended; none: it is waited for, however long it takes",
     )
     partial: bool = PARTIAL
-    threads: int = Field(default=1, ge=1, description="threads that one run may use")
+    threads: int = Field(default=1, ge=1, le=10**4, description="threads that one run may use")
     environment: dict[str, str] = Field(default={}, description="environment variables for the program")
 
 
@@ -180,6 +181,7 @@ class PersistentSection(ProgramSection):
     timeout: float = Field(
         default=60.0,
         gt=0,
+        le=LONGEST,
         description="seconds that the program has for one answer, its start included if it is the first; after them it "
         "is ended and a fresh one goes on",
     )
@@ -195,11 +197,14 @@ class BatchedSection(ProgramSection):
     format: Literal["csv", "table"] = Field(
         default="csv", description="of the table that it reads: with commas, or with spaces and '#' before the names"
     )
-    skip_lines: int = Field(default=0, ge=0, description="lines to pass over at the top of the table that it writes")
-    rows: int = Field(default=500, ge=1, description="rows that it takes at once, at the most")
+    skip_lines: int = Field(
+        default=0, ge=0, le=MOST, description="lines to pass over at the top of the table that it writes"
+    )
+    rows: int = Field(default=500, ge=1, le=MOST, description="rows that it takes at once, at the most")
     timeout: float | None = Field(
         default=None,
         gt=0,
+        le=LONGEST,
         description="seconds after which a batch is ended; none: it is waited for, however long it takes",
     )
 
@@ -216,15 +221,19 @@ class UmbridgeSection(ForwardSection):
     config: Annotated[dict[str, Any], Kind("table")] = Field(
         default={}, description="passed on to the model with each run"
     )
-    timeout: float = Field(default=600.0, gt=0, description="seconds that a run may take, with the way there and back")
+    timeout: float = Field(
+        default=600.0, gt=0, le=LONGEST, description="seconds that a run may take, with the way there and back"
+    )
     retries: int = Field(
         default=3,
         ge=0,
+        le=MOST,
         description="how often a run that broke off, or a server that cannot be reached, is tried again",
     )
     connections: int = Field(
         default=1,
         ge=1,
+        le=10**4,
         description="requests that each server gets at once; more than one where it runs them in parallel",
     )
     version: str = Field(

@@ -8,6 +8,7 @@ import numpy as np
 from pyproj import CRS
 from pyproj.exceptions import CRSError
 
+from invgp.config.document import LARGEST
 from invgp.config.gathering import Mistakes, each
 from invgp.config.names import labels_of
 from invgp.config.schema import ColumnSection, Config
@@ -64,9 +65,9 @@ def _column(table: Table, name: str, section: ColumnSection, key: str) -> Column
     values = table.columns([column], section.unit, f"{key}.column")
     if values.shape[1] != 1:
         raise ConfigError(f"{key}.column: must be one number a site, was {values.shape[1]} a site in {column!r}")
-    bad = np.flatnonzero(~np.isfinite(values[:, 0]))
+    bad = np.flatnonzero(~(np.abs(values[:, 0]) <= LARGEST))
     if bad.size:
-        was = "missing" if np.isnan(values[bad[0], 0]) else "infinite"
+        was = "missing" if np.isnan(values[bad[0], 0]) else describe_size(values[bad[0], 0])
         raise ConfigError(f"{key}.column: must be a number at every site, was {was} in {column!r} at site {bad[0] + 1}")
     return Column(name, section.unit, values[:, 0], section.long_name, section.standard_name, section.positive)
 
@@ -92,14 +93,21 @@ def _observation(config: Config, table: Table, name: str) -> Observation:
     if values.shape[1] != wanted:
         which = "it has no dimension" if labels is None else f"one for each label of {section.dimension!r}"
         raise ConfigError(f"{key}.columns: must be {columns(wanted)} ({which}), was {values.shape[1]}")
-    if np.any(np.isinf(values)):
-        site = np.argwhere(np.isinf(values))[0][0] + 1
+    too_large = np.argwhere(np.abs(values) > LARGEST)
+    if too_large.size:
+        site, column = too_large[0]
+        was = describe_size(values[site, column])
         raise ConfigError(
-            f"{key}.columns: must be finite numbers, or empty where nothing was measured, was infinite at site {site}"
+            f"{key}.columns: must be finite numbers, or empty where nothing was measured, was {was} at site {site + 1}"
         )
     if np.all(np.isnan(values)):
         raise ConfigError(f"{key}.columns: must hold a number at one site at least, was empty at every site")
     return Observation(name, section.unit, values, section.dimension, labels, section.long_name, section.standard_name)
+
+
+def describe_size(number: float) -> str:
+    """What a number is that is too large to be used."""
+    return "infinite" if np.isinf(number) else f"{number:g} (more than {LARGEST:g})"
 
 
 def columns(count: int) -> str:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import codecs
 import csv
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import psutil
 import xarray as xr
 
-from invgp.config.sentences import did_you_mean, listed, suggestion
+from invgp.config.sentences import did_you_mean, listed, shown, suggestion
 from invgp.errors import ConfigError
+from invgp.library_paths import utf8_path
+from invgp.netcdf_container import UNREADABLE
 from invgp.problem import Floats
 from invgp.units import conversion, is_unit
 
 NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
 LIKENESS_OF_FILES = 0.8  # many names end alike
+LONGEST_PATH = 300
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
 
@@ -168,9 +173,7 @@ def read_table(file: Path, position: str | None, key: str) -> Table:
     position : the column of the first coordinate; None for the first of numbers along one dimension.
     key : what names the file: a config key or an option.
     """
-    if not file.is_file():
-        why = "which is not a file" if file.exists() else f"which does not exist{_neighbour(file)}"
-        raise ConfigError(f"{key}: must be a file that can be read, was {str(file)!r}, {why}")
+    check_regular(file, key)
     try:
         table = _netcdf(file, position) if file.suffix.lower() in NETCDF_SUFFIXES else _csv(file)
     except UnicodeDecodeError as error:
@@ -197,10 +200,20 @@ class _LayoutError(Exception):
 
 
 def _netcdf(file: Path, position: str | None) -> NetcdfTable:
-    # Times stay numbers: a coordinate is a number with a unit here.
-    with xr.open_dataset(file, engine="netcdf4", decode_times=False, decode_timedelta=False) as dataset:
-        position = _first_position(dataset) if position is None else position
-        table = NetcdfTable(file, dataset.load(), position)
+    try:
+        # Times stay numbers: a coordinate is a number with a unit here.
+        with (
+            utf8_path(file) as name,
+            xr.open_dataset(name, engine="netcdf4", decode_times=False, decode_timedelta=False) as dataset,
+        ):
+            if dataset.nbytes > psutil.virtual_memory().available:
+                raise _LayoutError(f"it takes {dataset.nbytes / 2**30:,.1f} GiB of memory, which are not free")
+            position = _first_position(dataset) if position is None else position
+            table = NetcdfTable(file, dataset.load(), position)
+    except UNREADABLE as error:
+        if isinstance(error, OSError):  # it says why
+            raise
+        raise _LayoutError("it is damaged") from error
     variable = table.dataset.get(position)
     if variable is None:
         return table  # who asks for the column says so
@@ -219,19 +232,27 @@ def _first_position(dataset: xr.Dataset) -> str:
 def _csv(file: Path) -> CsvTable:
     with file.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.reader(stream, strict=True, skipinitialspace=True)
-        rows, lines = [], []
+        rows, lines, first = [], [], 1
         try:
             for row in reader:
                 if row:  # an empty line is no site
                     rows.append(row)
                     lines.append(reader.line_num)
+                first = reader.line_num + 1
         except csv.Error as error:
-            raise _LayoutError(f"line {reader.line_num} cannot be cut into cells: {error}") from error
+            raise _LayoutError(_why_not_cut(str(error), first, reader.line_num)) from error
     if not rows:
         raise _LayoutError("it is empty; the first line must name the columns")
     header = [name.strip() for name in rows[0]]
     _check_layout(header, rows[1:], lines[1:])
     return CsvTable(file, header, rows[1:], lines[1:])
+
+
+def _why_not_cut(error: str, first: int, last: int) -> str:
+    """What is wrong with a row that starts in line `first`, and was read up to line `last`."""
+    if last > first:
+        return f"line {first} has a quote that is not closed"
+    return f"line {last} cannot be cut into cells: {error}"
 
 
 def _check_layout(header: list[str], rows: list[list[str]], lines: list[int]) -> None:
@@ -246,7 +267,24 @@ def _check_layout(header: list[str], rows: list[list[str]], lines: list[int]) ->
             raise _LayoutError(f"line {line} has {len(row)} cells, the header has {len(header)}")
 
 
+def check_regular(file: Path, key: str) -> None:
+    """Raise `ConfigError` unless there is a regular file; a pipe might never end."""
+    try:
+        regular = stat.S_ISREG(file.stat().st_mode)
+        why = "which is not a regular file"
+    except (FileNotFoundError, NotADirectoryError):
+        regular, why = False, f"which does not exist{_neighbour(file)}"
+    except OSError as error:
+        regular, why = False, f"which cannot be opened ({error.strerror})"
+    if not regular:
+        raise ConfigError(f"{key}: must be a file that can be read, was {shown(str(file), LONGEST_PATH)}, {why}")
+
+
 def _neighbour(file: Path) -> str:
-    if not file.parent.is_dir():
+    try:
+        names = [entry.name for entry in file.parent.iterdir()]
+    except PermissionError:
+        return ""
+    except OSError:
         return f" (nor does the directory {str(file.parent)!r})"
-    return did_you_mean(file.name, [entry.name for entry in file.parent.iterdir()], LIKENESS_OF_FILES)
+    return did_you_mean(file.name, names, LIKENESS_OF_FILES)

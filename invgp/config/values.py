@@ -143,6 +143,10 @@ def _function(value: object) -> object:
     return value
 
 
+MOST = 10**9  # of anything that is counted
+LONGEST = 1e9  # s; the clocks of the system take no more
+
+
 class Kind(NamedTuple):
     """What a value may be, in words for the reference of the config."""
 

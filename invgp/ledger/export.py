@@ -15,6 +15,7 @@ from invgp.adapters.protocol import Floats, Quantity
 from invgp.atomic_files import atomic_file, library_errors
 from invgp.ledger.kept_directories import is_there, without_removed_directory
 from invgp.ledger.store import Model, Run
+from invgp.library_paths import utf8_path
 
 ABOUT = ("run", "status", "attempts", "seconds", "worker", "finished", "label", "message", "directory")
 
@@ -47,8 +48,8 @@ def write(model: Model, runs: Iterable[Run], path: Path) -> int:
     rows = list(runs)
     with atomic_file("the table of runs", path) as part:
         if path.suffix == ".nc":
-            with library_errors():
-                to_dataset(model, rows).to_netcdf(part, engine="netcdf4", format="NETCDF4")
+            with utf8_path(part) as name, library_errors():
+                to_dataset(model, rows).to_netcdf(name, engine="netcdf4", format="NETCDF4")
         else:
             _write_csv(model, rows, part)
     return len(rows)

@@ -8,20 +8,27 @@ carried, and what is added is converted to the unit of what it is added to. Temp
 from __future__ import annotations
 
 import ast
+import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from cf_units import Unit, suppress_errors
 
-from invgp.config.sentences import suggestion
+from invgp.config.sentences import listed, suggestion
 from invgp.errors import ConfigError
 from invgp.problem import Floats
 from invgp.units import conversion, is_unit
+from invgp.wording import shorten
 
 Values = Mapping[str, Floats]  # physical values (..., L) of each latent, in its unit
 FORM = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\[([^\]]*)\])?\s*=(?!=)(.*)", re.DOTALL)
+LONGEST = 10_000  # characters of an expression
+SHOWN = 200  # of them in a sentence
+DEEPEST = 100
+LARGEST = int(sys.float_info.max)
 OF_ONE: dict[str, Callable[[Floats], Floats]] = {"exp": np.exp, "log": np.log, "log10": np.log10}
 CHOOSE: dict[str, Callable[[Floats, Floats], Floats]] = {"minimum": np.minimum, "maximum": np.maximum}
 
@@ -74,9 +81,12 @@ class Derived:
 
 def derived(text: str, ingredients: Sequence[Ingredient]) -> Derived:
     """Parse `name = expression` or `name [unit] = expression`."""
-    parts = FORM.fullmatch(text)
+    parts = FORM.fullmatch(text) if len(text) <= LONGEST else None
     if parts is None:
-        raise ConfigError(f"--derive: must be 'name = expression' or 'name [unit] = expression', was {text!r}")
+        raise ConfigError(
+            f"--derive: must be 'name = expression' or 'name [unit] = expression', of at most {LONGEST:,} characters, "
+            f"was {shorten(repr(text), SHOWN)}"
+        )
     name, unit, body = parts[1], (parts[2] or "").strip(), parts[3].strip()
     known = {i.name: i for i in ingredients}
     if name in known:
@@ -84,15 +94,22 @@ def derived(text: str, ingredients: Sequence[Ingredient]) -> Derived:
     try:
         tree = ast.parse(body, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ConfigError(f"--derive: must be an expression that can be read, was {body!r}") from None
+        raise ConfigError(
+            f"--derive: must be an expression that can be read, was {shorten(repr(body), SHOWN)}"
+        ) from None
     parser = _Parser(known, text)
     term = parser.term(tree.body)
     if not parser.used:
-        raise ConfigError(f"--derive: must name a latent ({', '.join(known)}), was {text!r}")
+        raise ConfigError(f"--derive: must name a latent ({', '.join(known)}), was {shorten(repr(text), SHOWN)}")
     if unit:
         term = parser.converted(term, unit)
     latents = tuple(i.name for i in ingredients if i.name in parser.used)
-    return Derived(name, body, term.unit, term.dimension, latents, term.degree < 2, term.of)
+
+    def values(of: Values) -> Floats:
+        with np.errstate(all="ignore"):  # what comes of it is looked at
+            return term.of(of)
+
+    return Derived(name, body, term.unit, term.dimension, latents, term.degree < 2, values)
 
 
 @dataclass
@@ -104,9 +121,24 @@ class _Parser:
 
     def __post_init__(self) -> None:
         self.used: set[str] = set()
+        self.depth = 0
 
     def term(self, node: ast.expr) -> Term:
-        """Of any node that is allowed."""
+        """Of any node that is allowed; what holds no latent is computed once, and must be finite."""
+        if self.depth == DEEPEST:
+            raise self._refused(f"it must not have more than {DEEPEST} operations within each other")
+        self.depth += 1
+        term = self._any(node)
+        self.depth -= 1
+        if term.degree:
+            return term
+        with np.errstate(all="ignore"):
+            value = term.of({})
+        if not np.isfinite(value):
+            raise self._refused(f"{shorten(ast.unparse(node))!r} is not a finite number")
+        return replace(term, of=lambda _: value)
+
+    def _any(self, node: ast.expr) -> Term:
         match node:
             case ast.Name(id=name):
                 return self._latent(name)
@@ -124,11 +156,12 @@ class _Parser:
         """Of a number, or of anything with a sign."""
         match node:
             case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-                return Term(lambda _: np.asarray(number, dtype=np.float64), "1")
+                value = float(number) if abs(number) <= LARGEST else math.inf
+                return Term(lambda _: np.asarray(value), "1")
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
                 inner, factor = self.term(operand), -1.0 if isinstance(sign, ast.USub) else 1.0
                 return Term(lambda v: factor * inner.of(v), inner.unit, inner.degree, inner.dimension)
-        raise self._refused(f"{ast.unparse(node)!r} is not allowed")
+        raise self._refused(f"{shorten(ast.unparse(node))!r} is not allowed")
 
     def converted(self, term: Term, unit: str) -> Term:
         """The same in another unit."""
@@ -160,9 +193,7 @@ class _Parser:
         if labels is None:
             raise self._refused(f"{name!r} has no labels")
         if not (isinstance(label, ast.Constant) and label.value in labels):
-            raise self._refused(
-                f"{name!r} has no label {ast.unparse(label)}; it has {', '.join(repr(one) for one in labels)}"
-            )
+            raise self._refused(f"{name!r} has no label {shorten(ast.unparse(label))}; it has {listed(labels)}")
         column = labels.index(label.value)
         return replace(whole, of=lambda v: whole.of(v)[..., column], dimension=None)
 
@@ -235,7 +266,7 @@ class _Parser:
         try:
             with suppress_errors():  # else the library would write a line of its own
                 return str(unit())
-        except ValueError:
+        except (ValueError, OverflowError):
             raise self._refused(f"{words} is not a unit") from None
 
     def _together(self, left: Term, right: Term) -> tuple[Term, Term, str | None]:
@@ -248,7 +279,7 @@ class _Parser:
         return _along(left), _along(right), dimension
 
     def _refused(self, why: str) -> ConfigError:
-        return ConfigError(f"--derive: {why}, in {self.text!r}")
+        return ConfigError(f"--derive: {why}, in {shorten(repr(self.text), SHOWN)}")
 
 
 def _along(term: Term) -> Term:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import psutil
 import xarray as xr
 
 from invgp.axes import axis_letters
@@ -21,9 +22,12 @@ from invgp.config.sentences import suggestion
 from invgp.config.tables import NETCDF_SUFFIXES, NetcdfTable, read_table
 from invgp.errors import ConfigError
 from invgp.problem import Floats
+from invgp.wording import shorten
 
 POINTS_ALONG = 100  # of a grid that nobody described, along its longest side
 MOST_POINTS = 10**9
+FARTHEST = 1e100  # of a point, in any unit
+BYTES_PER_POINT = 40  # along an axis: of its values, and of those that they are made from
 ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 FILES = (".csv", *NETCDF_SUFFIXES)
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -120,33 +124,55 @@ def _from_words(text: str | None, names: tuple[str, ...], extents: Sequence[tupl
         if not equals or name not in parts:
             raise ConfigError(
                 f"--grid: must be a file ({', '.join(FILES)}), a step, or coordinates as in "
-                f"{names[0]}=0:100:5, was {text!r}{suggestion(name, names)}"
+                f"{names[0]}=0:100:5, was {shorten(repr(text))}{suggestion(name, names)}"
             )
         if parts[name]:
-            raise ConfigError(f"--grid: must tell of every coordinate once, told of {name!r} twice, was {text!r}")
+            raise ConfigError(
+                f"--grid: must tell of every coordinate once, told of {name!r} twice, was {shorten(repr(text))}"
+            )
         parts[name] = what
     missing = [name for name, what in parts.items() if not what]
     if missing:
-        raise ConfigError(f"--grid: must tell of every coordinate, had nothing of {', '.join(missing)}, was {text!r}")
+        raise ConfigError(
+            f"--grid: must tell of every coordinate, had nothing of {', '.join(missing)}, was {shorten(repr(text))}"
+        )
     return [_axis(parts[name], name, extent) for name, extent in zip(names, extents, strict=True)]
 
 
 def _axis(text: str, name: str, extent: tuple[float, float]) -> Floats:
     """The values of `start:stop:step`, or of one number."""
     if re.fullmatch(NUMBER, text):
+        _check_range(name, float(text))
         return np.asarray([float(text)])
     match = re.fullmatch(rf"({NUMBER})?:({NUMBER})?:({NUMBER})", text)
-    step = abs(float(match[3])) if match else 0.0
-    if match is None or step == 0.0:
-        raise ConfigError(f"--grid: must be {name}=start:stop:step with a step that is not 0, was {text!r}")
+    step = float(match[3]) if match else 0.0
+    if match is None or not step > 0.0:
+        raise ConfigError(
+            f"--grid: must be {name}=start:stop:step with a step that is greater than 0, was {shorten(repr(text))}"
+        )
     start = float(match[1]) if match[1] else math.floor(extent[0] / step + 1e-9) * step
     stop = float(match[2]) if match[2] else math.ceil(extent[1] / step - 1e-9) * step
+    _check_range(name, start, stop, step)
     if stop < start:
         raise ConfigError(f"--grid: {name} must stop after it starts, was {start:g} to {stop:g}")
     count = (stop - start) / step + 1e-9
     if count > MOST_POINTS:
-        raise ConfigError(f"--grid: must have at most {MOST_POINTS:,} points, had {count:,.0f} along {name}")
+        raise ConfigError(f"--grid: must have at most {MOST_POINTS:,} points, had {count:.4g} along {name}")
+    needed, free = BYTES_PER_POINT * count, psutil.virtual_memory().available
+    if needed > free:
+        raise ConfigError(
+            f"--grid: must fit in memory, had {count:,.0f} points along {name}, which take {needed / 2**30:,.1f} GiB "
+            f"of the {free / 2**30:,.1f} GiB that are free"
+        )
     return np.asarray(start + step * np.arange(math.floor(count) + 1))
+
+
+def _check_range(name: str, *values: float) -> None:
+    """Raise `ConfigError` for numbers whose squared distances are too large for floating point."""
+    if not all(abs(value) <= FARTHEST for value in values):
+        raise ConfigError(
+            f"--grid: {name} must be between -{FARTHEST:g} and {FARTHEST:g}, was {max(values, key=abs):g}"
+        )
 
 
 def _round_step(step: float) -> float:
@@ -163,6 +189,7 @@ def _from_file(path: Path, posterior: xr.Dataset, names: tuple[str, ...]) -> Gri
         values = table.columns([name], posterior[name].attrs["units"], "--grid")[:, 0]
         if not np.all(np.isfinite(values)):
             raise ConfigError(f"--grid: {name!r} of {str(path)!r} must be a number at every point")
+        _check_range(name, float(values.min()), float(values.max()))
         columns.append(values)
         gridded &= isinstance(table, NetcdfTable) and table.dataset[name].dims == (name,)
     if gridded:

@@ -127,8 +127,7 @@ CELLS = [
         "open quote",
         {"0.21": '"0.21'},
         {},
-        "survey.file: must be a CSV file of sites, was '<here>/sites.csv': line 4 cannot be cut into cells: "
-        "unexpected end of data",
+        "survey.file: must be a CSV file of sites, was '<here>/sites.csv': line 3 has a quote that is not closed",
     ),
     Case(
         "header only",
@@ -241,7 +240,7 @@ CELLS = [
         "a folder",
         {},
         {'file = "sites.csv"': 'file = "."'},
-        "survey.file: must be a file that can be read, was '<here>', which is not a file",
+        "survey.file: must be a file that can be read, was '<here>', which is not a regular file",
     ),
 ]
 

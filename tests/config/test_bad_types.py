@@ -103,7 +103,27 @@ WRONG_TYPES = [
     Case(
         "seed too large",
         {"samples = 16": "samples = 16\nseed = 9223372036854775808"},
-        "inference.seed: must be less than 9223372036854775808, was 9223372036854775808",
+        "inference.seed: must be a whole number between -9223372036854775807 and 9223372036854775807",
+    ),
+    Case(
+        "number of very many digits",
+        {"samples = 16": f"samples = 1{'0' * 400}"},
+        "inference.samples: must be a whole number between -9223372036854775807 and 9223372036854775807",
+    ),
+    Case(
+        "number whose square is none",
+        {"mean = 2000": "mean = 1e155"},
+        "latents.velocity.mean: must be 0, or a number between 1e-100 and 1e+100 but for its sign, was 1e+155",
+    ),
+    Case(
+        "more workers than any machine has",
+        {"samples = 16": "samples = 16\nworkers = 1_000_000_000_000"},
+        "inference.workers: must be at most 10,000, was 1000000000000",
+    ),
+    Case(
+        "name with NUL",
+        {'title = "': 'title = "\\u0000'},
+        "title: must not hold the character NUL",
     ),
     Case(
         "quantile of one",

@@ -53,7 +53,7 @@ def test_that_an_expression_has_its_value_unit_and_shape(text, unit, dimension, 
         ("x = 1 + 2", "must name a latent"),
         ("x = (depth", "must be an expression that can be read"),
         ("x = depht", "there is no latent 'depht'.*did you mean 'depth'"),
-        ("x = depth[3]", "'depth' has no label 3; it has 1, 2, 4"),
+        ("x = depth[3]", "'depth' has no label 3; it has 1, 2 and 4"),
         ("x = porosity[1]", "'porosity' has no labels"),
         ("x = depth + velocity", "'km s-1' cannot be converted to 'm'"),
         ("x = exp(depth)", "'m' cannot be converted to '1'"),
@@ -69,6 +69,14 @@ def test_that_an_expression_has_its_value_unit_and_shape(text, unit, dimension, 
         ("x = (lambda: porosity)()", "is not allowed"),
         ("x = True + porosity", "is not allowed"),
         ("x = quantity('1', 'm')", "is not allowed|is written as"),
+        ("x = depth ** 1e308", "'m' to the power of 1e\\+308 is not a unit"),
+        ("x = porosity * 9 ** 9 ** 9 ** 9", "is not a finite number"),
+        ("x = porosity * 1e400", "'1e309' is not a finite number"),
+        (f"x = porosity * 1{'0' * 400}", "is not a finite number"),
+        (f"x = porosity * 1{'0' * 5000}", "must be an expression that can be read"),
+        ("x = " + "1 + " * 300 + "porosity", "must not have more than 100 operations within each other"),
+        ("x = " + "-" * 5000 + "porosity", "within each other|must be an expression that can be read"),
+        ("x = " + "porosity + " * 5000 + "porosity", "of at most 10,000 characters"),
     ],
 )
 def test_that_what_makes_no_sense_is_refused_in_one_sentence(text, sentence):
@@ -76,6 +84,7 @@ def test_that_what_makes_no_sense_is_refused_in_one_sentence(text, sentence):
         derived(text, LATENTS)
     assert str(caught.value).startswith("--derive: ")
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
 
 
 TEMPERATURE = [Ingredient("temperature", "degC", "layer", (1, 2), linear=True)]

@@ -1,5 +1,7 @@
 """Grids and points as people describe them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -65,9 +67,15 @@ def test_that_a_csv_file_gives_points_and_a_netcdf_file_axes_in_its_own_unit(sur
     [
         ("easting=0:10:1", "had nothing of northing"),
         ("esting=0:10:1,northing=::1", "did you mean 'easting'"),
-        ("easting=0:10:0,northing=::1", "with a step that is not 0"),
+        ("easting=0:10:0,northing=::1", "with a step that is greater than 0"),
         ("easting=10:0:1,northing=::1", "must stop after it starts, was 10 to 0"),
         ("easting=0:10,northing=::1", "must be easting=start:stop:step"),
+        ("-1", "with a step that is greater than 0"),
+        ("easting=0:10:-1,northing=::1", "with a step that is greater than 0"),
+        ("nan", "must be a file"),
+        ("1e308", r"easting must be between -1e\+100 and 1e\+100, was 1e\+308"),
+        ("easting=0:1e300:1,northing=0", r"easting must be between -1e\+100 and 1e\+100, was 1e\+300"),
+        ("easting=1e400,northing=0", "was inf"),
         ("1e-9", "at most 1,000,000,000 points"),
         ("somewhere", "must be a file"),
         ("nothing.csv", "which does not exist"),
@@ -77,6 +85,12 @@ def test_that_a_grid_that_makes_no_sense_is_refused_in_one_sentence(text, senten
     with pytest.raises(ConfigError, match=sentence) as caught:
         grid_of(text, survey)
     assert str(caught.value).startswith("--grid: ")
+
+
+def test_that_an_axis_that_does_not_fit_in_memory_is_refused(survey, monkeypatch):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=10**6))
+    with pytest.raises(ConfigError, match="must fit in memory, had 100,000 points along easting"):
+        grid_of("easting=0:1e5:1,northing=0", survey)
 
 
 def test_that_a_file_without_a_coordinate_or_with_gaps_is_refused(survey, tmp_path):

@@ -24,6 +24,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from invgp.execution.pools.base import CHANCES, THREADS_PER_WORKER, Died, R, T
 from invgp.execution.stray_programs import end_programs, stopped
+from invgp.open_files import reserve_open_files
 
 CAPS = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
@@ -42,6 +43,7 @@ class Processes:
     separate = True
 
     def __init__(self, workers: int) -> None:
+        reserve_open_files(workers)
         self.workers = workers
         self._idle: list[ProcessPoolExecutor] = []
 

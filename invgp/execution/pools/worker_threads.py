@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 from invgp.adapters.protocol import STOPPED
 from invgp.execution.pools.base import THREADS_PER_WORKER, Died, Loop, R, T
 from invgp.execution.stray_programs import end_programs
+from invgp.open_files import reserve_open_files
 
 
 class Threads(Loop):
@@ -21,6 +22,7 @@ class Threads(Loop):
     """
 
     def __init__(self, workers: int) -> None:
+        reserve_open_files(workers)
         self.workers = workers
 
     def run(

@@ -1,0 +1,83 @@
+"""The config file as TOML, before its keys are looked at: what no key may hold."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from invgp.errors import ConfigError
+
+LARGEST_FILE = 2**24  # bytes
+DEEPEST = 32  # tables and lists within each other
+SMALLEST, LARGEST = 1e-100, 1e100  # whose squares are numbers, too
+LARGEST_INTEGER = 2**63 - 1  # what TOML promises, and netCDF and SQLite can hold
+
+
+def read_document(path: Path) -> tuple[str, dict[str, Any]]:
+    """Read a config file into its text and the keys in it; raise `ConfigError` if it cannot be read or is no TOML."""
+    text = read_text(path)
+    try:
+        return text, tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError(f"the config {str(path)!r} is not TOML that can be read: it is nested too deeply") from None
+    except ValueError as error:  # also of a number with thousands of digits
+        raise ConfigError(f"the config {str(path)!r} is not TOML: {error}") from error
+
+
+def read_text(path: Path) -> str:
+    """Read the text of a config, which must be a regular file, since a pipe might never end."""
+    try:
+        with open(path, "rb", opener=_open_without_waiting) as stream:
+            regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+            content = stream.read(LARGEST_FILE + 1) if regular else b""
+        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"the config {str(path)!r} cannot be read: {reason}") from error
+    if not regular or len(content) > LARGEST_FILE:
+        must = f"have at most {LARGEST_FILE // 2**20} MiB" if regular else "be a regular file"
+        raise ConfigError(f"the config {str(path)!r} cannot be read: it must {must}")
+    return text
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # or a pipe that nobody writes to would be waited for
+
+
+def check_values(keys: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for values that no file, program or library takes, whatever their key."""
+    from invgp.config.sentences import path_of  # noqa: PLC0415 - it waits for pydantic
+
+    wrong = [f"{path_of(*where) or 'the config'}: {sentence}" for where, sentence in _faults(keys, (), 0)]
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def is_usable(number: float) -> bool:
+    """Whether a number can be squared, and divided by, in floating point."""
+    return number == 0.0 or SMALLEST <= abs(number) <= LARGEST
+
+
+def _faults(value: object, where: tuple[str | int, ...], depth: int) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Which key is wrong, and what is wrong with it."""
+    if isinstance(value, str) and "\0" in value:
+        yield where, "must not hold the character NUL"
+    elif isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        yield where, f"must be a whole number between -{LARGEST_INTEGER} and {LARGEST_INTEGER}"
+    elif isinstance(value, float) and math.isfinite(value) and not is_usable(value):
+        yield where, f"must be 0, or a number between {SMALLEST:g} and {LARGEST:g} but for its sign, was {value:g}"
+    elif isinstance(value, Mapping | list):
+        if depth == DEEPEST:
+            yield where, f"must not be nested more than {DEEPEST} levels deep"
+            return
+        named = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in named:
+            if "\0" in str(key):
+                yield where, "must not have a key with the character NUL"
+                continue
+            yield from _faults(item, (*where, key), depth + 1)
