@@ -37,8 +37,6 @@ def main() -> int:
         chosen = {name: getattr(options, name) for name in CHOICES[part] if getattr(options, name)}
         tallies.append(PARTS[part](folder / part, small=options.small, seed=options.seed, **chosen))
         print(f"{tallies[-1].part}: {time.monotonic() - began:.0f} s", flush=True)
-    for tally in tallies:
-        for note in tally.notes:
-            print(f"{tally.part}: {note}")
-    print(f"\n{table(tallies)}\n\ncases that went wrong are kept in {folder}")
+    (folder / "notes.txt").write_text("\n".join(f"{tally.part}: {note}" for tally in tallies for note in tally.notes))
+    print(f"\n{table(tallies)}\n\ncases that went wrong, and notes about them, are kept in {folder}")
     return int(any(tally.faults for tally in tallies))

@@ -28,7 +28,7 @@ from .faulty_server import reply
 from .forks import start
 from .projects import LEDGER, write_project
 from .surroundings import changes, look_at, make_canaries
-from .tally import Tally, combine, has_traceback
+from .tally import Tally, combine, has_traceback, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60.0  # for one case: most take a tenth of a second
@@ -314,7 +314,7 @@ def damaged_inputs(
             continue
         (folder / group).mkdir(parents=True)
         tallies.append(watch_group(group, folder / group, count, seed))
-        tell(f"  {tallies[-1].part}: {count} files, {tallies[-1].faults} faults")
+        tell(summary(tallies[-1], "files"))
         if not tallies[-1].faults:
             shutil.rmtree(folder / group, ignore_errors=True)
     return combine("damaged inputs", tallies)

@@ -15,7 +15,7 @@ from .batch import ADAPTERS, FULL, POOLS, SMALL, TABLES, Size, plan, run_batch
 from .cluster import cluster
 from .forks import finish, start
 from .surroundings import MARK_VARIABLE, changes, left_with, look_at, make_canaries
-from .tally import Tally, combine, has_traceback
+from .tally import Tally, combine, has_traceback, summary
 
 STARTS = 12  # of a batch whose runs kill the process that makes them
 
@@ -82,7 +82,7 @@ def faulty_runs(
                 home = folder / f"{adapter.replace(' ', '-')}-{pool}"
                 scheduler = "" if dask is None else str(dask.file)
                 tallies.append(try_batch(adapter, pool, home, scheduler, size, seed))
-                tell(f"  {tallies[-1].part}: {tallies[-1].cases} faulty runs, {tallies[-1].faults} faults")
+                tell(summary(tallies[-1], "faulty runs"))
                 if not tallies[-1].faults:
                     shutil.rmtree(home, ignore_errors=True)
     return combine("faulty runs", tallies)

@@ -15,7 +15,7 @@ import xarray as xr
 from .forks import command, finish, start
 from .projects import KINDS, posterior, recorded, started, write_project
 from .signals import PATIENCE, SECONDS, undisturbed_of
-from .tally import Tally, combine, has_traceback
+from .tally import Tally, combine, has_traceback, summary
 
 SMALL_KINDS = ("emulated",)
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
@@ -73,5 +73,5 @@ def moves(folder: Path, *, small: bool, seed: int, kinds: Iterable[str] = (), te
             for n, (half, copy) in enumerate(ways)
         ]
         tallies += [first, *mine]
-        tell(f"  {first.part}: {len(mine)} moves, {sum(tally.faults for tally in mine)} faults")
+        tell(summary(combine(first.part, [first, *mine]), "moves"))
     return combine("moves", tallies)

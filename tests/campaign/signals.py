@@ -19,7 +19,7 @@ from .cluster import Cluster, cluster
 from .forks import command, finish, start
 from .projects import KINDS, posterior, recorded, started, write_project
 from .surroundings import MARK_VARIABLE, left_with
-from .tally import Tally, combine, has_traceback
+from .tally import Tally, combine, has_traceback, summary
 
 PATIENCE = 180.0  # s, for an inversion of some seconds on a busy machine
 SECONDS = 0.03  # that a run takes
@@ -153,6 +153,6 @@ def signals(folder: Path, *, small: bool, seed: int, kinds: Iterable[str] = (), 
                 tally.cases += project.interruptions
                 if tally.faults == faults:
                     shutil.rmtree(project.folder, ignore_errors=True)
-            tell(f"  {tally.part}: {tally.cases} signals, {tally.faults} faults")
+            tell(summary(tally, "signals"))
             tallies.append(tally)
     return combine("signals", tallies)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 COUNTS = ("lost", "repeated", "hangs", "tracebacks", "destroyed", "left")
+NOTE = 600  # characters of a note that are shown at once
 HEADINGS = ("part", "cases", "lost", "repeated", "hangs", "tracebacks", "files destroyed", "processes left")
 
 
@@ -45,6 +46,12 @@ class Tally:
     def faults(self) -> int:
         """All faults together."""
         return sum(getattr(self, count) for count in COUNTS)
+
+
+def summary(tally: Tally, what: str) -> str:
+    """A line about a tally, and the start of each of its notes."""
+    notes = [f"    {note[:NOTE]}" for note in tally.notes]
+    return "\n".join([f"  {tally.part}: {tally.cases} {what}, {tally.faults} faults", *notes])
 
 
 def has_traceback(text: str) -> bool:
