@@ -253,8 +253,25 @@ def without_streams(run: Run) -> None:
     os._exit(0)
 
 
-def kill_parent(run: Run) -> None:
-    os.kill(os.getppid(), signal.SIGKILL)
+def worker() -> int:
+    """The process that asked for the run: the first above this one that is no supervisor of programs."""
+    process = os.getppid()
+    while True:
+        with open(f"/proc/{process}/cmdline") as file:
+            if "supervisor" not in file.read():
+                return process
+        with open(f"/proc/{process}/stat") as file:
+            process = int(file.read().rpartition(")")[2].split()[1])
+
+
+def signal_parent(number: int) -> None:
+    """Signal what started this program, and wait for what comes of it."""
+    os.kill(os.getppid(), number)
+    sleep()
+
+
+def kill_worker(run: Run) -> None:
+    os.kill(worker(), signal.SIGKILL)
     sleep()
 
 
@@ -339,6 +356,13 @@ FAULTS = {
     "a daemon that forks on": (lambda run: (daemon(run, files=False, again=40), run.answer()), OK),
     "a failure and a daemon": (lambda run: (daemon(run, files=False), sys.exit(2)), EXIT_CODE),
     "an answer after the end": (late, UNREADABLE),
+    "SIGKILL to its parent": (lambda run: signal_parent(signal.SIGKILL), (*KILLED, *TIMEOUT)),
+    "SIGTERM to its parent": (lambda run: signal_parent(signal.SIGTERM), (*TIMEOUT, *KILLED)),
+    "SIGSTOP to its parent": (lambda run: signal_parent(signal.SIGSTOP), (*TIMEOUT, *KILLED)),
+    "a daemon, and SIGKILL to its parent": (
+        lambda run: (daemon(run, files=False), signal_parent(signal.SIGKILL)),
+        (*KILLED, *TIMEOUT),
+    ),
     "hang": (lambda run: sleep(), TIMEOUT),
     "hang without signals": (
         lambda run: ([signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)], sleep()),
@@ -346,16 +370,16 @@ FAULTS = {
     ),
     "stop itself": (lambda run: die(signal.SIGSTOP), TIMEOUT),
     "hang with a daemon": (lambda run: (daemon(run, files=False), sleep()), TIMEOUT),
-    "kill its worker once": (lambda run: once(run, lambda: kill_parent(run)), OK),
+    "kill its worker once": (lambda run: once(run, lambda: kill_worker(run)), OK),
     "kill its worker's group once": (
-        lambda run: once(run, lambda: os.killpg(os.getpgid(os.getppid()), signal.SIGKILL)),
+        lambda run: once(run, lambda: os.killpg(os.getpgid(worker()), signal.SIGKILL)),
         OK,
     ),
     "terminate its worker's group once": (
-        lambda run: once(run, lambda: os.killpg(os.getpgid(os.getppid()), signal.SIGTERM)),
+        lambda run: once(run, lambda: os.killpg(os.getpgid(worker()), signal.SIGTERM)),
         OK,
     ),
-    "kill its worker always": (kill_parent, KILLED),
+    "kill its worker always": (kill_worker, KILLED),
 }
 NAMES = list(FAULTS)
 
@@ -368,7 +392,8 @@ def kind(x: float) -> str:
 
 def is_slow(name: str) -> bool:
     """Whether the fault costs the whole time limit."""
-    return FAULTS[name][1] == TIMEOUT
+    endings = FAULTS[name][1]
+    return "timeout" in endings and len(endings) < 3
 
 
 def read_rows(adapter: str) -> list[float]:
