@@ -192,13 +192,17 @@ class _Supervisor:
         """Have it end what it runs, answer, and end itself."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
+        self._process.send_signal(signal.SIGCONT)  # the program may have stopped it
 
     def dismiss(self) -> None:
-        """Wait for its end."""
+        """Wait for its end; kill it if that takes too long."""
         self.close()
         self._socket.close()
-        with suppress(subprocess.TimeoutExpired):
+        try:
             self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 def _take() -> _Supervisor:

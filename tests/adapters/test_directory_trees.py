@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 
@@ -14,6 +16,12 @@ from invgp.adapters.directory_trees import empty_directory, remove_tree
 
 from .conftest import MakeProgram
 from .executing import one
+
+
+@pytest.fixture(autouse=True)
+def _no_deep_trees_for_pytest_to_remove(tmp_path: Path) -> Iterator[None]:
+    yield
+    subprocess.run(["rm", "-rf", str(tmp_path)], check=True)
 
 
 def fill(folder: Path, depth: int) -> None:

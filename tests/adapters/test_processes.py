@@ -99,6 +99,15 @@ def test_that_a_hanging_simulator_is_killed_with_its_children(tmp_path: Path) ->
     assert marked(tmp_path) == []
 
 
+def test_that_a_program_that_stops_its_supervisor_ends_with_it(tmp_path: Path) -> None:
+    code = "echo $PPID >> pids; setsid sleep 60 & echo $! >> pids; echo $$ >> pids; kill -STOP $PPID; sleep 60"
+    assert run(code, tmp_path, timeout=2.0).ending is Ending.TIMEOUT
+    pids = pids_in(tmp_path / "pids")
+    assert len(pids) == 3
+    assert [pid for pid in pids if is_alive(pid)] == []
+    assert run("true", tmp_path) == Outcome(Ending.EXITED, 0)
+
+
 def marked(directory: Path) -> list[int]:
     found = []
     for process in psutil.process_iter():
