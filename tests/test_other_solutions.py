@@ -15,10 +15,12 @@ from invgp.errors import RunsFailedError
 from invgp.execution.simulator import Batch, Simulator
 from invgp.inference import alternative_modes as other_solutions
 from invgp.inference.emulated import EmulatedInversion
-from invgp.inference.inversion import BudgetSpent
+from invgp.inference.inversion import BudgetSpent, SearchResult
 from invgp.inference.multistart import Multistart, are_distinct, subset_of_sites
 from invgp.inference.restart import site_factors_at, sites_within_length_scale
 from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, Survey, Wire
+
+CONVERGED = SearchResult("converged", converged=True)
 
 
 def mirrored_problem(prior_mean, truth_side, **inference):
@@ -313,13 +315,13 @@ def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None, slides_back
             raise BudgetSpent(1)
         if slides_back:
             inversion.candidate = first
-        return "explored", True
+        return SearchResult("explored", converged=True)
 
     monkeypatch.setattr(inversion, "search_on_emulator", explored)
     if not sure:  # what is known of a rival without runs is how far it is behind on the emulator
         monkeypatch.setattr(Multistart, "alternatives", lambda self: iter([(-lead, rival)]))
     try:
-        verdict = other_solutions.search_alternative_modes(inversion, "converged", converged=True)
+        verdict = other_solutions.search_alternative_modes(inversion, CONVERGED)
     except KeyboardInterrupt:
         verdict = None
     return inversion, SimpleNamespace(first=first, rival=rival, verdict=verdict)
@@ -334,7 +336,7 @@ def test_that_the_better_solution_is_kept_with_its_emulator_if_runs_make_sure_of
     inversion, both = looked_at(lead, tmp_path, monkeypatch, sure=sure)
     assert inversion.candidate is getattr(both, kept)
     assert inversion.emulator.name == ("second" if kept == "rival" else "first")
-    assert both.verdict == (("explored", True) if kept == "rival" else ("converged", True))
+    assert both.verdict == (SearchResult("explored", converged=True) if kept == "rival" else CONVERGED)
     assert inversion.trace[-1][0] == (-lead if kept == "rival" else 0.0)
 
 
@@ -363,13 +365,13 @@ def test_that_only_the_best_rivals_cost_runs_and_the_best_of_them_is_told(tmp_pa
     explored = []
     monkeypatch.setattr(Multistart, "alternatives", lambda self: iter(alternatives.items()))
     monkeypatch.setattr(inversion, "emulated_bound", lambda posterior: leads.get(id(posterior), 0.0))
-    monkeypatch.setattr(inversion, "search_on_emulator", lambda p: explored.append(leads[id(p)]) or ("", True))
-    other_solutions.search_alternative_modes(inversion, "converged", converged=True)
+    monkeypatch.setattr(inversion, "search_on_emulator", lambda p: explored.append(leads[id(p)]) or CONVERGED)
+    other_solutions.search_alternative_modes(inversion, CONVERGED)
     assert explored == [-0.7, -1.4]
     assert len(inversion.notes) == 1
     assert "though this one is 2 times as probable" in inversion.notes[0]
     alternatives = {-5.0: alternatives[-5.0]}
-    other_solutions.search_alternative_modes(inversion, "converged", converged=True)
+    other_solutions.search_alternative_modes(inversion, CONVERGED)
     assert explored == [-0.7, -1.4]
 
 
@@ -400,5 +402,6 @@ def test_that_a_larger_survey_is_searched_as_a_whole_only_for_a_reason(
         return iter([(lead_in_part, candidate)] if len(self.sites) < 40 and lead_in_part is not None else [])
 
     monkeypatch.setattr(Multistart, "alternatives", alternatives)
-    assert other_solutions.search_alternative_modes(inversion, "", converged=converged_well) == ("", converged_well)
+    first = SearchResult("", converged=converged_well)
+    assert other_solutions.search_alternative_modes(inversion, first) == first
     assert sizes == searched

@@ -51,8 +51,8 @@ def test_that_a_search_ends_at_the_most_evaluations(batch, tmp_path):
 
     algorithm = inversion.algorithm(inversion.emulator_stages)
     ended = inversion.optimiser(algorithm, inversion.start, emulated, lambda _elbo, _found: None)
-    assert ended.status == "stopped at inference.max_evaluations = 2 before the posterior converged"
-    assert not ended.converged
+    assert ended.result.status == "stopped at inference.max_evaluations = 2 before the posterior converged"
+    assert not ended.result.converged
     assert len(looked_at) == 2 * 4
 
 
@@ -64,7 +64,7 @@ def test_that_a_search_that_has_converged_ends_with_its_last_step(batch, tmp_pat
     inversion, _ = inversion_on(lambda f: f, replace(problem, survey=survey), tmp_path)
     algorithm = inversion.algorithm([replace(inversion.emulator_stages[0], tolerance=100.0, reach=np.inf)])
     ended = inversion.optimiser(algorithm, inversion.start, inversion.evaluate_emulator, lambda _elbo, _found: None)
-    assert ended.converged
+    assert ended.result.converged
     np.testing.assert_allclose(
         ended.candidate.posterior.marginals.mean, 0.5, atol=1e-6
     )  # prior and datum weigh the same

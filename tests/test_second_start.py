@@ -7,7 +7,7 @@ import pytest
 from test_other_solutions import inversion_on, sites_on_a_line
 
 from invgp.errors import RunsFailedError
-from invgp.inference.inversion import BudgetSpent
+from invgp.inference.inversion import BudgetSpent, SearchResult
 from invgp.inference.restart import ROUGHLY, reset_sites, restart_around
 
 
@@ -31,12 +31,13 @@ def test_that_the_better_of_two_searches_is_kept(bound, kept, under_way):
     def optimise(algorithm, state, evaluate):
         inversion.candidate = second
         inversion.record(bound, accepted=True)
-        return "searched again", True
+        return SearchResult("searched again", converged=True)
 
     inversion.optimise = optimise
-    verdict = restart_around(inversion, np.asarray([True, False]), "first", converged=False)
+    before = SearchResult("first", converged=False)
+    verdict = restart_around(inversion, np.asarray([True, False]), before)
     assert inversion.candidate is (second if kept == "second" else first)
-    assert verdict == (("searched again", True) if kept == "second" else ("first", False))
+    assert verdict == (SearchResult("searched again", converged=True) if kept == "second" else before)
     np.testing.assert_array_equal(inversion.direct, [kept == "second", False])
     assert inversion.trace[-1][0] == max(bound, -10.0)
 
@@ -49,7 +50,8 @@ def test_that_a_second_search_that_breaks_off_leaves_the_first(error, under_way)
         raise error
 
     inversion.optimise = optimise
-    assert restart_around(inversion, np.asarray([True, False]), "first", converged=True) == ("first", True)
+    before = SearchResult("first", converged=True)
+    assert restart_around(inversion, np.asarray([True, False]), before) == before
     assert inversion.candidate is first
     assert not inversion.direct.any()
 

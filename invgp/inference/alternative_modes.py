@@ -17,7 +17,7 @@ from invgp.core.backend import to_numpy
 from invgp.emulation import Emulator, Runs
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import find_unexplained
-from invgp.inference.inversion import BudgetSpent
+from invgp.inference.inversion import BudgetSpent, SearchResult
 from invgp.inference.multistart import Multistart, are_distinct, subset_of_sites
 from invgp.inference.optimisation import Candidate
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
@@ -37,7 +37,7 @@ class ExploredMode:
     Attributes
     ----------
     elbo : its bound on that emulator, with the noise as it is.
-    verdict : why its search ended, and whether that is where it should.
+    result : outcome of its search.
     sure : whether the emulator knows runs about it.
     """
 
@@ -45,7 +45,7 @@ class ExploredMode:
     emulator: Emulator
     known: Runs
     elbo: float
-    verdict: tuple[str, bool]
+    result: SearchResult
     sure: bool = True
 
     def alternatives(self, best: ExploredMode) -> bool:
@@ -53,23 +53,24 @@ class ExploredMode:
         return self.elbo >= best.elbo - math.log(ODDS)
 
 
-def search_alternative_modes(inversion: EmulatedInversion, status: str, *, converged: bool) -> tuple[str, bool]:
+def search_alternative_modes(inversion: EmulatedInversion, result: SearchResult) -> SearchResult:
     """Keep the best solution there is, and say so if another explains the data about as well.
 
     Parameters
     ----------
-    status, converged : of the first search.
+    result : SearchResult
+        Outcome of the first search.
     """
     first, emulator = inversion.candidate, inversion.emulator
     if (
         emulator is None
         or first is None
         or inversion.in_batches
-        or not _suspects_other_modes(inversion, first, converged=converged)
+        or not _suspects_other_modes(inversion, first, converged=result.converged)
     ):
-        return status, converged
+        return result
     elbo = inversion.emulated_bound(first.posterior)
-    best, others = ExploredMode(first, emulator, inversion.known, elbo, (status, converged)), []
+    best, others = ExploredMode(first, emulator, inversion.known, elbo, result), []
     search = Multistart(inversion, inversion.everywhere, first.posterior)
     try:
         for lead, rival in sorted(search.alternatives(), key=lambda pair: -pair[0])[:MOST_EXPLORED]:
@@ -85,7 +86,7 @@ def search_alternative_modes(inversion: EmulatedInversion, status: str, *, conve
         inversion.record(best.elbo, accepted=True)
     nearest = sorted((other for other in others if other.alternatives(best)), key=lambda other: -other.elbo)
     inversion.notes += [describe_alternative(best, other) for other in nearest[:1]]
-    return best.verdict
+    return best.result
 
 
 def _suspects_other_modes(inversion: EmulatedInversion, first: Candidate, *, converged: bool) -> bool:
@@ -101,12 +102,12 @@ def _suspects_other_modes(inversion: EmulatedInversion, first: Candidate, *, con
 
 def _explore(inversion: EmulatedInversion, rival: Candidate, best: ExploredMode, elbo: float) -> ExploredMode | None:
     """The rival, with runs about it; None if it came to nothing."""
-    unsure = ExploredMode(rival, best.emulator, best.known, elbo, best.verdict, sure=False)
+    unsure = ExploredMode(rival, best.emulator, best.known, elbo, best.result, sure=False)
     if not inversion.steps:
         return unsure
     inversion.candidate, inversion.emulator, inversion.known = rival, best.emulator, best.known
     try:
-        verdict = inversion.search_on_emulator(rival.posterior)
+        result = inversion.search_on_emulator(rival.posterior)
     except BudgetSpent:
         return unsure
     except RunsFailedError:
@@ -114,7 +115,7 @@ def _explore(inversion: EmulatedInversion, rival: Candidate, best: ExploredMode,
     candidate, emulator = inversion.candidate, inversion.emulator
     if candidate is None or emulator is None:
         return None
-    return ExploredMode(candidate, emulator, inversion.known, inversion.emulated_bound(candidate.posterior), verdict)
+    return ExploredMode(candidate, emulator, inversion.known, inversion.emulated_bound(candidate.posterior), result)
 
 
 def describe_alternative(best: ExploredMode, other: ExploredMode) -> str:

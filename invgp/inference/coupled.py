@@ -18,7 +18,7 @@ from invgp.errors import RunsFailedError
 from invgp.execution.missing_outputs import runs_for
 from invgp.execution.simulator import Simulator
 from invgp.inference.diagnostics import Cavity, diagnose, doubtful_latents
-from invgp.inference.inversion import Inversion
+from invgp.inference.inversion import Inversion, SearchResult
 from invgp.inference.notes import inducing_notes, noise_notes, undetermined_shape_notes
 from invgp.inference.optimisation import Candidate, Evaluate, Optimiser
 from invgp.inference.restart import restart_where_unexplained
@@ -65,7 +65,7 @@ class CoupledInversion(Inversion):
         self.prior = prior_of(problem, backend, self.inducing)
         self.start = self.algorithm(self.stages()).init()
 
-    def search(self) -> tuple[str, bool]:
+    def search(self) -> SearchResult:
         """From the prior, or from a narrower start where the simulator fails too often under the prior."""
         for precision in NARROWER_STARTS:
             try:
@@ -76,21 +76,21 @@ class CoupledInversion(Inversion):
             self.start = self.algorithm(self.stages()).init(precision)
         return self.search_from_start()
 
-    def search_from_start(self) -> tuple[str, bool]:
+    def search_from_start(self) -> SearchResult:
         """Natural-gradient steps, each from runs of the simulator; from more, if too few have all their outputs."""
         algorithm = self.algorithm(self.stages())
-        status, converged = self._optimise_on_simulator(algorithm, self.start)
-        if not converged and not all(self._enough_runs(stage) for stage in algorithm.stages):
+        result = self._optimise_on_simulator(algorithm, self.start)
+        if not result.converged and not all(self._enough_runs(stage) for stage in algorithm.stages):
             algorithm = self.algorithm(self.stages())
             start = (
                 self.start if self.candidate is None else algorithm.start_from(self.candidate.posterior, known=False)
             )
-            status, converged = self._optimise_on_simulator(algorithm, start)
-        status, converged = restart_where_unexplained(self, status, converged=converged)
+            result = self._optimise_on_simulator(algorithm, start)
+        result = restart_where_unexplained(self, result)
         self.check_shape(self.evaluator, self.problem.survey.size)
-        return status, converged
+        return result
 
-    def _optimise_on_simulator(self, algorithm: CoupledSavigp, start: State) -> tuple[str, bool]:
+    def _optimise_on_simulator(self, algorithm: CoupledSavigp, start: State) -> SearchResult:
         samples = max(stage.points.base.shape[0] for stage in algorithm.stages)
         self.begin(self.problem.inference.max_evaluations * samples * self.problem.survey.size)
         return self.optimise(algorithm, start, self.evaluate_simulator)
@@ -141,11 +141,11 @@ class CoupledInversion(Inversion):
         points = Points.draw(self.points, samples, sites, latents, self.backend)
         return Stage(plan.kind, points, plan.tolerance, reach)
 
-    def optimise(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> tuple[str, bool]:
+    def optimise(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> SearchResult:
         """Ask, evaluate, tell, until the posterior converges; the best one is kept on the way."""
-        status, converged, candidate = self.optimiser(algorithm, state, evaluate, self._keep)
+        result, candidate = self.optimiser(algorithm, state, evaluate, self._keep)
         self.candidate = candidate or self.candidate
-        return status, converged
+        return result
 
     def _keep(self, elbo: float, candidate: Candidate | None) -> None:
         self.candidate = candidate or self.candidate
@@ -178,7 +178,7 @@ class CoupledInversion(Inversion):
         """How far an emulator was trusted."""
         return None
 
-    def solution(self, status: str, *, converged: bool) -> tuple[Problem, Solution] | None:
+    def solution(self, result: SearchResult) -> tuple[Problem, Solution] | None:
         """The best posterior so far with the problem that it solves, or None if there is none."""
         if self.candidate is None:
             return None
@@ -197,15 +197,15 @@ class CoupledInversion(Inversion):
             runs_total=self.simulator.runs,
             runs_failed=self.simulator.failed,
             seed=self.seed,
-            status=status,
-            converged=converged,
+            status=result.status,
+            converged=result.converged,
             diagnostics=diagnose(
                 problem,
                 predicted,
                 predicted_std,
                 self.shape_error,
                 self.all_notes(posterior),
-                converged=converged,
+                converged=result.converged,
                 latents=doubtful_latents(problem, self.shape_errors),
             ),
             emulator=self.report(),

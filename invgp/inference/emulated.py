@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from invgp.inference.alternative_modes import search_alternative_modes
 from invgp.inference.coupled import CoupledInversion
 from invgp.inference.diagnostics import DOUBTFUL
 from invgp.inference.earlier_runs import earlier_runs
-from invgp.inference.inversion import BudgetSpent
+from invgp.inference.inversion import BudgetSpent, SearchResult
 from invgp.inference.optimisation import Evaluate
 from invgp.inference.restart import restart_around, restart_where_unexplained
 from invgp.inference.sample_sizes import plan_emulator_stages
@@ -57,15 +58,15 @@ class EmulatedInversion(CoupledInversion):
         self.emulator_stages = [self.stage(plan) for plan in plan_emulator_stages(problem)]
         self.steps: deque[tuple[int, int]] = deque()
 
-    def search_from_start(self) -> tuple[str, bool]:
+    def search_from_start(self) -> SearchResult:
         """The posterior on the emulator; then, where that is not good enough, with the simulator; then verification."""
         runs, steps = runs_in_a_step(self.problem), runs_of_steps(self.problem)
         self.steps = deque(enumerate(steps))
         self.begin(sum(steps) + runs)
-        status, converged = self.search_on_emulator(self.start.trial)
-        status, converged = search_alternative_modes(self, status, converged=converged)
-        if not converged and self.steps and self.emulator is not None and self.candidate is not None:
-            status, converged = self.search_on_emulator(self.candidate.posterior, patient=True)
+        result = self.search_on_emulator(self.start.trial)
+        result = search_alternative_modes(self, result)
+        if not result.converged and self.steps and self.emulator is not None and self.candidate is not None:
+            result = self.search_on_emulator(self.candidate.posterior, patient=True)
         if self.emulator is None:
             self.notes.append(
                 f"No emulator could be fitted, since too many of its runs {self.simulator.lost}: the simulator "
@@ -74,31 +75,31 @@ class EmulatedInversion(CoupledInversion):
             return super().search_from_start()
         self.direct = ~self.trusted()
         if self.direct.any():
-            status, converged = self.search_with_simulator()
+            result = self.search_with_simulator()
         self.verify(runs)
         if np.any(failed := np.nan_to_num(self.verification) > 2.0 * self.problem.inference.emulator_error):
             self.direct |= failed
-            status, converged = self.search_with_simulator()
-        status, converged = restart_where_unexplained(self, status, converged=converged)
+            result = self.search_with_simulator()
+        result = restart_where_unexplained(self, result)
         self.check_shape(self.evaluator, int(self.direct.sum()))
-        return self.restart_where_doubtful(status, converged=converged)
+        return self.restart_where_doubtful(result)
 
-    def restart_where_doubtful(self, status: str, *, converged: bool) -> tuple[str, bool]:
+    def restart_where_doubtful(self, result: SearchResult) -> SearchResult:
         """A second search around the sites of the simulator, if few, whose shape is in doubt: beside a jump, say."""
         doubtful = self.direct & ~(self.shape_error <= DOUBTFUL)  # nor where it could not be told
         first = self.candidate
         if 2 * self.direct.sum() <= len(doubtful):
-            status, converged = restart_around(self, doubtful, status, converged=converged)
+            result = restart_around(self, doubtful, result)
         if self.candidate is not first:
             self.check_shape(self.evaluator, int(self.direct.sum()))
-        return status, converged
+        return result
 
-    def search_on_emulator(self, posterior: GaussianPosterior, *, patient: bool = False) -> tuple[str, bool]:
+    def search_on_emulator(self, posterior: GaussianPosterior, *, patient: bool = False) -> SearchResult:
         """Outer steps from a position, until the posterior stays where it is and the emulator's error is small.
 
         A search that goes on and on though the error is small may be in the wrong place: only a patient one does.
         """
-        status, converged, small = "", False, False
+        result, small = SearchResult("", converged=False), False
         verification = runs_in_a_step(self.problem)
         while self.steps:
             step, runs = self.steps.popleft()
@@ -112,9 +113,7 @@ class EmulatedInversion(CoupledInversion):
                         continue
                     break
             algorithm = self.algorithm(self.emulator_stages, self.with_emulator_error())
-            status, converged = self.optimise(
-                algorithm, algorithm.start_from(posterior, known=False), self.evaluate_emulator
-            )
+            result = self.optimise(algorithm, algorithm.start_from(posterior, known=False), self.evaluate_emulator)
             if self.candidate is None or self.emulator is None:
                 break
             moved = movement(posterior, self.candidate.posterior)
@@ -122,16 +121,17 @@ class EmulatedInversion(CoupledInversion):
             was_small, small = small, self.emulator.error <= 0.5 * self.problem.inference.emulator_error
             if step + 1 < FEWEST_STEPS or not small:
                 continue
-            if converged and moved < CONVERGED:
-                return status, True
+            if result.converged and moved < CONVERGED:
+                return result
             if was_small and not patient:
-                return status, False
-        if self.candidate is not None and not converged:
-            return status, False
+                return replace(result, converged=False)
+        if self.candidate is not None and not result.converged:
+            return result
         limit = self.problem.inference.runs_per_site
-        return f"stopped at inference.runs_per_site = {limit} before the emulator was good", False
+        status = f"stopped at inference.runs_per_site = {limit} before the emulator was good"
+        return SearchResult(status, converged=False)
 
-    def search_with_simulator(self) -> tuple[str, bool]:
+    def search_with_simulator(self) -> SearchResult:
         """The simulator itself at the sites where the emulator is not good enough."""
         algorithm = self.algorithm(self.stages())
         start = self.start if self.candidate is None else algorithm.start_from(self.candidate.posterior, known=False)

@@ -14,7 +14,7 @@ from invgp.core.posteriors import Full
 from invgp.core.savigp import Savigp, State
 from invgp.execution.simulator import Batch, Simulator
 from invgp.inference.diagnostics import diagnose
-from invgp.inference.inversion import Inversion, predictions
+from invgp.inference.inversion import Inversion, SearchResult, predictions
 from invgp.latent_model.noise_density import noise_log_density
 from invgp.latent_model.prior import prior_of
 from invgp.posterior import Solution
@@ -44,13 +44,14 @@ class FactorisedInversion(Inversion):
         )
         self.state: State = self.algorithm.init()
 
-    def search(self) -> tuple[str, bool]:
+    def search(self) -> SearchResult:
         """Ask, evaluate, tell, until the bound converges."""
         most = self.problem.inference.max_evaluations
         self.begin(self.algorithm.points.base.shape[0] * self.problem.survey.size * most)
         while not self.state.finished:
             if self.state.evaluations >= most:
-                return f"stopped at inference.max_evaluations = {most} before the bound converged", False
+                status = f"stopped at inference.max_evaluations = {most} before the bound converged"
+                return SearchResult(status, converged=False)
             latents = to_numpy(self.algorithm.ask(self.state))
             label = f"evaluation-{self.state.evaluations + 1}"
             batch = self.evaluate_simulator(latents, label, np.arange(self.problem.survey.size))
@@ -59,9 +60,9 @@ class FactorisedInversion(Inversion):
             self.state, info = self.algorithm.tell(self.state, *told)
             self.best = batch if info.accepted else self.best
             self.record(info.elbo, accepted=info.accepted)
-        return self.state.finished, True
+        return SearchResult(self.state.finished, converged=True)
 
-    def solution(self, status: str, *, converged: bool) -> tuple[Problem, Solution] | None:
+    def solution(self, result: SearchResult) -> tuple[Problem, Solution] | None:
         """The best posterior so far; None if no evaluation of the bound has succeeded."""
         if self.best is None:
             return None
@@ -85,8 +86,8 @@ class FactorisedInversion(Inversion):
             runs_total=self.simulator.runs,
             runs_failed=self.simulator.failed,
             seed=self.seed,
-            status=status,
-            converged=converged,
+            status=result.status,
+            converged=result.converged,
             diagnostics=diagnose(problem, predicted, predicted_std, np.full(problem.survey.size, np.nan), notes),
         )
 

@@ -17,7 +17,7 @@ from invgp.execution.simulator import Simulator, TooManyFailed
 from invgp.inference.diagnostics import diagnose
 from invgp.inference.earlier_runs import earlier_fields
 from invgp.inference.field_learning import FieldLearning
-from invgp.inference.inversion import BudgetSpent, Inversion
+from invgp.inference.inversion import BudgetSpent, Inversion, SearchResult
 from invgp.inference.notes import noise_notes
 from invgp.latent_model.data_whitening import Whitening
 from invgp.latent_model.grid_modes import MOST_MODES, field_of
@@ -99,7 +99,7 @@ class FieldInversion(Inversion):
             known = self.outputs[: len(self.state.outputs)]
             self.state = replace(self.state, outputs=self.backend.asarray(self.whitened(known)))
 
-    def search(self) -> tuple[str, bool]:
+    def search(self) -> SearchResult:
         """Batches of runs from the posterior so far, until neither they nor more of them would move it."""
         budget = self.problem.inference.max_runs or MOST_RUNS
         self.begin(budget)
@@ -110,10 +110,12 @@ class FieldInversion(Inversion):
             self.take(min(batch, budget - self.simulator.runs))
             batch = next_batch(self.simulator.runs)
             if self._has_converged():
-                return "the posterior has converged", True
+                return SearchResult("the posterior has converged", converged=True)
         if self.problem.inference.max_runs is None:
-            return f"stopped at {MOST_RUNS} runs, since inference.max_runs is not set, before it converged", False
-        return f"stopped at inference.max_runs = {budget} before the posterior converged", False
+            status = f"stopped at {MOST_RUNS} runs, since inference.max_runs is not set, before it converged"
+        else:
+            status = f"stopped at inference.max_runs = {budget} before the posterior converged"
+        return SearchResult(status, converged=False)
 
     def _knows_enough(self) -> bool:
         """Whether runs of earlier inversions do for a first posterior; if so, they have told it."""
@@ -200,7 +202,7 @@ class FieldInversion(Inversion):
         """Where the inference stands, with more steps of slice sampling."""
         return self.algorithm.refine(self.state, self.refining.spawn(1)[0], REFINING_STEPS)
 
-    def solution(self, status: str, *, converged: bool) -> tuple[Problem, Solution] | None:
+    def solution(self, result: SearchResult) -> tuple[Problem, Solution] | None:
         """The best posterior so far with the problem that it solves, or None if there is none."""
         info = self.info
         if info is None:
@@ -225,10 +227,10 @@ class FieldInversion(Inversion):
             runs_total=self.simulator.runs,
             runs_failed=self.simulator.failed,
             seed=self.seed,
-            status=status,
-            converged=converged,
+            status=result.status,
+            converged=result.converged,
             diagnostics=diagnose(
-                problem, predicted, predicted_std, np.empty(0), self._notes(info), converged=converged
+                problem, predicted, predicted_std, np.empty(0), self._notes(info), converged=result.converged
             ),
             few_runs_std=np.sqrt(np.maximum(few, 0.0)),
         )

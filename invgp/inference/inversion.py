@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,22 @@ class BudgetSpent(Exception):  # noqa: N818 - it says what happened
         self.runs = runs
 
 
+@dataclass(frozen=True)
+class SearchResult:
+    """Outcome of a search for a posterior.
+
+    Attributes
+    ----------
+    status : str
+        Why the search ended, as a phrase for users.
+    converged : bool
+        Whether it ended because the posterior had converged.
+    """
+
+    status: str
+    converged: bool
+
+
 class Inversion(ABC):
     """One inversion under way.
 
@@ -45,14 +62,14 @@ class Inversion(ABC):
         return 1 if problem.survey.size < WORTH_THREADS else None
 
     @abstractmethod
-    def search(self) -> tuple[str, bool]:
-        """Find the posterior; say why the search ended, and whether that is where it should."""
+    def search(self) -> SearchResult:
+        """Find the posterior."""
 
     @abstractmethod
-    def solution(self, status: str, *, converged: bool) -> tuple[Problem, Solution] | None:
+    def solution(self, result: SearchResult) -> tuple[Problem, Solution] | None:
         """The best posterior so far with the problem that it solves, hyperparameters learnt; None if there is none."""
 
-    def run(self) -> tuple[str, bool]:
+    def run(self) -> SearchResult:
         """Find the posterior within the budget."""
         try:
             return self.search()
@@ -63,12 +80,13 @@ class Inversion(ABC):
                     f"inference.max_runs: must be at least {needed:,} for a first posterior, "
                     f"was {self.simulator.budget:,}"
                 ) from None
-            return self.out_of_runs, False
+            return self.out_of_runs
 
     @property
-    def out_of_runs(self) -> str:
-        """Why the search ended, if the budget is spent."""
-        return f"stopped at inference.max_runs = {self.simulator.budget} before the posterior converged"
+    def out_of_runs(self) -> SearchResult:
+        """Outcome of a search that has used all runs of the budget."""
+        status = f"stopped at inference.max_runs = {self.simulator.budget} before the posterior converged"
+        return SearchResult(status, converged=False)
 
     def begin(self, most_runs: int) -> None:
         """Tell the monitor what to expect at the most."""

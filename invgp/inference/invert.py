@@ -22,7 +22,7 @@ from invgp.inference.coupled import CoupledInversion
 from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.factorised import FactorisedInversion
 from invgp.inference.field import FieldInversion
-from invgp.inference.inversion import Inversion
+from invgp.inference.inversion import Inversion, SearchResult
 from invgp.inference.sample_sizes import refuse_to_learn_noise
 from invgp.ledger import Ledger, Recorder
 from invgp.posterior import to_dataset
@@ -118,17 +118,17 @@ def invert(
         except np.linalg.LinAlgError as error:
             raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
         try:
-            status, converged = inversion.run()
+            found = inversion.run()
         except KeyboardInterrupt as error:
             if not inversion.simulator.failed:
                 remove_all_runs(directory)  # of runs that were cut short: they tell nothing
-            raise InterruptedInversion(
-                _posterior(inversion, "interrupted before it converged", converged=False)
-            ) from error
+            stopped = SearchResult("interrupted before it converged", converged=False)
+            raise InterruptedInversion(_posterior(inversion, stopped)) from error
         except RunsFailedError as error:
-            error.posterior = _posterior(inversion, "stopped because too many runs failed", converged=False)
+            stopped = SearchResult("stopped because too many runs failed", converged=False)
+            error.posterior = _posterior(inversion, stopped)
             raise
-        result = _posterior(inversion, status, converged=converged)
+        result = _posterior(inversion, found)
     if result is None:
         raise RunsFailedError(inversion.simulator.failures("no posterior could be found"))
     return result
@@ -143,9 +143,9 @@ def inversion_of(problem: Problem) -> type[Inversion]:
     return EmulatedInversion if problem.inference.emulator and can_emulate(problem) else CoupledInversion
 
 
-def _posterior(inversion: Inversion, status: str, *, converged: bool) -> xr.Dataset | None:
+def _posterior(inversion: Inversion, result: SearchResult) -> xr.Dataset | None:
     """The best posterior so far as a dataset, or None if there is none."""
-    found = inversion.solution(status, converged=converged)
+    found = inversion.solution(result)
     if found is None:
         return None
     simulator = inversion.simulator

@@ -15,7 +15,7 @@ from invgp.core.coupled.coupled_savigp import CoupledSavigp, State
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.stage import Stage
 from invgp.execution.simulator import Batch
-from invgp.inference.inversion import predictions
+from invgp.inference.inversion import SearchResult, predictions
 from invgp.inference.sample_sizes import sites_at_once
 from invgp.problem import Floats, Problem
 
@@ -36,11 +36,10 @@ class Candidate:
 Report = Callable[[float, Candidate | None], None]
 
 
-class SearchResult(NamedTuple):
-    """Why a search ended, whether that is where it should, and the posterior, if there is one."""
+class Optimum(NamedTuple):
+    """Outcome of an optimisation, and the best posterior; None if no step was accepted."""
 
-    status: str
-    converged: bool
+    result: SearchResult
     candidate: Candidate | None
 
 
@@ -66,7 +65,7 @@ class Optimiser:
         """Sites in a mini-batch."""
         return sites_at_once(self.problem, max(stage.points.base.shape[0] for stage in stages))
 
-    def __call__(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate, report: Report) -> SearchResult:
+    def __call__(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate, report: Report) -> Optimum:
         """From a state of the algorithm; all sites at once, or, if they are too many, on mini-batches."""
         size = self.batch_size(algorithm.stages)
         if size < self.problem.survey.size:
@@ -74,24 +73,24 @@ class Optimiser:
         candidate, everywhere = None, np.arange(self.problem.survey.size)
         while not state.finished:
             if state.evaluations >= self.problem.inference.max_evaluations:
-                return SearchResult(self._stopped, converged=False, candidate=candidate)
+                return Optimum(self._stopped, candidate)
             batch = evaluate(to_numpy(algorithm.ask(state)), f"evaluation-{state.evaluations + 1}", everywhere)
             state, info = algorithm.tell(state, *self._told(batch, everywhere))
             if kept := info.accepted and state.best is not None:
                 candidate = Candidate(state.best, *predictions(batch))
             report(info.elbo, candidate if kept else None)
-        return SearchResult(state.finished, state.converged, candidate)
+        return Optimum(SearchResult(state.finished, state.converged), candidate)
 
     def _by_batches(
         self, algorithm: CoupledSavigp, start: State, evaluate: Evaluate, report: Report, size: int
-    ) -> SearchResult:
+    ) -> Optimum:
         """The same on mini-batches of sites; an evaluation of the bound is a pass over all of them."""
         batches = MiniBatches(algorithm, size, self.shuffles)
         state, candidate = batches.init(start.trial, start.stage), None
         predicted, predicted_std = (np.full(self.problem.noise_std.shape, np.nan) for _ in range(2))
         while not state.finished:
             if state.passes >= self.problem.inference.max_evaluations:
-                return SearchResult(self._stopped, converged=False, candidate=candidate)
+                return Optimum(self._stopped, candidate)
             rows, latents = batches.ask(state)
             batch = evaluate(to_numpy(latents), f"pass-{state.passes + 1}", rows)
             predicted[rows], predicted_std[rows] = predictions(batch)
@@ -102,7 +101,7 @@ class Optimiser:
                 report(info.elbo, candidate if info.accepted else None)
         if candidate is not None:
             candidate = replace(candidate, posterior=state.posterior)
-        return SearchResult(state.finished, state.converged, candidate)
+        return Optimum(SearchResult(state.finished, state.converged), candidate)
 
     def bound(self, algorithm: CoupledSavigp, posterior: GaussianPosterior, evaluate: Evaluate) -> float:
         """The bound at a position, by the last estimator."""
@@ -116,6 +115,8 @@ class Optimiser:
         return self.backend.asarray(batch.needed(self.observed[sites])), self.backend.asmask(batch.valid)
 
     @property
-    def _stopped(self) -> str:
+    def _stopped(self) -> SearchResult:
         most = self.problem.inference.max_evaluations
-        return f"stopped at inference.max_evaluations = {most} before the posterior converged"
+        return SearchResult(
+            f"stopped at inference.max_evaluations = {most} before the posterior converged", converged=False
+        )

@@ -14,7 +14,7 @@ from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import find_unexplained
-from invgp.inference.inversion import BudgetSpent
+from invgp.inference.inversion import BudgetSpent, SearchResult
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.problem import Problem
 
@@ -25,12 +25,13 @@ ATTEMPTS = 3  # from another field each
 ROUGHLY = 0.1  # of the prior's precision, that each site of a second start says
 
 
-def restart_where_unexplained(inversion: CoupledInversion, status: str, *, converged: bool) -> tuple[str, bool]:
+def restart_where_unexplained(inversion: CoupledInversion, result: SearchResult) -> SearchResult:
     """Start again around the sites that are not explained, with the simulator if need be; keep the better posterior.
 
     Parameters
     ----------
-    status, converged : of the first search.
+    result : SearchResult
+        Outcome of the first search.
     """
     for _ in range(ATTEMPTS):
         candidate = inversion.candidate
@@ -40,34 +41,32 @@ def restart_where_unexplained(inversion: CoupledInversion, status: str, *, conve
         sites = find_unexplained(problem, candidate.predicted, candidate.predicted_std)
         if not sites.any():
             break
-        status, converged = restart_around(inversion, sites, status, converged=converged)
-    return status, converged
+        result = restart_around(inversion, sites, result)
+    return result
 
 
-def restart_around(
-    inversion: CoupledInversion, sites: NDArray[np.bool_], status: str, *, converged: bool
-) -> tuple[str, bool]:
+def restart_around(inversion: CoupledInversion, sites: NDArray[np.bool_], result: SearchResult) -> SearchResult:
     """The same around any sites (N,)."""
     first = inversion.candidate
     if first is None or not sites.any():
-        return status, converged
+        return result
     around = sites_within_length_scale(with_learned_hyperparameters(inversion.problem, first.posterior), sites)
     kept, algorithm = inversion.direct, inversion.algorithm(inversion.stages())
-    bound, verdict = inversion.trace[-1][0], (status, converged)
+    bound, second = inversion.trace[-1][0], result
     try:
         start = reset_sites(inversion, algorithm, first.posterior, around)
         inversion.use_simulator_at(around, start)
         bound = inversion.bound_of(algorithm, first.posterior)
-        verdict = inversion.optimise(algorithm, algorithm.start_from(start, known=False), inversion.evaluator)
+        second = inversion.optimise(algorithm, algorithm.start_from(start, known=False), inversion.evaluator)
     except BudgetSpent:
-        verdict = inversion.out_of_runs, False
+        second = inversion.out_of_runs
     except (RunsFailedError, np.linalg.LinAlgError):  # what was found first is as good as it was
         inversion.candidate = first
     if inversion.candidate is not first and inversion.trace[-1][0] > bound:
-        return verdict
+        return second
     inversion.candidate, inversion.direct = first, kept
     inversion.record(bound, accepted=True)
-    return status, converged
+    return result
 
 
 def sites_within_length_scale(problem: Problem, sites: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -14,6 +14,7 @@ from invgp.core.backend import select_backend
 from invgp.core.field import field_inference as algorithm
 from invgp.execution.simulator import Simulator
 from invgp.inference.field import FieldInversion
+from invgp.inference.inversion import SearchResult
 from lacking import Lacking, Mask
 
 NODES, AT = np.arange(0.0, 60.0, 2.0), np.arange(3.0, 60.0, 6.0)
@@ -129,7 +130,7 @@ def test_that_an_output_that_the_nearest_runs_lack_says_nothing(
     assert len(inversion.state.near) == 2 * inversion.variables
     assert np.all(scale[:2] < 1e-5)
     np.testing.assert_allclose(scale[2:], 1.0)
-    _, solution = inversion.solution("", converged=False)
+    _, solution = inversion.solution(SearchResult("", converged=False))
     assert np.isnan(solution.predicted[0]).all()
     assert not np.isnan(solution.predicted[1:]).any()
     assert not np.isnan(solution.mean).any()
