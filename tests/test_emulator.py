@@ -9,7 +9,7 @@ import pytest
 
 import invgp
 from invgp.emulation import Runs, fit_emulator
-from invgp.emulation.hermite_basis import Basis
+from invgp.emulation.monomial_basis import Basis
 from invgp.emulation.polynomial import fit_polynomial
 from invgp.emulation.residual_process import add_process
 from invgp.forward_models import two_way_times
@@ -67,7 +67,7 @@ def times_with_jump(problem, size):
 
 def run(runs, f, simulate, stage=0, sites=None):
     sites = np.arange(f.shape[1]) if sites is None else sites
-    return runs.plus(f, simulate(f), np.ones(f.shape[:2], dtype=bool), sites, stage)
+    return runs.append(f, simulate(f), np.ones(f.shape[:2], dtype=bool), sites, stage)
 
 
 def emulate(problem, runs, seed=1):
@@ -81,12 +81,12 @@ def true_errors(problem, emulator, f, simulate):
 
 def test_that_runs_grow_and_failed_ones_are_nan():
     f, y = np.arange(12.0).reshape(2, 2, 3), np.ones((2, 2, 1))
-    runs = Runs.none(3, 1).plus(f, y, np.asarray([[True, True], [False, True]]), np.asarray([4, 7]), 0)
+    runs = Runs.empty(3, 1).append(f, y, np.asarray([[True, True], [False, True]]), np.asarray([4, 7]), 0)
     runs = run(runs, f[:1], lambda f: f[..., :1], stage=1, sites=np.asarray([1, 2]))
     assert len(runs) == 6
     np.testing.assert_array_equal(runs.sites, [4, 7, 4, 7, 1, 2])
     np.testing.assert_array_equal(runs.stage, [0, 0, 0, 0, 1, 1])
-    np.testing.assert_array_equal(runs.answered, [True, True, False, True, True, True])
+    np.testing.assert_array_equal(runs.has_output, [True, True, False, True, True, True])
     np.testing.assert_array_equal(runs.latents[3], f[1, 1])
     np.testing.assert_array_equal(runs.latest(2), runs.stage == 1)
     assert runs.latest(100).all()
@@ -142,7 +142,7 @@ def test_that_a_polynomial_is_recovered_exactly(line):
         z = (f - mean) / std
         return line.noise_std[0] * (5 + np.einsum("...i,pij,...j->...p", z, weights, z) + z[..., 4:] ** 2 * z[..., :4])
 
-    emulator = emulate(line, run(Runs.none(8, 4), prior_draws(line, rng, 2), cubic))
+    emulator = emulate(line, run(Runs.empty(8, 4), prior_draws(line, rng, 2), cubic))
     assert emulator.name == "cubic polynomial in pairs"
     assert emulator.error < 1e-6
     assert np.abs(true_errors(line, emulator, prior_draws(line, rng, 20), cubic)).max() < 1e-4
@@ -154,7 +154,7 @@ def test_that_errors_over_the_prior_are_small_and_true_to_what_is_said_of_them(l
     said, found = [], []
     for seed in range(4):
         rng = np.random.default_rng(seed)
-        emulator = emulate(line, run(Runs.none(8, 4), prior_draws(line, rng, runs_a_site), times))
+        emulator = emulate(line, run(Runs.empty(8, 4), prior_draws(line, rng, runs_a_site), times))
         said.append(emulator.error)
         found.append(rms(true_errors(line, emulator, prior_draws(line, rng, 64), times)))
     assert rms(found) < largest_error
@@ -164,7 +164,7 @@ def test_that_errors_over_the_prior_are_small_and_true_to_what_is_said_of_them(l
 @pytest.mark.parametrize("width", [0.5, 0.2])
 def test_that_runs_of_the_posterior_make_it_better_where_it_will_be_used(line, width):
     rng = np.random.default_rng(0)
-    centres, runs = smooth_centres(line, rng), Runs.none(8, 4)
+    centres, runs = smooth_centres(line, rng), Runs.empty(8, 4)
     runs = run(runs, prior_draws(line, rng, 1), times, stage=0)
     for stage in (1, 2):
         runs = run(runs, posterior_draws(line, rng, centres, width, 1), times, stage)
@@ -173,21 +173,21 @@ def test_that_runs_of_the_posterior_make_it_better_where_it_will_be_used(line, w
     found = rms(true_errors(line, emulator, fresh, times))
     assert found < 0.02
     assert 1 / 1.5 < emulator.error / found < 1.5
-    assert emulator.trusted(fresh, SITES, 0.1).mean() > 0.95
-    assert not emulator.trusted(fresh + 4 * line.prior()[1], SITES, 0.1).any()
+    assert emulator.trusted_sites(fresh, SITES, 0.1).mean() > 0.95
+    assert not emulator.trusted_sites(fresh + 4 * line.prior()[1], SITES, 0.1).any()
 
 
 @pytest.mark.parametrize(("width", "size", "seed"), [(0.15, 20.0, 0), (0.15, 3.0, 1)])
 def test_that_a_jump_is_seen_where_it_is_and_does_not_spoil_the_rest(line, width, size, seed):
     rng = np.random.default_rng(seed)
     centres, simulate = smooth_centres(line, rng), times_with_jump(line, size)
-    runs = run(Runs.none(8, 4), prior_draws(line, rng, 1), simulate, stage=0)
+    runs = run(Runs.empty(8, 4), prior_draws(line, rng, 1), simulate, stage=0)
     for stage in (1, 2):
         runs = run(runs, posterior_draws(line, rng, centres, width, 4), simulate, stage)
     emulator = emulate(line, runs)
     fresh = posterior_draws(line, rng, centres, width, 128)
     distance = np.abs(centres[:, JUMP_LATENT] - JUMP_AT) / width
-    error, trusted = emulator.site_error(SITES), emulator.trusted(fresh, SITES, 0.2)
+    error, trusted = emulator.site_error(SITES), emulator.trusted_sites(fresh, SITES, 0.2)
     true = rms(true_errors(line, emulator, fresh, simulate), axis=0).max(axis=-1)
     assert (error[distance < 1] > 0.2).all()
     assert trusted[distance > 6].mean() > 0.95
@@ -203,7 +203,7 @@ def test_that_roughness_which_no_polynomial_can_follow_is_left_to_a_process(line
         return times(f) + line.noise_std[0] * np.sin(4 * z[..., 6])[..., None]
 
     rng = np.random.default_rng(0)
-    emulator = emulate(line, run(Runs.none(8, 4), prior_draws(line, rng, 4), rough))
+    emulator = emulate(line, run(Runs.empty(8, 4), prior_draws(line, rng, 4), rough))
     found = rms(true_errors(line, emulator, prior_draws(line, rng, 32), rough))
     assert emulator.name.endswith("+ Gaussian process")
     assert found < 0.35  # of 0.7 without
@@ -220,7 +220,7 @@ def test_that_site_covariates_are_inputs_and_log_links_stay_on_the_scale_of_the_
         near = 0.7 * resistivity[:, 0] + 0.03 * elevation * thickness
         return np.stack([near, 1e-3 * resistivity[:, 1], 1e-3 * thickness], axis=-1).reshape(*f.shape[:2], 3)
 
-    emulator = emulate(problem, run(Runs.none(3, 3), prior_draws(problem, rng, 4), simulate))
+    emulator = emulate(problem, run(Runs.empty(3, 3), prior_draws(problem, rng, 4), simulate))
     assert emulator.inputs.size == 4  # the coordinates vary too, but the simulator does not take them
     found = rms(true_errors(problem, emulator, prior_draws(problem, rng, 64), simulate))
     assert found < 0.05
@@ -247,13 +247,13 @@ def test_that_a_covariate_that_does_not_vary_is_no_input():
     problem = many_sites(map_problem(), 30)
     level = replace(problem.survey, covariates=(Column("elevation", "m", np.full(30, 5.0)),))
     rng = np.random.default_rng(0)
-    runs = run(Runs.none(3, 3), prior_draws(problem, rng, 2), lambda f: np.exp(0.1 * f))
+    runs = run(Runs.empty(3, 3), prior_draws(problem, rng, 2), lambda f: np.exp(0.1 * f))
     assert emulate(replace(problem, survey=level), runs).inputs.size == 3
 
 
 def test_that_an_output_that_failed_takes_only_its_own_run_away(line):
     rng = np.random.default_rng(0)
-    runs = run(Runs.none(8, 4), prior_draws(line, rng, 2), times)
+    runs = run(Runs.empty(8, 4), prior_draws(line, rng, 2), times)
     outputs = runs.outputs.copy()
     outputs[::5, 3] = np.nan
     outputs[7] = np.nan
@@ -266,10 +266,10 @@ def test_that_an_output_that_failed_takes_only_its_own_run_away(line):
 
 
 def test_that_too_few_runs_make_no_emulator(line):
-    assert emulate(line, Runs.none(8, 4)) is None
+    assert emulate(line, Runs.empty(8, 4)) is None
     f = prior_draws(line, np.random.default_rng(0), 1)[:, :11]
-    assert emulate(line, run(Runs.none(8, 4), f, times)) is None
-    runs = run(Runs.none(8, 4), prior_draws(line, np.random.default_rng(0), 1), times)
+    assert emulate(line, run(Runs.empty(8, 4), f, times)) is None
+    runs = run(Runs.empty(8, 4), prior_draws(line, np.random.default_rng(0), 1), times)
     outputs = runs.outputs.copy()
     outputs[5:, 1] = np.nan
     assert emulate(line, replace(runs, outputs=outputs)) is None
@@ -277,7 +277,7 @@ def test_that_too_few_runs_make_no_emulator(line):
 
 def test_that_few_runs_make_a_simple_emulator_with_a_large_error(line):
     rng = np.random.default_rng(0)
-    runs = run(Runs.none(8, 4), prior_draws(line, rng, 1)[:, :20], times)
+    runs = run(Runs.empty(8, 4), prior_draws(line, rng, 1)[:, :20], times)
     emulator = emulate(line, runs)
     assert emulator.name.startswith("linear polynomial")
     found = rms(true_errors(line, emulator, prior_draws(line, rng, 32), times))
@@ -286,7 +286,7 @@ def test_that_few_runs_make_a_simple_emulator_with_a_large_error(line):
 
 def test_that_errors_are_in_the_noise_of_each_site_and_ignore_what_was_not_observed(line):
     rng = np.random.default_rng(0)
-    runs = run(Runs.none(8, 4), prior_draws(line, rng, 1), times)
+    runs = run(Runs.empty(8, 4), prior_draws(line, rng, 1), times)
     noise = line.noise_std.copy()
     noise[50] *= 10.0
     plain = emulate(line, runs)
@@ -303,14 +303,14 @@ def test_that_errors_are_in_the_noise_of_each_site_and_ignore_what_was_not_obser
 def test_that_a_site_without_runs_is_taken_to_be_like_its_neighbour_on_the_map(line):
     rng = np.random.default_rng(0)
     sites = SITES[::2]
-    runs = run(Runs.none(8, 4), prior_draws(line, rng, 2)[:, ::2], times, sites=sites)
+    runs = run(Runs.empty(8, 4), prior_draws(line, rng, 2)[:, ::2], times, sites=sites)
     error = emulate(line, runs).site_error(SITES)
     assert all(error[n] in (error[n - 1], error[n + 1]) for n in SITES[1:-1:2])
 
 
 def test_that_few_sites_with_many_runs_have_an_emulator_too(line):
     rng = np.random.default_rng(0)
-    runs = Runs.none(8, 4)
+    runs = Runs.empty(8, 4)
     for site in (3, 90):
         runs = run(runs, prior_draws(line, rng, 150)[:, [site]], times, sites=np.asarray([site]))
     emulator = emulate(line, runs)
@@ -320,7 +320,9 @@ def test_that_few_sites_with_many_runs_have_an_emulator_too(line):
 
 def test_that_the_same_generator_gives_the_same_emulator(line):
     rng = np.random.default_rng(0)
-    runs = run(Runs.none(8, 4), posterior_draws(line, rng, smooth_centres(line, rng), 0.3, 2), times_with_jump(line, 5))
+    runs = run(
+        Runs.empty(8, 4), posterior_draws(line, rng, smooth_centres(line, rng), 0.3, 2), times_with_jump(line, 5)
+    )
     first, second = emulate(line, runs), emulate(line, runs)
     fresh = prior_draws(line, rng, 4)
     assert first.name == second.name

@@ -1,4 +1,4 @@
-"""A regression on all runs so far, pooled over the sites, that stands in for the simulator."""
+"""Emulators: regressions of the simulator outputs on the inputs, fitted to all runs of all sites."""
 
 from invgp.emulation.emulator import Emulator
 from invgp.emulation.emulator_fit import fit_emulator

@@ -1,4 +1,4 @@
-"""What stands in for the simulator, and how far it can be trusted."""
+"""The fitted emulator: predictions, and an estimate of its error at each site."""
 
 from __future__ import annotations
 
@@ -16,38 +16,49 @@ from invgp.emulation.neighbours import Neighbours
 from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import Floats
 
-ROWS_AT_ONCE = 16_384
-SAMPLES_LOOKED_AT = 32  # of a site, to see whether they lie among the runs
-SHARE_AMONG_RUNS = 0.9  # of those, at least
+ROWS_AT_ONCE = 16_384  # rows that one call of the regression evaluates, to limit memory
+MOST_CHECKED_SAMPLES = 32  # samples per site that `is_among_runs` compares with the runs
+FEWEST_AMONG_RUNS = 0.9  # fraction of these samples that must lie among the runs
 
 
 class Surface(Protocol):
-    """A fitted function of the inputs (B, I) at sites (B,)."""
+    """Regression function of the inputs (B, I) at sites (B,)."""
 
     @property
     def name(self) -> str:
-        """In words."""
+        """Name of the regression, for users."""
 
     def __call__(self, x: Floats, sites: Integers) -> Floats:
-        """Outputs (B, P), in typical noise standard deviations."""
+        """Predict outputs (B, P), in units of the median noise standard deviation of each output."""
 
-    def outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:
-        """Which inputs lie where there are no runs, (B,)."""
+    def is_outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:
+        """Return a mask (B,) of the inputs that lie outside the region of the runs."""
 
 
 @dataclass(frozen=True)
 class Emulator:
-    """A regression that was fitted to runs of the simulator.
+    """Regression of the simulator outputs on the inputs, with its cross-validation errors.
 
     Parameters
     ----------
-    runs : all runs so far; those without an answer too.
-    errors : (R, P), the simulator's answer less that of a fit without the run, in `unit`; NaN where it has none.
-    unit : (P,), the typical standard deviation of each output's noise, in the observations' units.
-    noise : (N, P), standard deviations of the noise of each site, in `unit`; infinite where nothing was observed.
-    name : the regression and the runs it was fitted to, in words.
-    error : root mean square of `errors` over the latest runs and all outputs.
-    neighbours : where the runs of each site are.
+    surface : Surface
+        The regression function.
+    inputs : Inputs
+        The inputs of the regression.
+    runs : Runs
+        All runs so far, including those without output.
+    errors : array, shape (R, P), in `unit`
+        Simulator output minus the prediction of a fit without the run. NaN if the run has no such output.
+    unit : array, shape (P,), in the units of the observations
+        Median over the sites of the noise standard deviation of each output.
+    noise : array, shape (N, P), in `unit`
+        Noise standard deviation at each site. Infinite where nothing was observed.
+    name : str
+        Name of the regression and the stages of runs that it was fitted to, for users.
+    error : float, in `unit`
+        Root mean square of `errors` over the latest runs and all outputs.
+    neighbours : Neighbours
+        Runs near the runs of each site.
     """
 
     surface: Surface
@@ -62,14 +73,25 @@ class Emulator:
 
     @property
     def held_out_error(self) -> Floats:
-        """Error (R, P) at each run of a fit without it, in noise standard deviations of its site.
+        """Cross-validation errors (R, P), in noise standard deviations of the site of each run.
 
-        NaN where the run has no answer, 0 where the site has no observation.
+        NaN where the run has no output, 0 where the site has no observation.
         """
         return self.errors / self.noise[self.runs.sites]
 
     def predict(self, latents: Floats, sites: Integers) -> Floats:
-        """Outputs (S, B, P), in the observations' units, at latent values (S, B, Q) of the sites (B,)."""
+        """Predict the outputs.
+
+        Parameters
+        ----------
+        latents : array, shape (S, B, Q), on the scale of the Gaussian processes
+        sites : array of int, shape (B,)
+            Number of each site, from 0.
+
+        Returns
+        -------
+        array, shape (S, B, P), in the units of the observations
+        """
         samples, batch, _ = latents.shape
         outputs = np.empty((samples, batch, len(self.unit)))
         step = max(ROWS_AT_ONCE // max(samples, 1), 1)
@@ -80,27 +102,43 @@ class Emulator:
         return outputs
 
     def site_error(self, sites: Integers) -> Floats:
-        """Error (B,) to expect at each site, in its noise standard deviations; of the output where it is largest.
+        """Estimate the error (B,) at sites (B,): the largest over the outputs, in noise standard deviations.
 
-        Root mean square over the site's own newest runs and those nearest to them; a site without runs is taken to
-        be like the nearest site on the map that has some.
+        The estimate is a weighted root mean square over the newest runs of the site and the runs nearest to them. A
+        site without runs has the estimate of the nearest site with runs.
         """
         return np.asarray(self.output_error(sites).max(axis=-1))
 
     def output_error(self, sites: Integers) -> Floats:
-        """The same of each output, (B, P); 0 where nothing was observed."""
+        """Estimate the error (B, P) of each output at sites (B,), in noise standard deviations; 0 if not observed."""
         squares = weighted_mean(self._weights[sites], self.errors**2)
         return np.sqrt(np.where(np.isinf(self.noise[sites]), 0.0, squares / self.noise[sites] ** 2))
 
-    def among_runs(self, latents: Floats, sites: Integers) -> NDArray[np.bool_]:
-        """Whether the values (S, B, Q) of each site lie where there were runs, (B,); elsewhere the error is unknown."""
-        few = latents[: min(SAMPLES_LOOKED_AT, len(latents))]
-        among = ~self.surface.outside(*self._rows(few, sites))
-        return np.asarray(np.mean(among.reshape(len(few), -1), axis=0) >= SHARE_AMONG_RUNS)
+    def is_among_runs(self, latents: Floats, sites: Integers) -> NDArray[np.bool_]:
+        """Return a mask (B,): whether the latent values (S, B, Q) of a site lie in the region of the runs.
 
-    def trusted(self, latents: Floats, sites: Integers, largest_error: float) -> NDArray[np.bool_]:
-        """Where (B,) the values (S, B, Q) lie among the runs and the error is at most so many noise stds."""
-        return (self.site_error(sites) <= largest_error) & self.among_runs(latents, sites)
+        Outside this region the error is unknown.
+        """
+        few = latents[: min(MOST_CHECKED_SAMPLES, len(latents))]
+        among = ~self.surface.is_outside(*self._rows(few, sites))
+        return np.asarray(np.mean(among.reshape(len(few), -1), axis=0) >= FEWEST_AMONG_RUNS)
+
+    def trusted_sites(self, latents: Floats, sites: Integers, largest_error: float) -> NDArray[np.bool_]:
+        """Return a mask of the sites where the emulator is accurate enough.
+
+        Parameters
+        ----------
+        latents : array, shape (S, B, Q)
+            Latent values at which the emulator is to be used.
+        sites : array of int, shape (B,)
+        largest_error : float, in noise standard deviations
+
+        Returns
+        -------
+        array of bool, shape (B,)
+            True if the values lie among the runs and the estimated error is at most `largest_error`.
+        """
+        return (self.site_error(sites) <= largest_error) & self.is_among_runs(latents, sites)
 
     @cached_property
     def _weights(self) -> csr_array:

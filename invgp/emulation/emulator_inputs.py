@@ -1,4 +1,4 @@
-"""What the answer of a simulator depends on: latents, and what differs from site to site."""
+"""Inputs of the regression: the latents and the site columns that the simulator uses."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from invgp.problem import Floats, Problem
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of the regression, of order one.
+    """Standardised inputs of the regression.
 
     Parameters
     ----------
-    latents : numbers of the latent processes that the simulator takes.
-    mean, std : of their prior.
-    columns : (N, C), coordinates and covariates that the simulator takes and that vary, standardised over the sites.
+    latents : array of int
+        Numbers of the latent processes that the simulator takes.
+    mean, std : arrays
+        Prior mean and standard deviation of these processes.
+    columns : array, shape (N, C)
+        Coordinates and covariates that the simulator takes and that vary, standardised over the sites.
     """
 
     latents: Integers
@@ -28,7 +31,7 @@ class Inputs:
 
     @staticmethod
     def of(problem: Problem) -> Inputs:
-        """The inputs that the problem wires to its simulator."""
+        """Select the inputs that the problem passes to its simulator."""
         wired = {wire.name for wire in problem.inputs}
         processes = np.arange(problem.latent_count)
         latents = np.concatenate([processes[s] for name, s in problem.latent_slices.items() if name in wired])
@@ -50,5 +53,5 @@ class Inputs:
         return len(self.latents) + int(self.columns.shape[1])
 
     def rows(self, latents: Floats, sites: Integers) -> Floats:
-        """Inputs (B, I) of latent values (B, Q) at the sites (B,)."""
+        """Return the inputs (B, I) for latent values (B, Q) at sites (B,)."""
         return np.concatenate([(latents[:, self.latents] - self.mean) / self.std, self.columns[sites]], axis=-1)

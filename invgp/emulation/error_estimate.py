@@ -1,4 +1,4 @@
-"""Which runs tell of the error at which site."""
+"""Weights of the runs in the error estimate of each site."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from invgp.emulation.neighbours import Neighbours
 from invgp.emulation.training_runs import Runs
 from invgp.problem import Floats
 
-NEIGHBOURS = 16  # of each run: where a site has few runs, those of others help to see how rough it is there
-NEIGHBOUR_WEIGHT = 0.25  # each; a site's own newest runs weigh 1
+NEIGHBOURS = 16  # neighbours of each newest run that contribute to the error estimate of its site
+NEIGHBOUR_WEIGHT = 0.25  # of each neighbour; the newest runs of the site have weight 1
 
 
 def weights_of_runs(runs: Runs, neighbours: Neighbours) -> csr_array:
-    """How much each run tells of each site, (N, R): its own newest runs most, then those nearest to them."""
+    """Return the weight (N, R) of each run in the error estimate of each site: its newest runs and their neighbours."""
     newest = np.flatnonzero(neighbours.newest)
     near, _ = neighbours.nearest(neighbours.x[newest], NEIGHBOURS)
-    told = np.concatenate([newest[:, None], near], axis=1)
-    weights = np.full(told.shape, NEIGHBOUR_WEIGHT)
+    contributing = np.concatenate([newest[:, None], near], axis=1)
+    weights = np.full(contributing.shape, NEIGHBOUR_WEIGHT)
     weights[:, 0] = 1.0
-    sites = np.repeat(runs.sites[newest], told.shape[1])
+    sites = np.repeat(runs.sites[newest], contributing.shape[1])
     shape = (len(neighbours.like), len(runs))
-    return coo_array((weights.ravel(), (sites, told.ravel())), shape=shape).tocsr()[neighbours.like]
+    return coo_array((weights.ravel(), (sites, contributing.ravel())), shape=shape).tocsr()[neighbours.like]
 
 
 def weighted_mean(weights: csr_array, values: Floats) -> Floats:
-    """Means (B, P) of values (R, P), of which some are NaN, by weights (B, R); infinite where none is known."""
+    """Return weighted means (B, P) of values (R, P) with weights (B, R), without NaN; infinite where all are NaN."""
     known = np.isfinite(values)
     total = weights @ known.astype(float)
     means: Floats = np.full(total.shape, np.inf)

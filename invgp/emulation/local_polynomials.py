@@ -1,6 +1,6 @@
-"""A polynomial for each site, fitted to the runs nearest to its own.
+"""Local polynomials: one for each site, fitted to the runs nearest to the runs of the site.
 
-What is rough somewhere spoils a polynomial that has to hold everywhere, but not one that is fitted elsewhere.
+Where the simulator is rough, only the polynomials of the sites nearby are inaccurate.
 """
 
 from __future__ import annotations
@@ -10,26 +10,29 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.emulation.hermite_basis import Basis
+from invgp.emulation.monomial_basis import Basis
 from invgp.emulation.neighbours import Neighbours
-from invgp.emulation.ridge import Ridge, members
+from invgp.emulation.ridge import Ridge, group_positions
 from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import Floats
 
-RUNS_PER_FEATURE = 2.5  # those far away weigh little
-LEAST_WEIGHT = 1e-4
-FARTHEST = 1.5  # times the distance to the farthest run that was used
+RUNS_PER_FEATURE = 2.5  # nearest runs per coefficient; distant runs have small weights
+LEAST_WEIGHT = 1e-4  # smallest weight of a run that is used
+FARTHEST = 1.5  # distance beyond which inputs are outside, relative to the farthest run that was used
 
 
 @dataclass(frozen=True)
 class LocalPolynomials:
-    """A fitted polynomial a site.
+    """One fitted polynomial per site.
 
     Parameters
     ----------
-    centres : (N, I), of the inputs of each site's runs.
-    scales : (N, I), distance from there to the farthest run that was used, in the direction of each input.
-    coefficients : (N, F, P).
+    basis : Basis
+    centres : array, shape (N, I)
+        Mean inputs of the newest runs of each site.
+    scales : array, shape (N, I)
+        Distance from the centre to the farthest run that was used, in the units of each input.
+    coefficients : array, shape (N, F, P)
     """
 
     basis: Basis
@@ -39,38 +42,45 @@ class LocalPolynomials:
 
     @property
     def name(self) -> str:
-        """In words."""
+        """Name of the regression, for users."""
         return f"local {self.basis.name}"
 
     def __call__(self, x: Floats, sites: Integers) -> Floats:
-        """Outputs (B, P) at inputs (B, I) of the sites (B,)."""
+        """Predict outputs (B, P) at inputs (B, I) of sites (B,)."""
         y = np.empty((len(x), self.coefficients.shape[-1]))
-        standardised = self._standardised(x, sites)
-        for rows in members(sites):
+        standardised = self._standardise(x, sites)
+        for rows in group_positions(sites):
             y[rows] = self.basis(standardised[rows]).T @ self.coefficients[sites[rows[0]]]
         return y
 
-    def outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:
-        """Which inputs lie much farther away than the runs that were used, (B,)."""
-        return np.asarray(np.linalg.norm(self._standardised(x, sites), axis=-1) > FARTHEST)
+    def is_outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:
+        """Return a mask (B,) of the inputs that are much farther from the centre than the runs that were used."""
+        return np.asarray(np.linalg.norm(self._standardise(x, sites), axis=-1) > FARTHEST)
 
-    def _standardised(self, x: Floats, sites: Integers) -> Floats:
+    def _standardise(self, x: Floats, sites: Integers) -> Floats:
         return (x - self.centres[sites]) / self.scales[sites]
 
 
 def fit_local(
     basis: Basis, y: Floats, runs: Runs, folds: Integers, neighbours: Neighbours
 ) -> tuple[LocalPolynomials, Floats]:
-    """Fit the basis at each site.
+    """Fit one polynomial per site by weighted ridge regression.
 
     Parameters
     ----------
-    y : (R, P), finite at the runs that are `neighbours`.
-    folds : (R,), runs with the same number are left out together.
+    basis : Basis
+    y : array, shape (R, P)
+        Outputs; finite at the runs among which `neighbours` searches.
+    runs : Runs
+    folds : array of int, shape (R,)
+        Fold of each run.
+    neighbours : Neighbours
 
     Returns
     -------
-    The polynomials, and their errors (R, P) at runs that were left out; NaN where `y` is.
+    surface : LocalPolynomials
+    errors : array, shape (R, P)
+        Cross-validation errors; NaN where `y` is NaN.
     """
     near, distances = neighbours.nearest(neighbours.centres, int(np.ceil(RUNS_PER_FEATURE * len(basis))))
     reach = distances[:, -1:] * (1.0 + 1e-9) + 1e-12
@@ -84,6 +94,6 @@ def fit_local(
         fit = Ridge.fit(features, y[chosen], roots[site])
         coefficients[neighbours.like == site] = fit.coefficients
         own = runs.sites[chosen] == site
-        left_out[chosen[own]] = (fit.left_out(folds[chosen], own) / roots[site][:, None])[own]
+        left_out[chosen[own]] = (fit.left_out_errors(folds[chosen], own) / roots[site][:, None])[own]
     surface = LocalPolynomials(basis, neighbours.centres, scales, coefficients)
     return surface, np.where(np.isfinite(left_out), left_out, y - surface(neighbours.x, runs.sites))

@@ -1,4 +1,4 @@
-"""Where the runs of each site are, and which other runs are near."""
+"""Nearest runs in the space of the regression inputs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,27 @@ from scipy.spatial import KDTree
 from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import Floats
 
-MOST_RUNS = 10_000  # among which neighbours are looked for
+MOST_RUNS = 10_000  # most runs in the search tree
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Runs with an answer, in the space of the regression's inputs.
+    """Runs with outputs, in the space of the regression inputs.
 
     Parameters
     ----------
-    x : (R, I), inputs of all runs.
-    scale : (I,), spread of the latest runs.
-    numbers : those of the runs among which neighbours are looked for: the latest.
-    newest : (R,), whether a run is of the last stage that its site has seen.
-    centres : (N, I), mean inputs of each site's newest runs.
-    like : (N,), the site itself if it has runs, or the nearest on the map that has.
+    x : array, shape (R, I)
+        Inputs of all runs.
+    scale : array, shape (I,)
+        Standard deviation of the inputs of the latest runs; distances are relative to it.
+    numbers : array of int
+        Numbers of the runs among which neighbours are searched: the latest.
+    newest : array of bool, shape (R,)
+        Whether a run is from the last stage with runs at its site.
+    centres : array, shape (N, I)
+        Mean inputs of the newest runs of each site.
+    like : array of int, shape (N,)
+        The site itself if it has runs, otherwise the nearest site with runs.
     """
 
     x: Floats
@@ -38,9 +44,9 @@ class Neighbours:
 
     @staticmethod
     def of(runs: Runs, x: Floats, latest: NDArray[np.bool_], X: Floats) -> Neighbours:
-        """Of runs with inputs x (R, I), some of them the latest (R,), and sites with coordinates X (N, D)."""
-        answered = runs.answered
-        if np.any(answered & runs.since(0)):  # runs of earlier inversions were for other posteriors
+        """Build from runs with inputs x (R, I), a mask (R,) of the latest runs, and site coordinates X (N, D)."""
+        answered = runs.has_output
+        if np.any(answered & runs.since(0)):  # runs of earlier inversions came from other posteriors
             answered &= runs.since(0)
         last = np.full(len(X), -1)
         np.maximum.at(last, runs.sites[answered], runs.stage[answered])
@@ -48,7 +54,7 @@ class Neighbours:
         count = np.bincount(runs.sites[newest], minlength=len(X))
         centres = np.zeros((len(X), x.shape[1]))
         np.add.at(centres, runs.sites[newest], x[newest])
-        like = _nearest_seen(X, np.flatnonzero(count))
+        like = _nearest_site_with_runs(X, np.flatnonzero(count))
         numbers = np.flatnonzero(answered & latest)
         return Neighbours(
             x=x,
@@ -60,7 +66,7 @@ class Neighbours:
         )
 
     def nearest(self, points: Floats, count: int) -> tuple[Integers, Floats]:
-        """Numbers of the runs nearest to the points (B, I), the nearest first, and their distances, (B, count) each."""
+        """Find the runs nearest to points (B, I): their numbers and distances (B, count), the nearest first."""
         count = min(count, len(self.numbers))
         distances, found = self._tree.query(points / self.scale, k=np.arange(1, count + 1))
         return self.numbers[np.asarray(found)], np.asarray(distances)
@@ -70,7 +76,8 @@ class Neighbours:
         return KDTree(self.x[self.numbers] / self.scale)
 
 
-def _nearest_seen(X: Floats, seen: Integers) -> Integers:
+def _nearest_site_with_runs(X: Floats, seen: Integers) -> Integers:
+    """Return the nearest (N,) of the sites `seen` to each site, by coordinates X (N, D)."""
     scaled = X / _positive(np.ptp(X, axis=0))
     like: Integers = seen[KDTree(scaled[seen]).query(scaled)[1]]
     like[seen] = seen

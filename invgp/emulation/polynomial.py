@@ -1,4 +1,4 @@
-"""A polynomial that holds everywhere."""
+"""Global polynomial: one regression for all sites."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.emulation.hermite_basis import Basis
+from invgp.emulation.monomial_basis import Basis
 from invgp.emulation.ridge import Ridge
 from invgp.emulation.training_runs import Integers
 from invgp.problem import Floats
 
-ROWS_AT_ONCE = 1024  # their monomials stay in the cache
+ROWS_AT_ONCE = 1024  # rows per block, so that their monomials fit into the cache
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,15 @@ class Polynomial:
 
     Parameters
     ----------
-    centre, scale : (I,), of the inputs of the runs it was fitted to.
-    coefficients : (F, P), of the monomials of the standardised inputs.
-    whitening : (F, F), makes the monomials of those runs orthonormal.
-    usual_leverage : what `leverage` stays below for nearly all runs, if each is left out in turn.
+    basis : Basis
+    centre, scale : arrays, shape (I,)
+        Mean and standard deviation of the inputs of the runs in the fit.
+    coefficients : array, shape (F, P)
+        Coefficients of the monomials of the standardised inputs.
+    whitening : array, shape (F, F)
+        Transforms the monomials of these runs to orthonormal features.
+    usual_leverage : float
+        Upper limit of the leverage of 99% of the runs, each computed without the run.
     """
 
     basis: Basis
@@ -36,46 +41,52 @@ class Polynomial:
 
     @property
     def name(self) -> str:
-        """In words."""
+        """Name of the regression, for users."""
         return self.basis.name
 
-    def standardised(self, x: Floats) -> Floats:
-        """Inputs (B, I) -> inputs (B, I) of the basis."""
+    def standardise(self, x: Floats) -> Floats:
+        """Standardise inputs (B, I) for the basis."""
         return np.asarray((x - self.centre) / self.scale)
 
-    def __call__(self, x: Floats, sites: Integers) -> Floats:  # noqa: ARG002 - it is the same at all sites
-        """Outputs (B, P) at inputs (B, I) of the sites (B,)."""
+    def __call__(self, x: Floats, sites: Integers) -> Floats:  # noqa: ARG002 - the same function at all sites
+        """Predict outputs (B, P) at inputs (B, I)."""
         y = np.empty((len(x), self.coefficients.shape[1]))
         for i in range(0, len(x), ROWS_AT_ONCE):
             rows = slice(i, i + ROWS_AT_ONCE)
-            np.matmul(self.basis(self.standardised(x[rows])).T, self.coefficients, out=y[rows])
+            np.matmul(self.basis(self.standardise(x[rows])).T, self.coefficients, out=y[rows])
         return y
 
     def leverage(self, x: Floats) -> Floats:
-        """What new runs there would tell the fit, (B,): grows without end outside the runs."""
+        """Leverage (B,) of inputs (B, I) in the fit; it grows without limit outside the region of the runs."""
         leverage = np.empty(len(x))
         for i in range(0, len(x), ROWS_AT_ONCE):
             rows = slice(i, i + ROWS_AT_ONCE)
-            leverage[rows] = np.sum((self.whitening.T @ self.basis(self.standardised(x[rows]))) ** 2, axis=0)
+            leverage[rows] = np.sum((self.whitening.T @ self.basis(self.standardise(x[rows]))) ** 2, axis=0)
         return leverage
 
-    def outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:  # noqa: ARG002
-        """Which inputs lie where there are no runs, (B,)."""
+    def is_outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Return a mask (B,) of the inputs that lie outside the region of the runs."""
         return self.leverage(x) > self.usual_leverage
 
 
 def fit_polynomial(basis: Basis, x: Floats, y: Floats, folds: Integers) -> tuple[Polynomial, Floats]:
-    """Fit each output to the runs that have it.
+    """Fit each output to the runs that have it, by ridge regression.
 
     Parameters
     ----------
-    x : (R, I), inputs.
-    y : (R, P), outputs; NaN where there is none, but no column without any.
-    folds : (R,), runs with the same number are left out together.
+    basis : Basis
+    x : array, shape (R, I)
+        Inputs.
+    y : array, shape (R, P)
+        Outputs; NaN if a run has no such output. Each column has at least one value.
+    folds : array of int, shape (R,)
+        Fold of each run.
 
     Returns
     -------
-    The polynomial, and its errors (R, P) at runs that were left out; NaN where `y` is.
+    surface : Polynomial
+    errors : array, shape (R, P)
+        Cross-validation errors; NaN where `y` is NaN.
     """
     centre, spread = x.mean(axis=0), x.std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)
@@ -87,7 +98,7 @@ def fit_polynomial(basis: Basis, x: Floats, y: Floats, folds: Integers) -> tuple
         outputs = np.flatnonzero((present == runs[:, None]).all(axis=0))
         fit = Ridge.fit(features[:, runs], y[np.ix_(runs, outputs)])
         coefficients[:, outputs] = fit.coefficients
-        errors[np.ix_(runs, outputs)] = fit.left_out(folds[runs])
+        errors[np.ix_(runs, outputs)] = fit.left_out_errors(folds[runs])
         fits.append(fit)
     fewest = min(fits, key=lambda fit: len(fit.residuals))
     return Polynomial(basis, centre, scale, coefficients, fewest.whitening, fewest.usual_leverage()), errors

@@ -1,4 +1,4 @@
-"""A Gaussian process on top of a polynomial, for what the polynomial cannot say."""
+"""Polynomial plus a Gaussian process of its residuals."""
 
 from __future__ import annotations
 
@@ -12,27 +12,32 @@ from scipy.linalg import lstsq, orth, solve_triangular
 from scipy.optimize import Bounds, minimize
 
 from invgp.emulation.polynomial import Polynomial
-from invgp.emulation.ridge import members
+from invgp.emulation.ridge import group_positions
 from invgp.emulation.training_runs import Integers
 from invgp.problem import Floats
 
-LEARNT_FROM = 250  # runs: the kernel's parameters cost the cube of it, some tens of times
-STEPS = 40  # to find them
-SMOOTHNESS = 1.5
-ROWS_AT_ONCE = 1024
+MOST_LEARNING_RUNS = 250  # runs from which the kernel is learnt; each step costs their cube
+STEPS = 40  # most iterations of L-BFGS-B on the kernel parameters
+SMOOTHNESS = 1.5  # nu of the Matérn kernel
+ROWS_AT_ONCE = 1024  # rows per block of a prediction, to limit memory
 
 
 @dataclass(frozen=True)
 class PolynomialAndProcess:
-    """A polynomial, with a Gaussian process on top for some of the outputs, fitted together.
+    """Sum of a polynomial and, for some of the outputs, a Gaussian process; both are fitted together.
 
     Parameters
     ----------
-    polynomial : for all outputs.
-    outputs : numbers of those that have a process.
-    kernel : scikit-learn's, of inputs standardised as the polynomial's.
-    x : (R, I), standardised inputs of the runs.
-    weights : (R, outputs), of the kernel between an input and the runs.
+    polynomial : Polynomial
+        Polynomial of all outputs.
+    outputs : array of int
+        Numbers of the outputs with a process.
+    kernel : sklearn.gaussian_process.kernels.Kernel
+        Kernel of the standardised inputs.
+    x : array, shape (R, I)
+        Standardised inputs of the runs.
+    weights : array, shape (R, len(outputs))
+        Weights of the kernel between an input and the runs.
     """
 
     polynomial: Polynomial
@@ -43,20 +48,20 @@ class PolynomialAndProcess:
 
     @property
     def name(self) -> str:
-        """In words."""
+        """Name of the regression, for users."""
         return f"{self.polynomial.name} + Gaussian process"
 
     def __call__(self, x: Floats, sites: Integers) -> Floats:
-        """Outputs (B, P) at inputs (B, I) of the sites (B,)."""
+        """Predict outputs (B, P) at inputs (B, I)."""
         y = self.polynomial(x, sites)
         for i in range(0, len(x), ROWS_AT_ONCE):
             rows = slice(i, i + ROWS_AT_ONCE)
-            y[rows, self.outputs] += self.kernel(self.polynomial.standardised(x[rows]), self.x) @ self.weights
+            y[rows, self.outputs] += self.kernel(self.polynomial.standardise(x[rows]), self.x) @ self.weights
         return y
 
-    def outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:
-        """Which inputs lie where there are no runs, (B,)."""
-        return self.polynomial.outside(x, sites)
+    def is_outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:
+        """Return a mask (B,) of the inputs that lie outside the region of the runs."""
+        return self.polynomial.is_outside(x, sites)
 
 
 def add_process(
@@ -68,20 +73,30 @@ def add_process(
     outputs: Integers,
     rng: np.random.Generator,
 ) -> tuple[PolynomialAndProcess, Floats]:
-    """Fit the polynomial's coefficients and a process together, for some of the outputs.
+    """Fit the coefficients of the polynomial and a process together, for some of the outputs.
 
     Parameters
     ----------
-    x, y : (R, I) and (R, P), all of them finite.
-    errors : (R, P), of the polynomial at runs that were left out: what the process has to explain.
-    folds : (R,), runs with the same number are left out together.
+    polynomial : Polynomial
+    x, y : arrays, shape (R, I) and (R, P)
+        Inputs and outputs; all finite.
+    errors : array, shape (R, P)
+        Cross-validation errors of the polynomial. The kernel is learnt from them.
+    folds : array of int, shape (R,)
+        Fold of each run.
+    outputs : array of int
+        Numbers of the outputs that get a process.
+    rng : numpy.random.Generator
+        Selects the runs from which the kernel is learnt.
 
     Returns
     -------
-    The sum of the two, and its errors (R, P) at runs that were left out.
+    surface : PolynomialAndProcess
+    errors : array, shape (R, P)
+        Cross-validation errors of the sum.
     """
-    z = polynomial.standardised(x)
-    some = rng.permutation(len(x))[:LEARNT_FROM]
+    z = polynomial.standardise(x)
+    some = rng.permutation(len(x))[:MOST_LEARNING_RUNS]
     kernel, noise = _learn(z[some], errors[np.ix_(some, outputs)])
     factor = np.linalg.cholesky(kernel(z) + noise * np.eye(len(z)))
     features = polynomial.basis(z).T
@@ -89,20 +104,20 @@ def add_process(
     whitened_features, whitened_y = np.split(whitened, [features.shape[1]], axis=1)
     coefficients = polynomial.coefficients.copy()
     coefficients[:, outputs] = lstsq(whitened_features, whitened_y)[0]
-    # What the outputs' inverse covariance becomes when the coefficients may be anything.
+    # Inverse covariance of the outputs with a flat prior on the coefficients.
     orthonormal = orth(whitened_features)
     inverse = solve_triangular(factor, np.eye(len(z)), lower=True)
     precision = inverse.T @ inverse - (part := orthonormal.T @ inverse).T @ part
     weights = precision @ y[:, outputs]
     errors = errors.copy()
-    precision[np.diag_indices_from(precision)] *= 1.0 + 1e-12  # a fold without which there is no fit gets a huge error
-    for runs in members(folds):
+    precision[np.diag_indices_from(precision)] *= 1.0 + 1e-12  # if no fit is possible without a fold, its error is huge
+    for runs in group_positions(folds):
         errors[np.ix_(runs, outputs)] = np.linalg.solve(precision[np.ix_(runs, runs)], weights[runs])
     return PolynomialAndProcess(replace(polynomial, coefficients=coefficients), outputs, kernel, z, weights), errors
 
 
 def _learn(x: Floats, y: Floats) -> tuple[Any, float]:
-    """The kernel of x (R, I) that makes y (R, P), each output scaled, most probable, and the noise beside it."""
+    """Learn kernel and noise variance from inputs x (R, I) and scaled outputs y (R, P), by marginal likelihood."""
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
     from sklearn.gaussian_process import GaussianProcessRegressor, kernels  # noqa: PLC0415 - takes a second
 
@@ -116,6 +131,8 @@ def _learn(x: Floats, y: Floats) -> tuple[Any, float]:
     )
     process = GaussianProcessRegressor(smooth + kernels.WhiteKernel(0.1, (1e-6, 2.0)), optimizer=search)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", category=ConvergenceWarning)  # an input without effect, its scale at a bound
+        warnings.simplefilter(
+            "ignore", category=ConvergenceWarning
+        )  # the length-scale of an input without effect is at its bound
         process.fit(x, y / np.sqrt(np.mean(y**2, axis=0)))
     return process.kernel_.k1, float(process.kernel_.k2.noise_level)

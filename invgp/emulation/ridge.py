@@ -1,7 +1,8 @@
-"""Ridge regression, and its errors at runs that were left out.
+"""Ridge regression with exact cross-validation errors.
 
-These need no second fit: with the hat matrix H, the residuals e of the fit to all runs and a fold G, the fit without
-the fold misses it by (I - H_GG)^-1 e_G, exactly. (scikit-learn's ridge leaves out single runs only.)
+The errors need no further fits: with the hat matrix H, the residuals e of the fit to all runs and a fold G, the errors
+at the fold of a fit without it are (I - H_GG)^-1 e_G. (The ridge regression of scikit-learn supports only folds of
+single runs.)
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ from numpy.typing import NDArray
 from invgp.emulation.training_runs import Integers
 from invgp.problem import Floats
 
-STRENGTHS = 10.0 ** np.arange(-12, 0, 2)  # of the penalty, for features of mean square 1
+STRENGTHS = 10.0 ** np.arange(-12, 0, 2)  # candidate strengths of the penalty, for features of mean square 1
 
 
 @dataclass(frozen=True)
 class Ridge:
-    """A linear function of features, fitted with weights.
+    """Fitted weighted ridge regression.
 
     Parameters
     ----------
-    coefficients : (F, P).
-    residuals : (R, P), times the square roots of the weights.
-    orthonormal : (R, F), V with hat matrix V V^T.
-    whitening : (F, F), from features times the square roots of the weights to `orthonormal`.
+    coefficients : array, shape (F, P)
+    residuals : array, shape (R, P)
+        Residuals times the square roots of the weights.
+    orthonormal : array, shape (R, F)
+        V, with hat matrix V V^T.
+    whitening : array, shape (F, F)
+        Transforms features times the square roots of the weights to `orthonormal`.
     """
 
     coefficients: Floats
@@ -36,13 +40,15 @@ class Ridge:
 
     @staticmethod
     def fit(features: Floats, y: Floats, roots: Floats | None = None) -> Ridge:
-        """Fit, with the strength of the penalty set by generalised cross-validation.
+        """Fit the regression with the strength of the penalty from generalised cross-validation.
 
         Parameters
         ----------
-        features : (F, R), of which the first is constant.
-        y : (R, P).
-        roots : (R,), square roots of the weights; by default all 1.
+        features : array, shape (F, R)
+            The first feature is constant.
+        y : array, shape (R, P)
+        roots : array, shape (R,), optional
+            Square roots of the weights; by default 1.
         """
         roots = np.ones(len(y)) if roots is None else roots
         middle, runs = y.mean(axis=0), len(y)
@@ -68,25 +74,25 @@ class Ridge:
         norms = np.sqrt(runs * (values + strength))
         return Ridge(coefficients, residuals(strength), rotated / norms, vectors / norms / sizes[:, None])
 
-    def left_out(self, folds: Integers, wanted: NDArray[np.bool_] | None = None) -> Floats:
-        """Errors (R, P), times the square roots of the weights, of fits without each fold (R,).
+    def left_out_errors(self, folds: Integers, wanted: NDArray[np.bool_] | None = None) -> Floats:
+        """Return cross-validation errors (R, P) times the square roots of the weights, for folds (R,).
 
-        Where `wanted` (R,) is given, folds without any wanted run are NaN.
+        If `wanted` (R,) is given, the errors of folds without any wanted run are NaN.
         """
         errors = np.full(self.residuals.shape, np.nan)
-        for runs in members(folds):
+        for runs in group_positions(folds):
             if wanted is None or wanted[runs].any():
                 V = self.orthonormal[runs]
                 errors[runs] = np.linalg.solve((1.0 + 1e-12) * np.eye(len(runs)) - V @ V.T, self.residuals[runs])
         return errors
 
     def usual_leverage(self) -> float:
-        """What the leverage of a run that is left out stays below for 99 of 100 runs."""
+        """Return the 99% quantile of the leverages of the runs, each computed without the run."""
         own = np.minimum(np.sum(self.orthonormal**2, axis=1), 1.0 - 1e-9)
         return float(np.quantile(own / (1.0 - own), 0.99))
 
 
-def members(groups: Integers) -> list[Integers]:
-    """Positions of each distinct number."""
+def group_positions(groups: Integers) -> list[Integers]:
+    """Return the positions of each distinct number in `groups`, in increasing order of the number."""
     order = np.argsort(groups, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)

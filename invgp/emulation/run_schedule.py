@@ -1,4 +1,4 @@
-"""How many runs an emulator is given, step by step, and how many sites see the same of its errors."""
+"""Number of runs of each outer step of an emulated inversion, and number of sites with similar emulator errors."""
 
 from __future__ import annotations
 
@@ -9,29 +9,35 @@ from scipy.spatial.distance import cdist
 
 from invgp.problem import Floats, Problem
 
-RUNS_PER_FEATURE = 1.3  # of a quadratic polynomial in the latents, in the first step, at least
-ENOUGH_PER_FEATURE = 4  # of a cubic one, in any step, at the most
-FEWEST_STEPS = 2
-LOOKED_AT = 1000  # sites
+RUNS_PER_FEATURE = 1.3  # fewest runs of the first step, per coefficient of a quadratic polynomial in the latents
+ENOUGH_PER_FEATURE = 4  # most runs of a step, per coefficient of a cubic polynomial, before they are doubled
+FEWEST_STEPS = 2  # outer steps without which no emulator is used
+MOST_COMPARED_SITES = 1000  # sites with which all sites are compared; a random subset if there are more
 
 
 def runs_in_a_step(problem: Problem, step: int = 0) -> int:
-    """Runs in an outer step, from 0: one a site; where sites are many, fewer, and twice as many from step to step.
+    """Return the number of runs of an outer step: one run per site, or fewer if there are many sites.
 
-    Whoever has many sites has sharp data, for which the first emulators are not good enough; to learn that from a few
-    runs at a time takes many steps, each of which visits all sites.
+    With many sites, the number doubles with each step. Surveys with many sites determine the latents precisely, so
+    the first emulators are not accurate enough; without doubling, this would take many steps, each over all sites.
+
+    Parameters
+    ----------
+    problem : Problem
+    step : int
+        Number of the step, from 0.
     """
     return min(problem.survey.size, (ENOUGH_PER_FEATURE * math.comb(problem.latent_count + 3, 3)) << step)
 
 
 def runs_in_first_step(problem: Problem) -> int:
-    """As a step should have, but enough for a quadratic polynomial where sites are few."""
+    """Return the number of runs of the first step: enough for a quadratic polynomial, also with few sites."""
     each = runs_in_a_step(problem)
     return each * math.ceil(RUNS_PER_FEATURE * math.comb(problem.latent_count + 2, 2) / each)
 
 
 def runs_of_steps(problem: Problem) -> list[int]:
-    """Runs of each outer step that `inference.runs_per_site` allows, the runs of the verification being kept."""
+    """Return the runs of each outer step within `inference.runs_per_site`, less the runs of the verification."""
     left = problem.inference.runs_per_site * problem.survey.size - runs_in_a_step(problem)
     steps: list[int] = []
     while (runs := runs_in_a_step(problem, len(steps)) if steps else runs_in_first_step(problem)) <= left:
@@ -41,14 +47,14 @@ def runs_of_steps(problem: Problem) -> list[int]:
 
 
 def can_emulate(problem: Problem) -> bool:
-    """Whether the runs are enough for an emulator at all."""
+    """Return whether `inference.runs_per_site` is enough for an emulator."""
     return len(runs_of_steps(problem)) >= FEWEST_STEPS
 
 
 def effective_neighbours(problem: Problem, rng: np.random.Generator) -> Floats:
-    """How many sites' worth of data share a length-scale with each site, itself included, (N,)."""
+    """Return the effective number (N,) of sites within a length-scale of each site, including itself."""
     X = problem.survey.X
-    some = X if len(X) <= LOOKED_AT else X[rng.choice(len(X), LOOKED_AT, replace=False)]
+    some = X if len(X) <= MOST_COMPARED_SITES else X[rng.choice(len(X), MOST_COMPARED_SITES, replace=False)]
     shares = [
         np.exp(-0.5 * cdist(X / latent.length_scale, some / latent.length_scale, "sqeuclidean")).sum(axis=1)
         for latent in problem.latents

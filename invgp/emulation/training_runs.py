@@ -1,4 +1,4 @@
-"""Everything the simulator was asked so far, and what it answered."""
+"""Training data of an emulator: inputs and outputs of all runs so far."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ class Runs:
 
     Parameters
     ----------
-    sites : (R,), number of the site of each run, from 0.
-    latents : (R, Q), on the scale of the Gaussian process.
-    outputs : (R, P), in the observations' order and units; NaN where the run, or that output of it, failed.
-    stage : (R,), the outer step that made it.
+    sites : array of int, shape (R,)
+        Number of the site of each run, from 0.
+    latents : array, shape (R, Q), on the scale of the Gaussian processes
+    outputs : array, shape (R, P), in the units of the observations
+        NaN where the run failed or has no such output.
+    stage : array of int, shape (R,)
+        Outer step of each run; -1 for runs of earlier inversions.
     """
 
     sites: Integers
@@ -30,18 +33,21 @@ class Runs:
     stage: Integers
 
     @staticmethod
-    def none(latents: int, outputs: int) -> Runs:
-        """No runs yet, of Q latents and P outputs."""
+    def empty(latents: int, outputs: int) -> Runs:
+        """Return an empty set of runs with Q = `latents` and P = `outputs`."""
         nothing = np.zeros(0, dtype=np.intp)
         return Runs(nothing, np.zeros((0, latents)), np.zeros((0, outputs)), nothing)
 
-    def plus(self, latents: Floats, outputs: Floats, valid: NDArray[np.bool_], sites: Integers, stage: int) -> Runs:
-        """These runs and a batch of new ones, as `Simulator.run` takes and returns it.
+    def append(self, latents: Floats, outputs: Floats, valid: NDArray[np.bool_], sites: Integers, stage: int) -> Runs:
+        """Return these runs followed by a batch of new runs.
 
         Parameters
         ----------
-        latents, outputs, valid : (S, B, Q), (S, B, P) and (S, B).
-        sites : (B,).
+        latents, outputs, valid : arrays, shape (S, B, Q), (S, B, P) and (S, B)
+            As in `Simulator.run`.
+        sites : array of int, shape (B,)
+        stage : int
+            Outer step of the new runs.
         """
         samples, outputs = len(latents), np.where(valid[..., None], outputs, np.nan)
         return Runs(
@@ -55,17 +61,17 @@ class Runs:
         return len(self.sites)
 
     @property
-    def answered(self) -> NDArray[np.bool_]:
-        """Which runs gave any output, (R,)."""
+    def has_output(self) -> NDArray[np.bool_]:
+        """Mask (R,) of the runs with at least one output."""
         return np.asarray(np.isfinite(self.outputs).any(axis=1))
 
     def since(self, stage: int) -> NDArray[np.bool_]:
-        """Which runs were made at that stage or later, (R,)."""
+        """Return a mask (R,) of the runs of this stage or later."""
         return self.stage >= stage
 
     def latest(self, at_least: int) -> NDArray[np.bool_]:
-        """Which runs belong to the last stages that have so many runs with an answer, (R,); all if none have."""
+        """Return a mask (R,) of the runs of the last stages that together have at least `at_least` runs with output."""
         for stage in np.unique(self.stage)[::-1]:
-            if np.count_nonzero(self.answered & self.since(stage)) >= at_least:
+            if np.count_nonzero(self.has_output & self.since(stage)) >= at_least:
                 return self.since(stage)
         return np.ones(len(self), dtype=bool)

@@ -26,7 +26,7 @@ def earlier_runs(problem: Problem, recorder: Recorder | None, seed: int) -> Runs
 
     An inversion that was stopped, or is made again, finds what it found the first time: it must end the same.
     """
-    none = Runs.none(problem.latent_count, problem.noise_std.shape[1])
+    none = Runs.empty(problem.latent_count, problem.noise_std.shape[1])
     if recorder is None:
         return none
     inputs, outputs = recorder.earlier(fingerprint(problem, seed), former_fingerprint(problem, seed), MOST)
@@ -39,7 +39,9 @@ def earlier_runs(problem: Problem, recorder: Recorder | None, seed: int) -> Runs
         return none
     count = int(kept.sum())
     answers = problem.from_simulator(outputs[kept], count)
-    return none.plus(latents[kept][None], answers.reshape(1, count, -1), np.ones((1, count), bool), sites[kept], BEFORE)
+    return none.append(
+        latents[kept][None], answers.reshape(1, count, -1), np.ones((1, count), bool), sites[kept], BEFORE
+    )
 
 
 def earlier_fields(problem: Problem, recorder: Recorder | None, seed: int) -> tuple[Floats, Floats]:

@@ -73,7 +73,7 @@ class EmulatedInversion(CoupledInversion):
                 "itself was run throughout."
             )
             return super().search_from_start()
-        self.direct = ~self.trusted()
+        self.direct = ~self.trusted_sites()
         if self.direct.any():
             result = self.search_with_simulator()
         self.verify(runs)
@@ -141,7 +141,7 @@ class EmulatedInversion(CoupledInversion):
         """Run the simulator at draws from a posterior, and refit the emulator to all runs so far, if that can be."""
         latents, sites = self.draw(posterior, runs, WIDENED if step else 1.0)
         batch = self.evaluate_simulator(latents, f"emulator-step-{step + 1}", sites)
-        self.known = self.known.plus(latents, batch.outputs, batch.valid, sites, step)
+        self.known = self.known.append(latents, batch.outputs, batch.valid, sites, step)
         return self.fit(posterior) and bool(batch.valid.any())
 
     def fit(self, posterior: GaussianPosterior) -> bool:
@@ -220,12 +220,12 @@ class EmulatedInversion(CoupledInversion):
             batch.outputs[:, direct], batch.valid[:, direct] = real
         return batch
 
-    def trusted(self) -> NDArray[np.bool_]:
+    def trusted_sites(self) -> NDArray[np.bool_]:
         """The sites (N,) where the emulator is good enough."""
         if self.emulator is None or self.candidate is None:
             return np.zeros(self.problem.survey.size, dtype=bool)
         latents, _ = self.draw(self.candidate.posterior, 32 * self.problem.survey.size, 1.0)
-        return self.emulator.trusted(latents, self.everywhere, self.problem.inference.emulator_error)
+        return self.emulator.trusted_sites(latents, self.everywhere, self.problem.inference.emulator_error)
 
     def verify(self, runs: int) -> None:
         """Fresh runs from the posterior, where the emulator was used, if there are runs left for it."""

@@ -286,7 +286,7 @@ class FieldInversion(Inversion):
         modes, rest = self.realizations.spawn(2)
         count = self.problem.output.realizations
         normals = self.backend.asarray(modes.standard_normal((count, self.variables)))
-        return self.field.latents(to_numpy(state.q.samples(normals))) + self.field.drawn_rest(rest, count)
+        return self.field.latents(to_numpy(state.q.samples(normals))) + self.field.draw_omitted(rest, count)
 
 
 def first_batch(variables: int, max_runs: int | None) -> int:

@@ -1,1 +1,1 @@
-"""A problem as a latent Gaussian model: priors, noise, grid modes, learned hyperparameters."""
+"""A problem as a latent Gaussian model: prior, noise, grid modes, localisation, learnt hyperparameters."""

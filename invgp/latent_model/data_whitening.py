@@ -1,4 +1,4 @@
-"""The data of a field model in standard deviations of their noise, and independent."""
+"""Whitening of the data of a field model: independent noise with standard deviation 1."""
 
 from __future__ import annotations
 
@@ -15,18 +15,27 @@ from invgp.problem import Floats, Problem
 
 
 class Whitening:
-    """Data in standard deviations of their noise, without those that are missing.
+    """Transformation of data and outputs to independent noise with standard deviation 1.
+
+    Missing data are left out.
 
     Parameters
     ----------
-    lacking : (N, P), how many runs lack each output; None if none does.
+    problem : Problem
+    missing_counts : array of int, shape (N, P), optional
+        Number of runs without each output; None if no run lacks an observed output.
 
     Attributes
     ----------
-    data : (D,), independent.
-    unmixing : (D, D): outputs become independent as the data are by it; None if they are.
-    degrees : of freedom of Student-t noise; None for Gaussian noise.
-    log_scale : the log density of the data is that of the whitened ones plus this.
+    observed : array of bool, shape (N, P)
+    data : array, shape (D,)
+        Whitened data.
+    unmixing : array, shape (D, D), or None
+        Removes the correlations of the scaled outputs; None if scaled outputs are independent.
+    degrees : float or None
+        Degrees of freedom of Student-t noise; None for Gaussian noise.
+    log_scale : float
+        Log density of the data minus that of the whitened data.
     """
 
     def __init__(self, problem: Problem, missing_counts: NDArray[np.intp] | None = None) -> None:
@@ -37,7 +46,7 @@ class Whitening:
         if problem.noise.joins_sites or (missing_counts is not None and problem.noise.correlation):
             covariance = data_covariance(problem)
             self.std = np.sqrt(np.diagonal(covariance))
-            # A datum is freed of the noise that it shares with those before it: what runs lack must come last.
+            # Each datum is whitened given the data before it, so outputs that runs lack must come last.
             order = (
                 np.arange(len(self.std))
                 if missing_counts is None
@@ -61,7 +70,18 @@ class Whitening:
             self.data = self.unmixing @ self.data
 
     def __call__(self, outputs: Floats) -> Floats:
-        """Outputs (S, N, P), NaN where they are missing -> (S, D), NaN where something in them is."""
+        """Scale outputs, and whiten them unless `unmixing` is to be applied later.
+
+        Parameters
+        ----------
+        outputs : array, shape (S, N, P)
+            NaN where missing.
+
+        Returns
+        -------
+        array, shape (S, D)
+            NaN where a missing output contributes.
+        """
         if self.unmixing is not None:
             return np.asarray(outputs[:, self.observed] / self.std)
         missing = np.isnan(outputs) & self.observed

@@ -1,4 +1,4 @@
-"""The latents of a field model in terms of independent variables, which the inference is about."""
+"""Expansion of the latents of a field model in Karhunen-Loève modes with independent variables."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.problem import Floats, Problem
 from invgp.processes import WhitenedInducing
 
-MOST_MODES = 1000  # of a process
-FAR = 1e6  # length-scales and extents of the grid: no kernel reaches there
+MOST_MODES = 1000  # most modes of one process
+FAR_AWAY = 1e6  # distance of unused inducing points, in length-scales and extents of the grid: no correlation left
 
 
 @dataclass(frozen=True)
 class Field:
-    """The latents on the grid in terms of independent variables w.
+    """The latents on the grid as a function of the variables w, which are standard normal in the prior.
 
     Attributes
     ----------
-    bases : of each process, for a process of variance 1.
-    mean, std : (Q,), of the processes.
+    bases : tuple of Basis
+        Modes of each process, for a process of variance 1.
+    mean, std : arrays, shape (Q,)
+        Prior mean and standard deviation of the processes.
     """
 
     bases: tuple[Basis, ...]
@@ -35,12 +37,12 @@ class Field:
 
     @property
     def slices(self) -> list[slice]:
-        """Where the variables of each process stand."""
+        """Slice of the variables of each process."""
         ends = np.cumsum([0, *(basis.size for basis in self.bases)]).tolist()
         return [slice(a, b) for a, b in pairwise(ends)]
 
     def latents(self, w: Floats) -> Floats:
-        """Processes (S, G, Q) on the grid, from w (S, R)."""
+        """Compute the processes (S, G, Q) on the grid from w (S, R)."""
         parts = [
             m + s * (w[:, part] @ to_numpy(basis.modes).T)
             for m, s, part, basis in zip(self.mean, self.std, self.slices, self.bases, strict=True)
@@ -48,7 +50,7 @@ class Field:
         return np.stack(parts, axis=-1)
 
     def coordinates(self, latents: Floats) -> Floats:
-        """The w (S, R) whose latents come nearest to those given, (S, G, Q)."""
+        """Project latents (S, G, Q) on the modes: the variables w (S, R) of the nearest field."""
         parts = [
             (latents[..., j] - m) / s @ to_numpy(basis.modes) / to_numpy(basis.variances)
             for j, (m, s, basis) in enumerate(zip(self.mean, self.std, self.bases, strict=True))
@@ -56,7 +58,7 @@ class Field:
         return np.concatenate(parts, axis=-1)
 
     def coordinates_of(self, other: Field) -> Floats:
-        """(R, R'), which takes another field's w to those of this one whose latents come nearest."""
+        """Return the matrix (R, R') that projects the variables of another field on the modes of this field."""
         parts = [
             other_std / std * (to_numpy(own.modes).T @ to_numpy(theirs.modes)) / to_numpy(own.variances)[:, None]
             for std, other_std, own, theirs in zip(self.std, other.std, self.bases, other.bases, strict=True)
@@ -64,7 +66,7 @@ class Field:
         return np.asarray(scipy.linalg.block_diag(*parts))
 
     def covariance(self, covariance: Floats) -> Floats:
-        """Covariance (G, Q, Q) of the processes at each node, for a covariance (R, R) of w."""
+        """Compute the covariance (G, Q, Q) of the processes at each node from the covariance (R, R) of w."""
         modes = [s * to_numpy(basis.modes) for s, basis in zip(self.std, self.bases, strict=True)]
         nodes, processes = modes[0].shape[0], len(modes)
         found = np.empty((nodes, processes, processes))
@@ -73,18 +75,18 @@ class Field:
                 found[:, i, j] = np.einsum("gr,gr->g", modes[i] @ covariance[a, b], modes[j])
         return found
 
-    def drawn_rest(self, rng: np.random.Generator, count: int) -> Floats:
-        """Draws (count, G, Q) of what the modes leave to the prior."""
+    def draw_omitted(self, rng: np.random.Generator, count: int) -> Floats:
+        """Draw samples (count, G, Q) of the part of the prior that the modes omit."""
         weaker = [s * to_numpy(basis.rest) for s, basis in zip(self.std, self.bases, strict=True)]
         return np.stack([rng.standard_normal((count, part.shape[1])) @ part.T for part in weaker], axis=-1)
 
     @property
     def pivots(self) -> int:
-        """Inducing points of all processes; each has as many as the one that needs most."""
+        """Number of inducing points of all processes; each process has as many as the one that needs most."""
         return len(self.bases) * max(len(basis.pivots) for basis in self.bases)
 
     def processes(self, problem: Problem, q: Gaussian) -> WhitenedInducing:
-        """The posterior at the nodes that the bases rest on, in the form that predicts anywhere."""
+        """Return the posterior at the pivot nodes of the bases, in the form that can be predicted at any point."""
         if problem.grid is None:
             raise ValueError("the problem has no grid")
         X, Q = problem.grid.X, len(self.bases)
@@ -95,8 +97,10 @@ class Field:
         for j, (basis, part) in enumerate(zip(self.bases, self.slices, strict=True)):
             m = len(basis.pivots)
             inducing[j, :m] = X[basis.pivots]
-            # Beyond, points so far from the grid and each other that they say nothing.
-            inducing[j, m:] = X.max(axis=0) + FAR * (scales[j] + np.ptp(X, axis=0)) * np.arange(1, M - m + 1)[:, None]
+            # The remaining points are so far from the grid and each other that they have no effect.
+            inducing[j, m:] = (
+                X.max(axis=0) + FAR_AWAY * (scales[j] + np.ptp(X, axis=0)) * np.arange(1, M - m + 1)[:, None]
+            )
             rotation = np.eye(M)
             rotation[:m, :m] = to_numpy(basis.rotation)
             centre[j] = rotation[:, : basis.size] @ mean[part]
@@ -106,14 +110,14 @@ class Field:
         return WhitenedInducing(inducing, centre, root)
 
     def omitted_variance(self) -> Floats:
-        """Variance (G, Q) that the modes leave to the prior."""
+        """Return the prior variance (G, Q) that the modes omit."""
         return np.stack(
             [s**2 * to_numpy(b.omitted_variance) for s, b in zip(self.std, self.bases, strict=True)], axis=-1
         )
 
 
 def field_of(problem: Problem, backend: Backend) -> Field:
-    """The leading modes of each latent on the grid."""
+    """Compute the leading modes of each latent on the grid."""
     if problem.grid is None:
         raise ValueError("the problem has no grid")
     mean, std = problem.prior()

@@ -1,4 +1,4 @@
-"""A problem with its hyperparameters as they were learnt."""
+"""A problem with learnt hyperparameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from invgp.problem import Latent, Problem
 
 
 def with_learned_hyperparameters(problem: Problem, posterior: GaussianPosterior) -> Problem:
-    """The problem whose prior and noise are those of a posterior that was found."""
+    """Return the problem with the prior and noise of a posterior."""
     kernels = posterior.prior.kernels
     latents = []
     for latent in problem.latents:
@@ -26,7 +26,10 @@ def with_learned_hyperparameters(problem: Problem, posterior: GaussianPosterior)
 
 
 def with_kernel(latent: Latent, variance: np.ndarray, length_scale: np.ndarray) -> Latent:
-    """The latent with what was learnt of it: variances (L,) of its processes, and length-scales (D,)."""
+    """Return the latent with learnt variances (L,) of its processes and learnt length-scales (D,).
+
+    Hyperparameters that are not learnt stay unchanged.
+    """
     if "length_scale" in latent.learn:
         latent = replace(latent, length_scale=length_scale)
     if "std" not in latent.learn:

@@ -1,4 +1,4 @@
-"""Which data feel which part of the field, where they feel it near them alone."""
+"""Localisation: groups of nearby sites, whose data depend only on the field near them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from invgp.problem import Floats, Problem
 
 
 class Neighbourhood(NamedTuple):
-    """Sites that lie together.
+    """A group of nearby sites.
 
     Attributes
     ----------
-    sites : numbers (n,) of the sites.
-    block : their data.
+    sites : array of int, shape (n,)
+        Numbers of the sites.
+    block : Block
+        Their data, and the directions of the field on which they depend.
     """
 
     sites: NDArray[np.intp]
@@ -29,7 +31,10 @@ class Neighbourhood(NamedTuple):
 
 
 def neighbourhoods(problem: Problem, field: Field, backend: Backend) -> list[Neighbourhood]:
-    """The sites in cells as large as the reach, with what the data of each feel of the field's variables."""
+    """Divide the sites into cells of the size `inference.localisation`, each with the local directions of the field.
+
+    The list is empty without localisation.
+    """
     if problem.grid is None or problem.inference.localisation is None:
         return []
     reach = problem.inference.localisation
@@ -46,13 +51,13 @@ def neighbourhoods(problem: Problem, field: Field, backend: Backend) -> list[Nei
         sites = np.flatnonzero(cell_of_site == number)
         weight = taper(np.asarray(cKDTree(places[sites]).query(nodes)[0]))
         data = np.flatnonzero(cell_of_site[site_of_datum] == number)
-        turn, modes = _felt(problem, field, weight, backend)
+        turn, modes = _local_directions(problem, field, weight, backend)
         found.append(Neighbourhood(sites, Block(data, turn, modes)))
     return found
 
 
-def _felt(problem: Problem, field: Field, weight: Floats, backend: Backend) -> tuple[Floats, Modes]:
-    """Directions (R, r) of the variables in which the field varies where nodes have weight (G,), and their modes."""
+def _local_directions(problem: Problem, field: Field, weight: Floats, backend: Backend) -> tuple[Floats, Modes]:
+    """Return the directions (R, r) of w that describe the field where nodes have weight (G,), and their modes."""
     near = np.flatnonzero(weight)
     turn = np.zeros((field.slices[-1].stop, 0))
     sizes, variances = [], []

@@ -1,4 +1,4 @@
-"""What separates the observations from the simulator's outputs, as a density and as random numbers."""
+"""Noise of the observations: log density and random samples."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from invgp.problem import Floats, Problem
 
 
 class LogDensity(Protocol):
-    """Log p(y_n | outputs of the simulator)."""
+    """Log density of the observations of each site given the simulator outputs."""
 
     def __call__(self, outputs: Array, sites: Array | None = None) -> Array:
-        """(S, B) for outputs (S, B, P) of the sites with these numbers (B,); by default of all N."""
+        """Compute log densities (S, B) for outputs (S, B, P) at sites (B,); by default at all N sites."""
 
 
 def noise_log_density(problem: Problem, backend: Backend) -> LogDensity:
-    """The density of a problem's observations."""
+    """Return the log density of the observations of a problem."""
     if problem.noise.kind == "gaussian":
         gaussian = gaussian_noise(problem, backend)
 
@@ -46,12 +46,12 @@ def noise_log_density(problem: Problem, backend: Backend) -> LogDensity:
 
 
 def likelihood_of(problem: Problem, backend: Backend) -> GaussianNoise | LogDensity:
-    """What the coupled posterior takes: Gaussian noise as such, or a density."""
+    """Return the likelihood for `CoupledSavigp`: Gaussian noise, or the log density of other noise."""
     return gaussian_noise(problem, backend) if problem.noise.kind == "gaussian" else noise_log_density(problem, backend)
 
 
 def noise_draw(problem: Problem, rng: np.random.Generator) -> Floats:
-    """Noise (N, P) for one survey; NaN where the problem has no observation."""
+    """Draw noise (N, P) for one survey; NaN where the problem has no observation."""
     shape = problem.noise_std.shape
     if problem.noise.joins_sites:
         observed = ~np.isnan(problem.survey.Y)
@@ -67,7 +67,7 @@ def noise_draw(problem: Problem, rng: np.random.Generator) -> Floats:
 
 
 def data_covariance(problem: Problem) -> Floats:
-    """Of the Gaussian noise of all data that were observed, (D, D), site by site."""
+    """Return the covariance (D, D) of the Gaussian noise of all observed data, ordered by site."""
     observed = ~np.isnan(problem.survey.Y)
     if problem.noise.covariance is not None:
         seen = np.flatnonzero(observed.ravel())
@@ -88,8 +88,8 @@ def data_covariance(problem: Problem) -> Floats:
 
 
 def noise_scale(problem: Problem) -> Floats:
-    """Scale (N, P) of the density with the noise's standard deviation; anything where nothing was observed."""
-    # Where nothing was observed the noise may be unknown, and plays no part.
+    """Return the scale (N, P) of Student-t or Laplace noise with the standard deviation of the problem."""
+    # Where nothing was observed the standard deviation may be NaN, and the value has no effect.
     std = np.where(np.isnan(problem.survey.Y), 1.0, problem.noise_std)
     degrees = problem.noise.degrees
     return std * (math.sqrt((degrees - 2.0) / degrees) if problem.noise.kind == "student-t" else math.sqrt(0.5))

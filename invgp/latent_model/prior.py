@@ -1,4 +1,4 @@
-"""A problem in the terms of the core: priors, noise, what is learnt."""
+"""A problem in the terms of the core: prior, Gaussian noise, learnt hyperparameters."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from invgp.core.inducing import cluster_centres
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.problem import Floats, Problem
 
-JITTER = 1e-6  # share of the variance, which keeps the bound smooth where inducing inputs move
+JITTER = 1e-6  # fraction of the variance added at inducing points, so that the bound is smooth when they move
 
 
 def kernels_of(problem: Problem, backend: Backend) -> tuple[Kernel, ...]:
-    """One for each latent process."""
+    """Return the kernel of each latent process."""
     _, std = problem.prior()
     return tuple(
         Kernel(CORRELATIONS[latent.kernel], backend.asarray(float(s) ** 2), backend.asarray(latent.length_scale))
@@ -25,7 +25,15 @@ def kernels_of(problem: Problem, backend: Backend) -> tuple[Kernel, ...]:
 
 
 def prior_of(problem: Problem, backend: Backend, rng: np.random.Generator | None = None) -> Prior:
-    """The latent processes at the sites, through `inference.inducing` variables if there is a `rng` to place them."""
+    """Return the prior of the latent processes at the sites.
+
+    Parameters
+    ----------
+    problem : Problem
+    backend : Backend
+    rng : numpy.random.Generator, optional
+        Places `inference.inducing` inducing points. Without it the prior is dense.
+    """
     mean, _ = problem.prior()
     X, count, Q = problem.survey.X, problem.inference.inducing, problem.latent_count
     dense = rng is None or count is None or count >= len(X)
@@ -42,11 +50,11 @@ def prior_of(problem: Problem, backend: Backend, rng: np.random.Generator | None
 
 
 def gaussian_noise(problem: Problem, backend: Backend) -> GaussianNoise:
-    """The noise of each site's observations; what was not observed is marginalised."""
+    """Return the Gaussian noise of the observations of each site, marginalised over missing observations."""
     y = problem.survey.Y
     observed = ~np.isnan(y)
     covariance = noise_covariance(problem)
-    # A row and column of the identity for what was not observed leaves the others' marginal covariance as it is.
+    # Rows and columns of the identity for missing observations leave the factor of the others unchanged.
     both = observed[:, :, None] & observed[:, None, :]
     covariance = np.where(both, covariance, np.eye(y.shape[1]))
     factor = np.linalg.cholesky(covariance)
@@ -62,7 +70,7 @@ def gaussian_noise(problem: Problem, backend: Backend) -> GaussianNoise:
 
 
 def noise_covariance(problem: Problem) -> Floats:
-    """Of the noise of a site's observations, (N, P, P); independent from one observation to another."""
+    """Return the noise covariance (N, P, P) at each site; different observations are independent."""
     std = np.where(np.isnan(problem.survey.Y), 1.0, problem.noise_std)
     correlation = np.eye(std.shape[1])
     for name, block in problem.noise.correlation.items():
@@ -72,7 +80,10 @@ def noise_covariance(problem: Problem) -> Floats:
 
 
 def learning_of(problem: Problem, backend: Backend) -> Learning | None:
-    """What is learnt of kernels, tied over the labels of a latent, of noise, by observation, and of inducing inputs."""
+    """Return the learnt hyperparameters; None if nothing is learnt.
+
+    Kernel parameters are tied over the labels of a latent, noise scales over each observation.
+    """
     kernels = kernels_of(problem, backend)
     dimensions = problem.survey.X.shape[1]
     ties, spreads = [], []

@@ -19,20 +19,24 @@ DEGREES = {1: "linear", 2: "quadratic", 3: "cubic", 4: "quartic"}
 
 @dataclass(frozen=True)
 class Basis:
-    """All monomials up to a degree, each in at most so many different inputs.
+    """All monomials up to a degree, each with a limited number of different inputs.
 
-    In physics most terms of high degree tie two quantities; without the others fewer runs are enough.
+    In physics most terms of high degree contain at most two quantities. A basis without the other terms needs fewer
+    runs.
 
     Parameters
     ----------
-    inputs : number of inputs, I.
-    degree : one of `DEGREES`.
-    together : how many different inputs one monomial may have.
+    inputs : int
+        Number of inputs, I.
+    degree : int
+        Largest degree, a key of `DEGREES`.
+    interaction : int
+        Largest number of different inputs in one monomial.
     """
 
     inputs: int
     degree: int
-    together: int
+    interaction: int
 
     @cached_property
     def _features(self) -> PolynomialFeatures:
@@ -42,27 +46,27 @@ class Basis:
 
     @cached_property
     def _columns(self) -> Integers:
-        """Which of all monomials are in it; the first is the constant."""
-        return np.flatnonzero(np.count_nonzero(self._features.powers_, axis=1) <= self.together)
+        """Numbers of the monomials that are in the basis; the first is the constant."""
+        return np.flatnonzero(np.count_nonzero(self._features.powers_, axis=1) <= self.interaction)
 
     @property
     def name(self) -> str:
-        """In words."""
-        pairs = " in pairs" if self.together < min(self.degree, self.inputs) else ""
+        """Name of the basis, for users."""
+        pairs = " in pairs" if self.interaction < min(self.degree, self.inputs) else ""
         return f"{DEGREES[self.degree]} polynomial{pairs}"
 
     def __len__(self) -> int:
         return len(self._columns)
 
     def __call__(self, x: Floats) -> Floats:
-        """Inputs (B, I) -> monomials (F, B)."""
+        """Evaluate the monomials (F, B) at inputs (B, I)."""
         monomials: Floats = self._features.transform(x).T[self._columns]
         return monomials
 
 
 def bases(inputs: int, most_features: int) -> list[Basis]:
-    """The bases worth trying, the smallest first."""
+    """Return the candidate bases with at most `most_features` monomials, the smallest first."""
     pairs = min(2, inputs)
-    wanted = {(degree, together) for degree in DEGREES for together in (pairs, min(degree, inputs))}
-    found = [Basis(inputs, degree, together) for degree, together in wanted if together <= degree]
+    wanted = {(degree, interaction) for degree in DEGREES for interaction in (pairs, min(degree, inputs))}
+    found = [Basis(inputs, degree, interaction) for degree, interaction in wanted if interaction <= degree]
     return sorted((basis for basis in found if len(basis) <= most_features), key=lambda b: (len(b), b.degree))
