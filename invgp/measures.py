@@ -1,4 +1,4 @@
-"""How good predictions are: the measures of the paper's experiments.
+"""Measures of the quality of predictions, as in the experiments of the paper.
 
 | measure | of a fitted `SAVIGP` |
 | --- | --- |
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from invgp.estimator.arguments import Floats, real
+from invgp.estimator.arguments import Floats, as_floats
 
 
 def standardised_squared_error(y: ArrayLike, predicted: ArrayLike) -> float:
@@ -22,14 +22,14 @@ def standardised_squared_error(y: ArrayLike, predicted: ArrayLike) -> float:
 
     Both (N,), or both (N, P), when it is the mean over the outputs; what was not observed (NaN in y) is left out.
     """
-    y, predicted = _alike(y, predicted)
+    y, predicted = _check_pair(y, predicted)
     columns = zip(y.reshape(len(y), -1).T, predicted.reshape(len(y), -1).T, strict=True)
     return float(np.mean([np.nanmean((a - b) ** 2) / np.nanvar(a) for a, b in columns if not np.all(np.isnan(a))]))
 
 
 def root_mean_squared_error(y: ArrayLike, predicted: ArrayLike) -> float:
     """RMSE, in the unit of the observations. Both (N,), or both (N, P); what was not observed is left out."""
-    y, predicted = _alike(y, predicted)
+    y, predicted = _check_pair(y, predicted)
     return float(np.sqrt(np.nanmean((y - predicted) ** 2)))
 
 
@@ -38,7 +38,7 @@ def negative_log_predictive_density(log_density: ArrayLike) -> float:
 
     Sites where nothing was observed (NaN) are left out.
     """
-    densities = real("log_density", log_density, "numbers of shape (N,)")
+    densities = as_floats("log_density", log_density, "numbers of shape (N,)")
     if densities.ndim != 1 or np.all(np.isnan(densities)):
         raise ValueError(f"log_density must be numbers of shape (N,), had shape {densities.shape}, or NaN throughout")
     return -float(np.nanmean(densities))
@@ -52,12 +52,12 @@ def error_rate(labels: ArrayLike, probabilities: ArrayLike) -> float:
     labels : (N,) class numbers from 0, or one-hot (N, C); with two classes also -1 and 1, or False and True.
     probabilities : (N, C), as `Softmax` predicts; or (N,), of the second of two classes, as `Logistic` predicts.
     """
-    shares = real("probabilities", probabilities, "numbers of shape (N,) or (N, C)")
+    shares = as_floats("probabilities", probabilities, "numbers of shape (N,) or (N, C)")
     if shares.ndim == 1:
         shares = np.stack([1.0 - shares, shares], axis=1)
     if shares.ndim != 2 or shares.shape[1] < 2:
         raise ValueError(f"probabilities must have shape (N,) or (N, C), had {shares.shape}")
-    classes = _classes(real("labels", labels, "numbers of shape (N,) or (N, C)"), shares.shape[1])
+    classes = _classes(as_floats("labels", labels, "numbers of shape (N,) or (N, C)"), shares.shape[1])
     if len(classes) != len(shares):
         raise ValueError(
             f"labels and probabilities must have a row for each site, had {len(classes)} and {len(shares)}"
@@ -81,8 +81,8 @@ def _classes(labels: Floats, count: int) -> NDArray[Any]:
     return labels
 
 
-def _alike(y: ArrayLike, predicted: ArrayLike) -> tuple[Floats, Floats]:
-    observations, predictions = real("y", y, "numbers"), real("predicted", predicted, "numbers")
+def _check_pair(y: ArrayLike, predicted: ArrayLike) -> tuple[Floats, Floats]:
+    observations, predictions = as_floats("y", y, "numbers"), as_floats("predicted", predicted, "numbers")
     if observations.shape != predictions.shape or not observations.size:
         raise ValueError(
             f"y and predicted must have one shape, (N,) or (N, P), had {observations.shape} and {predictions.shape}"

@@ -78,7 +78,9 @@ def stop_after(number):
 def assert_same(model, other):
     assert model.trace_ == other.trace_
     for name in BLOCKS:
-        np.testing.assert_array_equal(getattr(model._frame.parameters, name), getattr(other._frame.parameters, name))
+        np.testing.assert_array_equal(
+            getattr(model._bound_state.parameters, name), getattr(other._bound_state.parameters, name)
+        )
 
 
 @pytest.mark.parametrize("name", FITS)
@@ -164,7 +166,7 @@ def test_that_a_fit_that_is_over_is_not_repeated_but_may_go_on_for_longer(name, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seed": 1}, r"seed must be 0 to go on with the checkpoint '.*fit\.npz', was 1: name another file"),
+        ({"seed": 1}, r"seed must be 0 to continue from the checkpoint '.*fit\.npz', was 1: use another file"),
         ({"inducing": 7}, "inducing must be 6 .*, was 7"),
         ({"method": replace(EPOCHS, batch=10)}, r"method\.batch must be 15 .*, was 10"),
         ({"method": ROUNDS}, "method must be MiniBatches .*, was Blocks"),

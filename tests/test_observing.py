@@ -71,12 +71,12 @@ def test_that_a_noise_known_for_each_site_is_given_anew_at_other_sites():
     np.testing.assert_allclose(spread, np.sqrt(variance[:, 0] + 0.49))
     assert model.score(FAR, mean, likelihood=Gaussian(theirs)) == pytest.approx(norm.logpdf(0, 0, spread).mean())
     with pytest.raises(
-        ValueError, match=r"must hold numbers for each of the 5 sites of X; to predict .* `likelihood=`"
+        ValueError, match=r"must have numbers for each of the 5 sites of X; to predict .* `likelihood=`"
     ):
         model.predict(FAR)
     with pytest.raises(ValueError, match="likelihood must have 1 latents, as that of the fit, had 3"):
         model.predict(FAR, likelihood=Softmax(3))
-    with pytest.raises(ValueError, match="must hold numbers for each of the 30 sites"):
+    with pytest.raises(ValueError, match="must have numbers for each of the 30 sites"):
         fitted(Gaussian(np.ones((31, 1))))
 
 

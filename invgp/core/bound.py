@@ -12,7 +12,7 @@ from functools import cached_property
 
 from invgp.core.backend import Array, array_namespace, lower_product, symmetrise, zeros_like
 from invgp.core.batch_sums import BatchSum
-from invgp.core.expectations import Expected, LogDensity, expected
+from invgp.core.expectations import Expected, LogDensity, estimate_expectations
 from invgp.core.geometry import (
     Geometry,
     GeometryGradient,
@@ -97,14 +97,14 @@ class Bound:
         kernel_cache = kernel_cache or self.kernel_cache(parameters)
         family = self.posterior
         if isinstance(family, Sites):
-            family = family.placed(self.geometry(kernel_cache, 0, self.X.shape[0]).projection)
+            family = family.with_projection(self.geometry(kernel_cache, 0, self.X.shape[0]).projection)
         if held is None or isinstance(family, Sites):
             q = family.unpack(parameters.posterior, kernel_cache.factor)
         else:
             q = family.rewhiten(held.q, held.kernel_cache.factor, kernel_cache.factor)
         return BoundState(self, family, parameters, kernel_cache, q, held is not None)
 
-    def geometry(self, kernel_cache: KernelCache, start: int, stop: int, *, and_back: bool = False) -> Geometry:
+    def geometry(self, kernel_cache: KernelCache, start: int, stop: int, *, keep_covariances: bool = False) -> Geometry:
         """The geometry of a range of sites, held by the ground if all of them together fit the memory budget.
 
         One that is made to go back to the kernels from knows their covariances; what is held does not.
@@ -115,7 +115,9 @@ class Bound:
             found = dense_geometry(kernel_cache.factor)
         else:
             X = self.X[start:stop, :]
-            found = sparse_geometry(kernel_cache.kernels, kernel_cache.inducing, kernel_cache.factor, X, keep=and_back)
+            found = sparse_geometry(
+                kernel_cache.kernels, kernel_cache.inducing, kernel_cache.factor, X, keep=keep_covariances
+            )
         if 8 * self.X.shape[0] * self.posterior.inducing * len(self.kernels) <= MEMORY_BUDGET:
             kernel_cache.geometries[start, stop] = replace(found, covariances=None)
         return found
@@ -187,9 +189,9 @@ class BoundState:
         """How the marginals feel the covariances, where the spreads are factors."""
         return Sensitivity.of(self.factor, self.q.mean, self.q.spread)
 
-    def geometry(self, start: int, stop: int, *, and_back: bool = False) -> Geometry:
+    def geometry(self, start: int, stop: int, *, keep_covariances: bool = False) -> Geometry:
         """The geometry of a range of sites."""
-        return self.bound.geometry(self.kernel_cache, start, stop, and_back=and_back)
+        return self.bound.geometry(self.kernel_cache, start, stop, keep_covariances=keep_covariances)
 
     def marginals(self, geometry: Geometry) -> tuple[Array, Array]:
         """Means and variances (K, B, Q) of the latents."""
@@ -214,7 +216,7 @@ class BoundState:
         """What a range of sites expects; `strict` as in `invgp.core.expectations`."""
         mean, variance = self.marginals(geometry)
         scale = array_namespace(variance).sqrt(variance)
-        return expected(log_density, points.at(*sites), mean, scale, sites[0], strict=strict)
+        return estimate_expectations(log_density, points.at(*sites), mean, scale, sites[0], strict=strict)
 
     def evaluate(
         self, log_density: LogDensity, points: Points, learn: Sequence[str] = BLOCKS, *, strict: bool = False
@@ -222,7 +224,7 @@ class BoundState:
         """The bound and its gradient; the blocks that are not learnt get zeros."""
         total, all_found = BatchSum.zero(self), []
         for sites in self.bound.batches():
-            geometry = self.geometry(*sites, and_back=learns_kernels(learn))
+            geometry = self.geometry(*sites, keep_covariances=learns_kernels(learn))
             found = self.expected(log_density, points, sites, geometry, strict=strict)
             total = total.plus(self, geometry, sites, found, learn)
             all_found.append(found)

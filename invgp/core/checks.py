@@ -7,14 +7,14 @@ from numbers import Integral, Real
 from typing import Any
 
 
-def whole(name: str, value: Any, least: int, why: str = "") -> int:
+def check_integer(name: str, value: Any, least: int, why: str = "") -> int:
     """The value as a whole number, if it is one and no less than the least."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}{why}, was {value!r}")
     return int(value)
 
 
-def within(
+def check_number(
     name: str, value: Any, low: float, high: float = math.inf, *, open_below: bool = False, open_above: bool = False
 ) -> float:
     """The value, if it is a finite number from low to high, which are meant as well unless they are open."""
@@ -26,7 +26,7 @@ def within(
     return float(value)
 
 
-def true_or_false(name: str, value: Any) -> None:
+def check_boolean(name: str, value: Any) -> None:
     """Raise unless the value is True or False."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, was {value!r}")  # noqa: TRY004 - as every wrong setting

@@ -10,11 +10,11 @@ from invgp.core.hermite import (
     Quadratic,
     coefficients,
     coefficients_by_site,
-    fitting,
+    fit_matrix,
     hermite_features,
     mean_squares,
     quadratic,
-    unbiased_fitting,
+    unbiased_fit_matrix,
 )
 from invgp.core.point_sets import Points
 
@@ -112,13 +112,13 @@ def _coefficients(points: Points, values: Array, valid: Array | None) -> Array:
 
 def _shared_fit(points: Points, highest: int) -> tuple[Array, Array]:
     """Features (S, F) of the base points, and what turns values there into coefficients (F, S); found once."""
-    kept = points.kept
-    if not kept:
-        kept["features"] = hermite_features(points.base, cross_terms=True, degree=highest)
+    cache = points.cache
+    if not cache:
+        cache["features"] = hermite_features(points.base, cross_terms=True, degree=highest)
         squares = mean_squares(points.base.shape[1], highest)
         independent = points.independent
-        kept["fit"] = unbiased_fitting(kept["features"], squares) if independent else fitting(kept["features"])
-    return kept["features"], kept["fit"]
+        cache["fit"] = unbiased_fit_matrix(cache["features"], squares) if independent else fit_matrix(cache["features"])
+    return cache["features"], cache["fit"]
 
 
 def _degree(points: Points) -> int:

@@ -46,7 +46,7 @@ class Samples(NamedTuple):
     latents: list[Array]
 
 
-def samples(points: Points, mean: Array, scale: Array) -> Iterator[Samples]:
+def iterate_samples(points: Points, mean: Array, scale: Array) -> Iterator[Samples]:
     """Of marginals with mean and scale (K, B, Q), in pieces that fit in the memory budget."""
     S, Q = points.base.shape
     fitting = BATCH_BUDGET // (8 * S * (2 * features_needed(Q, S) + 6))
@@ -58,7 +58,7 @@ def samples(points: Points, mean: Array, scale: Array) -> Iterator[Samples]:
         yield Samples(rows, here, latents)
 
 
-def expected(
+def estimate_expectations(
     log_density: LogDensity, points: Points, mean: Array, scale: Array, start: int, *, strict: bool = False
 ) -> Expected:
     """Under marginals with mean and scale (K, B, Q) of the sites from `start` on.
@@ -69,13 +69,13 @@ def expected(
     strict : whether a log density that is not finite raises `NotFiniteError`; otherwise its sample is left out.
     """
     parts = []
-    for rows, here, latents in samples(points, mean, scale):
+    for rows, here, latents in iterate_samples(points, mean, scale):
         found = [log_density(f, start + rows.start, start + rows.stop) for f in latents]
         complete = all(all_finite(densities) for densities, _ in found)
         if strict and not complete:
             raise NotFiniteError
         parts.append(estimate_terms(here, scale[:, rows, :], found, complete=complete))
-    return parts[0] if len(parts) == 1 else _joined(parts)
+    return parts[0] if len(parts) == 1 else _concatenate(parts)
 
 
 def estimate_terms(
@@ -96,7 +96,7 @@ def estimate_terms(
     return Expected(value, gradient, curvature, xp.stack(likelihood) if likelihood else None)
 
 
-def _joined(parts: Sequence[Expected]) -> Expected:
+def _concatenate(parts: Sequence[Expected]) -> Expected:
     xp = array_namespace(parts[0].value)
     value, gradient, curvature = (xp.concat([part[i] for part in parts], axis=1) for i in range(3))
     summed = [part.likelihood for part in parts if part.likelihood is not None]

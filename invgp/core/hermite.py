@@ -75,12 +75,12 @@ def mean_squares(latents: int, degree: int) -> list[float]:
     return low + [float(math.prod(math.factorial(power) for power in chosen.values())) for chosen in choices]
 
 
-def fitting(features: Array) -> Array:
+def fit_matrix(features: Array) -> Array:
     """What turns values at the samples into the coefficients of their fit to features (S, F): (F, S)."""
     return array_namespace(features).linalg.pinv(features)
 
 
-def unbiased_fitting(features: Array, squares: Sequence[float]) -> Array:
+def unbiased_fit_matrix(features: Array, squares: Sequence[float]) -> Array:
     """The same without bias, if the samples are independent.
 
     A fit to its own samples has a bias of order 1/S. Here each sample's value is compared with the fit to all others,
@@ -93,10 +93,10 @@ def unbiased_fitting(features: Array, squares: Sequence[float]) -> Array:
     """
     xp = array_namespace(features)
     S = features.shape[0]
-    fit = fitting(features)
-    left_open = 1.0 - xp.vecdot(features, fit.T)
+    fit = fit_matrix(features)
+    one_minus_leverage = 1.0 - xp.vecdot(features, fit.T)
     weight = xp.stack([features[:, k] / square for k, square in enumerate(squares)]) - fit
-    weight /= S * left_open
+    weight /= S * one_minus_leverage
     return fit + weight - product(product(weight, features), fit)
 
 
@@ -107,12 +107,12 @@ def coefficients(features: Array, values: Array, valid: Array | None = None, fit
     ----------
     valid : (S, N), False for what is left out; None if nothing is. One regression serves all sites where nothing is
         left out; each other site has its own, as many at a time as the memory budget allows.
-    fit : in place of `fitting(features)`, where nothing is left out.
+    fit : in place of `fit_matrix(features)`, where nothing is left out.
     """
     xp = array_namespace(features, values)
     S, F = features.shape
     if valid is None:
-        fitted = product(fitting(features) if fit is None else fit, xp.reshape(values, (S, -1)))
+        fitted = product(fit_matrix(features) if fit is None else fit, xp.reshape(values, (S, -1)))
         return xp.permute_dims(xp.reshape(fitted, (F, *values.shape[1:])), (1, 2, 0))
     whole = to_numpy(xp.all(valid, axis=0))
     groups = [np.flatnonzero(whole)] if whole.any() else []
@@ -141,10 +141,10 @@ def coefficients_by_site(features: Array, values: Array, valid: Array | None = N
         features = features * xp.astype(valid, features.dtype).T[:, None, :]
         values = xp.where(valid[..., None], values, xp.zeros_like(values))
     targets = xp.permute_dims(values, (1, 0, 2))
-    return _solved(features @ xp.matrix_transpose(features), features @ targets, values.shape[0])
+    return _solve_normal_equations(features @ xp.matrix_transpose(features), features @ targets, values.shape[0])
 
 
-def _solved(gram: Array, right: Array, samples: int) -> Array:
+def _solve_normal_equations(gram: Array, right: Array, samples: int) -> Array:
     """Coefficients (N, T, F) from normal equations (N, F, F) and (N, F, T)."""
     xp = array_namespace(gram)
     # The ridge only keeps a site whose runs have nearly all failed from being singular.

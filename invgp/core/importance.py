@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from invgp.core.backend import Array, backend_of, to_numpy
 
 Floats = NDArray[np.float64]
-STAGES, HALVINGS = 60, 30
-SHARE = 0.25  # of the samples that must keep weight at a stage
-WIDER = 1.15  # the last Gaussian than the fitted one, against light tails
-ENOUGH = 0.1  # standard error of a log density that is worth a warning
+MAX_STAGES, BISECTIONS = 60, 30
+MIN_EFFECTIVE_FRACTION = 0.25  # of the samples that must keep weight at a stage
+PROPOSAL_INFLATION = 1.15  # the last Gaussian than the fitted one, against light tails
+WARN_STANDARD_ERROR = 0.1  # standard error of a log density that is worth a warning
 
 
 def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: Array, normals: Floats) -> Floats:
@@ -37,21 +37,21 @@ def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: A
         found = np.asarray(to_numpy(log_density(backend.namespace.permute_dims(f, (1, 0, 2)))), dtype=np.float64).T
         return np.where(np.isnan(found), -np.inf, found)
 
-    centre, factor = _fitted(density, normals, len(location))
-    return _weighed(density, normals, centre, factor)
+    centre, factor = _fit_proposal(density, normals, len(location))
+    return _estimate_log_mean(density, normals, centre, factor)
 
 
-def _fitted(density: Callable[[Floats], Floats], normals: Floats, sites: int) -> tuple[Floats, Floats]:
+def _fit_proposal(density: Callable[[Floats], Floats], normals: Floats, sites: int) -> tuple[Floats, Floats]:
     """Mean (N, Q) and Cholesky factor (N, Q, Q) of a Gaussian near the density times the standard normal."""
     Q = normals.shape[1]
     centre, factor = np.zeros((sites, Q)), np.repeat(np.eye(Q)[None], sites, axis=0)
     power = np.zeros(sites)
-    for _ in range(STAGES):
-        z = _drawn(normals, centre, factor)
-        found, prior = density(z), _standard(z)
-        base = prior - _gaussian(z, centre, factor)
+    for _ in range(MAX_STAGES):
+        z = _transform(normals, centre, factor)
+        found, prior = density(z), _standard_normal_log_density(z)
+        base = prior - _gaussian_log_density(z, centre, factor)
         power = _next_power(found, base, power)
-        weights = _shares(_tempered(found, power) + base)
+        weights = _normalise_weights(_temper(found, power) + base)
         centre = np.einsum("ns,nsq->nq", weights, z)
         away = z - centre[:, None, :]
         covariance = np.einsum("ns,nsq,nsr->nqr", weights, away, away)
@@ -59,23 +59,25 @@ def _fitted(density: Callable[[Floats], Floats], normals: Floats, sites: int) ->
         factor = np.linalg.cholesky(covariance + ridge[:, None, None] * np.eye(Q))
         if np.all(power >= 1.0):
             break
-    return centre, WIDER * factor
+    return centre, PROPOSAL_INFLATION * factor
 
 
-def _weighed(density: Callable[[Floats], Floats], normals: Floats, centre: Floats, factor: Floats) -> Floats:
+def _estimate_log_mean(density: Callable[[Floats], Floats], normals: Floats, centre: Floats, factor: Floats) -> Floats:
     S = len(normals)
     near = S - S // 8
-    z = _drawn(normals, centre, factor)
+    z = _transform(normals, centre, factor)
     z[:, near:, :] = normals[near:]
-    prior = _standard(z)
-    proposal = np.logaddexp(math.log(near / S) + _gaussian(z, centre, factor), math.log(1.0 - near / S) + prior)
+    prior = _standard_normal_log_density(z)
+    proposal = np.logaddexp(
+        math.log(near / S) + _gaussian_log_density(z, centre, factor), math.log(1.0 - near / S) + prior
+    )
     logs = density(z) + prior - proposal
     total: Floats = np.logaddexp.reduce(logs, axis=1)
-    error = np.sqrt(np.sum(np.square(_shares(logs)), axis=1))
-    if np.any(error > ENOUGH):
+    error = np.sqrt(np.sum(np.square(_normalise_weights(logs)), axis=1))
+    if np.any(error > WARN_STANDARD_ERROR):
         warnings.warn(
-            f"the log predictive density of {np.sum(error > ENOUGH)} of {len(error)} sites has a standard error above "
-            f"{ENOUGH}, up to {error.max():.1g}: more `samples` make it smaller",
+            f"the log predictive density of {np.sum(error > WARN_STANDARD_ERROR)} of {len(error)} sites has a standard "
+            f"error above {WARN_STANDARD_ERROR}, up to {error.max():.1g}: more `samples` reduce it",
             stacklevel=3,
         )
     return total - math.log(S)
@@ -83,42 +85,42 @@ def _weighed(density: Callable[[Floats], Floats], normals: Floats, centre: Float
 
 def _next_power(found: Floats, base: Floats, power: Floats) -> Floats:
     """The largest power of the density, up to 1, with which enough samples keep weight; (N,)."""
-    enough = SHARE * found.shape[1]
+    enough = MIN_EFFECTIVE_FRACTION * found.shape[1]
     low, high = power, np.ones_like(power)
-    whole = _effective(_tempered(found, high) + base) >= enough
-    for _ in range(HALVINGS):
+    whole = _effective_sample_size(_temper(found, high) + base) >= enough
+    for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
-        fine = _effective(_tempered(found, middle) + base) >= enough
+        fine = _effective_sample_size(_temper(found, middle) + base) >= enough
         low, high = np.where(fine, middle, low), np.where(fine, high, middle)
     return np.where(whole, 1.0, low)
 
 
-def _tempered(found: Floats, power: Floats) -> Floats:
+def _temper(found: Floats, power: Floats) -> Floats:
     """The log density to a power; nothing at all to the power 0."""
     with np.errstate(invalid="ignore"):
         return np.where(power[:, None] > 0.0, found * power[:, None], 0.0)
 
 
-def _effective(logs: Floats) -> Floats:
-    return np.asarray(1.0 / np.sum(np.square(_shares(logs)), axis=1))
+def _effective_sample_size(logs: Floats) -> Floats:
+    return np.asarray(1.0 / np.sum(np.square(_normalise_weights(logs)), axis=1))
 
 
-def _shares(logs: Floats) -> Floats:
+def _normalise_weights(logs: Floats) -> Floats:
     """Weights that add up to one over the samples; even where none has any."""
     largest = np.max(logs, axis=1, keepdims=True)
     weights = np.exp(np.where(largest > -np.inf, logs - np.where(largest > -np.inf, largest, 0.0), 0.0))
     return np.asarray(weights / np.sum(weights, axis=1, keepdims=True))
 
 
-def _drawn(normals: Floats, centre: Floats, factor: Floats) -> Floats:
+def _transform(normals: Floats, centre: Floats, factor: Floats) -> Floats:
     return centre[:, None, :] + normals @ np.swapaxes(factor, 1, 2)
 
 
-def _standard(z: Floats) -> Floats:
+def _standard_normal_log_density(z: Floats) -> Floats:
     return np.asarray(-0.5 * np.sum(z * z, axis=-1) - 0.5 * z.shape[-1] * math.log(2.0 * math.pi))
 
 
-def _gaussian(z: Floats, centre: Floats, factor: Floats) -> Floats:
+def _gaussian_log_density(z: Floats, centre: Floats, factor: Floats) -> Floats:
     whitened = np.linalg.solve(factor, np.swapaxes(z - centre[:, None, :], 1, 2))
     log_volume: Floats = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2)), axis=1)
-    return _standard(np.swapaxes(whitened, 1, 2)) - log_volume[:, None]
+    return _standard_normal_log_density(np.swapaxes(whitened, 1, 2)) - log_volume[:, None]

@@ -10,7 +10,10 @@ from scipy.cluster.vq import kmeans2
 from scipy.spatial.distance import cdist
 
 Floats = NDArray[np.float64]
-CLUSTERED, CLUSTERED_EACH = 20_000, 20  # inputs that are clustered at the most: this many, or so many for each centre
+MAX_CLUSTERED, MAX_CLUSTERED_PER_CENTRE = (
+    20_000,
+    20,
+)  # inputs that are clustered at the most: this many, or so many for each centre
 
 
 def nested_subset(X: Floats, count: int, rng: np.random.Generator) -> Floats:
@@ -24,10 +27,10 @@ def cluster_centres(X: Floats, count: int, rng: np.random.Generator) -> Floats:
     Where there are no more than `count` inputs that differ, these are the centres.
     """
     spread = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
-    most = max(CLUSTERED, CLUSTERED_EACH * count)
+    most = max(MAX_CLUSTERED, MAX_CLUSTERED_PER_CENTRE * count)
     some = X if len(X) <= most else X[np.sort(rng.choice(len(X), most, replace=False))]
     scaled = some / spread
-    first = _spread_out(scaled, count, rng)
+    first = _kmeans_plus_plus(scaled, count, rng)
     with warnings.catch_warnings():
         # Such a cluster keeps its centre.
         warnings.filterwarnings("ignore", "One of the clusters is empty")
@@ -35,7 +38,7 @@ def cluster_centres(X: Floats, count: int, rng: np.random.Generator) -> Floats:
     return np.asarray(centres * spread)
 
 
-def _spread_out(X: Floats, count: int, rng: np.random.Generator) -> Floats:
+def _kmeans_plus_plus(X: Floats, count: int, rng: np.random.Generator) -> Floats:
     """Inputs drawn one by one with a probability in proportion to the squared distance from those drawn before.
 
     The seeds of k-means++ (Arthur and Vassilvitskii, 2007). SciPy's own finds all distances again for each of them.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from invgp.core.backend import Array, array_namespace, clip_negative, exp_in_place, product, sum_of_products, to_numpy
 
-FEW_DIMENSIONS = 8
+MAX_DIRECT_DIMENSIONS = 8
 
 
 class Correlation(NamedTuple):
@@ -116,7 +116,7 @@ class Kernel:
 def squared_distances(X1: Array, X2: Array) -> Array:
     """Squared Euclidean distances (N, M); in few dimensions free of cancellation, in many as fast as a product."""
     xp = array_namespace(X1, X2)
-    if X1.shape[1] <= FEW_DIMENSIONS:
+    if X1.shape[1] <= MAX_DIRECT_DIMENSIONS:
         return sum(
             (xp.square(X1[:, None, d] - X2[None, :, d]) for d in range(1, X1.shape[1])),
             start=xp.square(X1[:, None, 0] - X2[None, :, 0]),

@@ -18,7 +18,7 @@ from invgp.core.expectations import Expected
 from invgp.core.geometry import Geometry
 from invgp.core.posteriors import Mixture
 
-MOST_NEGATIVE = -0.5  # precision a site may take away, as a share of what its posterior has
+MIN_RELATIVE_PRECISION = -0.5  # precision a site may take away, as a share of what its posterior has
 SMALLEST_STEP = 1.0 / 1024.0  # of what was asked for
 
 
@@ -37,13 +37,13 @@ def prior_parameters(bound_state: BoundState) -> NaturalParameters:
 
 
 def limit_precision(precision: Array) -> Array:
-    """What sites add in terms of their own posteriors' precisions, none less than `MOST_NEGATIVE`.
+    """What sites add in terms of their own posteriors' precisions, none less than `MIN_RELATIVE_PRECISION`.
 
     A log density that curves upwards on average takes precision away. The optimum may need that: with it bounded, steps
     would lead elsewhere. So it is bounded only where a step would otherwise leave no distribution.
     """
     return array_namespace(precision).maximum(
-        precision, MOST_NEGATIVE * array_namespace(precision).ones_like(precision)
+        precision, MIN_RELATIVE_PRECISION * array_namespace(precision).ones_like(precision)
     )
 
 
@@ -68,7 +68,7 @@ def add_sites(
     )
 
 
-def moved(q: Mixture, target: NaturalParameters, step: float) -> Mixture:
+def interpolate(q: Mixture, target: NaturalParameters, step: float) -> Mixture:
     """The posterior that lies a step, between 0 and 1, on the way from q to the target.
 
     Raises
@@ -97,12 +97,12 @@ def natural_step(bound_state: BoundState, expected: Sequence[Expected], step: fl
     step : between 0 and 1; 1 is Newton's step for a likelihood whose curvature does not change.
     """
     try:
-        return moved(bound_state.q, _target(bound_state, expected, limited=False), step)
+        return interpolate(bound_state.q, _target(bound_state, expected, limited=False), step)
     except np.linalg.LinAlgError:
         target, smallest = _target(bound_state, expected, limited=True), SMALLEST_STEP * step
     while step >= smallest:
         try:
-            return moved(bound_state.q, target, step)
+            return interpolate(bound_state.q, target, step)
         except np.linalg.LinAlgError:
             step *= 0.5
     return bound_state.q

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.checks import whole, within
+from invgp.core.checks import check_integer, check_number
 
 CONVERGED = "the bound has converged"
 NO_STEP, NO_START = "no further step improves the bound", "the objective is not finite at the start"
@@ -65,10 +65,10 @@ class LBFGS:
     sufficient_decrease: float = 1e-4
 
     def __post_init__(self) -> None:
-        within("tolerance", self.tolerance, 0.0)
-        whole("memory", self.memory, 1)
-        whole("max_backtracks", self.max_backtracks, 0)
-        within("sufficient_decrease", self.sufficient_decrease, 0.0, 1.0)
+        check_number("tolerance", self.tolerance, 0.0)
+        check_integer("memory", self.memory, 1)
+        check_integer("max_backtracks", self.max_backtracks, 0)
+        check_number("sufficient_decrease", self.sufficient_decrease, 0.0, 1.0)
 
     def init(self, point: Array) -> LBFGSState:
         """Start at `point`."""

@@ -30,7 +30,7 @@ class Points:
     base: Array
     rotations: Array
     independent: bool = False
-    kept: dict[str, Array] = field(default_factory=dict, repr=False, compare=False)
+    cache: dict[str, Array] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def draw(
@@ -48,15 +48,15 @@ class Points:
 
     def normals(self) -> Array:
         """Standard normals z, (S, N, Q)."""
-        return self._turned(self.base, self.rotations)
+        return self._rotate(self.base, self.rotations)
 
     def samples(self, mean: Array, scale: Array) -> Array:
         """Samples mean + scale z, (S, N, Q), from mean and scale (N, Q)."""
         xp = array_namespace(mean)
         base = xp.concat([self.base, xp.ones_like(self.base[:, :1])], axis=-1)
-        return self._turned(base, xp.concat([scale[..., None] * self.rotations, mean[..., None]], axis=-1))
+        return self._rotate(base, xp.concat([scale[..., None] * self.rotations, mean[..., None]], axis=-1))
 
-    def _turned(self, base: Array, rotations: Array) -> Array:
+    def _rotate(self, base: Array, rotations: Array) -> Array:
         """Sum over j of base_sj rotation_nqj: one product for all sites."""
         xp = array_namespace(base)
         N, Q, width = rotations.shape

@@ -23,7 +23,7 @@ class Nodes(NamedTuple):
     weights: Array
 
 
-def nodes(bound_state: BoundState, samples: int, rng: np.random.Generator) -> Nodes:
+def expectation_nodes(bound_state: BoundState, samples: int, rng: np.random.Generator) -> Nodes:
     """Gauss-Hermite quadrature for one latent, Sobol points for several."""
     backend = backend_of(bound_state.factor)
     latents = len(bound_state.kernels)
@@ -86,7 +86,7 @@ def output_moments(
     return mixture_moments(bound_state.q.weights, xp.stack(means), xp.stack(variances))
 
 
-def known_moments(
+def closed_form_output_moments(
     bound_state: BoundState, X: Array, moments: Callable[[Array, Array], tuple[Array, Array]]
 ) -> tuple[Array, Array]:
     """Mean and variance (B, P) of new observations, where they are known for normal latents (..., Q)."""

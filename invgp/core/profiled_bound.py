@@ -21,23 +21,23 @@ from invgp.core.backend import (
     Array,
     add_weighted_gram,
     array_namespace,
-    combined_rows,
     identity,
+    matrix_vector_product,
     symmetrise,
     zeros_like,
 )
 from invgp.core.bound import Bound, BoundState, KernelCache
-from invgp.core.expectations import NotFiniteError, expected
+from invgp.core.expectations import NotFiniteError, estimate_expectations
 from invgp.core.natural_gradients import covariance_factor
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 
-NEAR = 0.01  # of the bound: a start that falls further behind what is known already is not worth going on from
+MAX_SHORTFALL = 0.01  # of the bound: a start that falls further behind what is known already is not worth going on from
 
 
-class Patience(NamedTuple):
+class SearchLimits(NamedTuple):
     """How long a posterior is sought.
 
     Attributes
@@ -52,8 +52,8 @@ class Patience(NamedTuple):
     share: float
 
 
-FIRST = Patience(100, 2.0**-14, 0.0)  # it may lie far away, and all others are sought from there
-NEXT = Patience(30, 2.0**-2, 0.01)
+FIRST_SEARCH = SearchLimits(100, 2.0**-14, 0.0)  # it may lie far away, and all others are sought from there
+NEXT_SEARCH = SearchLimits(30, 2.0**-2, 0.01)
 
 
 class PseudoObservations(NamedTuple):
@@ -114,7 +114,7 @@ class Profile:
     def start(self, parameters: Parameters) -> Trial | None:
         """The best posterior, sought from that of the parameters; None where natural gradients do not lead near it."""
         given = self.bound.bound_state(parameters)
-        seen = self._look(given)
+        seen = self._evaluate(given)
         if seen is None:
             return None
         elbo, target = seen
@@ -123,8 +123,8 @@ class Profile:
         first = max((trial for trial in tried if trial is not None), key=lambda trial: trial.elbo, default=None)
         if first is None:
             return None
-        found = self._optimise(first, FIRST)
-        return found if found.elbo >= elbo - NEAR * max(1.0, abs(elbo)) else None
+        found = self._optimise(first, FIRST_SEARCH)
+        return found if found.elbo >= elbo - MAX_SHORTFALL * max(1.0, abs(elbo)) else None
 
     def at(self, parameters: Parameters, near: Trial) -> Trial | None:
         """The best posterior at other parameters; None where their covariance cannot be factorised."""
@@ -133,7 +133,7 @@ class Profile:
         except np.linalg.LinAlgError:
             return None
         trial = self._trial(parameters, kernel_cache, near.pseudo)
-        return None if trial is None else self._optimise(trial, NEXT)
+        return None if trial is None else self._optimise(trial, NEXT_SEARCH)
 
     def gradient(self, trial: Trial, blocks: Sequence[str]) -> Array:
         """Gradient of the bound with respect to some blocks, flat."""
@@ -148,10 +148,10 @@ class Profile:
             return replace(bound_state.parameters, posterior=xp.concat([xp.reshape(part, (-1,)) for part in parts]))
         return replace(bound_state.parameters, posterior=self.family.pack(bound_state.q))
 
-    def _optimise(self, trial: Trial, patience: Patience) -> Trial:
+    def _optimise(self, trial: Trial, limits: SearchLimits) -> Trial:
         """After natural-gradient steps, none smaller than patience has it, until the bound no longer rises."""
         first, step = trial.elbo, 1.0
-        for _ in range(patience.steps):
+        for _ in range(limits.steps):
             pseudo = trial.pseudo.step_towards(trial.target, step)
             following = self._trial(trial.bound_state.parameters, trial.bound_state.kernel_cache, pseudo)
             gain = following.elbo - trial.elbo if following is not None else -math.inf
@@ -159,8 +159,8 @@ class Profile:
                 trial, step = following, min(1.0, 2.0 * step)
             else:
                 step *= 0.5
-            small = max(self.tolerance * max(1.0, abs(trial.elbo)), patience.share * (trial.elbo - first))
-            if abs(gain) <= small or step < patience.smallest:
+            small = max(self.tolerance * max(1.0, abs(trial.elbo)), limits.share * (trial.elbo - first))
+            if abs(gain) <= small or step < limits.smallest:
                 break
         return trial
 
@@ -176,26 +176,28 @@ class Profile:
         bound_state = BoundState(
             replace(self.bound, posterior=self.family), self.family, parameters, kernel_cache, q, held=False
         )
-        seen = self._look(bound_state)
+        seen = self._evaluate(bound_state)
         return None if seen is None else Trial(bound_state, pseudo, seen[1], seen[0])
 
     def _posterior(self, kernel_cache: KernelCache, pseudo: PseudoObservations) -> Mixture:
         xp = array_namespace(kernel_cache.factor)
         data, shift = zeros_like(kernel_cache.factor), zeros_like(kernel_cache.factor[..., 0])
-        diagonal, precisions = zeros_like(shift), self._for_the_mean(pseudo.precision)
+        diagonal, precisions = zeros_like(shift), self._mean_precisions(pseudo.precision)
         for start, stop in self.bound.batches():
             geometry = self.bound.geometry(kernel_cache, start, stop)
             W = geometry.projection
             data = add_weighted_gram(data, W, precisions[:, start:stop])
-            shift = shift + combined_rows(W, pseudo.pull[:, start:stop])
+            shift = shift + matrix_vector_product(W, pseudo.pull[:, start:stop])
             if isinstance(self.family, Diagonal):
-                diagonal = diagonal + combined_rows(xp.square(geometry.weights), pseudo.precision[:, start:stop])
+                diagonal = diagonal + matrix_vector_product(
+                    xp.square(geometry.weights), pseudo.precision[:, start:stop]
+                )
         R = covariance_factor(identity(data) + symmetrise(data))
         mean = (R @ (xp.matrix_transpose(R) @ shift[..., None]))[None, ..., 0]
         spread = self.family.conditional(kernel_cache.factor, diagonal) if isinstance(self.family, Diagonal) else R
         return Mixture(xp.ones_like(mean[:, 0, 0]), mean, spread[None, ...])
 
-    def _for_the_mean(self, precision: Array) -> Array:
+    def _mean_precisions(self, precision: Array) -> Array:
         """Precisions (Q, N) of what the sites pull the mean to.
 
         A diagonal Gaussian is so narrow that it sees the log density all but at one point, where it may curve upwards.
@@ -204,7 +206,7 @@ class Profile:
         xp = array_namespace(precision)
         return xp.maximum(precision, xp.zeros_like(precision)) if isinstance(self.family, Diagonal) else precision
 
-    def _look(self, bound_state: BoundState) -> tuple[float, PseudoObservations] | None:
+    def _evaluate(self, bound_state: BoundState) -> tuple[float, PseudoObservations] | None:
         """The bound at a posterior, and what its sites ask for; None where a log density is not finite."""
         xp = array_namespace(bound_state.factor)
         density = self.data.log_density(bound_state.parameters.likelihood, derivatives=False)
@@ -212,7 +214,9 @@ class Profile:
         for start, stop in self.bound.batches():
             mean, variance = bound_state.marginals(bound_state.geometry(start, stop))
             try:
-                found = expected(density, self.points.at(start, stop), mean, xp.sqrt(variance), start, strict=True)
+                found = estimate_expectations(
+                    density, self.points.at(start, stop), mean, xp.sqrt(variance), start, strict=True
+                )
             except NotFiniteError:
                 return None
             terms = found.of_component(0)
@@ -220,5 +224,5 @@ class Profile:
             precision = -terms.curvature.T
             centred = (mean[0, ...] - self.bound.prior_mean).T
             precisions.append(precision)
-            pulls.append(terms.gradient.T + self._for_the_mean(precision) * centred)
+            pulls.append(terms.gradient.T + self._mean_precisions(precision) * centred)
         return float(elbo), PseudoObservations(xp.concat(precisions, axis=1), xp.concat(pulls, axis=1))

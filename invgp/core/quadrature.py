@@ -19,13 +19,13 @@ from invgp.core.backend import Array, backend_of, to_numpy
 
 Floats = NDArray[np.float64]
 Integrand = Callable[[Floats], Floats]  # logarithm at z (S, N), beside each other
-ROUNDS = 80
-PRECISION, ENOUGH = 1e-7, 1e-3  # of the expectation: sought, and worth a warning
+MAX_REFINEMENTS = 80
+TOLERANCE, WARN_ERROR = 1e-7, 1e-3  # of the expectation: sought, and worth a warning
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 # In standard deviations: where a peak is sought, and the edges of panels on either side of it.
-SOUGHT = np.sinh(np.linspace(-7.6, 7.6, 129))
-EDGES = np.asarray([0.0, *4.0 ** np.arange(-10.0, 6.0)])
-ZOOMS = 8
+PEAK_SEARCH_GRID = np.sinh(np.linspace(-7.6, 7.6, 129))
+PANEL_EDGES = np.asarray([0.0, *4.0 ** np.arange(-10.0, 6.0)])
+PEAK_ZOOMS = 8
 
 
 class _Panels(NamedTuple):
@@ -62,11 +62,11 @@ def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: A
         return np.where(np.isnan(found), -np.inf, found) - 0.5 * z * z - 0.5 * math.log(2.0 * math.pi)
 
     panels = _panels_around(_peak(integrand, len(centre)), integrand)
-    for _ in range(ROUNDS):
-        if np.all(_relative_error(panels) <= PRECISION):
+    for _ in range(MAX_REFINEMENTS):
+        if np.all(_relative_error(panels) <= TOLERANCE):
             break
-        panels = _refined(panels, integrand)
-    if np.any(_relative_error(panels) > ENOUGH):
+        panels = _refine(panels, integrand)
+    if np.any(_relative_error(panels) > WARN_ERROR):
         worst = np.max(_relative_error(panels))
         warnings.warn(f"a predictive density is only known to within {worst:.1g} of itself", stacklevel=2)
     return panels.total
@@ -74,8 +74,8 @@ def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: A
 
 def _peak(integrand: Integrand, sites: int) -> Floats:
     """Where the integrand is largest, (N,)."""
-    z = np.repeat(SOUGHT[:, None], sites, axis=1)
-    for _ in range(ZOOMS):
+    z = np.repeat(PEAK_SEARCH_GRID[:, None], sites, axis=1)
+    for _ in range(PEAK_ZOOMS):
         at, every = np.argmax(integrand(z), axis=0), np.arange(sites)
         low, high = z[np.maximum(at - 1, 0), every], z[np.minimum(at + 1, len(z) - 1), every]
         peak: Floats = z[at, every]
@@ -103,14 +103,14 @@ def log_sum(logs: Floats) -> Floats:
 
 
 def _panels_around(peak: Floats, integrand: Integrand) -> _Panels:
-    edges = peak + np.concatenate([-EDGES[:0:-1], EDGES])[:, None]
+    edges = peak + np.concatenate([-PANEL_EDGES[:0:-1], PANEL_EDGES])[:, None]
     low, high = edges[:-1], edges[1:]
     middle = 0.5 * (low + high)
     parts = ((low, high), (low, middle), (middle, high))
     return _Panels(low, high, *(_integrals(integrand, *part) for part in parts))
 
 
-def _refined(panels: _Panels, integrand: Integrand) -> _Panels:
+def _refine(panels: _Panels, integrand: Integrand) -> _Panels:
     """The panel with the largest error of each site replaced by its halves."""
     at, sites = np.argmax(panels.log_error, axis=0), np.arange(panels.low.shape[1])
     low, high, _, left, right = (part[at, sites] for part in panels)

@@ -22,7 +22,7 @@ from invgp.core.batch_sums import BatchSum
 from invgp.core.bound import Bound, BoundState, KernelCache
 from invgp.core.estimators import SiteTerms, features_needed
 from invgp.core.expectations import Expected, estimate_terms
-from invgp.core.natural_gradients import NaturalParameters, add_sites, moved, prior_parameters
+from invgp.core.natural_gradients import NaturalParameters, add_sites, interpolate, prior_parameters
 from invgp.core.optimisers import LBFGS, LBFGSState
 from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
@@ -30,14 +30,14 @@ from invgp.core.posteriors import Full, Mixture
 from invgp.core.whitened_posteriors import Whitening
 
 LEARNT = ("posterior",)
-NATURAL_STEPS = 20  # at the most
+MAX_NATURAL_STEPS = 20  # at the most
 SMALLEST_STEP = 1.0 / 64.0
-WORTH_ANOTHER_STEP = 1e-3  # of the bound: below this gain, L-BFGS takes over
-SPARE_SAMPLES = 1.5  # valid runs a site, for each number that is estimated from them
+MIN_RELATIVE_GAIN = 1e-3  # of the bound: below this gain, L-BFGS takes over
+MIN_SAMPLES_PER_COEFFICIENT = 1.5  # valid runs a site, for each number that is estimated from them
 
 
 @dataclass(frozen=True)
-class Approach:
+class NaturalStage:
     """Natural-gradient steps: from q towards a target, as far as `step`."""
 
     q: Mixture
@@ -47,7 +47,7 @@ class Approach:
 
 
 @dataclass(frozen=True)
-class Polish:
+class LBFGSStage:
     """L-BFGS, in whitened coordinates where the family has them."""
 
     optimiser: LBFGSState
@@ -72,7 +72,7 @@ class State:
     posterior: Array
     elbo: float = -math.inf
     gradient: Array = None
-    stage: Approach | Polish | None = None
+    stage: NaturalStage | LBFGSStage | None = None
     evaluations: int = 0
     finished: str = ""
 
@@ -152,10 +152,10 @@ class Savigp:
         terms = bound_state.finish(
             BatchSum.zero(bound_state).plus(bound_state, bound_state.geometry(*sites), sites, found, LEARNT), LEARNT
         )
-        elbo = float(terms.elbo) if fewest >= SPARE_SAMPLES * features_needed(Q, S) else -math.inf
+        elbo = float(terms.elbo) if fewest >= MIN_SAMPLES_PER_COEFFICIENT * features_needed(Q, S) else -math.inf
         told = replace(state, evaluations=state.evaluations + 1)
-        if isinstance(state.stage, Polish):
-            new = self._polish(told, state.stage, elbo, terms.gradient.posterior)
+        if isinstance(state.stage, LBFGSStage):
+            new = self._update_lbfgs(told, state.stage, elbo, terms.gradient.posterior)
         else:
             new = self._approach(told, bound_state, found, elbo, terms.gradient.posterior)
         info = Info(elbo, float(terms.expected_log_likelihood), float(terms.kl), new.posterior is state.trial)
@@ -163,7 +163,7 @@ class Savigp:
 
     def _approach(self, state: State, bound_state: BoundState, found: Expected, elbo: float, gradient: Array) -> State:
         """After the first evaluation, or a natural-gradient step."""
-        last = state.stage if isinstance(state.stage, Approach) else None
+        last = state.stage if isinstance(state.stage, NaturalStage) else None
         gain = elbo - state.elbo
         if not gain > 0:
             if last is None:
@@ -171,21 +171,21 @@ class Savigp:
             return self._step(state, replace(last, step=0.5 * last.step))
         state = replace(state, posterior=state.trial, elbo=elbo, gradient=gradient)
         one = isinstance(bound_state.family, Full) and bound_state.family.components == 1
-        if not one or gain <= WORTH_ANOTHER_STEP * max(1.0, abs(elbo)):
-            return self._start_polish(state, bound_state.q)
+        if not one or gain <= MIN_RELATIVE_GAIN * max(1.0, abs(elbo)):
+            return self._start_lbfgs(state, bound_state.q)
         step, steps = (1.0, 0) if last is None else (min(1.0, 2.0 * last.step), last.steps + 1)
         for limited in (False, True):  # only if it must be
             target = self._target(bound_state, found.of_component(0), limited=limited)
             with suppress(np.linalg.LinAlgError):
-                return self._step(state, Approach(bound_state.q, target, step, steps))
-        return self._start_polish(state, bound_state.q)
+                return self._step(state, NaturalStage(bound_state.q, target, step, steps))
+        return self._start_lbfgs(state, bound_state.q)
 
-    def _step(self, state: State, stage: Approach) -> State:
+    def _step(self, state: State, stage: NaturalStage) -> State:
         """Try the step, or hand over if it is time."""
         family = self.bound.posterior
-        if stage.steps >= NATURAL_STEPS or stage.step < SMALLEST_STEP or not isinstance(family, Full):
-            return self._start_polish(state, stage.q)
-        return replace(state, stage=stage, trial=family.pack(moved(stage.q, stage.target, stage.step)))
+        if stage.steps >= MAX_NATURAL_STEPS or stage.step < SMALLEST_STEP or not isinstance(family, Full):
+            return self._start_lbfgs(state, stage.q)
+        return replace(state, stage=stage, trial=family.pack(interpolate(stage.q, stage.target, stage.step)))
 
     def _target(self, bound_state: BoundState, terms: SiteTerms, *, limited: bool) -> NaturalParameters:
         """Where a natural-gradient step leads, with or without a limit to the precision that sites take away."""
@@ -195,15 +195,15 @@ class Savigp:
             prior_parameters(bound_state), bound_state, bound_state.geometry(0, self.bound.X.shape[0]), terms, limit
         )
 
-    def _start_polish(self, state: State, q: Mixture) -> State:
+    def _start_lbfgs(self, state: State, q: Mixture) -> State:
         """Hand over to L-BFGS at the best posterior, whose bound and gradient are known: no run is paid for twice."""
         family, whitening, start = self.bound.posterior, None, state.posterior
         if isinstance(family, Full) and family.components == 1:
             whitening = Whitening(family, q)
             start = whitening.start()
-        return self._polish(state, Polish(self.optimiser.init(start), whitening), state.elbo, state.gradient)
+        return self._update_lbfgs(state, LBFGSStage(self.optimiser.init(start), whitening), state.elbo, state.gradient)
 
-    def _polish(self, state: State, stage: Polish, elbo: float, gradient: Array) -> State:
+    def _update_lbfgs(self, state: State, stage: LBFGSStage, elbo: float, gradient: Array) -> State:
         """After a step of L-BFGS."""
         whitening = stage.whitening
         if whitening is not None:
@@ -212,7 +212,7 @@ class Savigp:
         trial = optimiser.trial if whitening is None else whitening.posterior(optimiser.trial)
         if optimiser.accepted and elbo > state.elbo:
             state = replace(state, posterior=state.trial, elbo=elbo)
-        return replace(state, trial=trial, stage=Polish(optimiser, whitening), finished=optimiser.finished)
+        return replace(state, trial=trial, stage=LBFGSStage(optimiser, whitening), finished=optimiser.finished)
 
     def marginals(self, state: State) -> tuple[Array, Array]:
         """Mean and variance (N, Q) of the latents under the best posterior so far, over all components."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.checks import within
+from invgp.core.checks import check_number
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Adam(Adaptive):
     epsilon: float = 1e-8
 
     def __post_init__(self) -> None:
-        within("rate", self.rate, 0.0, open_below=True)
+        check_number("rate", self.rate, 0.0, open_below=True)
         if not isinstance(self.decay, tuple) or len(self.decay) != 2:
             raise ValueError(f"decay must be two numbers from 0 to below 1, was {self.decay!r}")
         for decay in self.decay:
-            within("decay", decay, 0.0, 1.0, open_above=True)
-        within("epsilon", self.epsilon, 0.0, open_below=True)
+            check_number("decay", decay, 0.0, 1.0, open_above=True)
+        check_number("epsilon", self.epsilon, 0.0, open_below=True)
 
     def tell(self, state: AdaptiveState, gradient: Array) -> AdaptiveState:
         """Take in the gradient at `state.trial`."""
@@ -73,9 +73,9 @@ class AdaDelta(Adaptive):
     epsilon: float = 1e-6
 
     def __post_init__(self) -> None:
-        within("rate", self.rate, 0.0, open_below=True)
-        within("decay", self.decay, 0.0, 1.0, open_above=True)
-        within("epsilon", self.epsilon, 0.0, open_below=True)
+        check_number("rate", self.rate, 0.0, open_below=True)
+        check_number("decay", self.decay, 0.0, 1.0, open_above=True)
+        check_number("epsilon", self.epsilon, 0.0, open_below=True)
 
     def tell(self, state: AdaptiveState, gradient: Array) -> AdaptiveState:
         """Take in the gradient at `state.trial`."""

@@ -1,4 +1,4 @@
-"""Arguments that cannot be used, told in a sentence: which one, what it must be, what it was."""
+"""Checks of arguments. Each error names the argument, what it must be and what it was."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.checks import whole
+from invgp.core.checks import check_integer
 from invgp.likelihoods import Likelihood
 
 __all__ = [
     "Floats",
+    "as_finite_floats",
+    "broadcast_floats",
+    "check_choice",
+    "check_inputs",
+    "check_instance",
+    "check_integer",
     "check_likelihood",
-    "inputs",
-    "instance",
-    "numbers",
-    "one_of",
-    "outputs",
-    "positive",
-    "spread",
-    "whole",
+    "check_outputs",
+    "check_positive",
 ]
 
 Floats = NDArray[np.float64]
 
 
-def one_of(name: str, value: Any, choices: Collection[str]) -> None:
-    """Raise unless the value is one of the choices."""
+def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raise `ValueError` unless the value is one of the choices."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be {' or '.join(map(repr, choices))}, was {value!r}")
 
 
-def instance(name: str, value: Any, kinds: tuple[type, ...], must: str) -> None:
-    """Raise unless the value is an instance of one of the kinds; `must` says what it must be."""
+def check_instance(name: str, value: Any, kinds: tuple[type, ...], must: str) -> None:
+    """Raise `ValueError` unless the value is an instance of one of the classes; `must` describes a valid value."""
     if isinstance(value, type):
         raise ValueError(f"{name} must be {must}, was the class {value.__name__}: write {value.__name__}(...)")  # noqa: TRY004
     if not isinstance(value, kinds):
@@ -43,12 +43,14 @@ def instance(name: str, value: Any, kinds: tuple[type, ...], must: str) -> None:
 
 
 def check_likelihood(value: Any) -> None:
-    """Raise unless the value is a likelihood."""
-    instance("likelihood", value, (Likelihood,), "one of invgp.likelihoods, or have the members of Likelihood there")
+    """Raise `ValueError` unless the value has the members of `Likelihood`."""
+    check_instance(
+        "likelihood", value, (Likelihood,), "one of invgp.likelihoods, or have the members of Likelihood there"
+    )
 
 
-def real(name: str, value: Any, must: str) -> Floats:
-    """The value as an array of numbers, which need not be finite; `must` says what it must be."""
+def as_floats(name: str, value: Any, must: str) -> Floats:
+    """Convert a value to an array of numbers, which may be infinite or NaN; `must` describes a valid value."""
     try:
         array = np.asarray(value)
         wanted = None if array.dtype.kind in "cSUVmM" else np.asarray(array, dtype=np.float64)
@@ -58,35 +60,35 @@ def real(name: str, value: Any, must: str) -> Floats:
         was = reprlib.repr(value)
         if isinstance(value, np.ndarray):
             was = f"an array of {value.dtype}"
-        elif not isinstance(value, Sequence):  # a table in words would be cut to pieces
+        elif not isinstance(value, Sequence):  # the text of a table would be truncated
             was = f"a {type(value).__name__} that holds others"
         raise ValueError(f"{name} must be {must}, was {was}")
     return wanted
 
 
-def numbers(name: str, value: Any, must: str) -> Floats:
-    """The value as an array of finite numbers; `must` says what it must be."""
-    array = real(name, value, must)
+def as_finite_floats(name: str, value: Any, must: str) -> Floats:
+    """Convert a value to an array of finite numbers; `must` describes a valid value."""
+    array = as_floats(name, value, must)
     wrong = array[~np.isfinite(array)]
     if wrong.size:
         raise ValueError(f"{name} must be {must}, had numbers that are not finite, such as {wrong[0]}")
     return array
 
 
-def inputs(X: Any) -> Floats:
-    """Inputs (N, D)."""
+def check_inputs(X: Any) -> Floats:
+    """Convert inputs to an array (N, D) of finite numbers."""
     must = "finite numbers of shape (N, D)"
-    array = numbers("X", X, must)
-    hint = ": X[:, None] is one input a site" if array.ndim == 1 else ""
+    array = as_finite_floats("X", X, must)
+    hint = ": X[:, None] has one input per site" if array.ndim == 1 else ""
     if array.ndim != 2 or not array.shape[1]:
         raise ValueError(f"X must be {must}, had shape {array.shape}{hint}")
     return array
 
 
-def outputs(y: Any, count: int) -> Floats:
-    """Observations (N, P), for P outputs; NaN where there is none."""
+def check_outputs(y: Any, count: int) -> Floats:
+    """Convert observations of P = `count` outputs to an array (N, P); missing ones are NaN."""
     must = f"numbers of shape (N, {count}){' or (N,)' if count == 1 else ''}"
-    array = real("y", y, must)
+    array = as_floats("y", y, must)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] != count:
         for_each = ": a likelihood takes numbers for each site in the shape (N, 1)" if count == len(array) > 1 else ""
@@ -96,17 +98,17 @@ def outputs(y: Any, count: int) -> Floats:
     return array
 
 
-def spread(name: str, value: Any, shape: tuple[int, ...], must: str) -> Floats:
-    """The value as finite numbers, repeated where a shape asks for more."""
-    array = numbers(name, value, must)
+def broadcast_floats(name: str, value: Any, shape: tuple[int, ...], must: str) -> Floats:
+    """Convert a value to finite numbers and broadcast it to a shape."""
+    array = as_finite_floats(name, value, must)
     try:
         return np.broadcast_to(array, shape)
     except ValueError:
         raise ValueError(f"{name} must be {must}, had shape {array.shape}") from None
 
 
-def positive(name: str, array: Floats) -> Floats:
-    """The array, if all of it is positive."""
+def check_positive(name: str, array: Floats) -> Floats:
+    """Return the array if all its elements are positive, and raise `ValueError` otherwise."""
     if not np.all(array > 0):
         raise ValueError(f"{name} must be positive, was {array.min():g}")
     return array

@@ -1,6 +1,6 @@
-"""A fit under way, in a file: all that it needs to go on to the same numbers as if it had never stopped.
+"""Checkpoints of a fit: files from which an interrupted fit continues with bit-identical results.
 
-The file also describes the data and the settings, so that it is not taken for that of another fit.
+The file also describes the data and the settings, so that a fit cannot continue from the checkpoint of another one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from invgp.core.backend import Backend, to_numpy
 from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.training import Progress
 
-FEW = 6  # numbers that are told one by one
+MAX_LISTED = 6  # numbers: longer arrays are described by their shape and a hash
 FUNCTION = "the function "
 KEYS: Keys = {"settings": dict, "round": int, "status": str, "optimiser": (dict, type(None))}
 
 
-class Standing(NamedTuple):
-    """Where a fit stands: its last round or epoch, and the bounds so far."""
+class FitState(NamedTuple):
+    """State of a fit: its last round or epoch, and the bound after each one so far."""
 
     progress: Progress
     trace: list[float]
@@ -33,16 +33,24 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file, and the description of the fit that it belongs to: what must be the same, by name."""
+    """The checkpoint file of one fit.
+
+    Parameters
+    ----------
+    path : Path
+        The file; it need not exist yet.
+    settings : mapping of str to str
+        Descriptions of the data and settings, by name. They must be equal to those in the file.
+    """
 
     path: Path
     settings: Mapping[str, str]
 
-    def write(self, standing: Standing) -> None:
-        """Replace what the file holds."""
-        progress, state = standing.progress, standing.progress.optimiser
+    def write(self, fit_state: FitState) -> None:
+        """Replace the content of the file by this state."""
+        progress, state = fit_state.progress, fit_state.progress.optimiser
         arrays = {name: to_numpy(getattr(progress.parameters, name)) for name in BLOCKS}
-        arrays["trace"] = np.asarray(standing.trace)
+        arrays["trace"] = np.asarray(fit_state.trace)
         numbers: dict[str, Any] = {}
         for part in () if state is None else fields(state):
             value = getattr(state, part.name)
@@ -59,17 +67,25 @@ class Checkpoint:
         }
         write_archive(self.path, CHECKPOINT, about, arrays)
 
-    def read(self, backend: Backend, state: type | None = None) -> Standing | None:
-        """What the file holds; None if there is no file yet.
+    def read(self, backend: Backend, state: type | None = None) -> FitState | None:
+        """Read the state of the fit.
 
         Parameters
         ----------
-        state : of the optimiser, a dataclass of arrays and numbers; None if it has none.
+        backend : Backend
+            Where the arrays are created.
+        state : type, optional
+            Class of the optimiser's state, a dataclass of arrays and numbers; None if the optimiser has no state.
+
+        Returns
+        -------
+        FitState or None
+            None if the file does not exist.
 
         Raises
         ------
         ValueError
-            It is no checkpoint, or that of other data or settings.
+            The file is not a checkpoint, or the data or settings differ from those of the checkpoint.
         """
         if not self.path.exists():
             return None
@@ -80,16 +96,16 @@ class Checkpoint:
         if state is not None and about["optimiser"] is not None:
             held = {name: backend.asarray(arrays[key]) for name, key in _optimiser_arrays(arrays).items()}
             optimiser = state(**held, **about["optimiser"])
-        standing = Progress(about["round"], trace[-1], parameters, _converged(about), about["status"], optimiser)
-        return Standing(standing, trace)
+        fit_state = Progress(about["round"], trace[-1], parameters, _converged(about), about["status"], optimiser)
+        return FitState(fit_state, trace)
 
     def _compare(self, settings: Mapping[str, str]) -> None:
         for name in {**self.settings, **settings}:
             now, must = self.settings.get(name, "absent"), settings.get(name, "absent")
             if now != must:
                 raise ValueError(
-                    f"{name} must be {must} to go on with the checkpoint {str(self.path)!r}, was {now}: "
-                    "name another file to start afresh"
+                    f"{name} must be {must} to continue from the checkpoint {str(self.path)!r}, was {now}: "
+                    "use another file to start a new fit"
                 )
 
 
@@ -99,23 +115,33 @@ def _converged(about: Mapping[str, Any]) -> bool:
 
 
 def _optimiser_arrays(arrays: Mapping[str, Any]) -> dict[str, str]:
-    """Names of the fields of an optimiser's state that are arrays, and of these arrays in the file."""
+    """Map the array fields of the optimiser's state to the names of their arrays in the file."""
     return {key.removeprefix("optimiser_"): key for key in arrays if key.startswith("optimiser_")}
 
 
-def described(name: str, value: Any, leave_out: Sequence[str] = ()) -> dict[str, str]:
-    """A value in words that are the same whenever the value is, by name; the parts of an object by dotted names.
+def describe_value(name: str, value: Any, leave_out: Sequence[str] = ()) -> dict[str, str]:
+    """Describe a value by strings that are equal if and only if (up to hash collisions) the values are equal.
 
     Parameters
     ----------
-    leave_out : parts of an object that do not count.
+    name : str
+        Name of the value.
+    value : Any
+        An array, number, string, sequence, function or object.
+    leave_out : sequence of str
+        Attributes of an object to ignore.
+
+    Returns
+    -------
+    dict of str to str
+        Descriptions by name; the attributes of an object have dotted names.
     """
     if is_array_api_obj(value):
-        return {name: _array_in_words(to_numpy(value))}
+        return {name: _describe_array(to_numpy(value))}
     if isinstance(value, type(None) | bool | int | float | str):
         return {name: repr(value)}
     if isinstance(value, Sequence):
-        return _sequence_described(name, value)
+        return _describe_sequence(name, value)
     if callable(value) and hasattr(value, "__qualname__"):
         return {name: f"{FUNCTION}{value.__qualname__}"}
     if is_dataclass(value):
@@ -125,19 +151,19 @@ def described(name: str, value: Any, leave_out: Sequence[str] = ()) -> dict[str,
     words = {name: type(value).__name__}
     for part, inner in parts.items():
         if part not in leave_out:
-            words |= described(f"{name}.{part}", inner)
+            words |= describe_value(f"{name}.{part}", inner)
     return words
 
 
-def _sequence_described(name: str, values: Sequence[Any]) -> dict[str, str]:
+def _describe_sequence(name: str, values: Sequence[Any]) -> dict[str, str]:
     try:
-        return {name: _array_in_words(np.asarray(values, dtype=np.float64))}
+        return {name: _describe_array(np.asarray(values, dtype=np.float64))}
     except (TypeError, ValueError):
         return {name: repr(tuple(values))}
 
 
-def _array_in_words(array: np.ndarray[Any, Any]) -> str:
-    if array.size <= FEW:
+def _describe_array(array: np.ndarray[Any, Any]) -> str:
+    if array.size <= MAX_LISTED:
         return str(array.tolist())
     digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
     return f"the array {array.shape} of SHA-256 {digest[:12]}"

@@ -1,4 +1,4 @@
-"""What a fit starts from: kernels, inducing inputs, posterior and parameters, made from the settings of a `SAVIGP`."""
+"""Initial kernels, inducing inputs, posterior and parameters of a fit, from the settings of a `SAVIGP`."""
 
 from __future__ import annotations
 
@@ -17,30 +17,50 @@ from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Family, Full, Sites
 from invgp.core.training import Blocks
-from invgp.estimator.arguments import Floats, numbers, positive, spread
+from invgp.estimator.arguments import Floats, as_finite_floats, broadcast_floats, check_positive
 
 if TYPE_CHECKING:
     from invgp.estimator.model import SAVIGP
 
-JITTER = {"float64": 1e-6, "float32": 1e-4}  # of the inducing inputs' covariance, in a sparse model
+JITTER = {
+    "float64": 1e-6,
+    "float32": 1e-4,
+}  # added to the diagonal of K_zz in a sparse model, relative to the prior variance
 
 
-class Start(NamedTuple):
-    """A bound, and parameters to start from."""
+class InitialModel(NamedTuple):
+    """A bound and its initial parameters."""
 
     bound: Bound
     parameters: Parameters
 
 
-def start(
+def initialise(
     settings: SAVIGP, X: Floats, backend: Backend, choice: np.random.Generator, jitter: np.random.Generator
-) -> Start:
-    """Of a fit to inputs X (N, D), with streams for the choice of inducing inputs and to tell components apart."""
+) -> InitialModel:
+    """Build the bound and the initial parameters of a fit.
+
+    Parameters
+    ----------
+    settings : SAVIGP
+        The model to fit.
+    X : array, shape (N, D)
+        Inputs.
+    backend : Backend
+        Where the arrays are created.
+    choice, jitter : numpy.random.Generator
+        Random streams for the choice of inducing inputs, and for the initial means of mixture components.
+
+    Raises
+    ------
+    ValueError
+        A setting does not fit the inputs or the likelihood.
+    """
     Q = settings.likelihood.latents
     Z, dense = _inducing_inputs(settings, X, choice)
     kernels = _kernels(settings, X, backend)
     family = _family(settings, Z.shape[1], len(X), kernels, backend)
-    prior_mean = spread("prior_mean", settings.prior_mean, (Q,), f"a number or one for each of {Q} latents")
+    prior_mean = broadcast_floats("prior_mean", settings.prior_mean, (Q,), f"a number or one for each of {Q} latents")
     bound = Bound(
         family,
         kernels,
@@ -49,11 +69,11 @@ def start(
         dense,
         jitter=0.0 if dense else JITTER[settings.dtype],
     )
-    return Start(bound, _parameters(settings, family, kernels, backend.asarray(Z), jitter, backend))
+    return InitialModel(bound, _parameters(settings, family, kernels, backend.asarray(Z), jitter, backend))
 
 
 def kernel_names(kernel: str | Sequence[str], latents: int) -> tuple[str, ...]:
-    """The name of the kernel of each latent."""
+    """List the name of the kernel of each latent."""
     names = (kernel,) * latents if isinstance(kernel, str) else kernel
     fine = isinstance(names, Sequence) and len(names) == latents
     if not fine or any(not isinstance(name, str) or name not in CORRELATIONS for name in names):
@@ -65,8 +85,8 @@ def kernel_names(kernel: str | Sequence[str], latents: int) -> tuple[str, ...]:
 
 def _kernels(settings: SAVIGP, X: Floats, backend: Backend) -> tuple[Kernel, ...]:
     Q, D = settings.likelihood.latents, X.shape[1]
-    # Distances between sites start at about one length-scale: were they much longer, as those of many dimensions
-    # together are, inducing inputs would say nothing of the sites between them, and there would be nothing to learn.
+    # Initially, typical distances between sites are about one length-scale. With much shorter length-scales (distances
+    # grow with the number of dimensions), sites would be independent of the inducing inputs and gradients would vanish.
     if settings.ard:
         shape, must = (Q, D), f"a number, one for each of {D} input dimensions, or of shape ({Q}, {D})"
         varies = X.std(axis=0) > 0
@@ -75,9 +95,9 @@ def _kernels(settings: SAVIGP, X: Floats, backend: Backend) -> tuple[Kernel, ...
         shape, must = (Q, 1), f"a number, or of shape ({Q}, 1), without ard"
         start = float(np.sqrt(X.var(axis=0).sum())) or 1.0
     scales = start if settings.length_scale is None else settings.length_scale
-    scales = positive("length_scale", spread("length_scale", scales, shape, must))
-    variances = spread("variance", settings.variance, (Q,), f"a number or one for each of {Q} latents")
-    variances = positive("variance", variances)
+    scales = check_positive("length_scale", broadcast_floats("length_scale", scales, shape, must))
+    variances = broadcast_floats("variance", settings.variance, (Q,), f"a number or one for each of {Q} latents")
+    variances = check_positive("variance", variances)
     return tuple(
         Kernel(CORRELATIONS[name], backend.asarray(variances[j]), backend.asarray(scales[j]))
         for j, name in enumerate(kernel_names(settings.kernel, Q))
@@ -85,15 +105,15 @@ def _kernels(settings: SAVIGP, X: Floats, backend: Backend) -> tuple[Kernel, ...
 
 
 def _inducing_inputs(settings: SAVIGP, X: Floats, rng: np.random.Generator) -> tuple[Floats, bool]:
-    """Z (Q, M, D), and whether it is X itself."""
+    """Choose Z (Q, M, D); also return whether Z equals X in a dense model."""
     Q, D = settings.likelihood.latents, X.shape[1]
     if settings.inducing is None:
         Z = X
     elif isinstance(settings.inducing, Integral) and not isinstance(settings.inducing, bool):
-        Z = _placed(X, int(settings.inducing), settings.placement, rng)
+        Z = _place_inducing_inputs(X, int(settings.inducing), settings.placement, rng)
     else:
         must = f"None, a number, or inputs of shape (M, {D}) or ({Q}, M, {D})"
-        Z = numbers("inducing", settings.inducing, must)
+        Z = as_finite_floats("inducing", settings.inducing, must)
         if Z.ndim not in (2, 3) or Z.shape[-1] != D or Z.shape[:-2] not in ((), (Q,)) or not Z.size:
             raise ValueError(f"inducing must be {must}, had shape {Z.shape}")
     Z = np.ascontiguousarray(np.broadcast_to(Z, (Q, *Z.shape[-2:])))
@@ -101,14 +121,14 @@ def _inducing_inputs(settings: SAVIGP, X: Floats, rng: np.random.Generator) -> t
     return Z, same
 
 
-def _placed(X: Floats, count: int, placement: str, rng: np.random.Generator) -> Floats:
+def _place_inducing_inputs(X: Floats, count: int, placement: str, rng: np.random.Generator) -> Floats:
     if not 1 <= count <= len(X):
         raise ValueError(f"inducing must be between 1 and the number of sites, {len(X)}, was {count}")
     if placement == "subset":
         return choices.nested_subset(X, count, rng)
     if placement == "clusters":
         return choices.cluster_centres(X, count, rng)
-    varies = np.ptp(X, axis=0) > 0  # a dimension that does not needs one place only
+    varies = np.ptp(X, axis=0) > 0  # a constant dimension needs one point only
     dimensions = int(varies.sum())
     side = round(count ** (1.0 / max(dimensions, 1)))
     if side < 2 and dimensions:
@@ -120,8 +140,8 @@ def _family(settings: SAVIGP, M: int, N: int, kernels: tuple[Kernel, ...], backe
     Q, K = len(kernels), settings.components
     if settings.posterior == "diagonal":
         return Diagonal(Q, M, K)
-    # Theorem 2: N numbers instead of M (M + 1) / 2, where that is fewer. It needs all sites at once, and does not keep
-    # the distribution of u while kernels are learnt without the posterior.
+    # Theorem 2: N numbers per latent instead of M (M + 1) / 2, if that is fewer. It needs all sites in each evaluation,
+    # and it does not keep the distribution of u fixed while kernels are learnt without the posterior.
     if K == 1 and isinstance(settings.method, Blocks) and 2 * N < M * (M + 1) and not _learns_kernels_alone(settings):
         variances = np.asarray([[float(kernel.variance)] for kernel in kernels])
         return Sites(Q, M, N, backend.asarray(1.0 / variances))
@@ -139,7 +159,7 @@ def _parameters(
     settings: SAVIGP, family: Family, kernels: tuple[Kernel, ...], Z: Array, rng: np.random.Generator, backend: Backend
 ) -> Parameters:
     Q, M, K = len(kernels), Z.shape[1], settings.components
-    # Components that start alike would stay alike.
+    # Equal components would have equal gradients and stay equal.
     jitter = backend.asarray(np.zeros((K, Q, M)) if K == 1 else 0.1 * rng.standard_normal((K, Q, M)))
     return Parameters(
         posterior=family.initial(inducing_factor(kernels, Z), 0.5, jitter),

@@ -25,16 +25,27 @@ from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 from invgp.core.training import Blocks, MiniBatches, Progress
 from invgp.estimator import serialisation
-from invgp.estimator.arguments import Floats, check_likelihood, inputs, instance, one_of, outputs, whole
-from invgp.estimator.checkpoints import Checkpoint, Standing, described
-from invgp.estimator.initialisation import JITTER, start
-from invgp.estimator.predictive import Observing, check_sites
+from invgp.estimator.arguments import (
+    Floats,
+    check_choice,
+    check_inputs,
+    check_instance,
+    check_integer,
+    check_likelihood,
+    check_outputs,
+)
+from invgp.estimator.checkpoints import Checkpoint, FitState, describe_value
+from invgp.estimator.initialisation import JITTER, initialise
+from invgp.estimator.predictive import PredictiveDistribution, check_sites
 from invgp.likelihoods import Likelihood
 
-CHUNK = 4096  # inputs predicted at once, at the most
-WORTH_THREADS = 500  # rows and columns: smaller products are slowed down by BLAS threads that wait for each other
-LENGTHS = ("rounds", "epochs", "settle")  # of a fit: a checkpoint goes on if they are others
-OF_BOUND, OF_GAIN = 0.01, 0.1  # shares of the bound, and of what it had gained, that noise of batches does not take
+MAX_CHUNK = 4096  # inputs predicted at once, at the most
+MIN_THREADED_SIZE = 500  # rows and columns: smaller products are slowed down by BLAS threads that wait for each other
+FIT_LENGTHS = ("rounds", "epochs", "settle")  # of a fit: a checkpoint goes on if they are others
+MAX_FALL_OF_BOUND, MAX_FALL_OF_GAIN = (
+    0.01,
+    0.1,
+)  # shares of the bound, and of what it had gained, that noise of batches does not take
 PLACEMENTS = ("subset", "clusters", "grid")
 
 
@@ -107,7 +118,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             it may raise to stop.
         """
         self._check()
-        X, Y = inputs(X), outputs(y, self.likelihood.outputs)
+        X, Y = check_inputs(X), check_outputs(y, self.likelihood.outputs)
         if not len(X) == len(Y) > 0:
             raise ValueError(f"X and y must have a row for each site, had {len(X)} and {len(Y)}")
         if np.all(np.isnan(Y)):
@@ -120,35 +131,35 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         if hasattr(self.likelihood, "check"):
             self.likelihood.check(Y)
         points_stream, choice_stream, jitter_stream, batch_stream = np.random.default_rng(self.seed).spawn(4)
-        bound, parameters = start(self, X, backend, choice_stream, jitter_stream)
+        bound, parameters = initialise(self, X, backend, choice_stream, jitter_stream)
         data = Data(self.likelihood, backend.asarray(Y))
         checkpoint = self._checkpoint(X, Y)
         earlier = checkpoint.read(backend, self._optimiser_state(backend)) if checkpoint is not None else None
         self.trace_: list[float] = [] if earlier is None else earlier.trace
         after = last = None if earlier is None else earlier.progress
 
-        def told(progress: Progress) -> None:
+        def record(progress: Progress) -> None:
             nonlocal last
             last = progress
             self.trace_.append(progress.elbo)
             if checkpoint is not None:
-                checkpoint.write(Standing(progress, self.trace_))
+                checkpoint.write(FitState(progress, self.trace_))
             if report is not None:
                 report(progress)
 
         M = parameters.inducing.shape[1]
         # A trial that goes too far is stepped back from; NumPy need not tell of it as well.
         silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
-        with silent, threadpool_limits(None if self._is_worth_threads(M, len(X)) else 1):
+        with silent, threadpool_limits(None if self._profits_from_threads(M, len(X)) else 1):
             if isinstance(self.method, Blocks):
                 points = Points.draw(points_stream, self.samples, len(X), self.likelihood.latents, backend)
-                parameters = self.method.fit(bound, parameters, data, points, told, after)
+                parameters = self.method.fit(bound, parameters, data, points, record, after)
             else:
-                parameters = self.method.fit(bound, parameters, data, batch_stream, told, after)
+                parameters = self.method.fit(bound, parameters, data, batch_stream, record, after)
             bound_state = bound.bound_state(parameters)
-            self.dense_, self.posterior_ = bound.dense, _in_words(bound_state)
-            self._keep(_as_full(bound_state) if isinstance(bound_state.family, Sites) else bound_state)
-        self._tell_end(last)
+            self.dense_, self.posterior_ = bound.dense, _describe_posterior(bound_state)
+            self._store(_convert_to_full(bound_state) if isinstance(bound_state.family, Sites) else bound_state)
+        self._record_status(last)
         return self
 
     def predict(
@@ -161,8 +172,8 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         likelihood : of the observations at X, where it is another there: a noise or an offset that is known for each
             site. It gets the learnt parameters, if it has as many.
         """
-        observing = self._observing(X, likelihood)
-        parts = [observing.moments(self._fitted, x, rows) for x, rows in self._chunks(X, observing)]
+        predictive = self._predictive(X, likelihood)
+        parts = [predictive.moments(self._fitted, x, rows) for x, rows in self._chunks(X, predictive)]
         mean, variance = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         shaped = [a[:, 0] if a.shape[1] == 1 else a for a in (mean, np.sqrt(variance))]
         return (shaped[0], shaped[1]) if return_std else shaped[0]
@@ -187,8 +198,8 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Joint draws (R, B, Q) of the latents at X."""
         backend = self._backend()
         x = backend.asarray(self._new_inputs(X))
-        whole("draws", draws, 1)
-        instance("rng", rng, (np.random.Generator,), "a numpy.random.Generator")
+        check_integer("draws", draws, 1)
+        check_instance("rng", rng, (np.random.Generator,), "a numpy.random.Generator")
         components = rng.choice(self.components, size=draws, p=self.weights_)
         normals = backend.asarray(rng.standard_normal((draws, x.shape[0], self.likelihood.latents)))
         return to_numpy(prediction.latent_draws(self._fitted, x, normals, components.tolist()))
@@ -198,11 +209,11 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
         NaN at a site where nothing was observed. `likelihood` as for `predict`.
         """
-        x, Y = self._new_inputs(X), outputs(y, self.likelihood.outputs)
+        x, Y = self._new_inputs(X), check_outputs(y, self.likelihood.outputs)
         if len(x) != len(Y):
             raise ValueError(f"X and y must have a row for each site, had {len(x)} and {len(Y)}")
-        observing = self._observing(x, likelihood)
-        parts = [observing.log_density(self._fitted, x, Y, rows) for x, rows in self._chunks(x, observing)]
+        predictive = self._predictive(x, likelihood)
+        parts = [predictive.log_density(self._fitted, x, Y, rows) for x, rows in self._chunks(x, predictive)]
         return np.concatenate(parts)
 
     def score(self, X: ArrayLike, y: ArrayLike, *, likelihood: Likelihood | None = None) -> float:
@@ -226,7 +237,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """
         check_likelihood(likelihood)
         model, bound_state = serialisation.read(cls, Path(path), likelihood, device)
-        model._keep(bound_state)
+        model._store(bound_state)
         return model
 
     def __sklearn_tags__(self) -> Any:
@@ -239,32 +250,36 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _check(self) -> None:
         check_likelihood(self.likelihood)
-        instance("method", self.method, (Blocks, MiniBatches), "Blocks or MiniBatches")
-        one_of("placement", self.placement, PLACEMENTS)
-        one_of("posterior", self.posterior, ("full", "diagonal"))
-        one_of("dtype", self.dtype, tuple(JITTER))
-        one_of("device", self.device, ("cpu", "cuda", "auto"))
-        instance("ard", self.ard, (bool,), "True or False")
-        whole("components", self.components, 1)
-        whole("seed", self.seed, 0)
+        check_instance("method", self.method, (Blocks, MiniBatches), "Blocks or MiniBatches")
+        check_choice("placement", self.placement, PLACEMENTS)
+        check_choice("posterior", self.posterior, ("full", "diagonal"))
+        check_choice("dtype", self.dtype, tuple(JITTER))
+        check_choice("device", self.device, ("cpu", "cuda", "auto"))
+        check_instance("ard", self.ard, (bool,), "True or False")
+        check_integer("components", self.components, 1)
+        check_integer("seed", self.seed, 0)
         if self.checkpoint is not None:
-            instance("checkpoint", self.checkpoint, (str, Path), "the name of a file")
+            check_instance("checkpoint", self.checkpoint, (str, Path), "the name of a file")
             if Path(self.checkpoint).is_dir():
                 raise ValueError(f"checkpoint must be the name of a file, was the folder {str(self.checkpoint)!r}")
 
     def _check_samples(self) -> None:
         owner = self if isinstance(self.method, Blocks) else self.method
         latents = self.likelihood.latents
-        whole("samples", owner.samples, fewest_samples(latents), f" (Q = {latents})")
+        check_integer("samples", owner.samples, fewest_samples(latents), f" (Q = {latents})")
 
     def _checkpoint(self, X: Floats, Y: Floats) -> Checkpoint | None:
         """Where the fit is kept, and what it must be the same in; the device may be another."""
         if self.checkpoint is None:
             return None
-        words = described("X", X) | described("y", Y) | described("method", self.method, leave_out=LENGTHS)
+        words = (
+            describe_value("X", X)
+            | describe_value("y", Y)
+            | describe_value("method", self.method, leave_out=FIT_LENGTHS)
+        )
         for setting in fields(self):
             if setting.name not in ("method", "device", "checkpoint"):
-                words |= described(setting.name, getattr(self, setting.name))
+                words |= describe_value(setting.name, getattr(self, setting.name))
         return Checkpoint(Path(self.checkpoint), words)
 
     def _optimiser_state(self, backend: Backend) -> type | None:
@@ -272,12 +287,12 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             return None
         return type(self.method.optimiser.init(backend.asarray(np.zeros(1))))
 
-    def _is_worth_threads(self, M: int, N: int) -> bool:
+    def _profits_from_threads(self, M: int, N: int) -> bool:
         sites = N if isinstance(self.method, Blocks) else min(N, self.method.batch)
-        return M * M * sites >= WORTH_THREADS**3
+        return M * M * sites >= MIN_THREADED_SIZE**3
 
-    def _keep(self, bound_state: BoundState) -> None:
-        self._frame = bound_state
+    def _store(self, bound_state: BoundState) -> None:
+        self._bound_state = bound_state
         self.kernels_ = bound_state.kernels
         self.inducing_inputs_ = to_numpy(bound_state.parameters.inducing)
         self.n_features_in_ = self.inducing_inputs_.shape[-1]
@@ -286,7 +301,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         free = bound_state.parameters.likelihood
         self.likelihood_ = self.likelihood.with_parameters(free) if free.shape[0] else self.likelihood
 
-    def _tell_end(self, last: Progress | None) -> None:
+    def _record_status(self, last: Progress | None) -> None:
         self.converged_: bool | None = None
         self.status_ = f"{len(self.trace_)} epochs are over"
         if isinstance(self.method, Blocks):
@@ -305,15 +320,15 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _has_fallen(self) -> bool:
         """Whether the bound ends further below its best than the noise of batches explains."""
         first, best, last = self.trace_[0], max(self.trace_), self.trace_[-1]
-        return best - last > max(OF_BOUND * max(1.0, abs(best)), OF_GAIN * (best - first))
+        return best - last > max(MAX_FALL_OF_BOUND * max(1.0, abs(best)), MAX_FALL_OF_GAIN * (best - first))
 
     # ---- a prediction ----
 
     @property
     def _fitted(self) -> BoundState:
-        if not hasattr(self, "_frame"):
+        if not hasattr(self, "_bound_state"):
             raise NotFittedError("this model is not fitted yet: call fit first")
-        return self._frame
+        return self._bound_state
 
     def _backend(self) -> Backend:
         found = select_backend(self.device)
@@ -321,22 +336,22 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _new_inputs(self, X: ArrayLike) -> Floats:
         D = self._fitted.parameters.inducing.shape[-1]
-        array = inputs(X)
+        array = check_inputs(X)
         if array.shape[1] != D:
             raise ValueError(f"X must have shape (N, {D}), as the inputs that were learnt from, had {array.shape}")
         return array
 
-    def _chunks(self, X: ArrayLike, observing: Observing | None = None) -> Iterator[tuple[Array, slice]]:
+    def _chunks(self, X: ArrayLike, predictive: PredictiveDistribution | None = None) -> Iterator[tuple[Array, slice]]:
         """Inputs, and which they are, in pieces whose prediction fits in the memory budget."""
         backend, array = self._backend(), self._new_inputs(X)
         K, Q, M = self._fitted.q.mean.shape
-        numbers = (K + 3) * Q * M + (0 if observing is None else observing.numbers)
-        size = max(1, min(CHUNK, BATCH_BUDGET // (8 * numbers)))
+        numbers = (K + 3) * Q * M + (0 if predictive is None else predictive.numbers)
+        size = max(1, min(MAX_CHUNK, BATCH_BUDGET // (8 * numbers)))
         for first in range(0, max(len(array), 1), size):
             rows = slice(first, min(first + size, len(array)))
             yield backend.asarray(array[rows]), rows
 
-    def _observing(self, X: ArrayLike, likelihood: Likelihood | None) -> Observing:
+    def _predictive(self, X: ArrayLike, likelihood: Likelihood | None) -> PredictiveDistribution:
         """How the latents at X are observed."""
         count, backend = len(self._new_inputs(X)), self._backend()
         used = self.likelihood_
@@ -351,17 +366,17 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 likelihood.with_parameters(free) if 0 < free.shape[0] == likelihood.parameters.shape[0] else likelihood
             )
         check_sites(used, count, backend)
-        return Observing.of(used, self._fitted, self.samples, self.seed)
+        return PredictiveDistribution.of(used, self._fitted, self.samples, self.seed)
 
 
-def _in_words(bound_state: BoundState) -> str:
+def _describe_posterior(bound_state: BoundState) -> str:
     family, K = bound_state.family, bound_state.q.weights.shape[0]
     kind = "diagonal" if isinstance(family, Diagonal) else "full"
     held = ", held by N numbers a latent (Theorem 2)" if isinstance(family, Sites) else ""
     return (f"one {kind} Gaussian" if K == 1 else f"a mixture of {K} {kind} Gaussians") + held
 
 
-def _as_full(bound_state: BoundState) -> BoundState:
+def _convert_to_full(bound_state: BoundState) -> BoundState:
     """The same posterior held as a covariance, so that prediction needs the inducing inputs only, not the sites."""
     xp = array_namespace(bound_state.factor)
     R = bound_state.q.spread

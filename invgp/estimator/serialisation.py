@@ -1,4 +1,4 @@
-"""Fitted models in files: what `SAVIGP.save` writes and `SAVIGP.load` reads."""
+"""Files of fitted models: `SAVIGP.save` writes them and `SAVIGP.load` reads them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.posteriors import Diagonal, Full
 from invgp.core.stochastic_optimisers import AdaDelta, Adam
 from invgp.core.training import Blocks, MiniBatches
-from invgp.estimator.checkpoints import FUNCTION, described
+from invgp.estimator.checkpoints import FUNCTION, describe_value
 from invgp.likelihoods import Likelihood
 
 if TYPE_CHECKING:
     from invgp.estimator.model import SAVIGP
 
-KINDS = {kind.__name__: kind for kind in (Blocks, MiniBatches, LBFGS, Adam, AdaDelta)}
+CLASSES = {kind.__name__: kind for kind in (Blocks, MiniBatches, LBFGS, Adam, AdaDelta)}
 GIVEN_AGAIN = ("likelihood", "device")
 KEYS: Keys = {
     "settings": dict,
@@ -44,7 +44,7 @@ def write(model: SAVIGP, bound_state: BoundState, path: Path) -> None:
     settings, arrays = _settings(model)
     about = {
         "settings": settings,
-        "likelihood": _in_words(model.likelihood, bound_state.parameters.likelihood),
+        "likelihood": _describe_likelihood(model.likelihood, bound_state.parameters.likelihood),
         "kernels": [kernel.name for kernel in bound_state.kernels],
         "diagonal": isinstance(bound_state.family, Diagonal),
         "jitter": bound_state.bound.jitter,
@@ -56,7 +56,7 @@ def write(model: SAVIGP, bound_state: BoundState, path: Path) -> None:
 
 
 def read(kind: type[SAVIGP], path: Path, likelihood: Likelihood, device: str) -> tuple[SAVIGP, BoundState]:
-    """A model with the settings of a file and this likelihood, and what it had learnt."""
+    """Read a model with the settings of a file and the given likelihood, and its fitted state."""
     about, arrays = read_archive(path, MODEL, KEYS)
     try:
         _compare(path, about["likelihood"], likelihood, arrays["likelihood"])
@@ -68,8 +68,9 @@ def read(kind: type[SAVIGP], path: Path, likelihood: Likelihood, device: str) ->
 def _rebuild(
     kind: type[SAVIGP], about: dict[str, Any], arrays: dict[str, NDArray[Any]], likelihood: Likelihood, device: str
 ) -> tuple[SAVIGP, BoundState]:
+    """Build the model and its fitted state from the content of a file."""
     values = {name: arrays.get(f"setting_{name}", value) for name, value in about["settings"].items()}
-    model = kind(likelihood, device=device, **{name: _restored(value) for name, value in values.items()})
+    model = kind(likelihood, device=device, **{name: _from_json(value) for name, value in values.items()})
     for name, value in about["fitted"].items():
         setattr(model, EARLIER_NAMES.get(name, name), value)
     model.trace_ = arrays["trace"].tolist()
@@ -83,7 +84,7 @@ def _rebuild(
 
 
 def _settings(model: SAVIGP) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What JSON can hold of the settings, and the arrays among them."""
+    """Separate the settings into JSON values and arrays."""
     plain, arrays = {}, {}
     for setting in fields(model):
         value = getattr(model, setting.name)
@@ -92,16 +93,16 @@ def _settings(model: SAVIGP) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         if setting.name in ("length_scale", "variance", "prior_mean", "inducing") and np.ndim(value) > 0:
             arrays[f"setting_{setting.name}"] = np.asarray(value, dtype=np.float64)
             value = None
-        plain[setting.name] = _kept(value)
+        plain[setting.name] = _to_json(value)
     return plain, arrays
 
 
-def _kept(value: Any) -> Any:
-    """A setting as JSON can hold it."""
-    if is_dataclass(value) and type(value).__name__ in KINDS:
-        return {"kind": type(value).__name__} | {f.name: _kept(getattr(value, f.name)) for f in fields(value)}
+def _to_json(value: Any) -> Any:
+    """Convert a setting to a JSON value."""
+    if is_dataclass(value) and type(value).__name__ in CLASSES:
+        return {"kind": type(value).__name__} | {f.name: _to_json(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple | list):
-        return [_kept(part) for part in value]
+        return [_to_json(part) for part in value]
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, np.generic | np.ndarray):
@@ -109,23 +110,28 @@ def _kept(value: Any) -> Any:
     return value if isinstance(value, type(None) | bool | int | float | str) else {"kind": type(value).__name__}
 
 
-def _restored(value: Any) -> Any:
+def _from_json(value: Any) -> Any:
+    """Convert a JSON value back to a setting."""
     if isinstance(value, list):
-        return tuple(_restored(part) for part in value)
+        return tuple(_from_json(part) for part in value)
     if not isinstance(value, dict):
         return value
-    known = {name: _restored(part) for name, part in value.items() if name != "kind"}
-    lost = [name for name, part in value.items() if isinstance(part, dict) and part["kind"] not in KINDS]
+    known = {name: _from_json(part) for name, part in value.items() if name != "kind"}
+    lost = [name for name, part in value.items() if isinstance(part, dict) and part["kind"] not in CLASSES]
     for name in lost:
-        warnings.warn(f"{name} was a {value[name]['kind']}, which a file cannot hold: it is the default", stacklevel=4)
+        warnings.warn(
+            f"{name} was a {value[name]['kind']}, which cannot be stored in a file: the default is used", stacklevel=4
+        )
         del known[name]
-    return KINDS[value["kind"]](**known) if value["kind"] in KINDS else None
+    return CLASSES[value["kind"]](**known) if value["kind"] in CLASSES else None
 
 
-def _in_words(likelihood: Likelihood, parameters: Array) -> dict[str, str]:
-    """A likelihood with these parameters, in words; functions may be found elsewhere under other names."""
+def _describe_likelihood(likelihood: Likelihood, parameters: Array) -> dict[str, str]:
+    """Describe a likelihood with these parameters; functions are ignored, because their names may change."""
     learnt = likelihood.with_parameters(to_numpy(parameters)) if parameters.shape[0] else likelihood
-    return {name: words for name, words in described("likelihood", learnt).items() if not words.startswith(FUNCTION)}
+    return {
+        name: words for name, words in describe_value("likelihood", learnt).items() if not words.startswith(FUNCTION)
+    }
 
 
 def _compare(path: Path, saved: dict[str, str], likelihood: Likelihood, parameters: NDArray[Any]) -> None:
@@ -137,7 +143,7 @@ def _compare(path: Path, saved: dict[str, str], likelihood: Likelihood, paramete
         raise ValueError(
             f"likelihood must have {len(parameters)} parameters to learn, as in {str(path)!r}, had {count}"
         )
-    now = _in_words(likelihood, parameters)
+    now = _describe_likelihood(likelihood, parameters)
     for name in {**saved, **now}:
         was, must = now.get(name, "absent"), saved.get(name, "absent")
         if was != must:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from invgp.core.backend import Array, array_namespace
-from invgp.likelihoods._arrays import altered, check_latents, check_shapes, filled, observed
+from invgp.likelihoods._arrays import check_latents, check_shapes, fill_missing, mask_missing, replace_fields
 from invgp.likelihoods._per_output import PerOutput
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -47,28 +47,28 @@ class AdditiveNoise(ABC):
 
     def with_parameters(self, parameters: Array) -> Self:
         """The same likelihood with another logarithm of the scale, (K,)."""
-        return altered(self, log_scale=self.log_scale.with_parameters(parameters))
+        return replace_fields(self, log_scale=self.log_scale.with_parameters(parameters))
 
     def at_sites(self, rows: slice | Array) -> Self:
         """The likelihood of some sites, by a slice or by their numbers."""
-        return altered(self, log_scale=self.log_scale.at_sites(rows))
+        return replace_fields(self, log_scale=self.log_scale.at_sites(rows))
 
     def log_density(self, y: Array, f: Array) -> Array:
         """Log p(y_n | f_sn), (S, N), for y (N, P) and f (S, N, Q)."""
         xp = array_namespace(y, f)
-        terms = self._standard_log_density(self._residual(y, f)) - self.log_scale.beside(f)
-        return xp.sum(observed(y, terms), axis=-1)
+        terms = self._standard_log_density(self._residual(y, f)) - self.log_scale.convert_like(f)
+        return xp.sum(mask_missing(y, terms), axis=-1)
 
     def parameter_gradient(self, y: Array, f: Array) -> Array:
         """Derivative of `log_density` with respect to each logarithm of a scale, (S, N, K)."""
-        return self.log_scale.gradient(observed(y, self._standard_slope(self._residual(y, f)) - 1.0))
+        return self.log_scale.gradient(mask_missing(y, self._standard_slope(self._residual(y, f)) - 1.0))
 
     def moments(self, f: Array) -> tuple[Array, Array]:
         """Mean and variance of y given f, (S, N, P) each."""
         xp = array_namespace(f)
         check_latents(f, self.latents)
         location = self.location(f)
-        variance = self._standard_variance() * xp.exp(2.0 * self.log_scale.beside(f))
+        variance = self._standard_variance() * xp.exp(2.0 * self.log_scale.convert_like(f))
         return location, variance + xp.zeros_like(location)
 
     def location(self, f: Array) -> Array:
@@ -78,7 +78,7 @@ class AdditiveNoise(ABC):
     def _residual(self, y: Array, f: Array) -> Array:
         xp = array_namespace(y, f)
         check_shapes(y, f, outputs=self.outputs, latents=self.latents)
-        return (filled(y) - self.location(f)) * xp.exp(-self.log_scale.beside(f))
+        return (fill_missing(y) - self.location(f)) * xp.exp(-self.log_scale.convert_like(f))
 
     @abstractmethod
     def _standard_log_density(self, r: Array) -> Array:

@@ -13,7 +13,7 @@ from invgp.core.backend import Array, array_namespace, device_of, to_numpy, zero
 T = TypeVar("T")
 
 
-def floats(name: str, values: Any) -> Array:
+def as_floats(name: str, values: Any) -> Array:
     """`values` as a floating-point array: where it lives if it is an array already, otherwise on the host.
 
     Raises
@@ -34,7 +34,7 @@ def floats(name: str, values: Any) -> Array:
     return values
 
 
-def beside(values: Array, like: Array) -> Array:
+def convert_like(values: Array, like: Array) -> Array:
     """`values` where `like` lives, and of its type. Nothing is copied if they are there already."""
     xp = array_namespace(like)
     if array_namespace(values) is xp and device_of(values) == device_of(like):
@@ -42,13 +42,13 @@ def beside(values: Array, like: Array) -> Array:
     return xp.asarray(to_numpy(values), dtype=like.dtype, device=device_of(like))
 
 
-def filled(y: Array) -> Array:
+def fill_missing(y: Array) -> Array:
     """Y with 0 for what is missing, so that no NaN enters the arithmetic."""
     xp = array_namespace(y)
     return xp.where(xp.isnan(y), xp.zeros_like(y), y)
 
 
-def observed(y: Array, terms: Array) -> Array:
+def mask_missing(y: Array, terms: Array) -> Array:
     """`terms` (..., N, P), which may be used up, with 0 where y (N, P) is missing."""
     return zero_where(array_namespace(y).isnan(y), terms)
 
@@ -87,7 +87,7 @@ def set_fields(instance: object, **values: Any) -> None:
         object.__setattr__(instance, name, value)
 
 
-def altered(instance: T, **values: Any) -> T:
+def replace_fields(instance: T, **values: Any) -> T:
     """A copy of a frozen instance with other fields, unchecked: unlike `dataclasses.replace`, it runs no `__init__`."""
     clone = copy.copy(instance)
     set_fields(clone, **values)

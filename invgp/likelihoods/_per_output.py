@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from invgp.core.backend import Array, array_namespace, device_of
-from invgp.core.checks import whole
-from invgp.likelihoods._arrays import altered, beside, check_parameters, floats, no_gradient
+from invgp.core.checks import check_integer
+from invgp.likelihoods._arrays import as_floats, check_parameters, convert_like, no_gradient, replace_fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class PerOutput:
         parameters = check_parameters(parameters, self.parameters.shape[0])
         if not self.learn:
             return self
-        return altered(self, values=array_namespace(parameters).reshape(parameters, self.values.shape))
+        return replace_fields(self, values=array_namespace(parameters).reshape(parameters, self.values.shape))
 
     def at_sites(self, rows: slice | Array) -> PerOutput:
         """The numbers of some sites, by a slice or by their numbers."""
@@ -46,13 +46,13 @@ class PerOutput:
             return self
         xp = array_namespace(self.values)
         some = self.values[rows, :] if isinstance(rows, slice) else xp.take(self.values, rows, axis=0)
-        return altered(self, values=some)
+        return replace_fields(self, values=some)
 
-    def beside(self, f: Array) -> Array:
+    def convert_like(self, f: Array) -> Array:
         """The values where f lives; they broadcast against (S, N, P)."""
         if self.values.ndim == 2 and self.values.shape[0] != f.shape[1]:
             raise ValueError(f"the likelihood knows the noise of {self.values.shape[0]} sites, f has {f.shape[1]}")
-        return beside(self.values, f)
+        return convert_like(self.values, f)
 
     def gradient(self, terms: Array) -> Array:
         """(S, N, K), from the derivatives (S, N, P) of each output's log density with respect to its own number."""
@@ -63,9 +63,9 @@ class PerOutput:
 
 def per_output(name: str, values: Any, outputs: int | None, *, learn: bool) -> PerOutput:
     """Check the shape of `values`, and find P from it unless `outputs` says it."""
-    values = floats(name, values)
+    values = as_floats(name, values)
     if outputs is not None:
-        whole("outputs", outputs, 1)
+        check_integer("outputs", outputs, 1)
     if values.ndim > 2 or 0 in values.shape:
         raise ValueError(f"{name} must be a number, (P,) or (N, P), was of shape {tuple(values.shape)}")
     known = values.shape[-1] if values.ndim else outputs or 1
@@ -77,12 +77,12 @@ def per_output(name: str, values: Any, outputs: int | None, *, learn: bool) -> P
 def log_per_output(name: str, values: Any, outputs: int | None, *, learn: bool) -> PerOutput:
     """The same for positive `values`, kept as their logarithms."""
     scale = per_output(name, values, outputs, learn=learn)
-    return altered(scale, values=log_of(name, scale.values))
+    return replace_fields(scale, values=log_positive(name, scale.values))
 
 
-def log_of(name: str, values: Any) -> Array:
+def log_positive(name: str, values: Any) -> Array:
     """Logarithm of `values`, which must be positive."""
-    values = floats(name, values)
+    values = as_floats(name, values)
     xp = array_namespace(values)
     if not bool(xp.all(values > 0)):
         raise ValueError(f"{name} must be positive, was {values}")

@@ -6,10 +6,10 @@ import math
 from typing import NamedTuple
 
 from invgp.core.backend import Array, array_namespace
-from invgp.likelihoods._arrays import beside, floats
-from invgp.likelihoods._per_output import log_of
+from invgp.likelihoods._arrays import as_floats, convert_like
+from invgp.likelihoods._per_output import log_positive
 
-STEPS = 150  # enough to halve the bracket 50 times
+MAX_STEPS = 150  # enough to halve the bracket 50 times
 
 
 class Warp(NamedTuple):
@@ -22,23 +22,23 @@ class Warp(NamedTuple):
     @classmethod
     def of(cls, a: Array, b: Array, c: Array, *, positive: bool) -> Warp:
         """Check the natural values; `positive` if a = 0 will not do."""
-        a, b, c = floats("a", a), floats("b", b), floats("c", c)
+        a, b, c = as_floats("a", a), as_floats("b", b), as_floats("c", c)
         if not (a.ndim == 1 and a.shape == b.shape == c.shape):
             raise ValueError(f"a, b and c must have one shape (I,), were {a.shape}, {b.shape} and {c.shape}")
         xp = array_namespace(a)
         if bool(xp.any(a < 0.0)) or (positive and bool(xp.any(a == 0.0))):
             raise ValueError(f"a must be {'positive' if positive else '0 or positive'}, was {a}")
         log_a = xp.where(a > 0.0, xp.log(xp.where(a > 0.0, a, xp.ones_like(a))), xp.full_like(a, -math.inf))
-        return cls(log_a, log_of("b", b), c)
+        return cls(log_a, log_positive("b", b), c)
 
     @property
     def terms(self) -> int:
         """I."""
         return int(self.c.shape[0])
 
-    def beside(self, like: Array) -> Warp:
+    def convert_like(self, like: Array) -> Warp:
         """The same warp where `like` lives."""
-        return Warp(*(beside(part, like) for part in self))
+        return Warp(*(convert_like(part, like) for part in self))
 
     def value(self, y: Array) -> tuple[Array, Array]:
         """t(y) and t'(y) - 1 at y (..., 1), of the shape of y."""
@@ -61,13 +61,13 @@ class Warp(NamedTuple):
         return d_value, xp.concat([part, part + shift * bend, bend], axis=-1) / slope
 
 
-def inverse(warp: Warp, t: Array) -> Array:
+def invert_warp(warp: Warp, t: Array) -> Array:
     """The y with warp(y) = t, of the shape of t: Newton's method, kept in a bracket that shrinks."""
     xp = array_namespace(t)
     reach = xp.sum(xp.exp(warp.log_a))
     low, high, y = t - reach, t + reach, t
     rounding = 4.0 * float(xp.finfo(t.dtype).eps)
-    for step in range(STEPS):
+    for step in range(MAX_STEPS):
         value, excess = warp.value(y[..., None])
         error = value[..., 0] - t
         low, high = xp.where(error < 0.0, y, low), xp.where(error > 0.0, y, high)

@@ -10,8 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, device_of, to_numpy
-from invgp.core.checks import whole
-from invgp.likelihoods._arrays import altered, check_latents, check_parameters, check_shapes, floats, set_fields
+from invgp.core.checks import check_integer
+from invgp.likelihoods._arrays import (
+    as_floats,
+    check_latents,
+    check_parameters,
+    check_shapes,
+    replace_fields,
+    set_fields,
+)
 
 Function = Callable[..., Any]
 
@@ -50,9 +57,9 @@ class BlackBox:
         for name, function in (("log_density", log_density), ("moments", moments)):
             if not (callable(function) or (name == "moments" and function is None)):
                 raise ValueError(f"{name} must be a function, was {function!r}")
-        whole("latents", latents, 1)
-        whole("outputs", outputs, 1)
-        parameters = floats("parameters", [] if parameters is None else parameters)
+        check_integer("latents", latents, 1)
+        check_integer("outputs", outputs, 1)
+        parameters = as_floats("parameters", [] if parameters is None else parameters)
         if parameters.ndim != 1:
             raise ValueError(f"parameters must have shape (K,), was {tuple(parameters.shape)}")
         set_fields(
@@ -66,14 +73,14 @@ class BlackBox:
 
     def with_parameters(self, parameters: Array) -> Self:
         """The same likelihood with other parameters, (K,)."""
-        return altered(self, parameters=check_parameters(parameters, self.parameters.shape[0]))
+        return replace_fields(self, parameters=check_parameters(parameters, self.parameters.shape[0]))
 
     def log_density(self, y: Array, f: Array) -> Array:
         """Log p(y_n | f_sn), (S, N), for y (N, P) and f (S, N, Q)."""
         check_shapes(y, f, outputs=self.outputs, latents=self.latents)
-        there = _host(y)
+        there = _to_host(y)
         missing = np.isnan(there)
-        values = self._shaped(self.function(there, _host(f), *self._extra()), f.shape[:2], "log_density")
+        values = self._check_shape(self.function(there, _to_host(f), *self._extra()), f.shape[:2], "log_density")
         some = missing.any(axis=-1) & ~missing.all(axis=-1)
         undecided = some & np.isnan(values).all(axis=0)
         if undecided.any():
@@ -81,7 +88,7 @@ class BlackBox:
                 f"log_density is NaN at site {np.flatnonzero(undecided)[0]}, of which some outputs are missing "
                 "(NaN in y): it must leave those outputs out"
             )
-        return _like(f, np.where(missing.all(axis=-1), 0.0, values))
+        return _to_device(f, np.where(missing.all(axis=-1), 0.0, values))
 
     def parameter_gradient(self, y: Array, f: Array) -> None:
         """None: nobody knows."""
@@ -92,22 +99,24 @@ class BlackBox:
         if self.moments_function is None:
             return None
         shape = (*f.shape[:2], self.outputs)
-        mean, variance = self.moments_function(_host(f), *self._extra())
-        return _like(f, self._shaped(mean, shape, "mean")), _like(f, self._shaped(variance, shape, "variance"))
+        mean, variance = self.moments_function(_to_host(f), *self._extra())
+        return _to_device(f, self._check_shape(mean, shape, "mean")), _to_device(
+            f, self._check_shape(variance, shape, "variance")
+        )
 
     def _extra(self) -> tuple[NDArray[np.float64], ...]:
-        return (_host(self.parameters),) if self.parameters.shape[0] else ()
+        return (_to_host(self.parameters),) if self.parameters.shape[0] else ()
 
-    def _shaped(self, values: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
+    def _check_shape(self, values: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
         result = np.asarray(values, dtype=np.float64)
         if result.shape != tuple(shape):
             raise ValueError(f"the black box's {name} must have shape {tuple(shape)}, was {result.shape}")
         return result
 
 
-def _host(array: Array) -> NDArray[np.float64]:
+def _to_host(array: Array) -> NDArray[np.float64]:
     return np.array(to_numpy(array), dtype=np.float64)
 
 
-def _like(f: Array, values: NDArray[np.float64]) -> Array:
+def _to_device(f: Array, values: NDArray[np.float64]) -> Array:
     return array_namespace(f).asarray(values, dtype=f.dtype, device=device_of(f))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from invgp.core.backend import Array, array_namespace
 from invgp.likelihoods._additive import HALF_LOG_TWO_PI, GaussianNoise
-from invgp.likelihoods._arrays import filled, observed, set_fields
+from invgp.likelihoods._arrays import fill_missing, mask_missing, set_fields
 from invgp.likelihoods._per_output import log_per_output
 
 
@@ -30,6 +30,6 @@ class Gaussian(GaussianNoise):
     def predictive_log_density(self, y: Array, mean: Array, variance: Array) -> Array:
         """Log of the expectation of p(y_n | f_n) over normal latents with mean and variance (N, P); (N,)."""
         xp = array_namespace(y, mean)
-        total = variance + xp.exp(2.0 * self.log_scale.beside(mean[None, ...]))
-        terms = -0.5 * xp.square(filled(y) - mean) / total - 0.5 * xp.log(total) - HALF_LOG_TWO_PI
-        return xp.sum(observed(y, terms), axis=-1)
+        total = variance + xp.exp(2.0 * self.log_scale.convert_like(mean[None, ...]))
+        terms = -0.5 * xp.square(fill_missing(y) - mean) / total - 0.5 * xp.log(total) - HALF_LOG_TWO_PI
+        return xp.sum(mask_missing(y, terms), axis=-1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.checks import whole
+from invgp.core.checks import check_integer
 from invgp.likelihoods._additive import GaussianNoise
 from invgp.likelihoods._arrays import set_fields
 from invgp.likelihoods._per_output import log_per_output
@@ -32,7 +32,7 @@ class GPRN(GaussianNoise):
     nodes: int
 
     def __init__(self, std: Array, nodes: int, outputs: int | None = None, *, learn: bool = True) -> None:
-        whole("nodes", nodes, 1)
+        check_integer("nodes", nodes, 1)
         set_fields(self, log_scale=log_per_output("std", std, outputs, learn=learn), nodes=nodes)
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace, clip_negative, exp_in_place, log_in_place
-from invgp.likelihoods._arrays import check_latents, check_shapes, observed
+from invgp.likelihoods._arrays import check_latents, check_shapes, mask_missing
 from invgp.likelihoods._fixed import WithoutParameters
 
 
@@ -45,7 +45,7 @@ class Logistic(WithoutParameters):
         term = log_in_place(term)
         term += clip_negative(against)
         term *= -1.0
-        return observed(y, term)[..., 0]
+        return mask_missing(y, term)[..., 0]
 
     def moments(self, f: Array) -> tuple[Array, Array]:
         """Probability of class 1, and the variance of its indicator, (S, N, 1) each."""

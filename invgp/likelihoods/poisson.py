@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace
-from invgp.likelihoods._arrays import altered, check_latents, check_shapes, filled, observed, set_fields
+from invgp.likelihoods._arrays import (
+    check_latents,
+    check_shapes,
+    fill_missing,
+    mask_missing,
+    replace_fields,
+    set_fields,
+)
 from invgp.likelihoods._per_output import PerOutput, per_output
 from invgp.likelihoods._special import log_factorial
 
@@ -56,11 +63,11 @@ class Poisson:
 
     def with_parameters(self, parameters: Array) -> Self:
         """The same likelihood with another offset, (K,)."""
-        return altered(self, log_mean=self.log_mean.with_parameters(parameters))
+        return replace_fields(self, log_mean=self.log_mean.with_parameters(parameters))
 
     def at_sites(self, rows: slice | Array) -> Self:
         """The likelihood of some sites, by a slice or by their numbers."""
-        return altered(self, log_mean=self.log_mean.at_sites(rows))
+        return replace_fields(self, log_mean=self.log_mean.at_sites(rows))
 
     def check(self, y: NDArray[Any]) -> None:
         """Raise `ValueError` unless y holds counts."""
@@ -75,18 +82,18 @@ class Poisson:
         """Log p(y_n | f_sn), (S, N), for counts y (N, P) and f (S, N, P)."""
         xp = array_namespace(y, f)
         check_shapes(y, f, outputs=self.outputs, latents=self.outputs)
-        log_rate, counts = f + self.log_mean.beside(f), filled(y)
+        log_rate, counts = f + self.log_mean.convert_like(f), fill_missing(y)
         terms = counts * log_rate - xp.exp(log_rate) - log_factorial(counts)
-        return xp.sum(observed(y, terms), axis=-1)
+        return xp.sum(mask_missing(y, terms), axis=-1)
 
     def parameter_gradient(self, y: Array, f: Array) -> Array:
         """Derivative of `log_density` with respect to the offset, (S, N, K)."""
         check_shapes(y, f, outputs=self.outputs, latents=self.outputs)
-        return self.log_mean.gradient(observed(y, filled(y) - self.moments(f)[0]))
+        return self.log_mean.gradient(mask_missing(y, fill_missing(y) - self.moments(f)[0]))
 
     def moments(self, f: Array) -> tuple[Array, Array]:
         """Mean and variance of the counts given f, (S, N, P) each: they are the same."""
         xp = array_namespace(f)
         check_latents(f, self.outputs)
-        rate = xp.exp(f + self.log_mean.beside(f))
+        rate = xp.exp(f + self.log_mean.convert_like(f))
         return rate, rate

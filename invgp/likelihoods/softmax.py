@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.checks import whole
-from invgp.likelihoods._arrays import check_latents, check_shapes, filled
+from invgp.core.checks import check_integer
+from invgp.likelihoods._arrays import check_latents, check_shapes, fill_missing
 from invgp.likelihoods._fixed import WithoutParameters
 
 
@@ -31,7 +31,7 @@ class Softmax(WithoutParameters):
     classes: int
 
     def __post_init__(self) -> None:
-        whole("classes", self.classes, 2)
+        check_integer("classes", self.classes, 2)
 
     @property
     def latents(self) -> int:
@@ -61,7 +61,7 @@ class Softmax(WithoutParameters):
         scores = [f[..., c] for c in range(self.classes)]
         top = reduce(xp.maximum, scores)
         total = sum(xp.exp(score - top) for score in scores)
-        labels = filled(y)
+        labels = fill_missing(y)
         terms = sum(labels[:, c] * score for c, score in enumerate(scores)) - top - xp.log(total)
         return xp.where(xp.any(xp.isnan(y), axis=-1), xp.zeros_like(terms), terms)
 

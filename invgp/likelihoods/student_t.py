@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scipy.special import betaln
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.checks import within
+from invgp.core.checks import check_number
 from invgp.likelihoods._additive import AdditiveNoise
 from invgp.likelihoods._arrays import set_fields
 from invgp.likelihoods._per_output import log_per_output
@@ -30,7 +30,7 @@ class StudentT(AdditiveNoise):
     dof: float
 
     def __init__(self, scale: Array = 1.0, dof: float = 4.0, outputs: int | None = None, *, learn: bool = True) -> None:
-        dof = within("dof", dof, 0.0, open_below=True)
+        dof = check_number("dof", dof, 0.0, open_below=True)
         set_fields(self, log_scale=log_per_output("scale", scale, outputs, learn=learn), dof=dof)
 
     def _standard_log_density(self, r: Array) -> Array:

@@ -10,7 +10,7 @@ from array_api_compat import is_array_api_obj
 from numpy.typing import ArrayLike, NDArray
 
 from invgp.core.backend import Array, array_namespace, device_of, to_numpy
-from invgp.likelihoods._arrays import beside
+from invgp.likelihoods._arrays import convert_like
 from invgp.likelihoods.protocol import Likelihood
 
 __all__ = ["check_likelihood"]
@@ -173,7 +173,7 @@ def _check_sites(case: _Case, reference: Floats, *, exchange: bool) -> None:
 def _check_missing(case: _Case, reference: Floats) -> None:
     holed = np.asarray(to_numpy(case.y)).copy()
     holed[0] = np.nan
-    y = beside(holed, case.y)
+    y = convert_like(holed, case.y)
     density = case.density(y, case.f)
     _require(
         bool((density[:, 0] == 0.0).all()),
@@ -186,7 +186,10 @@ def _check_missing(case: _Case, reference: Floats) -> None:
     for output in range(case.y.shape[1]):
         holed = np.asarray(to_numpy(case.y)).copy()
         holed[-1, output] = np.nan
-        density, gradient = case.density(beside(holed, case.y), case.f), case.gradient(beside(holed, case.y), case.f)
+        density, gradient = (
+            case.density(convert_like(holed, case.y), case.f),
+            case.gradient(convert_like(holed, case.y), case.f),
+        )
         _require(
             bool(np.isfinite(density).all()) and (gradient is None or bool(np.isfinite(gradient).all())),
             f"log_density and parameter_gradient must be finite where only output {output} is missing",
@@ -197,7 +200,7 @@ def _check_missing(case: _Case, reference: Floats) -> None:
 def _check_parameters(case: _Case, reference: Floats) -> None:
     likelihood = case.likelihood
     before = np.array(to_numpy(likelihood.parameters), dtype=np.float64)
-    parameters = beside(likelihood.parameters, case.f)
+    parameters = convert_like(likelihood.parameters, case.f)
     same = likelihood.with_parameters(parameters)
     _require(
         type(same) is type(likelihood),
@@ -221,7 +224,7 @@ def _check_gradient(case: _Case) -> None:
         return
     _require(bool(np.isfinite(gradient).all()), "parameter_gradient must be finite at the values given")
     step = case.precision ** (1.0 / 3.0)
-    xp, parameters = array_namespace(case.f), beside(case.likelihood.parameters, case.f)
+    xp, parameters = array_namespace(case.f), convert_like(case.likelihood.parameters, case.f)
     for k in range(parameters.shape[0]):
         width = step * max(1.0, abs(float(parameters[k])))
         change = width * xp.eye(parameters.shape[0], dtype=case.f.dtype, device=device_of(case.f))[k, :]
@@ -261,7 +264,7 @@ def _check_distribution(case: _Case, values: Floats, weights: Floats, rtol: floa
     moments = case.moments(case.f)
     centre = 0.0 if moments is None else moments[0]
     for value, weight in zip(values, weights, strict=True):
-        y = beside(np.broadcast_to(value, case.y.shape), case.f)
+        y = convert_like(np.broadcast_to(value, case.y.shape), case.f)
         mass = weight * np.exp(case.density(y, case.f))[..., None]
         total, first, second = total + mass, first + mass * (value - centre), second + mass * (value - centre) ** 2
     _require(

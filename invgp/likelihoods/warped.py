@@ -10,19 +10,19 @@ import numpy as np
 from invgp.core.backend import Array, array_namespace
 from invgp.likelihoods._additive import HALF_LOG_TWO_PI
 from invgp.likelihoods._arrays import (
-    altered,
-    beside,
+    as_floats,
     check_latents,
     check_parameters,
     check_shapes,
-    filled,
-    floats,
+    convert_like,
+    fill_missing,
+    mask_missing,
     no_gradient,
-    observed,
+    replace_fields,
     set_fields,
 )
-from invgp.likelihoods._per_output import log_of
-from invgp.likelihoods._warp import Warp, inverse
+from invgp.likelihoods._per_output import log_positive
+from invgp.likelihoods._warp import Warp, invert_warp
 
 Learn = Literal["nothing", "noise", "noise and warp"]
 QUADRATURE_NODES = 80
@@ -53,11 +53,11 @@ class Warped:
     ) -> None:
         if learn not in get_args(Learn):
             raise ValueError(f"learn must be one of {get_args(Learn)}, was {learn!r}")
-        std = floats("std", std)
+        std = as_floats("std", std)
         if std.shape != ():
             raise ValueError(f"std must be a number, was of shape {tuple(std.shape)}")
         warp = Warp.of(a, b, c, positive=learn == "noise and warp")
-        set_fields(self, log_std=log_of("std", std), warp=warp, learn=learn)
+        set_fields(self, log_std=log_positive("std", std), warp=warp, learn=learn)
 
     @property
     def std(self) -> Array:
@@ -68,7 +68,7 @@ class Warped:
     def parameters(self) -> Array:
         """What `learn` says, (K,)."""
         xp = array_namespace(self.log_std)
-        everything = [xp.reshape(self.log_std, (1,)), *self.warp.beside(self.log_std)]
+        everything = [xp.reshape(self.log_std, (1,)), *self.warp.convert_like(self.log_std)]
         return xp.concat(everything)[: self._count]
 
     def with_parameters(self, parameters: Array) -> Self:
@@ -78,16 +78,16 @@ class Warped:
             return self
         log_std, terms = array_namespace(parameters).reshape(parameters[:1], ()), self.warp.terms
         if self.learn == "noise":
-            return altered(self, log_std=log_std)
+            return replace_fields(self, log_std=log_std)
         parts = (parameters[1 + i * terms : 1 + (i + 1) * terms] for i in range(3))
-        return altered(self, log_std=log_std, warp=Warp(*parts))
+        return replace_fields(self, log_std=log_std, warp=Warp(*parts))
 
     def log_density(self, y: Array, f: Array) -> Array:
         """Log p(y_n | f_sn), (S, N), for y (N, 1) and f (S, N, 1)."""
         check_shapes(y, f, outputs=1, latents=1)
-        at = self._at(y, f)
+        at = self._residual_at(y, f)
         terms = -0.5 * at.residual * at.residual - at.log_std - HALF_LOG_TWO_PI + at.log_slope
-        return observed(y, terms)[..., 0]
+        return mask_missing(y, terms)[..., 0]
 
     def parameter_gradient(self, y: Array, f: Array) -> Array:
         """Derivative of `log_density` with respect to each parameter, (S, N, K)."""
@@ -95,21 +95,21 @@ class Warped:
         check_shapes(y, f, outputs=1, latents=1)
         if self.learn == "nothing":
             return no_gradient(f)
-        at = self._at(y, f)
+        at = self._residual_at(y, f)
         gradient = at.residual * at.residual - 1.0
         if self.learn == "noise and warp":
-            d_value, d_log_slope = self.warp.beside(f).gradients(filled(y))
+            d_value, d_log_slope = self.warp.convert_like(f).gradients(fill_missing(y))
             gradient = xp.concat([gradient, d_log_slope - at.residual * xp.exp(-at.log_std) * d_value], axis=-1)
-        return observed(y, gradient)
+        return mask_missing(y, gradient)
 
     def predictive_log_density(self, y: Array, mean: Array, variance: Array) -> Array:
         """Log of the expectation of p(y_n | f_n) over normal latents with mean and variance (N, 1); (N,)."""
         xp = array_namespace(y, mean)
-        at = self._at(y, mean)
+        at = self._residual_at(y, mean)
         # The residual and the noise are on the scale of the noise; the latent widens both.
         wider = 1.0 + variance * xp.exp(-2.0 * at.log_std)
         terms = -0.5 * xp.square(at.residual) / wider - 0.5 * xp.log(wider) - at.log_std - HALF_LOG_TWO_PI
-        return observed(y, terms + at.log_slope)[..., 0]
+        return mask_missing(y, terms + at.log_slope)[..., 0]
 
     def moments(self, f: Array) -> tuple[Array, Array]:
         """Mean and variance of y given f, (S, N, 1) each, by Gauss-Hermite quadrature over the noise."""
@@ -120,9 +120,9 @@ class Warped:
         """Mean and variance of y, (..., 1) each, where f is normal with this mean and variance (..., 1)."""
         xp = array_namespace(mean)
         nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE_NODES)
-        spread = xp.sqrt(variance + xp.exp(2.0 * beside(self.log_std, mean)))
-        weights = beside(weights / weights.sum(), mean)
-        y = inverse(self.warp.beside(mean), mean + spread * beside(nodes, mean))
+        spread = xp.sqrt(variance + xp.exp(2.0 * convert_like(self.log_std, mean)))
+        weights = convert_like(weights / weights.sum(), mean)
+        y = invert_warp(self.warp.convert_like(mean), mean + spread * convert_like(nodes, mean))
         mean = xp.sum(weights * y, axis=-1, keepdims=True)
         return mean, xp.sum(weights * xp.square(y - mean), axis=-1, keepdims=True)
 
@@ -130,14 +130,14 @@ class Warped:
     def _count(self) -> int:
         return {"nothing": 0, "noise": 1, "noise and warp": 1 + 3 * self.warp.terms}[self.learn]
 
-    def _at(self, y: Array, f: Array) -> _Warped:
+    def _residual_at(self, y: Array, f: Array) -> _WarpedResidual:
         xp = array_namespace(y, f)
-        log_std = beside(self.log_std, f)
-        value, excess = self.warp.beside(f).value(filled(y))
-        return _Warped((value - f) * xp.exp(-log_std), xp.log1p(excess), log_std)
+        log_std = convert_like(self.log_std, f)
+        value, excess = self.warp.convert_like(f).value(fill_missing(y))
+        return _WarpedResidual((value - f) * xp.exp(-log_std), xp.log1p(excess), log_std)
 
 
-class _Warped(NamedTuple):
+class _WarpedResidual(NamedTuple):
     residual: Array  # (t(y) - f) / std, (S, N, 1)
     log_slope: Array  # log t'(y), (N, 1)
     log_std: Array  # ()

@@ -17,7 +17,7 @@ from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal
 from invgp.core.profiled_bound import Profile
 from invgp.core.training import Blocks, evaluate
-from invgp.core.training.mixtures import around_the_best
+from invgp.core.training.mixtures import surround_best_gaussian
 from invgp.likelihoods import Poisson, Softmax, StudentT
 
 
@@ -130,7 +130,7 @@ def test_that_components_lie_one_standard_deviation_from_the_best_single_gaussia
     single = replace(bound, posterior=replace(bound.posterior, components=1))
     alone = regression(backend, family, dense=False)[1]
     best = Profile(single, data, points, 1e-7).start(alone).bound_state
-    q = bound.bound_state(around_the_best(bound, parameters, data, points, 1e-7)).q
+    q = bound.bound_state(surround_best_gaussian(bound, parameters, data, points, 1e-7)).q
     L, spread = to_numpy(best.factor[0, ...]), to_numpy(best.q.spread[0, 0, ...])
     norms = []
     for k in range(2):
@@ -181,9 +181,9 @@ def test_that_components_in_one_place_are_left_to_their_own_start(numpy_backend)
     q = bound.bound_state(parameters).q
     alike = np.broadcast_to(q.mean[:1], q.mean.shape)
     one_place = replace(parameters, posterior=bound.posterior.pack(q._replace(mean=alike)))
-    assert around_the_best(bound, one_place, data, points, 1e-7) is None
+    assert surround_best_gaussian(bound, one_place, data, points, 1e-7) is None
     shift = np.asarray([-1.0, 0.0, 1.0])[:, None, None] * np.ones_like(q.mean)
     in_a_row = replace(parameters, posterior=bound.posterior.pack(q._replace(mean=alike + shift)))
-    apart = bound.bound_state(around_the_best(bound, in_a_row, data, points, 1e-7)).q
+    apart = bound.bound_state(surround_best_gaussian(bound, in_a_row, data, points, 1e-7)).q
     np.testing.assert_allclose(apart.mean[0] + apart.mean[2], 2.0 * apart.mean[1], atol=1e-9)
     np.testing.assert_allclose(apart.weights, q.weights)

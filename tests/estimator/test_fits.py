@@ -134,7 +134,7 @@ def test_that_latents_may_have_kernels_and_inducing_inputs_of_their_own(posterio
         method=POSTERIOR_ONLY,
     ).fit(X, classes)
     assert [float(kernel.variance) for kernel in model.kernels_] == pytest.approx([2.0, 3.0, 4.0])
-    np.testing.assert_array_equal(model._frame.parameters.inducing, Z)
+    np.testing.assert_array_equal(model._bound_state.parameters.inducing, Z)
     assert error_rate(classes, model.predict(X)) < 0.2
     model.save(tmp_path / "model.npz")
     np.testing.assert_array_equal(SAVIGP.load(tmp_path / "model.npz", Softmax(3)).predict(NEW), model.predict(NEW))

@@ -58,7 +58,7 @@ def test_that_wrong_settings_are_told_in_a_sentence(settings, message, observed)
 
 def test_that_wrong_shapes_are_told_in_a_sentence(observed):
     for wrong, message in {
-        "ravelled": r"X must be finite numbers of shape \(N, D\), had shape \(60,\): X\[:, None\] is one input a site",
+        "ravelled": r"X must be finite numbers of shape \(N, D\), had shape \(60,\): X\[:, None\] has one",
         "scalar": r"X must be .*, had shape \(\)",
         "empty": r"X must be .*, had shape \(60, 0\)",
         "complex": "X must be .*, was an array of complex128",

@@ -26,11 +26,11 @@ from invgp.core.backend.elementwise import (
 )
 from invgp.core.backend.products import (
     add_weighted_gram,
-    combined_columns,
-    combined_rows,
+    matrix_vector_product,
     product,
     sum_of_products,
     sum_of_squares,
+    vector_matrix_product,
 )
 from invgp.core.backend.triangles import (
     lower_outer_product,
@@ -50,8 +50,6 @@ __all__ = [
     "backend_of",
     "cholesky",
     "clip_negative",
-    "combined_columns",
-    "combined_rows",
     "device_of",
     "exp_in_place",
     "identity",
@@ -59,6 +57,7 @@ __all__ = [
     "lower_inverse",
     "lower_outer_product",
     "lower_product",
+    "matrix_vector_product",
     "product",
     "select_backend",
     "solve_triangular",
@@ -70,6 +69,7 @@ __all__ = [
     "transpose_multiply",
     "tril",
     "tril_with_diagonal",
+    "vector_matrix_product",
     "zero_where",
     "zeros_like",
 ]

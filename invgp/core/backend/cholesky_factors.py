@@ -16,7 +16,7 @@ from invgp.core.backend.triangles import symmetrise, tril, tril_with_diagonal
 # Powers of the working precision, relative to the mean of the diagonal: 1e-12 to 1e-6 in double precision.
 # A smooth kernel on a dense line is singular to working precision.
 JITTER_POWERS = (0.75, 0.625, 0.5, 0.375)
-SMALL = 32  # rows: stacks of smaller matrices are factorised by one call
+MAX_BATCHED_SIZE = 32  # rows: stacks of smaller matrices are factorised by one call
 
 
 def cholesky(matrices: Array, *, jitter: bool = True) -> Array:
@@ -48,7 +48,7 @@ def _cholesky(lower: Array) -> Array:
     xp = array_namespace(lower)
     if not is_numpy_namespace(xp):
         return xp.linalg.cholesky(symmetrise(lower))
-    if lower.shape[-1] <= SMALL:
+    if lower.shape[-1] <= MAX_BATCHED_SIZE:
         return np.linalg.cholesky(symmetrise(lower))
     lower = np.ascontiguousarray(lower)
     for matrix in iterate_matrices(lower):

@@ -30,7 +30,7 @@ def product(left: Array, right: Array) -> Array:
     return whole
 
 
-def combined_columns(columns: Array, weights: Array) -> Array:
+def vector_matrix_product(columns: Array, weights: Array) -> Array:
     """Sum over m of v_m w_mb, (..., B), for columns W (..., M, B) and weights v (..., M)."""
     xp = array_namespace(columns, weights)
     if is_numpy_namespace(xp):
@@ -38,7 +38,7 @@ def combined_columns(columns: Array, weights: Array) -> Array:
     return (weights[..., None, :] @ columns)[..., 0, :]
 
 
-def combined_rows(columns: Array, weights: Array) -> Array:
+def matrix_vector_product(columns: Array, weights: Array) -> Array:
     """Sum over b of w_mb g_b, (..., M), for columns W (..., M, B) and weights g (..., B)."""
     xp = array_namespace(columns, weights)
     if is_numpy_namespace(xp):

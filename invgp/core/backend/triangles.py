@@ -10,17 +10,19 @@ from invgp.core.backend.devices import Array, array_namespace
 from invgp.core.backend.elementwise import identity
 from invgp.core.backend.products import product
 
-PANEL = 256  # rows or columns at a time of a triangular matrix: what is zero is left out, what is copied fits the cache
+PANEL_SIZE = (
+    256  # rows or columns at a time of a triangular matrix: what is zero is left out, what is copied fits the cache
+)
 
 
 def tril(matrices: Array) -> Array:
     """The lower triangles of matrices (..., M, M)."""
     xp = array_namespace(matrices)
-    if not is_numpy_namespace(xp) or matrices.shape[-1] <= PANEL:
+    if not is_numpy_namespace(xp) or matrices.shape[-1] <= PANEL_SIZE:
         return xp.tril(matrices)
     lower = np.zeros_like(matrices, order="C")
-    for start in range(0, matrices.shape[-1], PANEL):
-        rows = slice(start, start + PANEL)
+    for start in range(0, matrices.shape[-1], PANEL_SIZE):
+        rows = slice(start, start + PANEL_SIZE)
         lower[..., rows, :start] = matrices[..., rows, :start]
         lower[..., rows, rows] = np.tril(matrices[..., rows, rows])
     return lower
@@ -46,8 +48,8 @@ def symmetrise(lower: Array) -> Array:
     if not is_numpy_namespace(xp):
         return xp.tril(lower) + xp.matrix_transpose(xp.tril(lower, k=-1))
     whole = tril(lower)
-    for start in range(0, lower.shape[-1], PANEL):
-        rows = slice(start, start + PANEL)
+    for start in range(0, lower.shape[-1], PANEL_SIZE):
+        rows = slice(start, start + PANEL_SIZE)
         whole[..., :start, rows] = whole[..., rows, :start].mT
         square = whole[..., rows, rows]
         square += np.tril(square, k=-1).mT
@@ -78,8 +80,8 @@ def lower_product(lower: Array, right: Array, *, transposed: bool = False) -> Ar
     stack, size = np.broadcast_shapes(lower.shape[:-2], right.shape[:-2]), right.shape[-1]
     lower, right = (np.broadcast_to(m, (*stack, size, size)) for m in (lower, right))
     whole = np.zeros((*stack, size, size), dtype=right.dtype)
-    for start in range(0, size, PANEL):
-        columns = slice(start, start + PANEL)
+    for start in range(0, size, PANEL_SIZE):
+        columns = slice(start, start + PANEL_SIZE)
         for index in np.ndindex(stack):
             rest = np.ascontiguousarray(lower[index][start:, start:])
             panel = np.array(right[index][start:, columns], order="C")
@@ -95,7 +97,7 @@ def lower_outer_product(left: Array, right: Array) -> Array:
     if not is_numpy_namespace(xp):
         return left @ xp.matrix_transpose(right)
     whole = np.zeros(np.broadcast_shapes(left.shape, right.shape), dtype=left.dtype)
-    for start in range(0, left.shape[-1], PANEL):
-        stop = start + PANEL
+    for start in range(0, left.shape[-1], PANEL_SIZE):
+        stop = start + PANEL_SIZE
         whole[..., start:, start:stop] = product(left[..., start:, :stop], right[..., start:stop, :stop].mT)
     return whole

@@ -8,17 +8,17 @@ from invgp.core.backend import (
     Array,
     array_namespace,
     cholesky,
-    combined_columns,
-    combined_rows,
     device_of,
     identity,
     lower_outer_product,
     lower_product,
+    matrix_vector_product,
     product,
     solve_triangular,
     sum_of_squares,
     transpose_multiply,
     tril_with_diagonal,
+    vector_matrix_product,
     zeros_like,
 )
 from invgp.core.geometry import Geometry, GeometryGradient, Gram, MarginalGradient
@@ -167,7 +167,7 @@ def factor_marginals(q: Mixture, geometry: Geometry, *, lower: bool = False) -> 
     """
     xp = array_namespace(q.mean)
     W = geometry.projection
-    mean = combined_columns(W, q.mean)
+    mean = vector_matrix_product(W, q.mean)
     half = transpose_multiply(q.spread, W) if lower else xp.matrix_transpose(q.spread) @ W
     variance = geometry.residual + sum_of_squares(half)
     return xp.permute_dims(mean, (0, 2, 1)), xp.permute_dims(variance, (0, 2, 1))
@@ -191,7 +191,7 @@ def factor_pull_back(q: Mixture, geometry: Geometry, mean_gradient: Array, varia
     W = geometry.projection
     return MixtureGradient(
         weights=xp.zeros_like(q.weights),
-        mean=combined_rows(W, by_mean[..., 0]),
+        mean=matrix_vector_product(W, by_mean[..., 0]),
         spread=Gram(W, by_variance[..., 0]),
         geometry=GeometryGradient(None, None, None, MarginalGradient(by_mean, by_variance)),
     )
@@ -200,7 +200,7 @@ def factor_pull_back(q: Mixture, geometry: Geometry, mean_gradient: Array, varia
 def dense_marginals(q: Mixture, factor: Array, unwhitened_factor: Array) -> tuple[Array, Array]:
     """`factor_marginals` of the inducing inputs themselves, from the lower factors L R (K, Q, M, M) of covariances."""
     xp = array_namespace(q.mean)
-    mean, variance = combined_rows(factor, q.mean), xp.vecdot(unwhitened_factor, unwhitened_factor)
+    mean, variance = matrix_vector_product(factor, q.mean), xp.vecdot(unwhitened_factor, unwhitened_factor)
     return xp.permute_dims(mean, (0, 2, 1)), xp.permute_dims(variance, (0, 2, 1))
 
 
@@ -215,7 +215,7 @@ def dense_pull_back(
     by_mean, by_variance = site_gradients(mean_gradient, variance_gradient)
     return MixtureGradient(
         weights=xp.zeros_like(q.weights),
-        mean=combined_columns(factor, by_mean[..., 0]),
+        mean=vector_matrix_product(factor, by_mean[..., 0]),
         spread=lower_product(factor, 2.0 * by_variance * unwhitened_factor, transposed=True),
         geometry=GeometryGradient(None, None, None, MarginalGradient(by_mean, by_variance)),
     )

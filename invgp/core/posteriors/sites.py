@@ -14,16 +14,23 @@ from invgp.core.posteriors.mixture import Mixture, MixtureGradient
 class Sites:
     """One Gaussian whose whitened precision is I + W Lambda W^T, with Lambda (Q, N) diagonal.
 
-    At the optimum lambda_jn = -2 d l_n / d Sigma_n, so nothing is lost. Free parameters: v, then
-    asinh(Lambda / scale), which keeps small and large precisions, of either sign, within reach of the same steps. What
-    they mean depends on W, the projection of all sites, so a family of this kind is `placed` before it is used, and the
+    By Theorem 2 the optimal full Gaussian has this form, with lambda_jn = -2 d l_n / d Sigma_n. The free parameters are
+    v and asinh(Lambda / scale); this transformation gives small and large precisions, of either sign, a similar scale.
+    The covariance depends on W, the projection of all sites: call `with_projection` before any other method. The
     kernels are learnt with Lambda held fixed.
 
     Parameters
     ----------
-    latents, inducing, sites : Q, M and N.
-    scale : (Q, 1), a typical precision, such as one over the prior variance.
-    projection : W, (Q, M, N).
+    latents, inducing, sites : int
+        Q, M and N.
+    scale : array, shape (Q, 1)
+        Typical precision, for example the inverse of the prior variance.
+    projection : array, shape (Q, M, N)
+        W, see `invgp.core.geometry`.
+
+    References
+    ----------
+    Bonilla, Krauth and Dezfouli (2019), Theorem 2 and eq. (34).
     """
 
     latents: int
@@ -33,7 +40,7 @@ class Sites:
     projection: Array = None
     components: int = 1
 
-    def placed(self, projection: Array) -> Sites:
+    def with_projection(self, projection: Array) -> Sites:
         """The family at sites with this projection."""
         return replace(self, projection=projection)
 

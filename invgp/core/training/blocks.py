@@ -18,7 +18,7 @@ import numpy as np
 from invgp.core.backend import Array, array_namespace
 from invgp.core.batch_sums import BatchSum
 from invgp.core.bound import Bound, BoundState, KernelCache
-from invgp.core.checks import true_or_false, whole, within
+from invgp.core.checks import check_boolean, check_integer, check_number
 from invgp.core.expectations import NotFiniteError
 from invgp.core.observed_likelihood import Data
 from invgp.core.optimisers import CONVERGED, GAVE_UP, LBFGS, NO_START
@@ -33,13 +33,13 @@ from invgp.core.training.common import (
     check_optimiser,
     check_start,
     evaluate,
-    movable,
+    select_blocks,
 )
-from invgp.core.training.mixtures import around_the_best
+from invgp.core.training.mixtures import surround_best_gaussian
 
 TOGETHER = (("posterior", "kernels", "likelihood", "inducing"),)
-FARTHEST = 3.0  # step of the log of a variance or length-scale: beyond, nothing may show the way back
-LAST = 8  # trials of all blocks together where a search over the best posteriors has settled
+MAX_LOG_STEP = 3.0  # step of the log of a variance or length-scale: beyond, nothing may show the way back
+FINAL_EVALUATIONS = 8  # trials of all blocks together where a search over the best posteriors has settled
 PAPER_ORDER = (("kernels",), ("posterior",), ("kernels",), ("likelihood",), ("inducing",))
 
 
@@ -72,10 +72,10 @@ class Blocks:
         check_blocks("learn", self.learn)
         for group in self.order:
             check_blocks("a group of order", group)
-        whole("evaluations", self.evaluations, 1)
-        whole("rounds", self.rounds, 1)
-        within("tolerance", self.tolerance, 0.0)
-        true_or_false("anew", self.anew)
+        check_integer("evaluations", self.evaluations, 1)
+        check_integer("rounds", self.rounds, 1)
+        check_number("tolerance", self.tolerance, 0.0)
+        check_boolean("anew", self.anew)
         check_optimiser(self.optimiser, "value", "Blocks", "LBFGS")
 
     @staticmethod
@@ -101,7 +101,7 @@ class Blocks:
         report : told after each round; it may raise to stop.
         after : go on after this round of an earlier fit, to the same numbers as if that had gone on itself.
         """
-        learnt = movable(self.learn, bound, parameters)
+        learnt = select_blocks(self.learn, bound, parameters)
         order = [group for names in self.order if (group := [name for name in names if name in learnt])]
         progress = after or Progress(0, -np.inf, parameters)
         if after is None:
@@ -109,7 +109,7 @@ class Blocks:
         while progress.round < self.rounds and not progress.status:
             parameters, status = progress.parameters, CONVERGED
             if progress.round == 0 and any("posterior" in group for group in order):
-                parameters = self._ahead(bound, parameters, data, points)
+                parameters = self._fit_posterior_first(bound, parameters, data, points)
             for group in order:
                 parameters, finished = self.fit_group(group, bound, parameters, data, points)
                 status = finished if finished in GAVE_UP else status
@@ -127,14 +127,14 @@ class Blocks:
     ) -> tuple[Parameters, str]:
         """A few trials of L-BFGS on a group of blocks; and why they ended, empty if they were used up."""
         found = ""
-        if self._finds_anew(bound) and "posterior" in self.learn:
+        if self._profiles_posterior(bound) and "posterior" in self.learn:
             group = ["posterior", *(name for name in group if name != "posterior")]
             parameters, found = self._fit_profile(group, bound, parameters, data, points)
         objective = _objective(group, bound, parameters, data, points)
         state = self.optimiser.init(parameters.flat(group))
         # The best posteriors leave little to learn; if it is more than that, there will be another round.
         few = found == CONVERGED and len(group) > 1
-        for _ in range(min(LAST, self.evaluations) if few else self.evaluations):
+        for _ in range(min(FINAL_EVALUATIONS, self.evaluations) if few else self.evaluations):
             if state.finished:
                 break
             value, gradient = objective(state.trial)
@@ -142,26 +142,26 @@ class Blocks:
         learnt = parameters.updated(group, state.point)
         # What the best posteriors have settled already, a last search need not confirm.
         finished = found if found == CONVERGED else state.finished
-        return _follow(bound, parameters, learnt) if _holds_u(group, bound) else learnt, finished
+        return _keep_distribution(bound, parameters, learnt) if _holds_u(group, bound) else learnt, finished
 
-    def _finds_anew(self, bound: Bound) -> bool:
+    def _profiles_posterior(self, bound: Bound) -> bool:
         return self.anew and bound.posterior.components == 1
 
-    def _ahead(self, bound: Bound, parameters: Parameters, data: Data, points: Points) -> Parameters:
+    def _fit_posterior_first(self, bound: Bound, parameters: Parameters, data: Data, points: Points) -> Parameters:
         """The parameters with a posterior that has gone ahead, once.
 
         Beside a posterior that is still the prior, or ahead of it, kernels learn that there is nothing to learn; unless
         it is found anew for every trial of the others.
         """
-        if self._finds_anew(bound):
+        if self._profiles_posterior(bound):
             return parameters
         starts = [parameters]
         if self.anew:
-            around = around_the_best(bound, parameters, data, points, self.optimiser.tolerance)
+            around = surround_best_gaussian(bound, parameters, data, points, self.optimiser.tolerance)
             starts += [around] if around is not None else []
         found = [self.fit_group(["posterior"], bound, start, data, points) for start in starts]
-        led_somewhere = [one for one, status in found if status != NO_START] or [parameters]
-        return max(led_somewhere, key=lambda one: float(evaluate(bound, one, data, points, ()).elbo))
+        valid = [one for one, status in found if status != NO_START] or [parameters]
+        return max(valid, key=lambda one: float(evaluate(bound, one, data, points, ()).elbo))
 
     def _fit_profile(
         self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
@@ -204,7 +204,7 @@ class Blocks:
 def _is_near(tried: Parameters, best: Parameters) -> bool:
     """Whether kernels are near enough to the best so far to go there in one step."""
     xp = array_namespace(tried.kernels)
-    return bool(xp.all(xp.abs(tried.kernels - best.kernels) <= FARTHEST))
+    return bool(xp.all(xp.abs(tried.kernels - best.kernels) <= MAX_LOG_STEP))
 
 
 def _holds_u(group: Sequence[str], bound: Bound) -> bool:
@@ -223,7 +223,7 @@ def _objective(
 
     def objective(vector: Array) -> tuple[float, Array]:
         trial = parameters.updated(group, vector)
-        bound_state = _frame(bound, trial, kernel_cache, held)
+        bound_state = _try_bound_state(bound, trial, kernel_cache, held)
         if bound_state is None:
             return -np.inf, vector
         if without_samples:
@@ -239,7 +239,7 @@ def _objective(
     return objective
 
 
-def _frame(
+def _try_bound_state(
     bound: Bound, parameters: Parameters, kernel_cache: KernelCache | None, held: BoundState | None
 ) -> BoundState | None:
     """The frame, or None where a line search has gone to kernels whose covariance cannot be factorised."""
@@ -249,7 +249,7 @@ def _frame(
         return None
 
 
-def _follow(bound: Bound, old: Parameters, new: Parameters) -> Parameters:
+def _keep_distribution(bound: Bound, old: Parameters, new: Parameters) -> Parameters:
     """Let the whitened posterior follow kernels and inducing inputs, so that the distribution of u stays."""
     family = bound.posterior
     if isinstance(family, Sites):  # whose Lambda stays instead

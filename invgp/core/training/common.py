@@ -9,7 +9,7 @@ from typing import Any
 
 from invgp.core.backend import array_namespace
 from invgp.core.bound import Bound, Terms
-from invgp.core.expectations import samples
+from invgp.core.expectations import iterate_samples
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import BLOCKS, Parameters
 from invgp.core.point_sets import Points
@@ -56,7 +56,7 @@ def check_start(bound: Bound, parameters: Parameters, data: Data, points: Points
     for start, stop in bound.batches():
         mean, variance = bound_state.marginals(bound_state.geometry(start, stop))
         xp = array_namespace(mean)
-        for rows, _, latents in samples(points.at(start, stop), mean, xp.sqrt(variance)):
+        for rows, _, latents in iterate_samples(points.at(start, stop), mean, xp.sqrt(variance)):
             for f in latents:
                 values, _ = density(f, start + rows.start, start + rows.stop)
                 wrong += int(xp.sum(xp.astype(~xp.isfinite(values), mean.dtype)))
@@ -67,7 +67,7 @@ def check_start(bound: Bound, parameters: Parameters, data: Data, points: Points
         )
 
 
-def movable(learn: Sequence[str], bound: Bound, parameters: Parameters) -> list[str]:
+def select_blocks(learn: Sequence[str], bound: Bound, parameters: Parameters) -> list[str]:
     """The blocks of `learn` that this model has: dense inducing inputs do not move, some likelihoods have nothing."""
     absent = {"inducing"} if bound.dense else set()
     if not parameters.likelihood.shape[0]:

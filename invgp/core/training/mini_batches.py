@@ -10,7 +10,7 @@ import numpy as np
 
 from invgp.core.backend import backend_of
 from invgp.core.bound import Bound
-from invgp.core.checks import true_or_false, whole, within
+from invgp.core.checks import check_boolean, check_integer, check_number
 from invgp.core.estimators import fewest_unbiased_samples
 from invgp.core.expectations import NotFiniteError
 from invgp.core.natural_gradients import natural_step
@@ -19,7 +19,7 @@ from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
 from invgp.core.posteriors import Full, Sites
 from invgp.core.stochastic_optimisers import AdaDelta, Adam
-from invgp.core.training.common import Progress, Report, check_blocks, check_optimiser, check_start, movable
+from invgp.core.training.common import Progress, Report, check_blocks, check_optimiser, check_start, select_blocks
 
 
 @dataclass(frozen=True)
@@ -57,18 +57,18 @@ class MiniBatches:
     def __post_init__(self) -> None:
         check_blocks("learn", self.learn)
         for name in ("batch", "epochs", "samples"):
-            whole(name, getattr(self, name), 1)
-        within("natural", self.natural, 0.0, 1.0)
+            check_integer(name, getattr(self, name), 1)
+        check_number("natural", self.natural, 0.0, 1.0)
         if self.natural and "posterior" not in self.learn:
             raise ValueError(f"natural must be 0 unless learn has 'posterior' (was {self.learn}), was {self.natural}")
-        whole("settle", self.settle, 0)
+        check_integer("settle", self.settle, 0)
         if self.settle and not (self.natural and self.settle <= self.epochs):
             raise ValueError(
                 "settle must be 0 unless natural steps move the posterior, and at most epochs "
                 f"(natural = {self.natural}, epochs = {self.epochs}), was {self.settle}"
             )
-        true_or_false("shrink", self.shrink)
-        true_or_false("unbiased", self.unbiased)
+        check_boolean("shrink", self.shrink)
+        check_boolean("unbiased", self.unbiased)
         check_optimiser(self.optimiser, "gradient", "MiniBatches", "Adam or AdaDelta")
 
     def fit(
@@ -90,7 +90,7 @@ class MiniBatches:
             had gone on itself.
         """
         self._check(bound)
-        blocks = [b for b in movable(self.learn, bound, parameters) if not (b == "posterior" and self.natural)]
+        blocks = [b for b in select_blocks(self.learn, bound, parameters) if not (b == "posterior" and self.natural)]
         state = self.optimiser.init(parameters.flat(blocks)) if blocks else None
         progress = after or Progress(0, -np.inf, parameters, optimiser=state)
         for stream in rng.spawn(self.epochs)[progress.round :]:
@@ -108,7 +108,7 @@ class MiniBatches:
             raise ValueError(f"natural must be 0 unless the posterior is a single full Gaussian, was {self.natural}")
         if self.unbiased:
             latents = len(bound.kernels)
-            whole("samples", self.samples, fewest_unbiased_samples(latents), f" (Q = {latents}, unbiased)")
+            check_integer("samples", self.samples, fewest_unbiased_samples(latents), f" (Q = {latents}, unbiased)")
 
     def _epoch(
         self, progress: Progress, blocks: Sequence[str], bound: Bound, data: Data, rng: np.random.Generator

@@ -13,7 +13,7 @@ from invgp.core.posteriors import Diagonal, Mixture, Sites
 from invgp.core.profiled_bound import Profile
 
 
-def around_the_best(
+def surround_best_gaussian(
     bound: Bound, parameters: Parameters, data: Data, points: Points, tolerance: float
 ) -> Parameters | None:
     """Components that lie a standard deviation from the best single Gaussian, the ways that they lay apart before.
