@@ -18,9 +18,31 @@ from invgp.estimator.arguments import Floats, as_floats
 
 
 def standardised_squared_error(y: ArrayLike, predicted: ArrayLike) -> float:
-    """SSE: mean squared error over the variance of the observations; 1 for predicting their mean everywhere.
+    """Compute the standardised squared error (SSE): mean squared error divided by the variance of the observations.
 
-    Both (N,), or both (N, P), when it is the mean over the outputs; what was not observed (NaN in y) is left out.
+    It is 1 for a prediction that equals the mean of the observations everywhere.
+
+    Parameters
+    ----------
+    y : array, shape (N,) or (N, P)
+        Observations; NaN marks a missing one, which is ignored.
+    predicted : array, same shape
+        Predictions.
+
+    Returns
+    -------
+    float
+        Mean over the outputs.
+
+    Raises
+    ------
+    ValueError
+        The shapes differ, or y has no observation.
+
+    Examples
+    --------
+    >>> standardised_squared_error([1.0, 2.0, 3.0], [2.0, 2.0, 2.0])
+    1.0
     """
     y, predicted = _check_pair(y, predicted)
     columns = zip(y.reshape(len(y), -1).T, predicted.reshape(len(y), -1).T, strict=True)
@@ -28,29 +50,85 @@ def standardised_squared_error(y: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def root_mean_squared_error(y: ArrayLike, predicted: ArrayLike) -> float:
-    """RMSE, in the unit of the observations. Both (N,), or both (N, P); what was not observed is left out."""
+    """Compute the root mean squared error (RMSE), in the unit of the observations.
+
+    Parameters
+    ----------
+    y : array, shape (N,) or (N, P)
+        Observations; NaN marks a missing one, which is ignored.
+    predicted : array, same shape
+        Predictions.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        The shapes differ, or y has no observation.
+
+    Examples
+    --------
+    >>> root_mean_squared_error([1.0, 2.0], [1.5, 2.5])
+    0.5
+    """
     y, predicted = _check_pair(y, predicted)
     return float(np.sqrt(np.nanmean((y - predicted) ** 2)))
 
 
 def negative_log_predictive_density(log_density: ArrayLike) -> float:
-    """NLPD, or NLP for discrete outputs: minus the mean of log predictive densities (or probabilities), (N,).
+    """Compute the mean negative log predictive density (NLPD), or NLP for discrete outputs.
 
-    Sites where nothing was observed (NaN) are left out.
+    Parameters
+    ----------
+    log_density : array, shape (N,)
+        Log predictive densities or log probabilities; NaN marks a site without observations, which is ignored.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        The shape is wrong, or all values are NaN.
+
+    Examples
+    --------
+    >>> negative_log_predictive_density([-1.0, -2.0])
+    1.5
     """
     densities = as_floats("log_density", log_density, "numbers of shape (N,)")
     if densities.ndim != 1 or np.all(np.isnan(densities)):
-        raise ValueError(f"log_density must be numbers of shape (N,), had shape {densities.shape}, or NaN throughout")
+        raise ValueError(f"log_density must be numbers of shape (N,), had shape {densities.shape}, or was all NaN")
     return -float(np.nanmean(densities))
 
 
 def error_rate(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """ER: share of sites whose most probable class is not the observed one.
+    """Compute the error rate (ER): the fraction of sites whose most probable class is not the observed one.
 
     Parameters
     ----------
-    labels : (N,) class numbers from 0, or one-hot (N, C); with two classes also -1 and 1, or False and True.
-    probabilities : (N, C), as `Softmax` predicts; or (N,), of the second of two classes, as `Logistic` predicts.
+    labels : array, shape (N,) or (N, C)
+        Class numbers from 0, or one-hot rows; for two classes also -1 and 1, or False and True.
+    probabilities : array, shape (N, C) or (N,)
+        Probabilities of the C classes, as `Softmax` predicts them; or of the second of two classes, as `Logistic`
+        predicts them.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        The shapes do not match, or a label is not a class.
+
+    Examples
+    --------
+    >>> error_rate([0, 1, 1], [0.2, 0.9, 0.4])
+    0.3333333333333333
     """
     shares = as_floats("probabilities", probabilities, "numbers of shape (N,) or (N, C)")
     if shares.ndim == 1:
@@ -66,10 +144,10 @@ def error_rate(labels: ArrayLike, probabilities: ArrayLike) -> float:
 
 
 def _classes(labels: Floats, count: int) -> NDArray[Any]:
-    """Class numbers (N,)."""
+    """Convert labels to class numbers (N,)."""
     if labels.ndim == 2 and labels.shape[1] == count:
         if not (np.all((labels == 0) | (labels == 1)) and np.all(labels.sum(axis=1) == 1)):
-            raise ValueError("labels of shape (N, C) must have a single 1 in each row, and 0 elsewhere")
+            raise ValueError("labels of shape (N, C) must have one 1 in each row, and 0 elsewhere")
         return np.asarray(np.argmax(labels, axis=1))
     if labels.ndim != 1:
         raise ValueError(f"labels must have shape (N,) or (N, {count}), had {labels.shape}")
@@ -88,5 +166,5 @@ def _check_pair(y: ArrayLike, predicted: ArrayLike) -> tuple[Floats, Floats]:
             f"y and predicted must have one shape, (N,) or (N, P), had {observations.shape} and {predictions.shape}"
         )
     if np.all(np.isnan(observations)):
-        raise ValueError("y must hold an observation, was NaN throughout")
+        raise ValueError("y must have at least one observation, was all NaN")
     return observations, predictions

@@ -50,7 +50,7 @@ def test_that_missing_observations_are_left_out_of_the_score():
     y = np.where(np.arange(30) % 2 == 0, np.nan, Y)
     assert model.score(X, y) == pytest.approx(model.score(X[1::2], Y[1::2]))
     assert np.isnan(model.log_predictive_density(X, y)[0])
-    with pytest.raises(ValueError, match="y must hold an observation"):
+    with pytest.raises(ValueError, match="y must have at least one observation"):
         model.score(X, np.full(30, np.nan))
 
 
@@ -74,7 +74,7 @@ def test_that_a_noise_known_for_each_site_is_given_anew_at_other_sites():
         ValueError, match=r"must have numbers for each of the 5 sites of X; to predict .* `likelihood=`"
     ):
         model.predict(FAR)
-    with pytest.raises(ValueError, match="likelihood must have 1 latents, as that of the fit, had 3"):
+    with pytest.raises(ValueError, match="likelihood must have 1 latents, like that of the fit, had 3"):
         model.predict(FAR, likelihood=Softmax(3))
     with pytest.raises(ValueError, match="must have numbers for each of the 30 sites"):
         fitted(Gaussian(np.ones((31, 1))))

@@ -1,4 +1,4 @@
-"""Latent Gaussian process models with any likelihood, in the manner of scikit-learn: fit, predict, score."""
+"""The estimator `SAVIGP`: latent Gaussian process models with any likelihood, with `fit`, `predict` and `score`."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from invgp.estimator.initialisation import JITTER, initialise
 from invgp.estimator.predictive import PredictiveDistribution, check_sites
 from invgp.likelihoods import Likelihood
 
-MAX_CHUNK = 4096  # inputs predicted at once, at the most
-MIN_THREADED_SIZE = 500  # rows and columns: smaller products are slowed down by BLAS threads that wait for each other
-FIT_LENGTHS = ("rounds", "epochs", "settle")  # of a fit: a checkpoint goes on if they are others
+MAX_CHUNK = 4096  # largest number of inputs in one batch of predictions
+MIN_THREADED_SIZE = 500  # rows and columns: BLAS threads slow down smaller matrix products
+FIT_LENGTHS = ("rounds", "epochs", "settle")  # settings that may change when a fit continues from a checkpoint
 MAX_FALL_OF_BOUND, MAX_FALL_OF_GAIN = (
     0.01,
     0.1,
-)  # shares of the bound, and of what it had gained, that noise of batches does not take
+)  # a larger fall, relative to the bound and to its gain, is not noise
 PLACEMENTS = ("subset", "clusters", "grid")
 
 
@@ -55,41 +55,90 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     Parameters
     ----------
-    likelihood : of `invgp.likelihoods`, or your own; it says how many latents there are (Q) and outputs (P).
-    kernel : a key of `invgp.core.kernels.CORRELATIONS`, or one for each latent.
-    length_scale : a number, one for each input dimension (D,), or (Q, D); by default the spread of each dimension times
-        the root of their number, so that distances between sites are about one length-scale.
-    ard : whether each input dimension learns a length-scale of its own. Without, there is one for all of them, a number
-        or (Q, 1): for images and other inputs with many dimensions of one kind.
-    variance : prior variance, a number or one for each latent (Q,).
-    prior_mean : of each latent, a number or (Q,).
-    inducing : None for the dense model (every training input); a number of inducing inputs, chosen by `placement`;
-        or the inducing inputs themselves, (M, D) for all latents or (Q, M, D).
-    placement : ``"subset"`` (nested), ``"clusters"`` (k-means) or ``"grid"``, which has the same number along every
-        dimension and so comes as near to the number asked for as it can.
-    posterior : ``"full"`` or ``"diagonal"`` covariances.
-    components : number of Gaussians in the mixture, K.
-    method : `Blocks` (L-BFGS on all data) or `MiniBatches` (stochastic); it also says what is learnt.
-    samples : a site, for `Blocks`.
-    device : ``"cpu"``, ``"cuda"`` or ``"auto"``.
-    dtype : ``"float64"`` or ``"float32"``.
-    seed : of all random numbers: the same seed gives the same answer.
-    checkpoint : file in which the fit is kept under way, after each round or epoch. A fit that was broken off goes on
-        from there, with the same data and settings, to the same numbers as if it had not been; one that is over is
-        not repeated, but goes on if `method` now allows for more rounds or epochs.
+    likelihood : Likelihood
+        One of `invgp.likelihoods`, or an object with the same members. It determines the number of latents (Q) and of
+        outputs (P).
+    kernel : str or tuple of str, length Q
+        ``"squared exponential"``, ``"matern 3/2"`` or ``"matern 5/2"``, for all latents or for each latent.
+    length_scale : float or array, shape (D,) or (Q, D), in the units of X, optional
+        Initial length-scales; with ``ard=False`` a number or shape (Q, 1). The default is the standard deviation of
+        each dimension times the square root of the number of dimensions, so that typical distances between sites
+        are about one length-scale.
+    ard : bool
+        Whether each input dimension has its own length-scale (automatic relevance determination). Use False for inputs
+        with many dimensions of one type, such as the pixels of images.
+    variance : float or array, shape (Q,)
+        Initial prior variance of the latents.
+    prior_mean : float or array, shape (Q,)
+        Prior mean of the latents; it is not learnt.
+    inducing : None, int or array, shape (M, D) or (Q, M, D)
+        None for a dense model, in which every training input is an inducing input; the number of inducing inputs M;
+        or the inducing inputs, for all latents or for each latent.
+    placement : {"subset", "clusters", "grid"}
+        Choice of the inducing inputs if `inducing` is a number: a random subset of X (nested for one seed), k-means
+        centres, or a regular grid. The grid has the same number of points along each dimension, so their total number
+        is only close to `inducing`.
+    posterior : {"full", "diagonal"}
+        Covariance of each Gaussian over the inducing variables of a latent.
+    components : int
+        Number of Gaussians in the mixture, K.
+    method : Blocks or MiniBatches
+        Optimisation on all data (L-BFGS), or on mini-batches (stochastic). It also determines which parameters are
+        learnt.
+    samples : int
+        Number of samples per site, S, for `Blocks`; `MiniBatches` has its own.
+    device : {"cpu", "cuda", "auto"}
+        Device of the computation.
+    dtype : {"float64", "float32"}
+        Floating-point type.
+    seed : int
+        Random seed. The same seed gives the same result.
+    checkpoint : str or Path, optional
+        File that stores the state of the fit after each round or epoch. If the file exists, `fit` continues from it
+        and gives the same numbers as an uninterrupted fit; data and settings must be the same. A finished fit is not
+        repeated, but continues if `method` now allows more rounds or epochs.
 
     Attributes
     ----------
-    trace_ : the bound after each round, or epoch.
-    converged_ : whether `Blocks` has converged; None for `MiniBatches`, which cannot determine it.
-    status_ : why the fit ended.
-    likelihood_ : with its learnt parameters.
-    kernels_ : with their learnt parameters, one a latent.
-    inducing_inputs_ : (Q, M, D); the training inputs in a dense model.
-    dense_ : whether it is one.
-    weights_ : of the components of the posterior, (K,).
-    posterior_ : its family in words.
-    n_features_in_ : D.
+    trace_ : list of float
+        The bound after each round or epoch, in nats.
+    converged_ : bool or None
+        Whether `Blocks` has converged; None for `MiniBatches`, which cannot determine it.
+    status_ : str
+        Why the fit ended.
+    likelihood_ : Likelihood
+        The likelihood with its learnt parameters.
+    kernels_ : tuple of Kernel, length Q
+        The kernels with their learnt parameters.
+    inducing_inputs_ : array, shape (Q, M, D)
+        The inducing inputs; the training inputs in a dense model.
+    dense_ : bool
+        Whether the inducing inputs are the training inputs.
+    weights_ : array, shape (K,)
+        Weights of the mixture components.
+    posterior_ : str
+        Description of the posterior family.
+    n_features_in_ : int
+        Number of input dimensions, D.
+
+    References
+    ----------
+    Bonilla, Krauth and Dezfouli (2019), Generic inference in latent Gaussian process models, Journal of Machine
+    Learning Research 20(117): model eqs. (2) and (3), bound eq. (9), predictive distribution eq. (36).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invgp import SAVIGP
+    >>> from invgp.likelihoods import Gaussian
+    >>> X = np.linspace(0.0, 6.0, 25)[:, None]
+    >>> y = np.sin(X[:, 0])
+    >>> model = SAVIGP(Gaussian(0.1, learn=False)).fit(X, y)
+    >>> mean, std = model.predict([[1.5]], return_std=True)
+    >>> bool(abs(mean[0] - np.sin(1.5)) < 0.1)
+    True
+    >>> std.shape
+    (1,)
     """
 
     likelihood: Likelihood
@@ -110,19 +159,39 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     checkpoint: str | Path | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, report: Callable[[Progress], None] | None = None) -> SAVIGP:
-        """Learn from inputs X (N, D) and observations y, (N,) or (N, P).
+        """Fit the model to observations.
 
         Parameters
         ----------
-        report : called after each round, or epoch, with the bound and the parameters, once any checkpoint is written;
-            it may raise to stop.
+        X : array, shape (N, D)
+            Inputs of the sites.
+        y : array, shape (N,) or (N, P)
+            Observations; NaN marks a missing one.
+        report : callable, optional
+            Called with a `Progress` after each round or epoch, after the checkpoint is written. It may raise an
+            exception to stop the fit.
+
+        Returns
+        -------
+        SAVIGP
+            The model itself.
+
+        Raises
+        ------
+        ValueError
+            A setting, X or y is invalid, or the checkpoint belongs to another fit.
+
+        Warns
+        -----
+        ConvergenceWarning
+            `Blocks` has not converged, or the bound falls with `MiniBatches`.
         """
         self._check()
         X, Y = check_inputs(X), check_outputs(y, self.likelihood.outputs)
         if not len(X) == len(Y) > 0:
             raise ValueError(f"X and y must have a row for each site, had {len(X)} and {len(Y)}")
         if np.all(np.isnan(Y)):
-            raise ValueError("y must hold an observation, was NaN throughout")
+            raise ValueError("y must have at least one observation, was all NaN")
         self._check_samples()
         if not (report is None or callable(report)):
             raise ValueError(f"report must be a function, was {report!r}")
@@ -148,7 +217,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 report(progress)
 
         M = parameters.inducing.shape[1]
-        # A trial that goes too far is stepped back from; NumPy need not tell of it as well.
+        # The line search handles trials that overflow; NumPy need not warn of them.
         silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
         with silent, threadpool_limits(None if self._profits_from_threads(M, len(X)) else 1):
             if isinstance(self.method, Blocks):
@@ -165,12 +234,31 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def predict(
         self, X: ArrayLike, *, return_std: bool = False, likelihood: Likelihood | None = None
     ) -> Floats | tuple[Floats, Floats]:
-        """Mean, and on request standard deviation, (B, P) of new observations at X; (B,) for one output.
+        """Predict new observations.
 
         Parameters
         ----------
-        likelihood : of the observations at X, where it is another there: a noise or an offset that is known for each
-            site. It gets the learnt parameters, if it has as many.
+        X : array, shape (B, D)
+            New inputs.
+        return_std : bool
+            Whether to return the standard deviation too.
+        likelihood : Likelihood, optional
+            Likelihood of the observations at X, if it differs from that of the fit, for example because the noise or
+            offset is known for each site. It gets the learnt parameters if it has the same number of parameters.
+
+        Returns
+        -------
+        mean : array, shape (B,) for one output, otherwise (B, P)
+            Mean of the predictive distribution, eq. (36) of Bonilla, Krauth and Dezfouli (2019).
+        std : array, same shape
+            Standard deviation, noise included; only if `return_std`.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            The model is not fitted.
+        ValueError
+            X or the likelihood is invalid, or the likelihood has no moments.
         """
         predictive = self._predictive(X, likelihood)
         parts = [predictive.moments(self._fitted, x, rows) for x, rows in self._chunks(X, predictive)]
@@ -179,7 +267,18 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return (shaped[0], shaped[1]) if return_std else shaped[0]
 
     def predict_latent(self, X: ArrayLike) -> tuple[Floats, Floats]:
-        """Mean and variance (B, Q) of the latents at X."""
+        """Compute the posterior moments of the latents.
+
+        Parameters
+        ----------
+        X : array, shape (B, D)
+            Inputs.
+
+        Returns
+        -------
+        mean, variance : array, shape (B, Q)
+            Of the mixture over all components.
+        """
         means, variances = [], []
         for x, _ in self._chunks(X):
             mean, variance = prediction.latent_moments(self._fitted, x)
@@ -189,13 +288,42 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return np.concatenate(means), np.concatenate(variances)
 
     def latent_covariance(self, X: ArrayLike) -> Floats:
-        """Joint covariance (Q, B, B) of each latent at X, for a posterior of one component."""
+        """Compute the joint posterior covariance of each latent.
+
+        Parameters
+        ----------
+        X : array, shape (B, D)
+            Inputs.
+
+        Returns
+        -------
+        array, shape (Q, B, B)
+
+        Raises
+        ------
+        ValueError
+            The posterior is a mixture of several components.
+        """
         if self.components > 1:
             raise ValueError("a mixture has no single covariance; draw from it with sample_latent")
         return to_numpy(prediction.latent_covariance(self._fitted, self._backend().asarray(self._new_inputs(X))))
 
     def sample_latent(self, X: ArrayLike, draws: int, rng: np.random.Generator) -> Floats:
-        """Joint draws (R, B, Q) of the latents at X."""
+        """Draw joint samples of the latents from the posterior.
+
+        Parameters
+        ----------
+        X : array, shape (B, D)
+            Inputs.
+        draws : int
+            Number of samples, R.
+        rng : numpy.random.Generator
+            Random generator.
+
+        Returns
+        -------
+        array, shape (R, B, Q)
+        """
         backend = self._backend()
         x = backend.asarray(self._new_inputs(X))
         check_integer("draws", draws, 1)
@@ -205,9 +333,21 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return to_numpy(prediction.latent_draws(self._fitted, x, normals, components.tolist()))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike, *, likelihood: Likelihood | None = None) -> Floats:
-        """Log density (B,), or log probability, of observations y at X under the predictive distribution.
+        """Compute the log predictive density (or log probability) of observations.
 
-        NaN at a site where nothing was observed. `likelihood` as for `predict`.
+        Parameters
+        ----------
+        X : array, shape (B, D)
+            Inputs.
+        y : array, shape (B,) or (B, P)
+            Observations at X; NaN marks a missing one.
+        likelihood : Likelihood, optional
+            As in `predict`.
+
+        Returns
+        -------
+        array, shape (B,)
+            NaN at sites without observations.
         """
         x, Y = self._new_inputs(X), check_outputs(y, self.likelihood.outputs)
         if len(x) != len(Y):
@@ -217,23 +357,58 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return np.concatenate(parts)
 
     def score(self, X: ArrayLike, y: ArrayLike, *, likelihood: Likelihood | None = None) -> float:
-        """Mean log predictive density of what was observed, y at X: higher is better; minus the NLPD."""
+        """Compute the mean log predictive density over all sites with observations; higher is better.
+
+        This is minus the NLPD of the paper. Parameters as in `log_predictive_density`.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            y has no observation.
+        """
         densities = self.log_predictive_density(X, y, likelihood=likelihood)
         if np.all(np.isnan(densities)):
-            raise ValueError("y must hold an observation, was empty or NaN throughout")
+            raise ValueError("y must have at least one observation, was empty or all NaN")
         return float(np.nanmean(densities))
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model as a NumPy archive without pickles; the likelihood is given again to `load`."""
+        """Write the fitted model to a file, a NumPy archive without pickles.
+
+        The file does not contain the likelihood object: pass it to `load` again.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        """
         serialisation.write(self, self._fitted, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, likelihood: Likelihood, *, device: str = "cpu") -> SAVIGP:
-        """Read what `save` wrote, with all settings.
+        """Read a model that `save` wrote, with all settings.
 
         Parameters
         ----------
-        likelihood : of the same kind and settings as that of the model; it gets its learnt parameters back.
+        path : str or Path
+            File to read.
+        likelihood : Likelihood
+            Of the same class and settings as that of the saved model; it gets the learnt parameters.
+        device : {"cpu", "cuda", "auto"}
+            Device of the computation.
+
+        Returns
+        -------
+        SAVIGP
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            The file is not a saved model, or the likelihood differs from that of the model.
         """
         check_likelihood(likelihood)
         model, bound_state = serialisation.read(cls, Path(path), likelihood, device)
@@ -241,12 +416,12 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return model
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may expect: several outputs, and NaN for those that are missing."""
+        """Tell scikit-learn that y is required and may have several outputs."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = tags.target_tags.multi_output = True
         return tags
 
-    # ---- a fit ----
+    # ---- fit ----
 
     def _check(self) -> None:
         check_likelihood(self.likelihood)
@@ -269,7 +444,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         check_integer("samples", owner.samples, fewest_samples(latents), f" (Q = {latents})")
 
     def _checkpoint(self, X: Floats, Y: Floats) -> Checkpoint | None:
-        """Where the fit is kept, and what it must be the same in; the device may be another."""
+        """Describe data and settings for the checkpoint; only the device and the length of the fit may change."""
         if self.checkpoint is None:
             return None
         words = (
@@ -313,16 +488,16 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             best, shorter = int(np.argmax(self.trace_)), "natural" if self.method.natural else "the optimiser's rate"
             self.status_ += (
                 f", but the bound has fallen since epoch {best + 1}, from {self.trace_[best]:.6g} to "
-                f"{self.trace_[-1]:.6g}: steps are too long for what a batch can tell; lower {shorter}, or raise batch"
+                f"{self.trace_[-1]:.6g}: the steps are too long for the noise of a batch; reduce {shorter}, or increase batch"
             )
             warnings.warn(self.status_, ConvergenceWarning, stacklevel=3)
 
     def _has_fallen(self) -> bool:
-        """Whether the bound ends further below its best than the noise of batches explains."""
+        """Whether the final bound is lower than the best one by more than the noise of mini-batches."""
         first, best, last = self.trace_[0], max(self.trace_), self.trace_[-1]
         return best - last > max(MAX_FALL_OF_BOUND * max(1.0, abs(best)), MAX_FALL_OF_GAIN * (best - first))
 
-    # ---- a prediction ----
+    # ---- prediction ----
 
     @property
     def _fitted(self) -> BoundState:
@@ -338,11 +513,11 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         D = self._fitted.parameters.inducing.shape[-1]
         array = check_inputs(X)
         if array.shape[1] != D:
-            raise ValueError(f"X must have shape (N, {D}), as the inputs that were learnt from, had {array.shape}")
+            raise ValueError(f"X must have shape (N, {D}), like the inputs of the fit, had {array.shape}")
         return array
 
     def _chunks(self, X: ArrayLike, predictive: PredictiveDistribution | None = None) -> Iterator[tuple[Array, slice]]:
-        """Inputs, and which they are, in pieces whose prediction fits in the memory budget."""
+        """Yield batches of inputs, with their rows, whose prediction fits in the memory budget."""
         backend, array = self._backend(), self._new_inputs(X)
         K, Q, M = self._fitted.q.mean.shape
         numbers = (K + 3) * Q * M + (0 if predictive is None else predictive.numbers)
@@ -352,7 +527,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             yield backend.asarray(array[rows]), rows
 
     def _predictive(self, X: ArrayLike, likelihood: Likelihood | None) -> PredictiveDistribution:
-        """How the latents at X are observed."""
+        """Build the predictive distribution at X, with the learnt parameters."""
         count, backend = len(self._new_inputs(X)), self._backend()
         used = self.likelihood_
         if likelihood is not None:
@@ -360,7 +535,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             for name in ("latents", "outputs"):
                 given, must = getattr(likelihood, name), getattr(self.likelihood, name)
                 if given != must:
-                    raise ValueError(f"likelihood must have {must} {name}, as that of the fit, had {given}")
+                    raise ValueError(f"likelihood must have {must} {name}, like that of the fit, had {given}")
             free = self._fitted.parameters.likelihood
             used = (
                 likelihood.with_parameters(free) if 0 < free.shape[0] == likelihood.parameters.shape[0] else likelihood
@@ -372,12 +547,12 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 def _describe_posterior(bound_state: BoundState) -> str:
     family, K = bound_state.family, bound_state.q.weights.shape[0]
     kind = "diagonal" if isinstance(family, Diagonal) else "full"
-    held = ", held by N numbers a latent (Theorem 2)" if isinstance(family, Sites) else ""
+    held = ", stored as N numbers per latent (Theorem 2)" if isinstance(family, Sites) else ""
     return (f"one {kind} Gaussian" if K == 1 else f"a mixture of {K} {kind} Gaussians") + held
 
 
 def _convert_to_full(bound_state: BoundState) -> BoundState:
-    """The same posterior held as a covariance, so that prediction needs the inducing inputs only, not the sites."""
+    """Convert a posterior of Theorem 2 to a `Full` one, so that prediction does not need the training sites."""
     xp = array_namespace(bound_state.factor)
     R = bound_state.q.spread
     family = Full(bound_state.factor.shape[0], bound_state.factor.shape[-1])

@@ -75,7 +75,7 @@ def test_that_wrong_shapes_are_told_in_a_sentence(observed):
         SAVIGP(Gaussian(0.3)).fit(X, observed[1:])
     with pytest.raises(ValueError, match="y must be finite, or NaN"):
         SAVIGP(Gaussian(0.3)).fit(X, np.full(60, np.inf))
-    with pytest.raises(ValueError, match="y must hold an observation, was NaN throughout"):
+    with pytest.raises(ValueError, match="y must have at least one observation, was all NaN"):
         SAVIGP(Gaussian(0.3)).fit(X, np.full(60, np.nan))
     with pytest.raises(ValueError, match=r"X must be finite numbers of shape .*, was a DataFrame that holds others"):
         SAVIGP(Gaussian(0.3)).fit(pd.DataFrame({"easting": X[:, 0], "rock": "shale"}), observed)
