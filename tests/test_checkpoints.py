@@ -100,7 +100,7 @@ def test_that_a_fit_stopped_twice_ends_at_the_same_numbers(name, tmp_path):
 def test_that_the_checkpoint_of_an_earlier_version_is_read(tmp_path):
     path = tmp_path / "fit.npz"
     whole = SAVIGP(Gaussian(0.5), method=ROUNDS, checkpoint=path).fit(X, Y)
-    about, arrays = read_archive(path, CHECKPOINT)
+    about, arrays = read_archive(path, CHECKPOINT, {})
     about["settled"] = about.pop("converged")
     write_archive(path, CHECKPOINT, about, arrays)
     again = SAVIGP(Gaussian(0.5), method=ROUNDS, checkpoint=path).fit(X, Y)

@@ -488,7 +488,8 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             best, shorter = int(np.argmax(self.trace_)), "natural" if self.method.natural else "the optimiser's rate"
             self.status_ += (
                 f", but the bound has fallen since epoch {best + 1}, from {self.trace_[best]:.6g} to "
-                f"{self.trace_[-1]:.6g}: the steps are too long for the noise of a batch; reduce {shorter}, or increase batch"
+                f"{self.trace_[-1]:.6g}: the steps are too long for the noise of a batch; reduce {shorter}, or "
+                "increase batch"
             )
             warnings.warn(self.status_, ConvergenceWarning, stacklevel=3)
 

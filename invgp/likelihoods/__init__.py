@@ -1,6 +1,7 @@
-"""Likelihoods: what the observations say about the latents, or about the outputs of the forward model.
+"""Likelihoods: the density of the observations given the latents, or given the outputs of the simulator.
 
-One module each, all with the contract of `Likelihood`; `invgp.likelihoods.testing` checks yours against it.
+There is one module per likelihood. All implement the protocol `Likelihood`; `invgp.likelihoods.testing` checks an
+implementation against it.
 """
 
 from invgp.likelihoods.black_box import BlackBox

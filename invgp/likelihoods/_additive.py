@@ -1,4 +1,4 @@
-"""What the likelihoods with additive noise, y = location(f) + scale e, have in common."""
+"""Base classes of the likelihoods with additive noise, y = location(f) + scale e."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class AdditiveNoise(ABC):
 
     @property
     def outputs(self) -> int:
-        """P."""
+        """Number of outputs, P."""
         return self.log_scale.outputs
 
     @property
     def latents(self) -> int:
-        """Q; as many as outputs, unless `location` says otherwise."""
+        """Number of latents, Q; equal to P unless a subclass has another `location`."""
         return self.outputs
 
     @property
     def scale(self) -> Array:
-        """Scale of the noise, in the unit of y: (), (P,) or (N, P)."""
+        """Scale of the noise in the unit of y, shape (), (P,) or (N, P)."""
         return array_namespace(self.log_scale.values).exp(self.log_scale.values)
 
     @property
@@ -46,25 +46,25 @@ class AdditiveNoise(ABC):
         return self.log_scale.parameters
 
     def with_parameters(self, parameters: Array) -> Self:
-        """The same likelihood with another logarithm of the scale, (K,)."""
+        """Return the same likelihood with another logarithm of the scale, (K,)."""
         return replace_fields(self, log_scale=self.log_scale.with_parameters(parameters))
 
     def at_sites(self, rows: slice | Array) -> Self:
-        """The likelihood of some sites, by a slice or by their numbers."""
+        """Return the likelihood of some sites, given by a slice or by row numbers."""
         return replace_fields(self, log_scale=self.log_scale.at_sites(rows))
 
     def log_density(self, y: Array, f: Array) -> Array:
-        """Log p(y_n | f_sn), (S, N), for y (N, P) and f (S, N, Q)."""
+        """Compute log p(y_n | f_sn), (S, N), for y (N, P) and f (S, N, Q)."""
         xp = array_namespace(y, f)
         terms = self._standard_log_density(self._residual(y, f)) - self.log_scale.convert_like(f)
         return xp.sum(mask_missing(y, terms), axis=-1)
 
     def parameter_gradient(self, y: Array, f: Array) -> Array:
-        """Derivative of `log_density` with respect to each logarithm of a scale, (S, N, K)."""
+        """Compute the derivative of `log_density` with respect to each logarithm of a scale, (S, N, K)."""
         return self.log_scale.gradient(mask_missing(y, self._standard_slope(self._residual(y, f)) - 1.0))
 
     def moments(self, f: Array) -> tuple[Array, Array]:
-        """Mean and variance of y given f, (S, N, P) each."""
+        """Compute mean and variance of y given f, (S, N, P) each."""
         xp = array_namespace(f)
         check_latents(f, self.latents)
         location = self.location(f)
@@ -72,7 +72,7 @@ class AdditiveNoise(ABC):
         return location, variance + xp.zeros_like(location)
 
     def location(self, f: Array) -> Array:
-        """What y scatters about, (S, N, P), for f (S, N, Q)."""
+        """Compute the location of y, (S, N, P), for f (S, N, Q); the identity by default."""
         return f
 
     def _residual(self, y: Array, f: Array) -> Array:

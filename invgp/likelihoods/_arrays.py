@@ -1,4 +1,4 @@
-"""Small helpers that all likelihoods share: where arrays live, what is missing, copies of frozen instances."""
+"""Helpers of all likelihoods: conversion between devices, missing values, shape checks, copies of instances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def as_floats(name: str, values: Any) -> Array:
-    """`values` as a floating-point array: where it lives if it is an array already, otherwise on the host.
+    """Convert `values` to a floating-point array; an array stays on its device, other values go to the host.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def as_floats(name: str, values: Any) -> Array:
 
 
 def convert_like(values: Array, like: Array) -> Array:
-    """`values` where `like` lives, and of its type. Nothing is copied if they are there already."""
+    """Convert `values` to the library, device and type of `like`, without a copy if they agree already."""
     xp = array_namespace(like)
     if array_namespace(values) is xp and device_of(values) == device_of(like):
         return xp.astype(values, like.dtype, copy=False)
@@ -43,18 +43,18 @@ def convert_like(values: Array, like: Array) -> Array:
 
 
 def fill_missing(y: Array) -> Array:
-    """Y with 0 for what is missing, so that no NaN enters the arithmetic."""
+    """Replace missing values (NaN) of y by 0, so that no NaN enters the arithmetic."""
     xp = array_namespace(y)
     return xp.where(xp.isnan(y), xp.zeros_like(y), y)
 
 
 def mask_missing(y: Array, terms: Array) -> Array:
-    """`terms` (..., N, P), which may be used up, with 0 where y (N, P) is missing."""
+    """Set `terms` (..., N, P) to 0 where y (N, P) is missing; `terms` may be overwritten."""
     return zero_where(array_namespace(y).isnan(y), terms)
 
 
 def no_gradient(f: Array) -> Array:
-    """The gradient with respect to no parameters, (S, N, 0)."""
+    """Return an empty gradient (S, N, 0) for a likelihood without parameters."""
     xp = array_namespace(f)
     return xp.zeros((*f.shape[:2], 0), dtype=f.dtype, device=device_of(f))
 
@@ -73,7 +73,7 @@ def check_shapes(y: Array, f: Array, *, outputs: int, latents: int) -> None:
 
 
 def check_parameters(parameters: Array, count: int) -> Array:
-    """`parameters` as an array of shape (count,); `ValueError` if it is not."""
+    """Convert `parameters` to an array; raise `ValueError` unless its shape is (count,)."""
     if not is_array_api_obj(parameters):
         parameters = np.asarray(parameters, dtype=np.float64)
     if tuple(parameters.shape) != (count,):
@@ -88,7 +88,7 @@ def set_fields(instance: object, **values: Any) -> None:
 
 
 def replace_fields(instance: T, **values: Any) -> T:
-    """A copy of a frozen instance with other fields, unchecked: unlike `dataclasses.replace`, it runs no `__init__`."""
+    """Copy a frozen instance with other fields; unlike `dataclasses.replace`, it does not run `__init__`."""
     clone = copy.copy(instance)
     set_fields(clone, **values)
     return clone

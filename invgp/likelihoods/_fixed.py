@@ -1,4 +1,4 @@
-"""What the likelihoods that have nothing to learn have in common."""
+"""Base class of the likelihoods without parameters."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from invgp.likelihoods._arrays import check_parameters, no_gradient
 
 
 class WithoutParameters:
-    """No parameters."""
+    """A likelihood without parameters."""
 
     @property
     def parameters(self) -> Array:
-        """None, (0,)."""
+        """An empty array, shape (0,)."""
         return np.zeros(0)
 
     def with_parameters(self, parameters: Array) -> Self:
-        """The same likelihood."""
+        """Return the same likelihood."""
         check_parameters(parameters, 0)
         return self
 
-    def parameter_gradient(self, y: Array, f: Array) -> Array:  # noqa: ARG002 - the protocol's arguments
-        """(S, N, 0)."""
+    def parameter_gradient(self, y: Array, f: Array) -> Array:  # noqa: ARG002 - arguments of the protocol
+        """Return an empty gradient, (S, N, 0)."""
         return no_gradient(f)

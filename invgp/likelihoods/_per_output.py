@@ -1,4 +1,4 @@
-"""A free number of a likelihood, such as the logarithm of a noise scale: shared, one an output, or one a datum."""
+"""Unconstrained numbers of a likelihood, such as the logarithm of a noise scale: shared, per output or per datum."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from invgp.likelihoods._arrays import as_floats, check_parameters, convert_like,
 
 @dataclass(frozen=True, eq=False)
 class PerOutput:
-    """Free numbers that broadcast against (S, N, P).
+    """Unconstrained numbers that broadcast against (S, N, P).
 
     Attributes
     ----------
-    values : (), one shared by all outputs; (P,), one for each; or (N, P), a known one for each datum.
-    outputs : P.
-    learn : whether they are parameters; never for (N, P).
+    values : array, shape (), (P,) or (N, P)
+        One number for all outputs, one per output, or a known one per datum.
+    outputs : int
+        Number of outputs, P.
+    learn : bool
+        Whether the values are parameters; always False for shape (N, P).
     """
 
     values: Array
@@ -27,21 +30,21 @@ class PerOutput:
 
     @property
     def parameters(self) -> Array:
-        """(K,) with K = 1, P or 0."""
+        """Parameters, shape (K,) with K = 1, P or 0."""
         xp = array_namespace(self.values)
         if not self.learn:
             return xp.zeros((0,), dtype=self.values.dtype, device=device_of(self.values))
         return xp.reshape(self.values, (-1,))
 
     def with_parameters(self, parameters: Array) -> PerOutput:
-        """The same with other values; they need not be finite."""
+        """Return a copy with other values, which need not be finite."""
         parameters = check_parameters(parameters, self.parameters.shape[0])
         if not self.learn:
             return self
         return replace_fields(self, values=array_namespace(parameters).reshape(parameters, self.values.shape))
 
     def at_sites(self, rows: slice | Array) -> PerOutput:
-        """The numbers of some sites, by a slice or by their numbers."""
+        """Return the values of some sites, given by a slice or by row numbers."""
         if self.values.ndim < 2:
             return self
         xp = array_namespace(self.values)
@@ -49,20 +52,20 @@ class PerOutput:
         return replace_fields(self, values=some)
 
     def convert_like(self, f: Array) -> Array:
-        """The values where f lives; they broadcast against (S, N, P)."""
+        """Convert the values to the library, device and type of f; they broadcast against (S, N, P)."""
         if self.values.ndim == 2 and self.values.shape[0] != f.shape[1]:
-            raise ValueError(f"the likelihood knows the noise of {self.values.shape[0]} sites, f has {f.shape[1]}")
+            raise ValueError(f"the likelihood has numbers for {self.values.shape[0]} sites, f has {f.shape[1]}")
         return convert_like(self.values, f)
 
     def gradient(self, terms: Array) -> Array:
-        """(S, N, K), from the derivatives (S, N, P) of each output's log density with respect to its own number."""
+        """Compute the gradient (S, N, K) from the derivative (S, N, P) of each output with respect to its number."""
         if not self.learn:
             return no_gradient(terms)
         return array_namespace(terms).sum(terms, axis=-1, keepdims=True) if self.values.ndim == 0 else terms
 
 
 def per_output(name: str, values: Any, outputs: int | None, *, learn: bool) -> PerOutput:
-    """Check the shape of `values`, and find P from it unless `outputs` says it."""
+    """Check the shape of `values`; P is `outputs` or follows from the shape."""
     values = as_floats(name, values)
     if outputs is not None:
         check_integer("outputs", outputs, 1)
@@ -75,13 +78,13 @@ def per_output(name: str, values: Any, outputs: int | None, *, learn: bool) -> P
 
 
 def log_per_output(name: str, values: Any, outputs: int | None, *, learn: bool) -> PerOutput:
-    """The same for positive `values`, kept as their logarithms."""
+    """Check positive `values` like `per_output`, and store their logarithms."""
     scale = per_output(name, values, outputs, learn=learn)
     return replace_fields(scale, values=log_positive(name, scale.values))
 
 
 def log_positive(name: str, values: Any) -> Array:
-    """Logarithm of `values`, which must be positive."""
+    """Compute the logarithm of `values`; raise `ValueError` unless they are positive."""
     values = as_floats(name, values)
     xp = array_namespace(values)
     if not bool(xp.all(values > 0)):

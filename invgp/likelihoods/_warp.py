@@ -9,11 +9,11 @@ from invgp.core.backend import Array, array_namespace
 from invgp.likelihoods._arrays import as_floats, convert_like
 from invgp.likelihoods._per_output import log_positive
 
-MAX_STEPS = 150  # enough to halve the bracket 50 times
+MAX_STEPS = 150  # every third step halves the bracket, so the bracket is halved 50 times
 
 
 class Warp(NamedTuple):
-    """The terms of the warp, (I,) each, in free form."""
+    """Parameters of the I terms of the warp, (I,) each; a and b as logarithms."""
 
     log_a: Array
     log_b: Array
@@ -21,7 +21,7 @@ class Warp(NamedTuple):
 
     @classmethod
     def of(cls, a: Array, b: Array, c: Array, *, positive: bool) -> Warp:
-        """Check the natural values; `positive` if a = 0 will not do."""
+        """Check a, b and c and take logarithms; with `positive`, a = 0 is an error."""
         a, b, c = as_floats("a", a), as_floats("b", b), as_floats("c", c)
         if not (a.ndim == 1 and a.shape == b.shape == c.shape):
             raise ValueError(f"a, b and c must have one shape (I,), were {a.shape}, {b.shape} and {c.shape}")
@@ -33,15 +33,15 @@ class Warp(NamedTuple):
 
     @property
     def terms(self) -> int:
-        """I."""
+        """Number of terms, I."""
         return int(self.c.shape[0])
 
     def convert_like(self, like: Array) -> Warp:
-        """The same warp where `like` lives."""
+        """Convert the parameters to the library, device and type of `like`."""
         return Warp(*(convert_like(part, like) for part in self))
 
     def value(self, y: Array) -> tuple[Array, Array]:
-        """t(y) and t'(y) - 1 at y (..., 1), of the shape of y."""
+        """Compute t(y) and t'(y) - 1 at y (..., 1), both of the shape of y."""
         xp = array_namespace(y)
         a, b = xp.exp(self.log_a), xp.exp(self.log_b)
         tanh = xp.tanh(b * (y + self.c))
@@ -49,20 +49,20 @@ class Warp(NamedTuple):
         return value, xp.sum(a * b * (1.0 - tanh * tanh), axis=-1, keepdims=True)
 
     def gradients(self, y: Array) -> tuple[Array, Array]:
-        """Derivatives of t(y) and of log t'(y) with respect to log a, log b and c, (..., 3 I) each, at y (..., 1)."""
+        """Compute derivatives (..., 3 I) of t(y) and of log t'(y) by log a, log b and c, at y (..., 1)."""
         xp = array_namespace(y)
         a, b = xp.exp(self.log_a), xp.exp(self.log_b)
         shift = y + self.c
         tanh = xp.tanh(b * shift)
-        part = a * b * (1.0 - tanh * tanh)  # of the term in t'
-        bend = -2.0 * b * tanh * part  # of the term in t''
+        part = a * b * (1.0 - tanh * tanh)  # term of t'
+        bend = -2.0 * b * tanh * part  # term of t''
         slope = 1.0 + xp.sum(part, axis=-1, keepdims=True)
         d_value = xp.concat([a * tanh, shift * part, part], axis=-1)
         return d_value, xp.concat([part, part + shift * bend, bend], axis=-1) / slope
 
 
 def invert_warp(warp: Warp, t: Array) -> Array:
-    """The y with warp(y) = t, of the shape of t: Newton's method, kept in a bracket that shrinks."""
+    """Solve warp(y) = t for y, of the shape of t, by Newton's method safeguarded by bisection."""
     xp = array_namespace(t)
     reach = xp.sum(xp.exp(warp.log_a))
     low, high, y = t - reach, t + reach, t
@@ -71,7 +71,7 @@ def invert_warp(warp: Warp, t: Array) -> Array:
         value, excess = warp.value(y[..., None])
         error = value[..., 0] - t
         low, high = xp.where(error < 0.0, y, low), xp.where(error > 0.0, y, high)
-        # t' is 1 at least, so the error bounds the distance from the root, as does the bracket.
+        # t' >= 1, so the distance from the root is at most the error, and at most the width of the bracket.
         distance = xp.minimum(xp.abs(error), high - low)
         if bool(xp.all(distance <= rounding * (1.0 + xp.abs(t) + reach))):
             break

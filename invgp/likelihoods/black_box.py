@@ -1,4 +1,4 @@
-"""Any Python function of NumPy arrays as a likelihood."""
+"""Likelihood from a Python function of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -25,19 +25,39 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, eq=False, init=False)
 class BlackBox:
-    """A likelihood known only by the function that computes it.
+    """A likelihood that is defined by a Python function.
 
-    The functions get copies of the data as NumPy arrays in double precision, and the results go back to where the data
-    are. A site without any observation adds nothing, whatever the function says of it; a function that cannot deal with
-    a site of which *some* outputs are NaN is told so by an error.
+    The function gets copies of the data as NumPy arrays in double precision; its result is converted back to the
+    library and device of the data. A site without observations contributes 0, whatever the function returns for it. An
+    error is raised if the function returns NaN at a site at which only some outputs are NaN.
 
     Parameters
     ----------
-    log_density : called as log_density(y, f), or log_density(y, f, parameters) if there are parameters, with y (N, P)
-        and f (S, N, Q); returns (S, N). Each site and sample for itself.
-    latents, outputs : Q and P.
-    parameters : start of what may be learnt, (K,), free to take any real value. There are no gradients for them.
-    moments : called as moments(f), or moments(f, parameters); returns mean and variance of y, (S, N, P) each.
+    log_density : callable
+        Called as ``log_density(y, f)``, or ``log_density(y, f, parameters)`` if there are parameters, with y (N, P) and
+        f (S, N, Q). It returns an array (S, N) and must treat sites and samples independently.
+    latents, outputs : int
+        Q and P.
+    parameters : array, shape (K,), optional
+        Initial values of unconstrained parameters that can be learnt, by finite differences.
+    moments : callable, optional
+        Called as ``moments(f)``, or ``moments(f, parameters)``. It returns mean and variance of y, (S, N, P) each.
+        Prediction of observations needs it.
+
+    Raises
+    ------
+    ValueError
+        An argument is invalid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invgp.likelihoods import BlackBox
+    >>> def log_density(y, f):
+    ...     return -0.5 * (y[:, 0] - f[..., 0] ** 2) ** 2 - 0.5 * np.log(2.0 * np.pi)
+    >>> likelihood = BlackBox(log_density, latents=1, outputs=1)
+    >>> likelihood.log_density(np.array([[4.0]]), np.array([[[2.0]]])).round(4)
+    array([[-0.9189]])
     """
 
     latents: int
@@ -72,11 +92,11 @@ class BlackBox:
         )
 
     def with_parameters(self, parameters: Array) -> Self:
-        """The same likelihood with other parameters, (K,)."""
+        """Return the same likelihood with other parameters, (K,)."""
         return replace_fields(self, parameters=check_parameters(parameters, self.parameters.shape[0]))
 
     def log_density(self, y: Array, f: Array) -> Array:
-        """Log p(y_n | f_sn), (S, N), for y (N, P) and f (S, N, Q)."""
+        """Compute log p(y_n | f_sn), (S, N), for y (N, P) and f (S, N, Q)."""
         check_shapes(y, f, outputs=self.outputs, latents=self.latents)
         there = _to_host(y)
         missing = np.isnan(there)
@@ -85,16 +105,16 @@ class BlackBox:
         undecided = some & np.isnan(values).all(axis=0)
         if undecided.any():
             raise ValueError(
-                f"log_density is NaN at site {np.flatnonzero(undecided)[0]}, of which some outputs are missing "
-                "(NaN in y): it must leave those outputs out"
+                f"log_density is NaN at site {np.flatnonzero(undecided)[0]}, at which some outputs are missing "
+                "(NaN in y): it must ignore these outputs"
             )
         return _to_device(f, np.where(missing.all(axis=-1), 0.0, values))
 
     def parameter_gradient(self, y: Array, f: Array) -> None:
-        """None: nobody knows."""
+        """Return None: the derivatives are unknown."""
 
     def moments(self, f: Array) -> tuple[Array, Array] | None:
-        """Mean and variance of y given f, (S, N, P) each; None if there is no function for them."""
+        """Compute mean and variance of y given f, (S, N, P) each; None without a function `moments`."""
         check_latents(f, self.latents)
         if self.moments_function is None:
             return None

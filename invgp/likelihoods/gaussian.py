@@ -1,4 +1,4 @@
-"""Gaussian noise."""
+"""Likelihood with Gaussian noise."""
 
 from __future__ import annotations
 
@@ -12,23 +12,41 @@ from invgp.likelihoods._per_output import log_per_output
 
 @dataclass(frozen=True, eq=False, init=False)
 class Gaussian(GaussianNoise):
-    """y = f + noise with independent Gaussian noise, and P = Q.
+    """Gaussian noise: y = f + noise, independent between data, with P = Q.
 
-    After a simulator, its outputs (S, N, P) take the place of f.
+    In an inversion, the outputs (S, N, P) of the simulator take the place of f.
 
     Parameters
     ----------
-    std : standard deviation of the noise, in the unit of y: a number shared by all outputs, (P,), or (N, P), one for
-        each datum, which is known and not learnt.
-    outputs : P; by default what `std` says, or 1.
-    learn : whether the logarithm of the standard deviation is a parameter.
+    std : float or array, shape (P,) or (N, P), in the unit of y
+        Standard deviation of the noise, for all outputs, per output, or per datum. With shape (N, P) it is known and
+        not learnt.
+    outputs : int, optional
+        P; by default the last dimension of `std`, or 1.
+    learn : bool
+        Whether the logarithm of the standard deviation is a parameter.
+
+    Raises
+    ------
+    ValueError
+        `std` is not positive, or its shape does not match `outputs`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invgp.likelihoods import Gaussian
+    >>> likelihood = Gaussian(0.5)
+    >>> likelihood.log_density(np.array([[1.0]]), np.array([[[1.0]]])).round(4)
+    array([[-0.2258]])
+    >>> likelihood.parameters.round(4)
+    array([-0.6931])
     """
 
     def __init__(self, std: Array = 1.0, outputs: int | None = None, *, learn: bool = True) -> None:
         set_fields(self, log_scale=log_per_output("std", std, outputs, learn=learn))
 
     def predictive_log_density(self, y: Array, mean: Array, variance: Array) -> Array:
-        """Log of the expectation of p(y_n | f_n) over normal latents with mean and variance (N, P); (N,)."""
+        """Compute log E[p(y_n | f_n)] (N,) in closed form, for normal latents with mean and variance (N, P)."""
         xp = array_namespace(y, mean)
         total = variance + xp.exp(2.0 * self.log_scale.convert_like(mean[None, ...]))
         terms = -0.5 * xp.square(fill_missing(y) - mean) / total - 0.5 * xp.log(total) - HALF_LOG_TWO_PI

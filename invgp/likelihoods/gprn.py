@@ -1,4 +1,4 @@
-"""The Gaussian process regression network of Wilson, Knowles and Ghahramani (2012)."""
+"""Gaussian process regression networks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,38 @@ from invgp.likelihoods._per_output import log_per_output
 
 @dataclass(frozen=True, eq=False, init=False)
 class GPRN(GaussianNoise):
-    """y(x) = W(x) g(x) + noise: outputs whose correlation changes from place to place.
+    """Gaussian process regression network, y(x) = W(x) g(x) + noise: the correlations of the outputs depend on x.
 
-    With R nodes, the latents at a site are first the P R weights, row by row (all weights of output 1, then of
+    With R nodes, the latents of a site are first the P R weights, row by row (all weights of output 1, then of
     output 2, ...), then the R nodes g, so Q = P R + R.
 
     Parameters
     ----------
-    std : standard deviation of the noise, in the unit of y: a number shared by all outputs, (P,), or (N, P), which is
-        known.
-    nodes : R.
-    outputs : P; by default what `std` says, or 1.
-    learn : whether the logarithm of the standard deviation is a parameter.
+    std : float or array, shape (P,) or (N, P), in the unit of y
+        Standard deviation of the Gaussian noise, for all outputs, per output, or per datum. With shape (N, P) it is
+        known and not learnt.
+    nodes : int
+        R.
+    outputs : int, optional
+        P; by default the last dimension of `std`, or 1.
+    learn : bool
+        Whether the logarithm of the standard deviation is a parameter.
+
+    References
+    ----------
+    Wilson, Knowles and Ghahramani (2012), Gaussian process regression networks, International Conference on Machine
+    Learning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invgp.likelihoods import GPRN
+    >>> likelihood = GPRN(0.1, nodes=1, outputs=2)
+    >>> likelihood.latents
+    3
+    >>> mean, variance = likelihood.moments(np.array([[[1.0, 2.0, 3.0]]]))  # weights 1 and 2, node 3
+    >>> mean
+    array([[[3., 6.]]])
     """
 
     separable: ClassVar[bool] = False
@@ -37,11 +57,11 @@ class GPRN(GaussianNoise):
 
     @property
     def latents(self) -> int:
-        """Q = P R + R."""
+        """Number of latents, Q = P R + R."""
         return (self.outputs + 1) * self.nodes
 
     def location(self, f: Array) -> Array:
-        """W g, (S, N, P)."""
+        """Compute W g, (S, N, P)."""
         xp = array_namespace(f)
         weights = xp.reshape(f[..., : -self.nodes], (*f.shape[:-1], self.outputs, self.nodes))
         return xp.sum(weights * f[..., None, -self.nodes :], axis=-1)

@@ -1,4 +1,4 @@
-"""Laplace noise: the sum of absolute residuals, robust against outliers."""
+"""Likelihood with Laplace noise, which is robust against outliers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,23 @@ from invgp.likelihoods._per_output import log_per_output
 
 @dataclass(frozen=True, eq=False, init=False)
 class Laplace(AdditiveNoise):
-    """y = f + noise with density exp(-`|noise|` / scale) / (2 scale), and P = Q.
+    """Laplace noise: y = f + noise with density exp(-`|noise|` / scale) / (2 scale), with P = Q.
 
     Parameters
     ----------
-    scale : mean absolute noise, in the unit of y: a number shared by all outputs, (P,), or (N, P), which is known.
-    outputs : P; by default what `scale` says, or 1.
-    learn : whether the logarithm of the scale is a parameter.
+    scale : float or array, shape (P,) or (N, P), in the unit of y
+        Mean absolute noise, for all outputs, per output, or per datum. With shape (N, P) it is known and not learnt.
+    outputs : int, optional
+        P; by default the last dimension of `scale`, or 1.
+    learn : bool
+        Whether the logarithm of the scale is a parameter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invgp.likelihoods import Laplace
+    >>> Laplace(1.0).log_density(np.array([[2.0]]), np.array([[[0.0]]])).round(4)
+    array([[-2.6931]])
     """
 
     def __init__(self, scale: Array = 1.0, outputs: int | None = None, *, learn: bool = True) -> None:

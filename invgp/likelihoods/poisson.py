@@ -1,4 +1,4 @@
-"""Counts: the log Gaussian Cox process, on a grid of cells."""
+"""Likelihood of counts, for the log Gaussian Cox process on a grid of cells."""
 
 from __future__ import annotations
 
@@ -23,16 +23,26 @@ from invgp.likelihoods._special import log_factorial
 
 @dataclass(frozen=True, eq=False, init=False)
 class Poisson:
-    """Counts y with mean exp(f + offset), and P = Q.
+    """Poisson counts y with mean exp(f + offset), with P = Q.
 
-    A rate beyond the largest number of the type in use has log density -inf.
+    If the mean overflows the floating-point type, the log density is -inf.
 
     Parameters
     ----------
-    offset : m, of the logarithm of the mean: a number shared by all outputs, (P,), or (N, P), which is known: the
-        logarithm of each cell's size, say.
-    outputs : P; by default what `offset` says, or 1.
-    learn : whether the offset is a parameter.
+    offset : float or array, shape (P,) or (N, P)
+        Offset of the logarithm of the mean, for all outputs, per output, or per datum. With shape (N, P) it is known
+        and not learnt, for example the logarithm of the size of each cell.
+    outputs : int, optional
+        P; by default the last dimension of `offset`, or 1.
+    learn : bool
+        Whether the offset is a parameter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invgp.likelihoods import Poisson
+    >>> Poisson().log_density(np.array([[2.0]]), np.array([[[0.0]]])).round(4)
+    array([[-1.6931]])
     """
 
     separable: ClassVar[bool] = True
@@ -43,17 +53,17 @@ class Poisson:
 
     @property
     def outputs(self) -> int:
-        """P."""
+        """Number of outputs, P."""
         return self.log_mean.outputs
 
     @property
     def latents(self) -> int:
-        """Q = P."""
+        """Number of latents, Q = P."""
         return self.outputs
 
     @property
     def offset(self) -> Array:
-        """(), (P,) or (N, P)."""
+        """Offset of the logarithm of the mean, shape (), (P,) or (N, P)."""
         return self.log_mean.values
 
     @property
@@ -62,15 +72,15 @@ class Poisson:
         return self.log_mean.parameters
 
     def with_parameters(self, parameters: Array) -> Self:
-        """The same likelihood with another offset, (K,)."""
+        """Return the same likelihood with another offset, (K,)."""
         return replace_fields(self, log_mean=self.log_mean.with_parameters(parameters))
 
     def at_sites(self, rows: slice | Array) -> Self:
-        """The likelihood of some sites, by a slice or by their numbers."""
+        """Return the likelihood of some sites, given by a slice or by row numbers."""
         return replace_fields(self, log_mean=self.log_mean.at_sites(rows))
 
     def check(self, y: NDArray[Any]) -> None:
-        """Raise `ValueError` unless y holds counts."""
+        """Raise `ValueError` unless all values of y are counts."""
         wrong = y[(y < 0) | (y != np.floor(y)) & ~np.isnan(y)]
         if wrong.size:
             raise ValueError(
@@ -79,7 +89,7 @@ class Poisson:
             )
 
     def log_density(self, y: Array, f: Array) -> Array:
-        """Log p(y_n | f_sn), (S, N), for counts y (N, P) and f (S, N, P)."""
+        """Compute log p(y_n | f_sn), (S, N), for counts y (N, P) and f (S, N, P)."""
         xp = array_namespace(y, f)
         check_shapes(y, f, outputs=self.outputs, latents=self.outputs)
         log_rate, counts = f + self.log_mean.convert_like(f), fill_missing(y)
@@ -87,12 +97,12 @@ class Poisson:
         return xp.sum(mask_missing(y, terms), axis=-1)
 
     def parameter_gradient(self, y: Array, f: Array) -> Array:
-        """Derivative of `log_density` with respect to the offset, (S, N, K)."""
+        """Compute the derivative of `log_density` with respect to the offset, (S, N, K)."""
         check_shapes(y, f, outputs=self.outputs, latents=self.outputs)
         return self.log_mean.gradient(mask_missing(y, fill_missing(y) - self.moments(f)[0]))
 
     def moments(self, f: Array) -> tuple[Array, Array]:
-        """Mean and variance of the counts given f, (S, N, P) each: they are the same."""
+        """Compute mean and variance of the counts given f, (S, N, P) each; they are equal."""
         xp = array_namespace(f)
         check_latents(f, self.outputs)
         rate = xp.exp(f + self.log_mean.convert_like(f))

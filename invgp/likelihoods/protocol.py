@@ -1,4 +1,4 @@
-"""The one contract between the inference and a likelihood, whatever the likelihood is."""
+"""The protocol between the inference and a likelihood."""
 
 from __future__ import annotations
 
@@ -9,62 +9,101 @@ from invgp.core.backend import Array
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """p(y_n | f_n): what the observations at a site say about the latents there.
+    """The density p(y_n | f_n) of the observations at a site given the latents at this site.
 
-    Sites are independent given their latents, and a likelihood never changes: `with_parameters` returns another one.
-    `y` and `f` are floating-point arrays of one array-API library on one device, and every result is an array of that
-    library, on that device, of the type of `f`. The parameters may live elsewhere (on the host, say).
+    Sites are independent given their latents. A likelihood is immutable: `with_parameters` returns a new one.
+    `y` and `f` are floating-point arrays of one array-API library on one device. Every result is an array of that
+    library, on that device and of the type of `f`. The parameters may be on another device, for example on the host.
 
-    A likelihood that holds numbers for each site, such as a known noise, also has `at_sites(rows)`, which returns that
-    of some sites, given by a slice or by an array of their numbers: data may come in parts.
+    A likelihood that holds numbers per site, such as known noise levels, must also have ``at_sites(rows)``. It returns
+    the likelihood of some sites, given by a slice or by an array of row numbers, because data are used in batches.
 
-    It may have more, which is used where it is there:
+    Optional members, which are used if they exist:
 
-    - ``check(y)`` raises `ValueError`, with a sentence, if y, a NumPy array (N, P), holds what cannot be observed;
-    - ``predictive_log_density(y, mean, variance)`` is log E[p(y_n | f_n)] (N,) in closed form for independent normal
-      latents with mean and variance (N, Q);
-    - ``predictive_moments(mean, variance)`` are mean and variance of y, (..., P), for such latents, (..., Q);
-    - ``whole_rows``, True if a site with any NaN in y is missing, not only one with nothing else;
-    - ``separable``, True if output p depends on latent p only (P = Q): then that is found output by output.
+    - ``check(y)`` raises `ValueError` if y, a NumPy array (N, P), has values that cannot be observed;
+    - ``predictive_log_density(y, mean, variance)`` returns log E[p(y_n | f_n)] (N,) in closed form for independent
+      normal latents with mean and variance (N, Q);
+    - ``predictive_moments(mean, variance)`` returns mean and variance of y (..., P) for such latents (..., Q);
+    - ``whole_rows`` is True if a site with any NaN in y counts as missing;
+    - ``separable`` is True if output p depends on latent p only (P = Q), so that predictive densities are computed
+      output by output.
 
-    N sites, P outputs a site, Q latents, S samples, K parameters. `invgp.likelihoods.testing.check_likelihood` holds
-    an implementation to all of this.
+    The symbols are N sites, P outputs per site, Q latents, S samples and K parameters.
+    `invgp.likelihoods.testing.check_likelihood` checks an implementation against this protocol.
+
+    References
+    ----------
+    Bonilla, Krauth and Dezfouli (2019), eq. (3).
     """
 
     @property
     def latents(self) -> int:
-        """Q, the number of latents that it takes at a site."""
+        """Number of latents per site, Q."""
 
     @property
     def outputs(self) -> int:
-        """P, the number of numbers observed at a site."""
+        """Number of observed values per site, P."""
 
     @property
     def parameters(self) -> Array:
-        """What may be learnt, (K,), free to take any real value: logarithms of scales, say. K may be 0."""
+        """Unconstrained parameters that can be learnt, shape (K,), for example logarithms of scales. K may be 0."""
 
     def with_parameters(self, parameters: Array) -> Self:
-        """The same likelihood with other parameters, (K,).
+        """Return the same likelihood with other parameters.
 
-        It takes any real numbers, also those of a line search gone too far: there the log density may be infinite,
-        but nothing is raised.
+        Parameters
+        ----------
+        parameters : array, shape (K,)
+            Any real numbers. Extreme values from a line search may make the log density infinite, but must not raise.
+
+        Returns
+        -------
+        Likelihood
         """
 
     def log_density(self, y: Array, f: Array) -> Array:
-        """Log p(y_n | f_sn), (S, N), for y (N, P) and f (S, N, Q).
+        """Compute log p(y_n | f_sn), including all constants.
 
-        A NaN in y is a missing observation and adds nothing: a site with nothing observed has log density 0.
-        Normalised: all the constants are there, so that bounds of different likelihoods compare.
+        Parameters
+        ----------
+        y : array, shape (N, P)
+            Observations. NaN marks a missing one, which contributes 0.
+        f : array, shape (S, N, Q)
+            Samples of the latents.
+
+        Returns
+        -------
+        array, shape (S, N)
+            0 at sites without observations.
         """
 
     def parameter_gradient(self, y: Array, f: Array) -> Array | None:
-        """Derivative of `log_density` with respect to each parameter, (S, N, K).
+        """Compute the derivative of `log_density` with respect to each parameter.
 
-        None if there is no way to tell, as with a black box. With K = 0 either will do.
+        Parameters
+        ----------
+        y : array, shape (N, P)
+            Observations.
+        f : array, shape (S, N, Q)
+            Samples of the latents.
+
+        Returns
+        -------
+        array, shape (S, N, K), or None
+            None if the derivatives are unknown, as for a black box; they are then found by finite differences.
         """
 
     def moments(self, f: Array) -> tuple[Array, Array] | None:
-        """Mean and variance of y given f, (S, N, P) each; for labels, of their indicators, 0 or 1.
+        """Compute mean and variance of y given f.
 
-        The mean is then the probability of the label. None if there is no way to tell.
+        Parameters
+        ----------
+        f : array, shape (S, N, Q)
+            Samples of the latents.
+
+        Returns
+        -------
+        mean, variance : array, shape (S, N, P), or None
+            For labels, the moments of their indicators (0 or 1), so that the mean is a probability. None if the
+            moments are unknown.
         """

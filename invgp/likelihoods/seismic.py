@@ -1,4 +1,4 @@
-"""Reflection times of a layered earth: the physics of `invgp.forward_models.seismic`, on any device."""
+"""Likelihood of reflection times of a layered earth: the physics of `invgp.forward_models.seismic`, on any device."""
 
 from __future__ import annotations
 
@@ -13,17 +13,33 @@ from invgp.likelihoods._per_output import log_per_output
 
 @dataclass(frozen=True, eq=False, init=False)
 class Seismic(GaussianNoise):
-    """Two-way times t_p = t_{p-1} + 2 (d_p - d_{p-1}) / v_p at vertical incidence, with Gaussian noise on each.
+    """Two-way times t_p = t_{p-1} + 2 (d_p - d_{p-1}) / v_p at vertical incidence, with Gaussian noise.
 
     The latents are first the P depths (m, positive downwards, the shallowest reflector first), then the P interval
-    velocities (m s-1), so Q = 2 P. They arrive in these units; prior means and links are not the likelihood's business.
-    The formula is applied as it stands: crossing reflectors give negative times, smoothly.
+    velocities (m s-1), so Q = 2 P. They are physical values: prior means and links must be applied before. Reflectors
+    that cross are not an error; they give negative interval times.
 
     Parameters
     ----------
-    std : standard deviation of the times in s: a number shared by all layers, (P,), or (N, P), which is known.
-    layers : P; by default what `std` says, or 1.
-    learn : whether the logarithm of the standard deviation is a parameter; by default it is known.
+    std : float or array, shape (P,) or (N, P), in s
+        Standard deviation of the times, for all layers, per layer, or per datum. With shape (N, P) it is known and not
+        learnt.
+    layers : int, optional
+        P; by default the last dimension of `std`, or 1.
+    learn : bool
+        Whether the logarithm of the standard deviation is a parameter.
+
+    References
+    ----------
+    Bonilla, Krauth and Dezfouli (2019), eq. (43).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invgp.likelihoods import Seismic
+    >>> times, variance = Seismic(0.01, layers=2).moments(np.array([[[1000.0, 2000.0, 2000.0, 2500.0]]]))
+    >>> times
+    array([[[1. , 1.8]]])
     """
 
     separable: ClassVar[bool] = False
@@ -33,11 +49,11 @@ class Seismic(GaussianNoise):
 
     @property
     def latents(self) -> int:
-        """Q = 2 P."""
+        """Number of latents, Q = 2 P."""
         return 2 * self.outputs
 
     def location(self, f: Array) -> Array:
-        """Two-way times in s, (S, N, P)."""
+        """Compute two-way times in s, (S, N, P)."""
         xp = array_namespace(f)
         depth, velocity = f[..., : self.outputs], f[..., self.outputs :]
         above = xp.concat([xp.zeros_like(depth[..., :1]), depth[..., :-1]], axis=-1)

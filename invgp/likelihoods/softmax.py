@@ -1,4 +1,4 @@
-"""Several classes, with the softmax function."""
+"""Likelihood of several classes, with the softmax function."""
 
 from __future__ import annotations
 
@@ -17,14 +17,23 @@ from invgp.likelihoods._fixed import WithoutParameters
 
 @dataclass(frozen=True)
 class Softmax(WithoutParameters):
-    """p(class c | f) = exp(f_c) / sum_i exp(f_i), with P = Q = C and no parameters.
+    """Multi-class classification: p(class c | f) = exp(f_c) / sum_i exp(f_i), with P = Q = C and no parameters.
 
-    Labels are one-hot rows: 1 in the column of the class, 0 elsewhere. A row with any NaN is missing. The moments of
-    the outputs are those of the indicators, so the mean holds the probabilities of the classes.
+    Labels are one-hot rows: 1 in the column of the class, 0 elsewhere. A row with any NaN is missing. `moments` returns
+    the moments of the indicators, so the mean contains the probabilities of the classes.
 
     Parameters
     ----------
-    classes : C, at least 2.
+    classes : int
+        Number of classes C, at least 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invgp.likelihoods import Softmax
+    >>> probabilities, variance = Softmax(2).moments(np.array([[[0.0, 0.0]]]))
+    >>> probabilities
+    array([[[0.5, 0.5]]])
     """
 
     whole_rows: ClassVar[bool] = True
@@ -35,16 +44,16 @@ class Softmax(WithoutParameters):
 
     @property
     def latents(self) -> int:
-        """Q = C."""
+        """Number of latents, Q = C."""
         return self.classes
 
     @property
     def outputs(self) -> int:
-        """P = C."""
+        """Number of outputs, P = C."""
         return self.classes
 
     def check(self, y: NDArray[Any]) -> None:
-        """Raise `ValueError` unless each row of y is a label, or missing."""
+        """Raise `ValueError` unless each row of y is a one-hot label or missing."""
         rows = y[~np.any(np.isnan(y), axis=1)]
         fine = np.all((rows == 0.0) | (rows == 1.0), axis=1) & (np.sum(rows, axis=1) == 1.0)
         if not np.all(fine):
@@ -54,10 +63,10 @@ class Softmax(WithoutParameters):
             )
 
     def log_density(self, y: Array, f: Array) -> Array:
-        """Log p(y_n | f_sn), (S, N), for one-hot y (N, C) and f (S, N, C)."""
+        """Compute log p(y_n | f_sn), (S, N), for one-hot y (N, C) and f (S, N, C)."""
         xp = array_namespace(y, f)
         check_shapes(y, f, outputs=self.classes, latents=self.classes)
-        # Class by class: NumPy takes longer to reduce an axis as short as it mostly is.
+        # Loop over classes: NumPy is slower at reductions over a short axis.
         scores = [f[..., c] for c in range(self.classes)]
         top = reduce(xp.maximum, scores)
         total = sum(xp.exp(score - top) for score in scores)
@@ -66,7 +75,7 @@ class Softmax(WithoutParameters):
         return xp.where(xp.any(xp.isnan(y), axis=-1), xp.zeros_like(terms), terms)
 
     def moments(self, f: Array) -> tuple[Array, Array]:
-        """Probabilities of the classes, and variances of their indicators, (S, N, C) each."""
+        """Compute the probabilities of the classes and the variances of their indicators, (S, N, C) each."""
         xp = array_namespace(f)
         check_latents(f, self.classes)
         weight = xp.exp(f - xp.max(f, axis=-1, keepdims=True))

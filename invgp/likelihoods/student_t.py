@@ -1,4 +1,4 @@
-"""Student's t noise: heavy tails, robust against outliers."""
+"""Likelihood with Student's t noise, which has heavy tails and is robust against outliers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,27 @@ from invgp.likelihoods._per_output import log_per_output
 
 @dataclass(frozen=True, eq=False, init=False)
 class StudentT(AdditiveNoise):
-    """y = f + scale e, where e has Student's t distribution, and P = Q.
+    """Student's t noise: y = f + scale e, where e has Student's t distribution, with P = Q.
 
     Parameters
     ----------
-    scale : in the unit of y: a number shared by all outputs, (P,), or (N, P), which is known.
-    dof : degrees of freedom, positive; 4 has heavy tails, infinitely many are Gaussian. It is not learnt. With 2 or
-        fewer the variance is infinite; the mean of `moments` is always f, the location.
-    outputs : P; by default what `scale` says, or 1.
-    learn : whether the logarithm of the scale is a parameter.
+    scale : float or array, shape (P,) or (N, P), in the unit of y
+        Scale of the noise, for all outputs, per output, or per datum. With shape (N, P) it is known and not learnt.
+    dof : float
+        Degrees of freedom, positive; they are not learnt. The tails are heavier for smaller values, and the limit of
+        large values is Gaussian noise. With 2 or fewer the variance is infinite. The mean of `moments` is always f.
+    outputs : int, optional
+        P; by default the last dimension of `scale`, or 1.
+    learn : bool
+        Whether the logarithm of the scale is a parameter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invgp.likelihoods import StudentT
+    >>> mean, variance = StudentT(1.0, dof=4.0).moments(np.array([[[0.0]]]))
+    >>> variance
+    array([[[2.]]])
     """
 
     dof: float
@@ -34,7 +46,7 @@ class StudentT(AdditiveNoise):
         set_fields(self, log_scale=log_per_output("scale", scale, outputs, learn=learn), dof=dof)
 
     def _standard_log_density(self, r: Array) -> Array:
-        # The beta function, since the difference of two large log gammas would lose its digits.
+        # The difference of two large log gamma values would lose digits; the log beta function does not.
         constant = -float(betaln(0.5, 0.5 * self.dof)) - 0.5 * math.log(self.dof)
         return constant - 0.5 * (self.dof + 1.0) * array_namespace(r).log1p(r * r / self.dof)
 

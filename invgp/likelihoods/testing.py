@@ -1,4 +1,4 @@
-"""The conformance check that every likelihood must pass, ours or yours."""
+"""Conformance check for implementations of the protocol `Likelihood`."""
 
 from __future__ import annotations
 
@@ -28,19 +28,39 @@ def check_likelihood(
     site_specific: bool = False,
     rtol: float | None = None,
 ) -> None:
-    """Raise `AssertionError`, with a sentence, if `likelihood` breaks the contract of `Likelihood`.
+    """Check an implementation of the protocol `Likelihood`.
 
     Parameters
     ----------
-    likelihood : the likelihood to check.
-    y : (N, P), at least two sites that differ, nothing missing.
-    f : (S, N, Q), at least two samples that differ, where y lives; values at which the log density is finite.
-    outcomes : (M, P), all values that y can take, for labels and counts (as many counts as carry weight): their
-        probabilities must add up to one, and have the mean and variance that `moments` says. Labels as 0 and 1.
-    grid : (M,), increasing, the same for a continuous y with P = 1: the density is integrated over the grid.
-    site_specific : whether the likelihood holds numbers of its own for each site, such as known standard deviations,
-        so that sites cannot change places.
-    rtol : relative tolerance of what `outcomes` and `grid` check; 1e-6, or 1e-4 in single precision, by default.
+    likelihood : Likelihood
+        The likelihood to check.
+    y : array, shape (N, P)
+        Observations of at least two different sites, without missing values.
+    f : array, shape (S, N, Q)
+        At least two different samples, of the library and on the device of y, at which the log density is finite.
+    outcomes : array, shape (M, P), optional
+        All values that y can take, for labels (as 0 and 1) and counts (up to a negligible tail). Their probabilities
+        must add up to one, and must have the mean and variance of `moments`.
+    grid : array, shape (M,), optional
+        Increasing values of a continuous y with P = 1. The same checks, with the density integrated over the grid.
+    site_specific : bool
+        Whether the likelihood holds numbers per site, such as known standard deviations, so that sites cannot be
+        exchanged.
+    rtol : float, optional
+        Relative tolerance for `outcomes` and `grid`; by default 1e-6, or 1e-4 in single precision.
+
+    Raises
+    ------
+    AssertionError
+        The likelihood violates the protocol; the message states how.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invgp.likelihoods import Poisson
+    >>> from invgp.likelihoods.testing import check_likelihood
+    >>> f = np.random.default_rng(0).standard_normal((3, 2, 1))
+    >>> check_likelihood(Poisson(), np.array([[1.0], [4.0]]), f, outcomes=np.arange(100.0)[:, None])
     """
     _check_attributes(likelihood)
     y, f = (values if is_array_api_obj(values) else np.asarray(values, dtype=np.float64) for values in (y, f))
@@ -64,7 +84,7 @@ def check_likelihood(
 
 
 class _Case(NamedTuple):
-    """A likelihood at data; what it returns is checked for its form, and brought to the host."""
+    """A likelihood with data; the results of its methods are checked for type and shape, and copied to the host."""
 
     likelihood: Likelihood
     y: Array
@@ -82,7 +102,7 @@ class _Case(NamedTuple):
             f"the check needs f of shape (S >= 2, N >= 2, {Q}), got {f_shape}",
         )
         _require(y_shape == (f_shape[1], P), f"the check needs y of shape ({f_shape[1]}, {P}), got {y_shape}")
-        _require(not np.isnan(to_numpy(self.y)).any(), "the check needs y without missing values; it makes its own")
+        _require(not np.isnan(to_numpy(self.y)).any(), "the check needs y without missing values, which it adds itself")
         f = to_numpy(self.f)
         _require(not (f == f[:1]).all() and not (f == f[:, :1]).all(), "the check needs samples and sites that differ")
 
@@ -118,7 +138,7 @@ class _Case(NamedTuple):
         _require(tuple(result.shape) == shape, f"{name} must have shape {shape}, was {tuple(result.shape)}")
         _require(
             array_namespace(result) is array_namespace(self.f) and device_of(result) == device_of(self.f),
-            f"{name} must live where f lives, {device_of(self.f)} of {array_namespace(self.f).__name__}, "
+            f"{name} must be on the device of f, {device_of(self.f)} of {array_namespace(self.f).__name__}, "
             f"was on {device_of(result)} of {array_namespace(result).__name__}",
         )
         _require(result.dtype == self.f.dtype, f"{name} must be of the type of f, {self.f.dtype}, was {result.dtype}")
@@ -152,7 +172,7 @@ def _check_samples(case: _Case, reference: Floats) -> None:
     alone = case.density(case.y, case.f[:1, ...])
     case.agree(alone, reference[:1], "log_density of a sample must not depend on the other samples")
     turned = case.density(case.y, xp.flip(case.f, axis=0))
-    case.agree(turned, reference[::-1], "log_density must follow the samples when they change places")
+    case.agree(turned, reference[::-1], "log_density must be permuted with the samples")
 
 
 def _check_sites(case: _Case, reference: Floats, *, exchange: bool) -> None:
@@ -166,7 +186,7 @@ def _check_sites(case: _Case, reference: Floats, *, exchange: bool) -> None:
         case.agree(
             turned,
             reference[:, ::-1],
-            "log_density must follow the sites when they change places (unless site_specific=True)",
+            "log_density must be permuted with the sites (unless site_specific=True)",
         )
 
 
@@ -214,7 +234,7 @@ def _check_parameters(case: _Case, reference: Floats) -> None:
     _require(
         np.array_equal(to_numpy(likelihood.parameters), before)
         and np.array_equal(case.density(case.y, case.f), reference),
-        "with_parameters must return another likelihood and leave this one as it is",
+        "with_parameters must return a new likelihood and must not change this one",
     )
 
 
@@ -258,7 +278,7 @@ def _check_moments(case: _Case) -> None:
 
 
 def _check_distribution(case: _Case, values: Floats, weights: Floats, rtol: float | None) -> None:
-    """Sum the density over `values` (M, P) with `weights` (M,), and compare with one and with the moments."""
+    """Check that the density over `values` (M, P) with `weights` (M,) sums to 1 and has the right moments."""
     rtol = rtol or (1e-6 if case.precision < 1e-10 else 1e-4)
     total, first, second = 0.0, 0.0, 0.0
     moments = case.moments(case.f)
@@ -285,7 +305,7 @@ def _check_distribution(case: _Case, values: Floats, weights: Floats, rtol: floa
 
 
 def _trapezoid(points: Floats) -> Floats:
-    """Weights of the trapezoidal rule."""
+    """Compute the weights of the trapezoidal rule."""
     _require(
         len(points) >= 3 and bool((np.diff(points) > 0.0).all()), "the grid must be three increasing values or more"
     )

@@ -1,4 +1,4 @@
-"""The warped Gaussian process of Snelson, Rasmussen and Ghahramani (2003)."""
+"""Likelihood of warped Gaussian processes."""
 
 from __future__ import annotations
 
@@ -30,16 +30,32 @@ QUADRATURE_NODES = 80
 
 @dataclass(frozen=True, eq=False, init=False)
 class Warped:
-    """t(y) = f + noise with the monotone warp t(y) = y + sum_i a_i tanh(b_i (y + c_i)), and P = Q = 1.
+    """Warped Gaussian process: t(y) = f + Gaussian noise with a monotone function t, and P = Q = 1.
 
-    So log p(y | f) = log N(t(y); f, std^2) + log t'(y). Where a b is large, t is steep and p(y | f) flat.
+    The warp is t(y) = y + sum_i a_i tanh(b_i (y + c_i)), so log p(y | f) = log N(t(y); f, std^2) + log t'(y).
 
     Parameters
     ----------
-    std : standard deviation of the noise, a number, on the scale of f and t(y).
-    a, b, c : of the I terms of the warp, (I,) each; a >= 0, b > 0. With a = 0 or without terms the noise is Gaussian.
-    learn : which of them are parameters. "noise" (as in the paper): log std, K = 1. "noise and warp": log std, log a,
-        log b, c, in this order, K = 1 + 3 I; then a must be positive.
+    std : float
+        Standard deviation of the noise, on the scale of f and t(y).
+    a, b, c : array, shape (I,)
+        Parameters of the I terms of the warp; a >= 0, b > 0. With a = 0, or without terms, the noise is Gaussian.
+    learn : {"nothing", "noise", "noise and warp"}
+        Which parameters are learnt. "noise" (as in the paper): log std, K = 1. "noise and warp": log std, log a, log b
+        and c, in this order, K = 1 + 3 I; then a must be positive.
+
+    References
+    ----------
+    Snelson, Rasmussen and Ghahramani (2003), Warped Gaussian processes, Advances in Neural Information Processing
+    Systems 16.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invgp.likelihoods import Warped
+    >>> likelihood = Warped(1.0, a=[1.0], b=[1.0], c=[0.0])
+    >>> likelihood.log_density(np.array([[0.0]]), np.array([[[0.0]]])).round(4)  # t'(0) = 2
+    array([[-0.2258]])
     """
 
     latents: ClassVar[int] = 1
@@ -61,18 +77,18 @@ class Warped:
 
     @property
     def std(self) -> Array:
-        """Standard deviation of the noise, ()."""
+        """Standard deviation of the noise, shape ()."""
         return array_namespace(self.log_std).exp(self.log_std)
 
     @property
     def parameters(self) -> Array:
-        """What `learn` says, (K,)."""
+        """The parameters selected by `learn`, shape (K,)."""
         xp = array_namespace(self.log_std)
         everything = [xp.reshape(self.log_std, (1,)), *self.warp.convert_like(self.log_std)]
         return xp.concat(everything)[: self._count]
 
     def with_parameters(self, parameters: Array) -> Self:
-        """The same likelihood with other parameters, (K,)."""
+        """Return the same likelihood with other parameters, (K,)."""
         parameters = check_parameters(parameters, self._count)
         if self.learn == "nothing":
             return self
@@ -83,14 +99,14 @@ class Warped:
         return replace_fields(self, log_std=log_std, warp=Warp(*parts))
 
     def log_density(self, y: Array, f: Array) -> Array:
-        """Log p(y_n | f_sn), (S, N), for y (N, 1) and f (S, N, 1)."""
+        """Compute log p(y_n | f_sn), (S, N), for y (N, 1) and f (S, N, 1)."""
         check_shapes(y, f, outputs=1, latents=1)
         at = self._residual_at(y, f)
         terms = -0.5 * at.residual * at.residual - at.log_std - HALF_LOG_TWO_PI + at.log_slope
         return mask_missing(y, terms)[..., 0]
 
     def parameter_gradient(self, y: Array, f: Array) -> Array:
-        """Derivative of `log_density` with respect to each parameter, (S, N, K)."""
+        """Compute the derivative of `log_density` with respect to each parameter, (S, N, K)."""
         xp = array_namespace(y, f)
         check_shapes(y, f, outputs=1, latents=1)
         if self.learn == "nothing":
@@ -103,21 +119,21 @@ class Warped:
         return mask_missing(y, gradient)
 
     def predictive_log_density(self, y: Array, mean: Array, variance: Array) -> Array:
-        """Log of the expectation of p(y_n | f_n) over normal latents with mean and variance (N, 1); (N,)."""
+        """Compute log E[p(y_n | f_n)] (N,) in closed form, for normal latents with mean and variance (N, 1)."""
         xp = array_namespace(y, mean)
         at = self._residual_at(y, mean)
-        # The residual and the noise are on the scale of the noise; the latent widens both.
+        # Variance of (t(y) - f) / std: the noise contributes 1, the latent variance / std^2.
         wider = 1.0 + variance * xp.exp(-2.0 * at.log_std)
         terms = -0.5 * xp.square(at.residual) / wider - 0.5 * xp.log(wider) - at.log_std - HALF_LOG_TWO_PI
         return mask_missing(y, terms + at.log_slope)[..., 0]
 
     def moments(self, f: Array) -> tuple[Array, Array]:
-        """Mean and variance of y given f, (S, N, 1) each, by Gauss-Hermite quadrature over the noise."""
+        """Compute mean and variance of y given f, (S, N, 1) each, by Gauss-Hermite quadrature over the noise."""
         check_latents(f, 1)
         return self.predictive_moments(f, array_namespace(f).zeros_like(f))
 
     def predictive_moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
-        """Mean and variance of y, (..., 1) each, where f is normal with this mean and variance (..., 1)."""
+        """Compute mean and variance of y, (..., 1) each, for normal f with this mean and variance (..., 1)."""
         xp = array_namespace(mean)
         nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE_NODES)
         spread = xp.sqrt(variance + xp.exp(2.0 * convert_like(self.log_std, mean)))

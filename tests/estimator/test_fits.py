@@ -86,7 +86,7 @@ def test_that_every_setting_learns_the_curve_and_comes_back_from_a_file(settings
 def test_that_a_model_of_an_earlier_version_can_be_loaded(observed, tmp_path):
     model = SAVIGP(Gaussian(0.5), inducing=5, method=POSTERIOR_ONLY).fit(X, observed)
     model.save(tmp_path / "model.npz")
-    about, arrays = read_archive(tmp_path / "model.npz", MODEL)
+    about, arrays = read_archive(tmp_path / "model.npz", MODEL, {})
     about["fitted"]["settled_"] = about["fitted"].pop("converged_")
     write_archive(tmp_path / "earlier.npz", MODEL, about, arrays)
     assert SAVIGP.load(tmp_path / "earlier.npz", Gaussian(0.5)).converged_ == model.converged_

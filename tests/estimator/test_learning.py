@@ -165,7 +165,7 @@ def test_that_a_bound_that_falls_on_mini_batches_is_told():
         method = MiniBatches(("posterior",), natural=natural, batch=10, epochs=8, samples=40)
         return SAVIGP(Softmax(4), inducing=20, variance=4.0, method=method).fit(sites, labels)
 
-    with pytest.warns(ConvergenceWarning, match="bound has fallen since epoch .*; lower natural, or raise batch"):
+    with pytest.warns(ConvergenceWarning, match="bound has fallen since epoch .*; reduce natural, or increase batch"):
         model = fitted(0.5)  # steps of 0.7 are chaotic: rounding then decides which epoch has the highest bound
     assert model.status_.startswith("8 epochs are over, but the bound has fallen")
     with warnings.catch_warnings():

@@ -61,7 +61,7 @@ def test_that_a_black_box_of_the_wrong_shape_is_refused():
 def test_that_a_black_box_that_cannot_leave_an_output_out_is_told():
     box = BlackBox(lambda y, f: -((y - f) ** 2).sum(-1), latents=2, outputs=2)
     y = np.array([[0.0, 0.0], [np.nan, 0.0], [np.nan, np.nan]])
-    with pytest.raises(ValueError, match="NaN at site 1, of which some outputs are missing"):
+    with pytest.raises(ValueError, match="NaN at site 1, at which some outputs are missing"):
         box.log_density(y, np.zeros((3, 3, 2)))
     np.testing.assert_array_equal(box.log_density(y[[0, 2]], np.ones((3, 2, 2))), [[-2.0, 0.0]] * 3)
 

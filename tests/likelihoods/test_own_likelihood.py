@@ -175,7 +175,7 @@ class ParametersAreANumber(Exponential):
         (Infinite, "log_density must be finite"),
         (WrongGradient, "parameter 0 differs from finite differences"),
         (GradientOfMissing, "parameter_gradient must be 0 where nothing is observed"),
-        (ChangesItself, "leave this one as it is"),
+        (ChangesItself, "must not change this one"),
         (ForgetsParameters, r"the parameters of with_parameters\(p\) must be p"),
         (NegativeVariance, "variance of moments must be 0 or positive"),
         (MeanInsteadOfVariance, "variance of moments differs"),
@@ -203,7 +203,7 @@ def test_that_the_check_refuses_results_elsewhere(waits):
             return np.zeros(f.shape[:2])
 
     y, f = (xp.asarray(values, device=xp.Device("device1")) for values in waits)
-    with pytest.raises(AssertionError, match="log_density must live where f lives"):
+    with pytest.raises(AssertionError, match="log_density must be on the device of f"):
         check_likelihood(OnTheHost(xp.asarray([0.3], device=xp.Device("device1"))), y, f)
 
 
