@@ -22,7 +22,7 @@ from iterative_ensemble_smoother import ESMDA
 from recording import record
 
 from invgp.core.backend import select_backend
-from invgp.core.field.elliptical_slices import Density, slice_chains
+from invgp.core.field.elliptical_slices import Density, run_slice_chains
 from invgp.execution.simulator import Simulator
 from invgp.inference.field import FieldInversion, Whitening
 from invgp.latent_model.grid_modes import field_of
@@ -102,17 +102,20 @@ def reference(target: Target, runs: int, steps: int) -> Reference:
     inversion = inversion_of(target, runs, 100)
     algorithm, state = inversion.algorithm, inversion.state
     near = algorithm.refine(state, rng, REFINING).q
-    regression, weights = state.regression, algorithm.linear_data(state).weights
-    density = Density(regression.inner, lambda w, inner: algorithm.log_density(regression, w, weights, inner))
+    regression, weights = state.regression, algorithm.linearised_data(state).weights
+    density = Density(
+        regression.inner_products,
+        lambda w, inner_products: algorithm.log_density(regression, w, weights, inner_products),
+    )
 
     def excess(z: Floats) -> Floats:
         w = near.samples(z)
         return target.log_density(w) - algorithm.log_density(regression, w, weights)
 
-    z = slice_chains(density, near, rng, CHAINS, REFINING)[-1]
+    z = run_slice_chains(density, near, rng, CHAINS, REFINING)[-1]
     here, visited = excess(z), []
     for _ in range(steps):
-        proposed = slice_chains(density, near, rng, CHAINS, BETWEEN, z)[-1]
+        proposed = run_slice_chains(density, near, rng, CHAINS, BETWEEN, z)[-1]
         there = excess(proposed)
         accepted = np.log(rng.random(CHAINS)) < there - here
         z, here = np.where(accepted[:, None], proposed, z), np.where(accepted, there, here)

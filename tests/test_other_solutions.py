@@ -209,7 +209,7 @@ def inversion_on(function, problem, tmp_path, seed=0):
     def converged(about):
         algorithm, start = inversion.algorithm(inversion.emulator_stages), inversion.start.trial
         said = site_factors_at(start, np.full(start.marginals.mean.shape, about), 3.0)
-        state = algorithm.start_from(algorithm.posterior(said, start.hyper), known=False)
+        state = algorithm.start_from(algorithm.posterior(said, start.hyper), near_optimum=False)
         return inversion.optimiser(algorithm, state, evaluate_emulator, lambda _elbo, _found: None).candidate
 
     return inversion, converged

@@ -62,7 +62,7 @@ def test_that_a_search_that_has_converged_ends_with_its_last_step(batch, tmp_pat
     problem = sites_on_a_line([0.0, 100.0, 200.0, 300.0], batch=batch)
     survey = replace(problem.survey, observations=(replace(problem.survey.observations[0], values=np.ones((4, 1))),))
     inversion, _ = inversion_on(lambda f: f, replace(problem, survey=survey), tmp_path)
-    algorithm = inversion.algorithm([replace(inversion.emulator_stages[0], tolerance=100.0, reach=np.inf)])
+    algorithm = inversion.algorithm([replace(inversion.emulator_stages[0], tolerance=100.0, max_movement=np.inf)])
     ended = inversion.optimiser(algorithm, inversion.start, inversion.evaluate_emulator, lambda _elbo, _found: None)
     assert ended.result.converged
     np.testing.assert_allclose(

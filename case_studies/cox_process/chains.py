@@ -8,7 +8,7 @@ import numpy as np
 from arviz_stats.base.array import array_stats
 from disasters import LENGTH_SCALE, Counts, Floats
 
-from invgp.core.field.elliptical_slices import slice_chains
+from invgp.core.field.elliptical_slices import run_slice_chains
 from invgp.core.field.field_gaussian import Gaussian
 from invgp.core.kernels import CORRELATIONS, Kernel
 
@@ -51,7 +51,7 @@ def sample(counts: Counts, chains: int, draws: int, seed: int = 0) -> Draws:
         return np.asarray(f @ counts.count - np.exp(f + counts.offset).sum(axis=1) - 0.5 * np.sum(w**2, axis=1))
 
     near = _at_the_mode(counts, root)
-    visited = slice_chains(log_density, near, np.random.default_rng(seed), chains, draws)
+    visited = run_slice_chains(log_density, near, np.random.default_rng(seed), chains, draws)
     kept = near.samples(visited[round(BURN_IN * draws) :].reshape(-1, root.shape[1])) @ root.T
     by_chain = kept.reshape(-1, chains, len(root)).transpose(1, 0, 2)
     r_hat = array_stats.rhat(by_chain, chain_axis=0, draw_axis=1)

@@ -11,7 +11,7 @@ from invgp.core.backend import Backend, cholesky, to_numpy
 from invgp.core.coupled import Prior
 from invgp.core.coupled.coupled_savigp import CoupledSavigp, State
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
-from invgp.core.coupled.site_estimators import fewest_samples
+from invgp.core.coupled.site_estimators import min_fit_samples
 from invgp.core.coupled.stage import Stage
 from invgp.core.point_sets import Points
 from invgp.errors import RunsFailedError
@@ -83,7 +83,9 @@ class CoupledInversion(Inversion):
         if not result.converged and not all(self._enough_runs(stage) for stage in algorithm.stages):
             algorithm = self.algorithm(self.stages())
             start = (
-                self.start if self.candidate is None else algorithm.start_from(self.candidate.posterior, known=False)
+                self.start
+                if self.candidate is None
+                else algorithm.start_from(self.candidate.posterior, near_optimum=False)
             )
             result = self._optimise_on_simulator(algorithm, start)
         result = restart_where_unexplained(self, result)
@@ -103,7 +105,7 @@ class CoupledInversion(Inversion):
         """Runs a site of which as many as an estimator needs have what it looks at."""
         gaps, noise = self.simulator.gaps, self.problem.noise
         share = gaps.share_whole if kind == "log density" or noise.correlation else gaps.share_given
-        needed = fewest_samples(self.problem.latent_count, quadratic=kind != "linear")
+        needed = min_fit_samples(self.problem.latent_count, quadratic=kind != "linear")
         return runs_for(needed, share, self.problem.noise_std.size)
 
     @property
@@ -227,8 +229,8 @@ class CoupledInversion(Inversion):
         """Joint draws (R, N, Q) of the latents at the sites."""
         count, prior = self.problem.output.realizations, posterior.prior
         inducing, sites = self.realizations.spawn(2)
-        normals = self.backend.asarray(inducing.standard_normal((count, prior.latents * prior.inducing)))
-        values = to_numpy(posterior.q.site_draws(prior, normals))
+        normals = self.backend.asarray(inducing.standard_normal((count, prior.latent_count * prior.inducing_count)))
+        values = to_numpy(posterior.q.sample_sites(prior, normals))
         return values if prior.dense else values + self._draw_conditional(prior, sites.standard_normal(values.shape))
 
     def _draw_conditional(self, prior: Prior, normals: Floats) -> Floats:
@@ -240,7 +242,7 @@ class CoupledInversion(Inversion):
         along = np.argsort(self.problem.survey.X[:, 0], kind="stable")
         for part in np.array_split(along, math.ceil(len(along) / DRAWN_TOGETHER)):
             covariance = prior.conditional_covariance(part)
-            for j in range(prior.latents):
+            for j in range(prior.latent_count):
                 factor = to_numpy(cholesky(covariance[j, ...]))
                 draws[:, part, j] = normals[:, part, j] @ factor.T
         return draws

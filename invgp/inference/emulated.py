@@ -113,7 +113,9 @@ class EmulatedInversion(CoupledInversion):
                         continue
                     break
             algorithm = self.algorithm(self.emulator_stages, self.with_emulator_error())
-            result = self.optimise(algorithm, algorithm.start_from(posterior, known=False), self.evaluate_emulator)
+            result = self.optimise(
+                algorithm, algorithm.start_from(posterior, near_optimum=False), self.evaluate_emulator
+            )
             if self.candidate is None or self.emulator is None:
                 break
             moved = movement(posterior, self.candidate.posterior)
@@ -134,7 +136,9 @@ class EmulatedInversion(CoupledInversion):
     def search_with_simulator(self) -> SearchResult:
         """The simulator itself at the sites where the emulator is not good enough."""
         algorithm = self.algorithm(self.stages())
-        start = self.start if self.candidate is None else algorithm.start_from(self.candidate.posterior, known=False)
+        start = (
+            self.start if self.candidate is None else algorithm.start_from(self.candidate.posterior, near_optimum=False)
+        )
         return self.optimise(algorithm, start, self.evaluate_mixed)
 
     def learn_from(self, posterior: GaussianPosterior, runs: int, step: int) -> bool:

@@ -173,7 +173,7 @@ class FieldInversion(Inversion):
         self._set_up(self.learning.problem_at(theta))
         turn = self.backend.asarray(old.coordinates_of(self.field))
         mean = self.backend.asarray(self.field.coordinates(old.latents(to_numpy(state.linear.mean)[None]))[0])
-        start = LowRankGaussian(mean, turn.T @ state.linear.added)
+        start = LowRankGaussian(mean, turn.T @ state.linear.precision_factor)
         self._tell(FieldState(start.dense(), start), self.field.coordinates(self.latents))
 
     def _runs(self, count: int) -> tuple[Floats, Floats, Floats]:
@@ -214,7 +214,7 @@ class FieldInversion(Inversion):
         covariance = field.covariance(to_numpy(state.q.covariance))
         few = np.diagonal(field.covariance(to_numpy(state.few_runs)), axis1=1, axis2=2) / field.std**2
         covariance = covariance + field.omitted_variance()[:, :, None] * np.eye(len(field.std))
-        predicted, predicted_std = self._predictions(state.q, state.regression, to_numpy(state.near))
+        predicted, predicted_std = self._predictions(state.q, state.regression, to_numpy(state.fitted_runs))
         return problem, Solution(
             mean=field.latents(to_numpy(state.q.mean)[None])[0],
             covariance=covariance,

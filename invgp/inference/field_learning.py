@@ -66,7 +66,7 @@ class FieldLearning:
         self, theta: Floats, field: Field, algorithm: FieldInference, state: FieldState, backend: Backend
     ) -> Floats:
         """The logarithms (H,) of most evidence, not far from those at which the state was found."""
-        line = algorithm.linear_data(state)
+        line = algorithm.linearised_data(state)
         slopes = self._node_slopes(theta, field, line.slope, backend)
         groups = self._noise_groups()
 
@@ -102,7 +102,9 @@ class FieldLearning:
             scales = latent.length_scale * np.exp(self._of(theta, latent.name, "length_scale"))
             kernel = Kernel(CORRELATIONS[latent.kernel], backend.asarray(1.0), backend.asarray(scales))
             nodes = backend.asarray(self.problem.grid.X[basis.pivots])
-            found[latent.name] = NodeSlopes.of(kernel, basis, nodes, [slope[:, field.slices[j]] for j in processes])
+            found[latent.name] = NodeSlopes.from_basis(
+                kernel, basis, nodes, [slope[:, field.slices[j]] for j in processes]
+            )
         return found
 
     def _noise_groups(self) -> Floats:

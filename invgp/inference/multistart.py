@@ -70,7 +70,7 @@ class Multistart:
         """An estimator with points for these sites alone."""
         samples, latents = stage.points.base.shape
         points = Points.draw(self.inversion.multistart, samples, len(self.sites), latents, self.inversion.backend)
-        return Stage(stage.kind, points, stage.tolerance, stage.reach)
+        return Stage(stage.kind, points, stage.tolerance, stage.max_movement)
 
     def alternatives(self) -> Iterator[tuple[float, Candidate]]:
         """Solutions that are neither the first one nor each other, with the lead of their bounds over the first's."""
@@ -115,7 +115,7 @@ class Multistart:
         )
 
     def _optimise(self, algorithm: CoupledSavigp, posterior: GaussianPosterior) -> Candidate | None:
-        state = algorithm.start_from(posterior, known=False)
+        state = algorithm.start_from(posterior, near_optimum=False)
         return self.optimiser(algorithm, state, self._answer, lambda _elbo, _found: None).candidate
 
     def _answer(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
@@ -132,13 +132,13 @@ class Multistart:
             self.inversion.multistart,
             self.inversion.backend,
         )
-        pairs = PAIRS if prior.sites <= MANY_SITES else FEWER_PAIRS
+        pairs = PAIRS if prior.site_count <= MANY_SITES else FEWER_PAIRS
         xp = backend.namespace
         spread = xp.sqrt(xp.linalg.diagonal(start.marginals.covariance))
-        signs = rng.choice((-1.0, 1.0), (pairs, 1, prior.latents)) * np.arange(1.0, pairs + 1.0)[:, None, None]
+        signs = rng.choice((-1.0, 1.0), (pairs, 1, prior.latent_count)) * np.arange(1.0, pairs + 1.0)[:, None, None]
         shifts = backend.asarray(signs) * spread
-        normals = backend.asarray(rng.standard_normal((pairs, prior.latents * prior.inducing)))
-        drawn = start.q.site_draws(prior, normals) - prior.mean
+        normals = backend.asarray(rng.standard_normal((pairs, prior.latent_count * prior.inducing_count)))
+        drawn = start.q.sample_sites(prior, normals) - prior.mean
         alike = effective_neighbours(self.optimiser.problem, rng)
         share = backend.asarray(PRECISION / alike)[:, None, None]
         for offset in (fields[k, ...] for fields in (shifts, drawn) for k in range(pairs)):

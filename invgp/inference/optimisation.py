@@ -105,7 +105,7 @@ class Optimiser:
 
     def bound(self, algorithm: CoupledSavigp, posterior: GaussianPosterior, evaluate: Evaluate) -> float:
         """The bound at a position, by the last estimator."""
-        state = algorithm.start_from(posterior, known=True)
+        state = algorithm.start_from(posterior, near_optimum=True)
         everywhere = np.arange(self.problem.survey.size)
         batch = evaluate(to_numpy(algorithm.ask(state)), "bound", everywhere)
         return algorithm.tell(state, *self._told(batch, everywhere))[1].elbo

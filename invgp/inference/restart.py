@@ -57,7 +57,7 @@ def restart_around(inversion: CoupledInversion, sites: NDArray[np.bool_], result
         start = reset_sites(inversion, algorithm, first.posterior, around)
         inversion.use_simulator_at(around, start)
         bound = inversion.bound_of(algorithm, first.posterior)
-        second = inversion.optimise(algorithm, algorithm.start_from(start, known=False), inversion.evaluator)
+        second = inversion.optimise(algorithm, algorithm.start_from(start, near_optimum=False), inversion.evaluator)
     except BudgetSpent:
         second = inversion.out_of_runs
     except (RunsFailedError, np.linalg.LinAlgError):  # what was found first is as good as it was
@@ -91,8 +91,8 @@ def reset_sites(
     """
     start, backend = inversion.start.trial, inversion.backend
     xp, prior = backend.namespace, start.prior
-    normals = backend.asarray(inversion.inducing.standard_normal((1, prior.latents * prior.inducing)))
-    said = site_factors_at(start, start.q.site_draws(prior, normals)[0, ...], ROUGHLY)
+    normals = backend.asarray(inversion.inducing.standard_normal((1, prior.latent_count * prior.inducing_count)))
+    said = site_factors_at(start, start.q.sample_sites(prior, normals)[0, ...], ROUGHLY)
     chosen = backend.asmask(sites)
     return algorithm.posterior(
         SiteFactors(

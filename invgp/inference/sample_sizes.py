@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from invgp.core.coupled.site_estimators import fewest_samples
+from invgp.core.coupled.site_estimators import min_fit_samples
 from invgp.emulation.run_schedule import can_emulate
 from invgp.errors import ConfigError
 from invgp.problem import Problem
@@ -45,7 +45,7 @@ def plan_emulator_stages(problem: Problem) -> list[StagePlan]:
 
 
 def _enough(problem: Problem, kind: str, samples: int) -> int:
-    return max(samples, fewest_samples(problem.latent_count, quadratic=kind != "linear"))
+    return max(samples, min_fit_samples(problem.latent_count, quadratic=kind != "linear"))
 
 
 def sites_at_once(problem: Problem, samples: int) -> int:

@@ -77,7 +77,7 @@ class Field:
 
     def draw_omitted(self, rng: np.random.Generator, count: int) -> Floats:
         """Draw samples (count, G, Q) of the part of the prior that the modes omit."""
-        weaker = [s * to_numpy(basis.rest) for s, basis in zip(self.std, self.bases, strict=True)]
+        weaker = [s * to_numpy(basis.weaker_modes) for s, basis in zip(self.std, self.bases, strict=True)]
         return np.stack([rng.standard_normal((count, part.shape[1])) @ part.T for part in weaker], axis=-1)
 
     @property

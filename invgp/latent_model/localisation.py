@@ -51,25 +51,25 @@ def neighbourhoods(problem: Problem, field: Field, backend: Backend) -> list[Nei
         sites = np.flatnonzero(cell_of_site == number)
         weight = taper(np.asarray(cKDTree(places[sites]).query(nodes)[0]))
         data = np.flatnonzero(cell_of_site[site_of_datum] == number)
-        turn, modes = _local_directions(problem, field, weight, backend)
-        found.append(Neighbourhood(sites, Block(data, turn, modes)))
+        projection, modes = _local_directions(problem, field, weight, backend)
+        found.append(Neighbourhood(sites, Block(data, projection, modes)))
     return found
 
 
 def _local_directions(problem: Problem, field: Field, weight: Floats, backend: Backend) -> tuple[Floats, Modes]:
     """Return the directions (R, r) of w that describe the field where nodes have weight (G,), and their modes."""
     near = np.flatnonzero(weight)
-    turn = np.zeros((field.slices[-1].stop, 0))
+    projection = np.zeros((field.slices[-1].stop, 0))
     sizes, variances = [], []
     for basis, part in zip(field.bases, field.slices, strict=True):
         windowed = np.sqrt(weight[near])[:, None] * to_numpy(basis.modes)[near]
         _, scales, directions = np.linalg.svd(windowed, full_matrices=False)
         share = np.cumsum(scales**2) / np.sum(scales**2)
         kept = int(np.argmax(share >= problem.inference.kept_variance)) + 1
-        columns = np.zeros((turn.shape[0], kept))
+        columns = np.zeros((projection.shape[0], kept))
         columns[part] = directions[:kept].T
-        turn = np.concatenate([turn, columns], axis=1)
+        projection = np.concatenate([projection, columns], axis=1)
         sizes.append(kept)
         variances.append(scales[:kept] ** 2)
     groups = tuple(sum(sizes[problem.latent_slices[latent.name]]) for latent in problem.latents)
-    return backend.asarray(turn), Modes(backend.asarray(np.concatenate(variances)), groups)
+    return backend.asarray(projection), Modes(backend.asarray(np.concatenate(variances)), groups)

@@ -28,7 +28,7 @@ def noise_log_density(problem: Problem, backend: Backend) -> LogDensity:
         gaussian = gaussian_noise(problem, backend)
 
         def of_gaussian(outputs: Array, sites: Array | None = None) -> Array:
-            return (gaussian if sites is None else gaussian.at(sites)).log_density(outputs)
+            return (gaussian if sites is None else gaussian.take(sites)).log_density(outputs)
 
         return of_gaussian
     scale, y = backend.asarray(noise_scale(problem)), backend.asarray(problem.survey.Y)

@@ -6,7 +6,7 @@ import numpy as np
 
 from invgp.core.backend import Backend
 from invgp.core.coupled import GaussianNoise, Prior
-from invgp.core.coupled.hyperparameters import Learning
+from invgp.core.coupled.hyperparameters import HyperparameterLearning
 from invgp.core.inducing import cluster_centres
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.problem import Floats, Problem
@@ -79,7 +79,7 @@ def noise_covariance(problem: Problem) -> Floats:
     return np.asarray(std[:, :, None] * correlation * std[:, None, :])
 
 
-def learning_of(problem: Problem, backend: Backend) -> Learning | None:
+def learning_of(problem: Problem, backend: Backend) -> HyperparameterLearning | None:
     """Return the learnt hyperparameters; None if nothing is learnt.
 
     Kernel parameters are tied over the labels of a latent, noise scales over each observation.
@@ -104,7 +104,7 @@ def learning_of(problem: Problem, backend: Backend) -> Learning | None:
     for g, name in enumerate(learn):
         groups[problem.observation_slices[name], g] = 1.0
     xp = backend.namespace
-    return Learning(
+    return HyperparameterLearning(
         xp.stack([kernel.parameters for kernel in kernels]),
         backend.asarray(np.stack(ties, axis=-1) if ties else np.zeros((len(kernels), 1 + dimensions, 0))),
         backend.asarray(np.asarray(spreads)),

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 import xarray as xr
 
-from invgp.core.coupled.coupled_gaussian import Coupled, SiteFactors, gaussian_from_natural, natural_parameters
+from invgp.core.coupled.coupled_gaussian import CoupledGaussian, SiteFactors, gaussian_from_natural, natural_parameters
 from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import inducing_factor, sparse_geometry
 from invgp.core.kernels import CORRELATIONS, Kernel
@@ -202,7 +202,7 @@ def _believed(fields: tuple[Field, ...], X: Floats, held: Processes) -> Belief:
         centre, roots = held.mean, (held.root,)
     else:
         prior = Prior(tuple(kernels), mean, X, Z, dense=inducing is None, jitter=jitter)
-        q: Coupled = gaussian_from_natural(natural_parameters(prior, SiteFactors(held.precision, held.shift)))
+        q: CoupledGaussian = gaussian_from_natural(natural_parameters(prior, SiteFactors(held.precision, held.shift)))
         centre, roots = q.mean, (q.root,)
     return Belief(fields, mean, std, shapes, shape_of, centre, roots)
 

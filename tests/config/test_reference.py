@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from invgp.config import load
-from invgp.core.coupled.site_estimators import fewest_samples as fewest_of_coupled
+from invgp.core.coupled.site_estimators import min_fit_samples
 from invgp.core.estimators import fewest_samples as fewest_of_full
 from invgp.problem import fewest_samples
 
@@ -50,18 +50,18 @@ def test_that_the_fewest_samples_are_those_of_the_estimators(Q: int) -> None:
         in samples[2]
     )
     assert fewest_of_full(Q) == 2 * (2 * Q + 1)
-    assert fewest_of_coupled(Q, quadratic=False) == math.ceil(3 * (Q + 1) / 2)
-    assert fewest_of_coupled(Q, quadratic=True) == math.ceil(3 * (Q + 1) * (Q + 2) / 4)
+    assert min_fit_samples(Q, quadratic=False) == math.ceil(3 * (Q + 1) / 2)
+    assert min_fit_samples(Q, quadratic=True) == math.ceil(3 * (Q + 1) * (Q + 2) / 4)
 
 
 @pytest.mark.parametrize(
     ("line", "fewest"),
     [
         ('posterior = "full gaussian"', fewest_of_full(3)),
-        ('estimator = "linearisation"', fewest_of_coupled(3, quadratic=False)),
-        ('estimator = "score"', fewest_of_coupled(3, quadratic=True)),
-        ('estimator = "hermite"', fewest_of_coupled(3, quadratic=True)),
-        ("", fewest_of_coupled(3, quadratic=True)),
+        ('estimator = "linearisation"', min_fit_samples(3, quadratic=False)),
+        ('estimator = "score"', min_fit_samples(3, quadratic=True)),
+        ('estimator = "hermite"', min_fit_samples(3, quadratic=True)),
+        ("", min_fit_samples(3, quadratic=True)),
     ],
 )
 def test_that_a_config_may_ask_for_the_fewest_samples(line: str, fewest: int, write_survey: WriteSurvey) -> None:

@@ -9,8 +9,8 @@ from invgp.core.backend import select_backend, to_numpy
 from invgp.core.coupled import GaussianNoise, Prior, SiteFactors
 from invgp.core.coupled.coupled_minibatches import MiniBatches
 from invgp.core.coupled.coupled_savigp import CoupledSavigp
-from invgp.core.coupled.hyperparameters import Learning, site_evidence
-from invgp.core.coupled.site_estimators import all_outputs, estimate_by_output, estimate_log_density, hermite_fit
+from invgp.core.coupled.hyperparameters import HyperparameterLearning, site_evidence
+from invgp.core.coupled.site_estimators import estimate_by_output, estimate_log_density, fit_hermite, sum_over_outputs
 from invgp.core.coupled.stage import Stage
 from invgp.core.inducing import cluster_centres
 from invgp.core.kernels import CORRELATIONS, Kernel
@@ -154,7 +154,7 @@ def test_that_draws_have_the_posterior_covariance_across_latents_and_sites(dense
         CoupledSavigp(prior, [stage("linear", 20, backend)], model.noise(backend)), model.outputs, backend
     )
     normals = np.random.default_rng(0).standard_normal((200_000, N * Q))
-    draws = to_numpy(state.best.q.site_draws(state.best.prior, normals)).reshape(-1, N * Q)
+    draws = to_numpy(state.best.q.sample_sites(state.best.prior, normals)).reshape(-1, N * Q)
     mean, covariance, _ = model.exact()
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.02)
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.03)
@@ -206,7 +206,9 @@ def test_that_learnt_kernels_maximise_the_exact_evidence(numpy_backend):
 
     best = minimize(objective, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-9})
     no_noise = backend.asarray(np.zeros((P, 0))), backend.asarray(np.zeros(0))
-    learning = Learning(backend.asarray(model.log_kernels), backend.asarray(ties), backend.asarray(spread), *no_noise)
+    learning = HyperparameterLearning(
+        backend.asarray(model.log_kernels), backend.asarray(ties), backend.asarray(spread), *no_noise
+    )
     algorithm = CoupledSavigp(
         model.prior(backend), [stage("linear", 20, backend, 1e-6)], model.noise(backend), learning=learning
     )
@@ -222,7 +224,7 @@ def test_that_a_learnt_noise_maximises_the_exact_evidence(numpy_backend):
         model.prior(backend),
         [stage("linear", 20, backend, 1e-6)],
         model.noise(backend),
-        learning=Learning(
+        learning=HyperparameterLearning(
             backend.asarray(model.log_kernels),
             backend.asarray(np.zeros((Q, 1 + D, 0))),
             backend.asarray(np.zeros(0)),
@@ -277,7 +279,7 @@ def test_that_the_hermite_terms_are_exact_for_quadratic_residuals(backend, toler
     by_output = estimate_by_output(
         backend.asarray(z), backend.asarray(at_points), backend.asmask(valid), quadratic=True
     )
-    terms = all_outputs(by_output, backend.asarray(np.zeros(N)))
+    terms = sum_over_outputs(by_output, backend.asarray(np.zeros(N)))
     close = {"rtol": tolerance(backend, 1e-9, 1e-3), "atol": tolerance(backend, 1e-9, 1e-2)}
     np.testing.assert_allclose(to_numpy(terms.value), weight @ log_p, **close)
     # Stein's identities: the derivatives are moments with z and z z^T - I.
@@ -295,7 +297,7 @@ def test_that_failed_runs_are_left_out_of_a_fit(quadratic, backend, tolerance, r
     valid = rng.random((48, N)) > 0.2
     broken = np.where(valid[..., None], values, 1e3)
     whole, holed = (
-        hermite_fit(backend.asarray(z), backend.asarray(v), backend.asmask(mask), quadratic=quadratic)
+        fit_hermite(backend.asarray(z), backend.asarray(v), backend.asmask(mask), quadratic=quadratic)
         for v, mask in ((values, np.ones_like(valid)), (broken, valid))
     )
     for one, other in zip(whole[:3], holed[:3], strict=True):

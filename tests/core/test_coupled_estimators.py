@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from invgp.core.backend import to_numpy
-from invgp.core.coupled.site_estimators import all_outputs, estimate_by_output, estimate_log_density, hermite_fit
+from invgp.core.coupled.site_estimators import estimate_by_output, estimate_log_density, fit_hermite, sum_over_outputs
 from invgp.core.point_sets import Points
 
 from .coupled_models import sobol
@@ -21,11 +21,11 @@ def test_that_a_fit_with_failed_runs_is_in_all_its_parts_the_fit_of_the_others_a
     assert valid[:, 0].all()
     assert not valid[:, 1:].all(axis=0).any()
     broken = np.where(valid[..., None], values, 1e3)
-    found = hermite_fit(backend.asarray(z), backend.asarray(broken), backend.asmask(valid), quadratic=quadratic)
-    assert np.all(to_numpy(found.rest) > 1e-6)
+    found = fit_hermite(backend.asarray(z), backend.asarray(broken), backend.asmask(valid), quadratic=quadratic)
+    assert np.all(to_numpy(found.residual_variance) > 1e-6)
     for n in range(N):
         some = valid[:, n]
-        alone = hermite_fit(
+        alone = fit_hermite(
             backend.asarray(z[some]),
             backend.asarray(values[some, n : n + 1]),
             backend.asmask(np.ones((some.sum(), 1), dtype=bool)),
@@ -43,12 +43,12 @@ def test_that_a_fit_is_that_of_least_squares(numpy_backend, rng):
     values = np.exp(0.5 * z @ rng.standard_normal((Q, 3)))[:, None, :]
     features = np.column_stack([np.ones(S), z, z**2 - 1.0, z[:, 0] * z[:, 1]])
     expected, left, *_ = np.linalg.lstsq(features, values[:, 0], rcond=None)
-    fit = hermite_fit(z, values, np.ones((S, 1), dtype=bool), quadratic=True)
-    np.testing.assert_allclose(fit.constant[0], expected[0], rtol=1e-9)
-    np.testing.assert_allclose(fit.slope[0], expected[1:3].T, rtol=1e-9)
-    np.testing.assert_allclose(fit.bend[0][:, [0, 1], [0, 1]], 2.0 * expected[3:5].T, rtol=1e-9)
-    np.testing.assert_allclose(fit.bend[0][:, 0, 1], expected[5], rtol=1e-9)
-    assert np.all((left / S <= fit.rest[0] + 1e-15) & (fit.rest[0] <= left / (S - 6) + 1e-15))
+    fit = fit_hermite(z, values, np.ones((S, 1), dtype=bool), quadratic=True)
+    np.testing.assert_allclose(fit.value[0], expected[0], rtol=1e-9)
+    np.testing.assert_allclose(fit.gradient[0], expected[1:3].T, rtol=1e-9)
+    np.testing.assert_allclose(fit.curvature[0][:, [0, 1], [0, 1]], 2.0 * expected[3:5].T, rtol=1e-9)
+    np.testing.assert_allclose(fit.curvature[0][:, 0, 1], expected[5], rtol=1e-9)
+    assert np.all((left / S <= fit.residual_variance[0] + 1e-15) & (fit.residual_variance[0] <= left / (S - 6) + 1e-15))
 
 
 def coupled_residuals(z):
@@ -102,7 +102,7 @@ def test_that_the_coupled_estimators_have_no_bias_beyond_their_standard_error(ki
             found.append(estimate_log_density(z, -0.5 * np.sum(residuals**2, axis=-1), valid))
         else:
             by_output = estimate_by_output(z, residuals, valid, quadratic=kind == "hermite")
-            found.append(all_outputs(by_output, np.zeros(2)))
+            found.append(sum_over_outputs(by_output, np.zeros(2)))
     for name, expected in zip(("value", "gradient", "curvature"), exact_terms(kind), strict=True):
         estimates = np.asarray([getattr(terms, name) for terms in found])
         error = np.abs(estimates.mean(axis=0) - expected)

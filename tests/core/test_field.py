@@ -10,12 +10,12 @@ import pytest
 from linear_field import LinearProblem, kernel_on, line
 
 from invgp.core.backend import Backend, to_numpy
-from invgp.core.field.evidence import LinearData, NodeSlopes
+from invgp.core.field.evidence import LinearisedData, NodeSlopes
 from invgp.core.field.field_gaussian import LowRankGaussian, mirrored_normals
 from invgp.core.field.field_inference import FieldInference
 from invgp.core.field.grid_basis import leading_modes, pivoted_cholesky
 from invgp.core.field.local_regression import Block, fit_blocks
-from invgp.core.field.regression import Modes, Regression, fit
+from invgp.core.field.regression import Modes, Regression, fit_regression
 
 Tolerance = Callable[..., float]
 
@@ -119,7 +119,9 @@ def test_that_the_regression_knows_its_runs_and_doubts_far_from_them(backend: Ba
     rng = np.random.default_rng(3)
     w = rng.standard_normal((40, 3))
     outputs = np.stack([np.sin(w[:, 0]) + 0.3 * w[:, 1], w[:, 2] * w[:, 0]], axis=-1) * 10.0
-    regression = fit(Modes(backend.asarray([1.0, 0.5, 0.2]), (3,)), backend.asarray(w), backend.asarray(outputs))
+    regression = fit_regression(
+        Modes(backend.asarray([1.0, 0.5, 0.2]), (3,)), backend.asarray(w), backend.asarray(outputs)
+    )
     np.testing.assert_allclose(to_numpy(regression.mean(backend.asarray(w))), outputs, atol=0.3)
     near, far = (float(regression.predictions(backend.asarray(s * w[:1]))[1][0, 0]) for s in (1.0, 20.0))
     assert far > 100.0 * near
@@ -132,7 +134,8 @@ def test_that_averages_of_the_regression_agree_with_quadrature(backend: Backend,
     modes = Modes(backend.asarray([1.0, 0.7]), (2,))
     # A smooth part that outweighs the line and reaches less far than the posterior.
     wiggly = replace(
-        fit(modes, backend.asarray(w), backend.asarray(outputs)), hyper=np.asarray([1.0, 2.0, np.log(0.4), -10.0])
+        fit_regression(modes, backend.asarray(w), backend.asarray(outputs)),
+        hyper=np.asarray([1.0, 2.0, np.log(0.4), -10.0]),
     )
     mean, factor = np.asarray([0.3, -0.2]), np.asarray([[0.5, 0.0], [0.2, 0.4]])
     covariance = factor @ factor.T
@@ -175,9 +178,9 @@ def test_that_blocks_agree_with_a_regression_of_each_in_its_own_variables(
     points = rng.standard_normal((6, 4))
     q = LowRankGaussian(backend.asarray([0.1, -0.2, 0.3, 0.0]), backend.asarray(rng.standard_normal((4, 3))))
     expected, value = to_numpy(whole.mean(backend.asarray(points))), to_numpy(whole.average_over(q)[0]) @ directions
-    inner = whole.inner(backend.asarray(points))
+    inner_products = whole.inner_products(backend.asarray(points))
     np.testing.assert_array_equal(
-        to_numpy(whole.predictions(backend.asarray(points), inner)[1]),
+        to_numpy(whole.predictions(backend.asarray(points), inner_products)[1]),
         to_numpy(whole.predictions(backend.asarray(points))[1]),
     )
     covariance = to_numpy(q.dense().covariance)
@@ -238,7 +241,7 @@ def test_that_the_evidence_is_that_of_the_data(backend: Backend, tolerance: Tole
     basis = leading_modes(own, backend.asarray(X), 0.9999999)
     J, residual, scales = rng.standard_normal((9, 30)), 3.0 * rng.standard_normal(9), 0.3 * rng.standard_normal(9)
     directions, excess = np.linalg.qr(rng.standard_normal((9, 9)))[0], rng.uniform(0.0, 2.0, 9)
-    data = LinearData(
+    data = LinearisedData(
         backend.asarray(residual),
         backend.asarray(directions),
         backend.asarray(directions @ J @ to_numpy(basis.modes)),
@@ -247,7 +250,9 @@ def test_that_the_evidence_is_that_of_the_data(backend: Backend, tolerance: Tole
         backend.asarray(excess),
     )
     nodes = backend.asarray(X[basis.pivots])
-    found = data.log_evidence(NodeSlopes.of(own, basis, nodes, [data.slope]).covariance(other), backend.asarray(scales))
+    found = data.log_evidence(
+        NodeSlopes.from_basis(own, basis, nodes, [data.slope]).covariance(other), backend.asarray(scales)
+    )
     whole = J @ to_numpy(other(backend.asarray(X), backend.asarray(X))) @ J.T + np.diag(np.exp(2.0 * scales) + excess)
     exact = -0.5 * (residual @ np.linalg.solve(whole, residual) + np.linalg.slogdet(2.0 * np.pi * whole)[1])
     assert abs(found - exact) < tolerance(backend, 1e-3, 0.3)

@@ -13,8 +13,8 @@ from linear_field import LinearProblem
 from invgp.core.backend import Backend, to_numpy
 from invgp.core.field.field_inference import FieldState
 from invgp.core.field.local_regression import Block
-from invgp.core.field.missing_outputs import VOID, complete_blocks, complete_outputs, fill_missing
-from invgp.core.field.regression import Modes, across_runs, covariance_of_runs
+from invgp.core.field.missing_outputs import ABSENT_VARIANCE, complete_blocks, complete_outputs, fill_missing
+from invgp.core.field.regression import Modes, cross_covariance, run_covariance
 
 Tolerance = Callable[..., float]
 RUNS, POINTS = 9, 5
@@ -127,7 +127,7 @@ def test_that_an_output_that_no_run_has_says_nothing(backend: Backend) -> None:
     process = Process()
     process.outputs[:, 1] = np.nan
     completed = process.completed(backend)
-    assert float(completed.excess[1]) == pytest.approx(VOID)
+    assert float(completed.excess[1]) == pytest.approx(ABSENT_VARIANCE)
     assert not np.isnan(to_numpy(completed.expected)).any()
     assert np.isnan(
         to_numpy(fill_missing(backend.asarray(process.outputs), backend.asarray(process.covariance)))[:, 1]
@@ -234,8 +234,8 @@ def test_that_noise_of_blocks_and_joined_data_covers_what_gaps_leave_open(
     assert whole.excess.dtype == whole.drawn.dtype == given[0].dtype
     left = np.zeros((6, 6))
     for part, hyper in zip(data, hypers, strict=True):
-        C = to_numpy(covariance_of_runs(modes, hyper, given[0]))
-        across = to_numpy(across_runs(modes, hyper, given[2], given[0]))
+        C = to_numpy(run_covariance(modes, hyper, given[0]))
+        across = to_numpy(cross_covariance(modes, hyper, given[2], given[0]))
         lost = np.stack([np.linalg.solve(C, across.T)] * len(part))  # how runs count in what each output lacks
         for own, number in zip(lost, part, strict=True):
             has = np.flatnonzero(~np.isnan(outputs[:, number]))
@@ -261,7 +261,7 @@ def test_that_the_bound_of_a_linear_model_with_gaps_is_its_evidence() -> None:
     w = problem.inference.ask(problem.inference.init(), 16, rng)
     outputs = lacking("half", 0.7, 2)(problem.outputs(w))
     state, info = problem.inference.tell(problem.inference.init(), w, outputs, rng)
-    line = problem.inference.linear_data(state)
+    line = problem.inference.linearised_data(state)
     assert np.log(state.regression.scale).sum() < -10.0
     above = line.log_evidence(line.slope @ line.slope.T, np.zeros(40)) - info.elbo
     assert 0.0 < above < 0.5  # what the regression does not know varies a little over the posterior

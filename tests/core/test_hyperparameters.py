@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 from invgp.core.coupled import GaussianNoise, Prior, SiteFactors
 from invgp.core.coupled.coupled_minibatches import MiniBatches
 from invgp.core.coupled.coupled_savigp import CoupledSavigp
-from invgp.core.coupled.hyperparameters import Learning, NoiseScaledFactors
+from invgp.core.coupled.hyperparameters import HyperparameterLearning, NoiseScaledFactors
 from invgp.core.coupled.stage import Stage
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.point_sets import Points
@@ -131,7 +131,7 @@ class Probe:
 
 
 def learning_of(model, groups=GROUPS, *, inducing=False, spreads=SPREADS, **settings):
-    return Learning(model.log_kernels, TIES, spreads[0], groups, spreads[1], inducing, **settings)
+    return HyperparameterLearning(model.log_kernels, TIES, spreads[0], groups, spreads[1], inducing, **settings)
 
 
 def some_sites(rng, model, groups=2):
@@ -155,7 +155,7 @@ def test_that_the_gradient_of_the_objective_is_that_of_finite_differences(induci
     at = np.concatenate([theta, noise, *([prior.Z.ravel() + 0.1] if inducing else [])])
     probe = Probe(at, [])
     learning = learning_of(model, inducing=inducing, evaluations=1 + 2 * len(at), optimiser=probe)
-    start = learning.initial(prior)._replace(noise=np.asarray([0.1, 0.05]))
+    start = learning.initial_values(prior)._replace(noise=np.asarray([0.1, 0.05]))
     learning.fit(prior, some_sites(rng, model), start)
     told, expected = probe.gradients()
     assert np.all(np.abs(expected[: len(theta) + len(noise)]) > 0.01)
@@ -220,7 +220,7 @@ def test_that_learnt_inducing_inputs_move_and_raise_the_bound(unit, numpy_backen
         converged(
             model.algorithm(
                 numpy_backend,
-                Learning(model.log_kernels, TIES[..., :0], np.zeros(0), *nothing, inducing=inducing),
+                HyperparameterLearning(model.log_kernels, TIES[..., :0], np.zeros(0), *nothing, inducing=inducing),
                 Z,
                 tolerance=1e-4,
             ),

@@ -121,13 +121,13 @@ def test_that_an_output_that_the_nearest_runs_lack_says_nothing(
     problem = problem_with(None)
     inversion = FieldInversion(problem, select_backend("cpu"), Simulator(problem, tmp_path), 0)
     inversion.take(12)
-    monkeypatch.setattr(algorithm, "MOST_FITTED", 1)  # or twice the modes
+    monkeypatch.setattr(algorithm, "MAX_FITTED_RUNS", 1)  # or twice the modes
     inversion.simulator.problem = replace(
         problem, forward=Lacking(problem.forward, lambda number: (number[:, None] < 2.0) & (np.arange(20) < 2))
     )
     inversion.take(4 * inversion.variables)
     scale = np.asarray(inversion.state.regression.scale)
-    assert len(inversion.state.near) == 2 * inversion.variables
+    assert len(inversion.state.fitted_runs) == 2 * inversion.variables
     assert np.all(scale[:2] < 1e-5)
     np.testing.assert_allclose(scale[2:], 1.0)
     _, solution = inversion.solution(SearchResult("", converged=False))

@@ -1,9 +1,14 @@
-"""q(v) = N(v; m, S), full across latents, from what each site says about its own latents.
+"""Gaussian q(v) = N(v; m, S) with a covariance that is full across latents, computed from site factors.
 
-With f_n the latents of site n less the prior mean, f_n = A_n v + e_n for whitened inducing variables v. Site n says
-t_n(f_n) = exp(eta_n^T f_n - f_n^T Lambda_n f_n / 2), and q(v) is proportional to N(v; 0, I) prod_n t_n(A_n v):
+Let f_n be the latents of site n minus the prior mean. With whitened inducing variables v, f_n = A_n v + e_n. The site
+factor of site n is t_n(f_n) = exp(eta_n^T f_n - f_n^T Lambda_n f_n / 2), and q(v) is proportional to
+N(v; 0, I) prod_n t_n(A_n v):
 
     S^-1 = P = I + sum_n A_n^T Lambda_n A_n,    P m = sum_n A_n^T eta_n.
+
+References
+----------
+Bonilla, Krauth and Dezfouli (2019), Theorem 2 and Equation (34), which is the case of one latent without whitening.
 """
 
 from __future__ import annotations
@@ -18,31 +23,47 @@ from invgp.core.geometry import Geometry
 
 
 class SiteFactors(NamedTuple):
-    """What each site says about its latents.
+    """Natural parameters of the site factors: Gaussian approximations of the likelihood of each site.
 
     Attributes
     ----------
-    precision : Lambda, (N, Q, Q), symmetric.
-    shift : eta, (N, Q).
+    precision : Array, shape (N, Q, Q)
+        Lambda, symmetric. It may have negative eigenvalues.
+    shift : Array, shape (N, Q)
+        eta, with respect to the latents minus the prior mean.
     """
 
     precision: Array
     shift: Array
 
     def step_towards(self, target: SiteFactors, step: float) -> SiteFactors:
-        """A natural-gradient step: a convex combination."""
+        """Take a natural-gradient step: a convex combination of these factors and `target`.
+
+        Parameters
+        ----------
+        target : SiteFactors
+            Factors that a step of length 1 returns.
+        step : float
+            Length of the step, between 0 and 1.
+
+        References
+        ----------
+        Khan and Lin (2017), conjugate-computation variational inference.
+        """
         return SiteFactors(
             (1.0 - step) * self.precision + step * target.precision, (1.0 - step) * self.shift + step * target.shift
         )
 
 
 class Marginals(NamedTuple):
-    """The posterior at each site by itself.
+    """Marginal distribution q(f_n) at each of B sites.
 
     Attributes
     ----------
-    mean : (B, Q), with the prior mean.
-    covariance : (B, Q, Q).
+    mean : Array, shape (B, Q)
+        Means, including the prior mean.
+    covariance : Array, shape (B, Q, Q)
+        Covariances between the latents of a site.
     """
 
     mean: Array
@@ -50,7 +71,7 @@ class Marginals(NamedTuple):
 
     @staticmethod
     def concatenate(parts: Sequence[Marginals]) -> Marginals:
-        """Of several batches of sites."""
+        """Join the marginals of several batches of sites."""
         if len(parts) == 1:
             return parts[0]
         xp = array_namespace(parts[0].mean)
@@ -58,14 +79,17 @@ class Marginals(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Coupled:
-    """A Gaussian over the whitened inducing variables of all latents.
+class CoupledGaussian:
+    """Gaussian distribution of the whitened inducing variables of all latents.
 
     Attributes
     ----------
-    mean : m, (Q, M).
-    root : T with T^T T = S, lower triangular, (Q M, Q M).
-    log_determinant : of P, ().
+    mean : Array, shape (Q, M)
+        Mean m.
+    root : Array, shape (Q M, Q M)
+        Lower triangular T with T^T T = S, the covariance.
+    log_determinant : Array, shape ()
+        Log determinant of the precision P = S^-1.
     """
 
     mean: Array
@@ -73,24 +97,52 @@ class Coupled:
     log_determinant: Array
 
     def kl(self) -> Array:
-        """KL divergence from the prior."""
+        """Compute the KL divergence from the prior N(0, I), in nats."""
         xp = array_namespace(self.mean)
         size = self.root.shape[0]
         return 0.5 * (xp.sum(xp.square(self.root)) + xp.sum(xp.square(self.mean)) - float(size) + self.log_determinant)
 
     def marginals(self, geometry: Geometry, prior_mean: Array) -> Marginals:
-        """Mean and covariance of the latents at each of the geometry's inputs."""
+        """Compute mean and covariance of the latents at each input.
+
+        Parameters
+        ----------
+        geometry : Geometry
+            Projection and conditional variance of B inputs.
+        prior_mean : Array, shape (Q,)
+            Prior mean of each latent.
+
+        References
+        ----------
+        Bonilla, Krauth and Dezfouli (2019), Equations (22) and (23), extended to coupled latents.
+        """
         xp = array_namespace(self.mean)
         W, M = geometry.projection, self.mean.shape[1]
         mean = (self.mean[:, None, :] @ W)[:, 0, :].T + prior_mean
-        # Columns T A_n^T of every site, by latent: (Q, QM, B); those of latent j begin at row j M.
-        seen = xp.stack([product(self.root[:, j * M : (j + 1) * M], W[j, ...]) for j in range(W.shape[0])])
-        by_site = xp.permute_dims(seen, (2, 0, 1))
+        # Columns T A_n^T of all sites, for each latent: (Q, Q M, B). Latent j uses the columns of T from j M.
+        columns = xp.stack([product(self.root[:, j * M : (j + 1) * M], W[j, ...]) for j in range(W.shape[0])])
+        by_site = xp.permute_dims(columns, (2, 0, 1))
         covariance = by_site @ xp.matrix_transpose(by_site)
         return Marginals(mean, covariance + geometry.residual.T[..., None] * identity(covariance))
 
-    def site_draws(self, prior: Prior, normals: Array) -> Array:
-        """Joint draws (R, N, Q) of what the inducing variables say of the sites, from normals (R, Q M)."""
+    def sample_sites(self, prior: Prior, normals: Array) -> Array:
+        """Draw joint samples of E[f | v] at all sites, with v from this distribution.
+
+        The conditional variance of the latents given the inducing variables is not included. It is zero for a dense
+        prior.
+
+        Parameters
+        ----------
+        prior : Prior
+            Prior that defines the sites.
+        normals : Array, shape (R, Q M)
+            Standard normal numbers.
+
+        Returns
+        -------
+        Array, shape (R, N, Q)
+            Samples, including the prior mean.
+        """
         xp = array_namespace(normals)
         v = xp.reshape(normals @ self.root, (-1, *self.mean.shape)) + self.mean
         by_latent = xp.permute_dims(v, (1, 0, 2))
@@ -99,16 +151,24 @@ class Coupled:
 
 
 class NaturalParameters(NamedTuple):
-    """P, (Q M, Q M), of which only the lower block triangle is used, and P m, (Q, M)."""
+    """Natural parameters of a `CoupledGaussian`.
+
+    Attributes
+    ----------
+    precision : Array, shape (Q M, Q M)
+        Precision P. Only its lower block triangle is used.
+    shift : Array, shape (Q, M)
+        P m.
+    """
 
     precision: Array
     shift: Array
 
 
 def natural_parameters(prior: Prior, sites: SiteFactors) -> NaturalParameters:
-    """Of the posterior that these sites make."""
+    """Compute the natural parameters of the posterior: the prior times the factors of all sites."""
     xp = array_namespace(sites.shift)
-    size = prior.latents * prior.inducing
+    size = prior.latent_count * prior.inducing_count
     total = NaturalParameters(
         xp.eye(size, dtype=sites.shift.dtype, device=sites.shift.device), xp.zeros_like(prior.Z[..., 0])
     )
@@ -119,7 +179,7 @@ def natural_parameters(prior: Prior, sites: SiteFactors) -> NaturalParameters:
 
 
 def add_sites(total: NaturalParameters, geometry: Geometry, sites: SiteFactors) -> NaturalParameters:
-    """Add what some sites say."""
+    """Add the factors of the sites of a geometry to natural parameters."""
     xp = array_namespace(sites.shift)
     W = geometry.projection
     Q, M, B = W.shape
@@ -132,17 +192,17 @@ def add_sites(total: NaturalParameters, geometry: Geometry, sites: SiteFactors) 
     return NaturalParameters(total.precision + xp.concat(rows, axis=0), total.shift + shift)
 
 
-def gaussian_from_natural(parameters: NaturalParameters) -> Coupled:
-    """The Gaussian with these natural parameters.
+def gaussian_from_natural(parameters: NaturalParameters) -> CoupledGaussian:
+    """Compute the Gaussian with the given natural parameters.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        The precision is not positive definite.
+        If the precision is not positive definite.
     """
     xp = array_namespace(parameters.shift)
     factor = cholesky(parameters.precision, jitter=False)
     root = lower_inverse(factor)
     shift = xp.reshape(parameters.shift, (-1, 1))
     mean = xp.reshape(xp.matrix_transpose(root) @ (root @ shift), parameters.shift.shape)
-    return Coupled(mean, root, 2.0 * xp.sum(xp.log(xp.linalg.diagonal(factor))))
+    return CoupledGaussian(mean, root, 2.0 * xp.sum(xp.log(xp.linalg.diagonal(factor))))

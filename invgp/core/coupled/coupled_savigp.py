@@ -1,8 +1,9 @@
 """SAVIGP with a posterior coupled across latents, as init / ask / tell: the caller runs the forward model.
 
-Every step is a natural-gradient step: what the sites say moves towards what the samples say they should say. The step
-is kept if the bound does not fall, and halved if it does. Statistical linearisation first, which is safe far from the
-optimum; then the Hermite terms, which are exact. A stage has settled when its next step would move no site's posterior.
+Every step is a natural-gradient step: the site factors move towards the factors that the samples give. A step is
+accepted if the bound does not decrease, and halved otherwise. The usual first stage is statistical linearisation, which
+is safe far from the optimum; the last one uses the Hermite terms, which are exact for quadratic outputs. A stage has
+converged when its next step would not move the posterior of any site.
 """
 
 from __future__ import annotations
@@ -16,36 +17,51 @@ import numpy as np
 from invgp.core.backend import Array, array_namespace, cholesky
 from invgp.core.coupled.coupled_gaussian import Marginals, SiteFactors, gaussian_from_natural, natural_parameters
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior, mean_movement, movement
-from invgp.core.coupled.hyperparameters import Hyperparameters, Learning
+from invgp.core.coupled.hyperparameters import HyperparameterLearning, Hyperparameters
 from invgp.core.coupled.prior import Prior
 from invgp.core.coupled.site_estimators import GaussianNoise
 from invgp.core.coupled.site_updates import LogDensity, SiteUpdate, estimate_site_update, scale_site_factors
-from invgp.core.coupled.stage import SLACK, Stage
+from invgp.core.coupled.stage import BOUND_SLACK, Stage
 from invgp.core.point_sets import Points
 
+# A search along a step ends below this: relative to its first trial, and absolute while the precision is not positive.
 SMALLEST_STEP = 1.0 / 64.0
-SHORTEST_REACH = (
-    2.0**-30
-)  # of a step that is shortened for its reach alone: data may be that much sharper than the prior
-GROWTH = 8.0  # of a step that was shortened for its reach, from one to the next
-MOST_IDLE = 10  # steps of a stage that leads beside its optimum
+# Smallest step that is shortened only to limit the movement: the data may be this much more precise than the prior.
+SMALLEST_LIMITED_STEP = 2.0**-30
+LIMITED_STEP_GROWTH = 8.0  # largest growth from one step to the next in a stage that limits the movement
+MAX_IDLE_STEPS = 10  # accepted steps of a stage that do not improve the bound
 NO_IMPROVEMENT = "no further step improves the bound"
+NOT_POSITIVE_DEFINITE = "no step keeps the posterior covariance positive definite"
 CONVERGED = "the posterior has converged"
-LEARN_FROM = 1.0  # standard deviations: hyperparameters are learnt once a step moves the posterior by less
+LEARNING_THRESHOLD = 1.0  # standard deviations: hyperparameters are learnt when a step moves the posterior by less
 
 
 @dataclass(frozen=True)
 class State:
-    """Where the inference stands: immutable, all that is needed to go on.
+    """Immutable state of the inference, complete for continuing it.
 
     Attributes
     ----------
-    trial : the position whose bound is wanted next.
-    best : the position that was kept last; None before the first evaluation has succeeded.
-    target, step, first : where the step leads, how far it goes, and how far it went at first.
-    idle : steps of the stage that were kept without improving the bound.
-    stage : number of the estimator in use.
-    finished : why the inference is over; empty while it goes on.
+    trial : GaussianPosterior
+        Posterior whose bound is evaluated next.
+    best : GaussianPosterior or None
+        Posterior that was accepted last; None before the first successful evaluation.
+    elbo : float, nats
+        Largest bound of the stage.
+    target : Target or None
+        Values that a step of length 1 from `best` would reach.
+    step : float
+        Length of the step from `best` to `trial`.
+    initial_step : float
+        Length of the first trial of this step.
+    idle_steps : int
+        Accepted steps of the stage that did not improve the bound.
+    stage : int
+        Index of the present stage.
+    evaluations : int
+        Number of evaluations so far.
+    finished : str
+        Reason why the inference ended; empty while it continues.
     """
 
     trial: GaussianPosterior
@@ -53,21 +69,21 @@ class State:
     elbo: float = -math.inf
     target: Target | None = None
     step: float = 1.0
-    first: float = 1.0
-    idle: int = 0
+    initial_step: float = 1.0
+    idle_steps: int = 0
     stage: int = 0
     evaluations: int = 0
     finished: str = ""
 
     @property
     def converged(self) -> bool:
-        """Whether it is over because a further step would move nothing."""
+        """Whether the inference ended because a further step would not move the posterior."""
         return self.finished == CONVERGED
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a whole step leads."""
+    """Site factors and hyperparameters that a step of length 1 would reach."""
 
     sites: SiteFactors
     hyper: Hyperparameters
@@ -75,13 +91,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Info:
-    """What one evaluation found.
+    """Result of one evaluation.
 
     Attributes
     ----------
-    elbo, expected_log_likelihood, kl : at the posterior that was asked about, in nats.
-    accepted : whether that posterior is now the best one.
-    movement : of the next step, at the site that moves most, in standard deviations.
+    elbo, expected_log_likelihood, kl : float, nats
+        Bound and its terms at the evaluated posterior.
+    accepted : bool
+        Whether the evaluated posterior was accepted.
+    movement : float, standard deviations
+        Movement of the next step at the site that moves most; NaN if there is no next step to measure.
     """
 
     elbo: float
@@ -93,144 +112,188 @@ class Info:
 
 @dataclass(frozen=True)
 class CoupledSavigp:
-    """The algorithm with everything that stays fixed while it runs.
+    """Variational inference of a posterior that is coupled across latents.
+
+    The object contains everything that is constant during the inference. `init`, `ask` and `tell` are functions of an
+    immutable `State`.
 
     Parameters
     ----------
-    prior : where the kernels and inducing inputs start.
-    stages : estimators, one after the other.
-    likelihood : Gaussian noise; or, for the stage of log densities alone, a function that takes outputs of the forward
-        model (S, B, P) and the numbers (B,) of their sites, None for all, to log p(y_n | outputs), (S, B).
-    learning : of kernels, noise and inducing inputs; None to hold them fixed.
+    prior : Prior
+        Prior with the initial kernels and inducing inputs.
+    stages : sequence of Stage
+        Estimators, used in this order.
+    likelihood : GaussianNoise or callable
+        Gaussian noise, or a function from outputs of the forward model (S, B, P) and site indices (B,), None for all
+        sites, to log p(y_n | outputs), shape (S, B). A function requires stages of the kind ``"log density"``.
+    learning : HyperparameterLearning or None
+        Learning of kernels, noise and inducing inputs; None if they are fixed.
+
+    Raises
+    ------
+    ValueError
+        If a stage, or the learning of the noise, is not possible with this likelihood.
+
+    References
+    ----------
+    Bonilla, Krauth and Dezfouli (2019), Equations (9) to (11) for the bound and Theorem 2 for the posterior; Khan and
+    Lin (2017) for the steps.
     """
 
     prior: Prior
     stages: Sequence[Stage]
     likelihood: GaussianNoise | LogDensity
-    learning: Learning | None = None
+    learning: HyperparameterLearning | None = None
 
     def __post_init__(self) -> None:
         kinds = {stage.kind for stage in self.stages}
         gaussian = isinstance(self.likelihood, GaussianNoise)
         if not gaussian and kinds != {"log density"}:
-            raise ValueError("stages: must be of log densities where the noise is not Gaussian")
+            raise ValueError("stages: must all be of kind 'log density' if the noise is not Gaussian")
         learns_noise = self.learning is not None and self.learning.noise_groups.shape[1] > 0
         if learns_noise and (not gaussian or "log density" in kinds):
-            raise ValueError("learning: noise can be learnt only if it is Gaussian, and not from log densities")
+            raise ValueError(
+                "learning: the noise can be learnt only if it is Gaussian and no stage is of kind 'log density'"
+            )
 
     def init(self, precision: float = 0.0) -> State:
-        """Start at the prior; narrower, if each site is to add a precision, in units of the prior's."""
+        """Return the state at the prior.
+
+        Parameters
+        ----------
+        precision : float
+            Initial precision of the site factor of each latent, in units of the prior precision. A positive value
+            gives a start that is narrower than the prior.
+        """
         xp = array_namespace(self.prior.mean)
         variance = xp.stack([kernel.variance + xp.zeros_like(self.prior.mean[0]) for kernel in self.prior.kernels])
-        eye = xp.eye(self.prior.latents, dtype=variance.dtype, device=variance.device)
-        said = xp.broadcast_to(precision / variance * eye, (self.prior.sites, *eye.shape))
-        shift = xp.zeros((self.prior.sites, self.prior.latents), dtype=variance.dtype, device=variance.device)
+        eye = xp.eye(self.prior.latent_count, dtype=variance.dtype, device=variance.device)
+        precisions = xp.broadcast_to(precision / variance * eye, (self.prior.site_count, *eye.shape))
+        shift = xp.zeros((self.prior.site_count, self.prior.latent_count), dtype=variance.dtype, device=variance.device)
         if self.learning is None:
             hyper = Hyperparameters(shift[0, :0], shift[0, :0], self.prior.Z)
         else:
-            hyper = self.learning.initial(self.prior)
-        return State(self.posterior(SiteFactors(said, shift), hyper))
+            hyper = self.learning.initial_values(self.prior)
+        return State(self.posterior(SiteFactors(precisions, shift), hyper))
 
-    def start_from(self, posterior: GaussianPosterior, *, known: bool) -> State:
-        """Start from a position; if it is known to be near the optimum, with the last stage."""
-        return State(posterior, stage=len(self.stages) - 1 if known else 0)
+    def start_from(self, posterior: GaussianPosterior, *, near_optimum: bool) -> State:
+        """Return the state at a posterior, with the first stage, or the last one if it is near the optimum."""
+        return State(posterior, stage=len(self.stages) - 1 if near_optimum else 0)
 
     def ask(self, state: State) -> Array:
-        """Latent values (S, N, Q) at which the forward model is wanted next."""
+        """Return the latent values (S, N, Q) at which the caller has to evaluate the forward model next."""
         return self.samples(state.trial, self.stages[state.stage].points)
 
     def samples(self, posterior: GaussianPosterior, points: Points) -> Array:
-        """Latent values (S, N, Q): points at each site's posterior."""
+        """Transform standard normal points to samples (S, N, Q) of the posterior at each site."""
         xp = array_namespace(posterior.factor)
         offsets = points.base @ xp.matrix_transpose(posterior.factor @ points.rotations)
         return xp.permute_dims(offsets, (1, 0, 2)) + posterior.marginals.mean
 
     def tell(self, state: State, outputs: Array, valid: Array) -> tuple[State, Info]:
-        """Take in the forward model's outputs (S, N, P) at the values last asked for; valid (S, N).
+        """Update the state with the outputs of the forward model.
 
-        An output of a valid run may be missing, which is NaN.
+        Parameters
+        ----------
+        state : State
+            State for which `ask` returned the latent values.
+        outputs : Array, shape (S, N, P)
+            Outputs at these values; NaN for missing outputs.
+        valid : Array of bool, shape (S, N)
+            Runs that did not fail.
+
+        Returns
+        -------
+        State
+            Next state.
+        Info
+            Result of the evaluation.
         """
         xp = array_namespace(outputs)
         trial, stage = state.trial, self.stages[state.stage]
-        told = self.told(stage, trial.hyper.noise, outputs, valid)
-        expected, kl = float(xp.sum(told.terms.value)), float(trial.q.kl())
+        update = self.site_update(stage, trial.hyper.noise, outputs, valid)
+        expected, kl = float(xp.sum(update.terms.value)), float(trial.q.kl())
         elbo = expected - kl + self.log_prior(trial)
         state = replace(state, evaluations=state.evaluations + 1)
-        slack = stage.slack * self.prior.sites * self.prior.latents
-        if not told.trustworthy or not math.isfinite(elbo) or elbo < state.elbo - slack:
-            bound = elbo if told.trustworthy else -math.inf
+        slack = stage.slack * self.prior.site_count * self.prior.latent_count
+        if not update.reliable or not math.isfinite(elbo) or elbo < state.elbo - slack:
+            bound = elbo if update.reliable else -math.inf
             return self._step_back(state), Info(bound, expected, kl, accepted=False, movement=math.nan)
-        improved = elbo >= state.elbo - SLACK * self.prior.sites * self.prior.latents
-        idle = state.idle + (not improved)
-        if idle > MOST_IDLE:
-            state = self._leave_stage(replace(state, best=trial), NO_IMPROVEMENT)
+        improved = elbo >= state.elbo - BOUND_SLACK * self.prior.site_count * self.prior.latent_count
+        idle_steps = state.idle_steps + (not improved)
+        if idle_steps > MAX_IDLE_STEPS:
+            state = self._end_stage(replace(state, best=trial), NO_IMPROVEMENT)
             return state, Info(elbo, expected, kl, accepted=True, movement=math.nan)
-        growth = 2.0 if stage.reach == math.inf else GROWTH
+        growth = 2.0 if stage.max_movement == math.inf else LIMITED_STEP_GROWTH
         step = min(1.0, growth * state.step) if improved else 0.5 * state.step
-        state = replace(state, best=trial, elbo=max(elbo, state.elbo), step=step, idle=idle)
-        new, moved = self._next_step(state, trial, told)
+        state = replace(state, best=trial, elbo=max(elbo, state.elbo), step=step, idle_steps=idle_steps)
+        new, moved = self._next_step(state, trial, update)
         return new, Info(elbo, expected, kl, accepted=True, movement=moved)
 
-    def told(self, stage: Stage, noise: Array, outputs: Array, valid: Array, rows: Array | None = None) -> SiteUpdate:
-        """What outputs (S, B, P) tell of all sites, or of some (B,), with noise of these log scales (G,)."""
+    def site_update(
+        self, stage: Stage, log_noise_scales: Array, outputs: Array, valid: Array, rows: Array | None = None
+    ) -> SiteUpdate:
+        """Estimate the terms of all sites, or of the sites `rows` (B,); see `estimate_site_update`."""
         groups = None if self.learning is None else self.learning.noise_groups
-        return estimate_site_update(stage, self.likelihood, groups, noise, outputs, valid, rows)
+        return estimate_site_update(stage, self.likelihood, groups, log_noise_scales, outputs, valid, rows)
 
-    def _next_step(self, state: State, here: GaussianPosterior, told: SiteUpdate) -> tuple[State, float]:
-        """Try the next step, or leave the stage if the step would move nothing."""
+    def _next_step(self, state: State, here: GaussianPosterior, update: SiteUpdate) -> tuple[State, float]:
+        """Prepare the next step from `here`, or end the stage if it has converged; return the movement as well."""
         stage = self.stages[state.stage]
         factor, offset = here.factor @ stage.points.rotations, here.marginals.mean - self.prior.mean
-        for bounded in (False, True):  # bounded only if it must be: the optimum may take precision away
-            target = Target(told.sites(factor, offset, here.sites, bounded=bounded), here.hyper)
-            trial, step = self._step_towards(here, target, state.step, shorten=bounded, reach=stage.reach)
+        for bounded in (False, True):  # bounded only if necessary: the optimum may have negative precisions
+            target = Target(update.site_factors(factor, offset, here.sites, bounded=bounded), here.hyper)
+            trial, step = self._step_towards(here, target, state.step, shorten=bounded, max_movement=stage.max_movement)
             if trial is not None:
                 break
         else:
-            return replace(state, finished="no step keeps the posterior a distribution"), math.nan
+            return replace(state, finished=NOT_POSITIVE_DEFINITE), math.nan
         moved = movement(here, trial)
-        if self.learning is not None and moved < LEARN_FROM:
-            said = scale_site_factors(target.sites, factor, offset, told.by_group, self._counts())
-            hyper = self.learning.fit(here.prior, said, here.hyper)
-            learnt = Target(said.at(hyper.noise - here.hyper.noise), hyper)
-            following, step = self._step_towards(here, learnt, step, shorten=True, reach=stage.reach)
+        if self.learning is not None and moved < LEARNING_THRESHOLD:
+            scaled = scale_site_factors(target.sites, factor, offset, update.by_group, self._group_counts())
+            hyper = self.learning.fit(here.prior, scaled, here.hyper)
+            learnt = Target(scaled.site_factors(hyper.noise - here.hyper.noise), hyper)
+            following, step = self._step_towards(here, learnt, step, shorten=True, max_movement=stage.max_movement)
             if following is not None:
                 target, trial, moved = learnt, following, max(moved, movement(here, following))
-        state = replace(state, trial=trial, target=target, step=step, first=step)
+        state = replace(state, trial=trial, target=target, step=step, initial_step=step)
         if moved > step * stage.tolerance:
             return state, moved
-        return self._leave_stage(state, CONVERGED), moved
+        return self._end_stage(state, CONVERGED), moved
 
-    def _counts(self) -> Array | None:
-        """Observations (G,) of each group whose noise is learnt."""
+    def _group_counts(self) -> Array | None:
+        """Count the observations (G,) of each group of outputs whose noise is learnt."""
         if not isinstance(self.likelihood, GaussianNoise) or self.learning is None:
             return None
         observed = self.likelihood.observed
         return array_namespace(observed).sum(observed @ self.learning.noise_groups, axis=0)
 
     def _step_back(self, state: State) -> State:
+        """Halve the step from the best posterior, or end the stage if the step is too small."""
         if state.best is None or state.target is None:
             return replace(state, finished="the bound is not finite at the start")
-        if state.step * 0.5 < SMALLEST_STEP * state.first:
-            return self._leave_stage(replace(state, trial=state.best), NO_IMPROVEMENT)
+        if state.step * 0.5 < SMALLEST_STEP * state.initial_step:
+            return self._end_stage(replace(state, trial=state.best), NO_IMPROVEMENT)
         trial, step = self._step_towards(state.best, state.target, 0.5 * state.step, shorten=True)
         if trial is None:
-            return self._leave_stage(replace(state, trial=state.best), "no step keeps the posterior a distribution")
+            return self._end_stage(replace(state, trial=state.best), NOT_POSITIVE_DEFINITE)
         return replace(state, trial=trial, step=step)
 
-    def _leave_stage(self, state: State, why: str) -> State:
-        """To the next stage, where the bound is estimated anew, or to the end, with a last step too small to harm."""
+    def _end_stage(self, state: State, why: str) -> State:
+        """Begin the next stage, which estimates the bound again, or end the inference at the trial posterior."""
         if state.stage + 1 < len(self.stages):
-            return replace(state, stage=state.stage + 1, elbo=-math.inf, step=1.0, idle=0)
+            return replace(state, stage=state.stage + 1, elbo=-math.inf, step=1.0, idle_steps=0)
         return replace(state, best=state.trial, finished=why)
 
     def _step_towards(
-        self, here: GaussianPosterior, target: Target, step: float, *, shorten: bool, reach: float = math.inf
+        self, here: GaussianPosterior, target: Target, step: float, *, shorten: bool, max_movement: float = math.inf
     ) -> tuple[GaussianPosterior | None, float]:
-        """The position a step away; None if that is no distribution, with a step that may be shortened or not.
+        """Take a step towards a target, and return the new posterior with the length of the step.
 
-        A step that would go farther than its reach is shortened in any case.
+        The posterior is None if the precision is not positive definite: at this step if `shorten` is False, or at all
+        steps down to `SMALLEST_STEP`. A step that moves the posterior by more than `max_movement` is always shortened.
         """
-        while step >= SHORTEST_REACH:
+        while step >= SMALLEST_LIMITED_STEP:
             try:
                 sites, hyper = here.sites.step_towards(target.sites, step), here.hyper.step_towards(target.hyper, step)
                 trial = self.posterior(sites, hyper)
@@ -238,34 +301,46 @@ class CoupledSavigp:
                 if not shorten or step < SMALLEST_STEP:
                     break
             else:
-                if reach == math.inf or movement(here, trial) <= reach:
+                if max_movement == math.inf or movement(here, trial) <= max_movement:
                     return trial, step
             step *= 0.5
         return None, step
 
-    def limit_movement(self, here: GaussianPosterior, there: GaussianPosterior, farthest: float) -> GaussianPosterior:
-        """The position towards another whose mean is at no site farther away, in standard deviations."""
+    def limit_movement(
+        self, here: GaussianPosterior, there: GaussianPosterior, max_distance: float
+    ) -> GaussianPosterior:
+        """Shorten the way from one posterior to another until the mean of no site moves by more than `max_distance`.
+
+        Parameters
+        ----------
+        here, there : GaussianPosterior
+            Start and end.
+        max_distance : float, standard deviations
+            Largest movement of the mean, in standard deviations of `here`.
+        """
         target = Target(there.sites, there.hyper)
         step = 1.0
-        while mean_movement(here.factor, here.marginals, there.marginals) > farthest and step > SHORTEST_REACH:
+        while (
+            mean_movement(here.factor, here.marginals, there.marginals) > max_distance and step > SMALLEST_LIMITED_STEP
+        ):
             step *= 0.5
             trial, _ = self._step_towards(here, target, step, shorten=False)
             there = trial or there
         return there
 
     def posterior(self, sites: SiteFactors, hyper: Hyperparameters) -> GaussianPosterior:
-        """The posterior that these make.
+        """Compute the posterior from site factors and hyperparameters.
 
         Raises
         ------
         numpy.linalg.LinAlgError
-            It is no distribution.
+            If its precision is not positive definite.
         """
-        prior = self.prior if self.learning is None else self.learning.prior(self.prior, hyper)
+        prior = self.prior if self.learning is None else self.learning.prior_at(self.prior, hyper)
         q = gaussian_from_natural(natural_parameters(prior, sites))
         marginals = Marginals.concatenate([q.marginals(prior.geometry(*b), prior.mean) for b in prior.batches()])
         return GaussianPosterior(sites, hyper, prior, q, marginals, cholesky(marginals.covariance))
 
     def log_prior(self, posterior: GaussianPosterior) -> float:
-        """Of the hyperparameters, less its constants."""
+        """Compute the log prior density of the hyperparameters, without constants; 0 if they are fixed."""
         return 0.0 if self.learning is None else float(self.learning.log_prior(posterior.hyper))

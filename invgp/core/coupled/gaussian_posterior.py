@@ -1,4 +1,4 @@
-"""A posterior and all that follows from it, and how far one is from another."""
+"""Gaussian posterior with its prior and its marginals, and distances between two posteriors."""
 
 from __future__ import annotations
 
@@ -6,48 +6,72 @@ import math
 from dataclasses import dataclass
 
 from invgp.core.backend import Array, array_namespace
-from invgp.core.coupled.coupled_gaussian import Coupled, Marginals, SiteFactors
+from invgp.core.coupled.coupled_gaussian import CoupledGaussian, Marginals, SiteFactors
 from invgp.core.coupled.hyperparameters import Hyperparameters
 from invgp.core.coupled.prior import Prior
 
 
 @dataclass(frozen=True)
 class GaussianPosterior:
-    """A posterior and all that follows from it.
+    """Posterior with all quantities that are derived from it.
 
     Attributes
     ----------
-    sites, hyper : what is learnt.
-    prior, q : that these make.
-    marginals : at the sites.
-    factor : lower triangular F with F F^T = Sigma_n, (N, Q, Q).
+    sites : SiteFactors
+        Site factors of all N sites.
+    hyper : Hyperparameters
+        Hyperparameters of the prior and the noise.
+    prior : Prior
+        Prior for these hyperparameters.
+    q : CoupledGaussian
+        Distribution of the whitened inducing variables.
+    marginals : Marginals
+        Posterior at each site.
+    factor : Array, shape (N, Q, Q)
+        Lower triangular F with F F^T = Sigma_n, the marginal covariance of site n.
     """
 
     sites: SiteFactors
     hyper: Hyperparameters
     prior: Prior
-    q: Coupled
+    q: CoupledGaussian
     marginals: Marginals
     factor: Array
 
 
 def movement(old: GaussianPosterior, new: GaussianPosterior) -> float:
-    """How far the posterior of the site that moves most does: mean in standard deviations, or spread as a share.
+    """Compute the largest change of the posterior over the sites: the larger of the changes of mean and spread.
 
-    Root mean square over its latents.
+    Parameters
+    ----------
+    old, new : GaussianPosterior
+        Two posteriors for the same sites.
+
+    Returns
+    -------
+    float
+        Maximum of `mean_movement`, in standard deviations, and `spread_movement`.
     """
     return max(mean_movement(old.factor, old.marginals, new.marginals), spread_movement(old.marginals, new.marginals))
 
 
 def mean_movement(factor: Array, old: Marginals, new: Marginals) -> float:
-    """How far the mean of the site that moves most does, in units of a factor (B, Q, Q) of its covariance."""
+    """Compute the largest change of the mean over the sites, in standard deviations (root mean square over latents).
+
+    Parameters
+    ----------
+    factor : Array, shape (B, Q, Q)
+        Factor F with F F^T equal to the covariance of `old`.
+    old, new : Marginals
+        Posterior at B sites, before and after.
+    """
     xp = array_namespace(factor)
     change = xp.linalg.solve(factor, (new.mean - old.mean)[..., None])[..., 0]
     return math.sqrt(float(xp.max(xp.mean(xp.square(change), axis=1))))
 
 
 def spread_movement(old: Marginals, new: Marginals) -> float:
-    """How much the spread of the site that changes most does, as a share."""
+    """Compute the largest change of the log standard deviation over the sites (root mean square over latents)."""
     xp = array_namespace(old.mean)
     ratio = xp.linalg.diagonal(new.covariance) / xp.linalg.diagonal(old.covariance)
     return math.sqrt(float(xp.max(xp.mean(xp.square(0.5 * xp.log(ratio)), axis=1))))

@@ -1,13 +1,13 @@
-"""Learning kernels, inducing inputs and noise without samples or simulator.
+"""Learning of kernels, inducing inputs and noise levels, without samples and simulator runs.
 
-At the optimum of q the bound, as a function of kernels and inducing inputs, has the same gradient as the evidence of a
-Gaussian model whose likelihood is prod_n t_n: what the sites say does not change to first order. With e_n the part of
-f_n that the inducing variables leave open,
+At the optimum of q, the bound as a function of kernels and inducing inputs has the same gradient as the evidence of a
+Gaussian model with the likelihood prod_n t_n, because the bound is stationary with respect to the site factors t_n.
+With e_n the deviation of f_n from its expectation given the inducing variables,
 
     F = log int N(v; 0, I) prod_n t_n(A_n v) dv - sum_n tr(Lambda_n cov e_n) / 2
       = -log|P| / 2 + m^T P m / 2 - sum_n tr(Lambda_n cov e_n) / 2,
 
-which needs no samples. Where the noise is Gaussian, what the sites say is known for other noise levels as well.
+which needs no samples. For Gaussian noise, the site factors are known functions of the noise level.
 """
 
 from __future__ import annotations
@@ -23,11 +23,23 @@ from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import GeometryGradient, pull_back_batch, pull_back_factor
 from invgp.core.optimisers import LBFGS
 
-FARTHEST = 1.0  # change of any logarithm in one step: far away, what the sites say now means little
+MAX_LOG_CHANGE = 1.0  # largest change of a log hyperparameter in one fit: the site factors are valid only nearby
 
 
 class Evidence(NamedTuple):
-    """F, its gradient with respect to the kernels' free parameters (Q, 1 + D) and Z (Q, M, D), and the posterior."""
+    """Evidence of site factors, with its gradient.
+
+    Attributes
+    ----------
+    value : Array, shape ()
+        F, in nats.
+    kernels : Array, shape (Q, 1 + D)
+        Gradient with respect to the free parameters of the kernels.
+    inducing : Array, shape (Q, M, D)
+        Gradient with respect to the inducing inputs.
+    marginals : Marginals
+        Posterior at the sites.
+    """
 
     value: Array
     kernels: Array
@@ -36,7 +48,13 @@ class Evidence(NamedTuple):
 
 
 def site_evidence(prior: Prior, sites: SiteFactors) -> Evidence:
-    """The evidence of what the sites say, under a prior."""
+    """Compute the evidence F of site factors under a prior, its gradient, and the posterior at the sites.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the posterior precision is not positive definite.
+    """
     xp = array_namespace(sites.shift)
     natural = natural_parameters(prior, sites)
     q = gaussian_from_natural(natural)
@@ -66,16 +84,21 @@ def site_evidence(prior: Prior, sites: SiteFactors) -> Evidence:
 
 
 class NoiseScaledFactors(NamedTuple):
-    """What sites say as a function of the noise of groups of outputs.
+    """Site factors as a function of the noise scales of G groups of outputs.
 
-    With the noise of group g scaled by exp(c_g), the sites say fixed + sum_g exp(-2 c_g) by_group_g, and their log
-    likelihoods have the constants sum_g exp(-2 c_g) constants_g - counts_g c_g.
+    If the noise of group g is scaled by exp(c_g), the site factors are fixed + sum_g exp(-2 c_g) by_group_g, and the
+    log likelihoods have the constant sum_g exp(-2 c_g) constants_g - counts_g c_g.
 
     Attributes
     ----------
-    fixed : what does not depend on the noise.
-    by_group : (G, N, Q, Q) and (G, N, Q).
-    constants, counts : (G,), summed over the sites; counts are of observations.
+    fixed : SiteFactors
+        Part that does not depend on the noise scales.
+    by_group : SiteFactors, shapes (G, N, Q, Q) and (G, N, Q)
+        Part of each group.
+    constants : Array, shape (G,)
+        Constants of the expected log likelihoods, summed over the sites.
+    counts : Array, shape (G,)
+        Number of observations of each group.
     """
 
     fixed: SiteFactors
@@ -83,8 +106,8 @@ class NoiseScaledFactors(NamedTuple):
     constants: Array
     counts: Array
 
-    def at(self, change: Array) -> SiteFactors:
-        """What the sites say with other log scales."""
+    def site_factors(self, change: Array) -> SiteFactors:
+        """Compute the site factors for log scales that differ by `change`, shape (G,)."""
         xp = array_namespace(change)
         weight = xp.exp(-2.0 * change)
         return SiteFactors(
@@ -93,12 +116,12 @@ class NoiseScaledFactors(NamedTuple):
         )
 
     def constant(self, change: Array) -> Array:
-        """The constants with other log scales, ()."""
+        """Compute the constant of the log likelihood, shape (), for log scales that differ by `change`, shape (G,)."""
         xp = array_namespace(change)
         return xp.sum(xp.exp(-2.0 * change) * self.constants - self.counts * change)
 
     def gradient(self, change: Array, marginals: Marginals, prior_mean: Array) -> Array:
-        """Of the evidence with constants, with respect to the change (G,), given the posterior's marginals."""
+        """Compute the gradient (G,) of the evidence plus `constant` with respect to `change`, given the marginals."""
         xp = array_namespace(change)
         offset = marginals.mean - prior_mean
         second = marginals.covariance + offset[..., :, None] * offset[..., None, :]
@@ -108,13 +131,16 @@ class NoiseScaledFactors(NamedTuple):
 
 
 class Hyperparameters(NamedTuple):
-    """What is learnt beside the posterior.
+    """Hyperparameters that are learnt together with the posterior.
 
     Attributes
     ----------
-    theta : (H,), of the kernels.
-    noise : (G,), log scales.
-    Z : (Q, M, D).
+    theta : Array, shape (H,)
+        Free parameters of the kernels; see `HyperparameterLearning`.
+    noise : Array, shape (G,)
+        Log scale of the noise of each group of outputs.
+    Z : Array, shape (Q, M, D)
+        Inducing inputs.
     """
 
     theta: Array
@@ -122,25 +148,36 @@ class Hyperparameters(NamedTuple):
     Z: Array
 
     def step_towards(self, other: Hyperparameters, step: float) -> Hyperparameters:
-        """A part of the way."""
+        """Interpolate linearly: `step` 0 returns these values, 1 those of `other`."""
         return Hyperparameters(*((1.0 - step) * a + step * b for a, b in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True)
-class Learning:
-    """Which hyperparameters move, and how they are tied.
+class HyperparameterLearning:
+    """Definition of the hyperparameters that are learnt, and their optimisation.
 
-    The kernels' free parameters are ``start + ties @ theta``; theta and the log scales of the noise begin at zero, and
-    have normal priors about it: log-normal ones about where the user put them.
+    The free parameters of the kernels are ``start + ties @ theta``. Theta and the log scales of the noise start at
+    zero and have normal priors with mean zero, so variances, length-scales and noise levels have log-normal priors
+    around the values in the configuration.
 
     Parameters
     ----------
-    start : log variances and log length-scales, (Q, 1 + D).
-    ties : (Q, 1 + D, H).
-    spread : standard deviation (H,) of the prior of each theta; infinite for none.
-    noise_groups : (P, G), 1 where an output's noise belongs to a group; an output in no group has the noise it has.
-    noise_spread : standard deviation (G,) of the prior of each log scale; infinite for none.
-    inducing : whether the inducing inputs move too.
+    start : Array, shape (Q, 1 + D)
+        Log variance and log length-scales of each kernel at theta = 0.
+    ties : Array, shape (Q, 1 + D, H)
+        Linear map from theta to the free parameters of the kernels.
+    spread : Array, shape (H,)
+        Standard deviation of the prior of each theta; infinite for a flat prior.
+    noise_groups : Array, shape (P, G)
+        1 where the noise of an output belongs to a group. The noise of an output without a group is fixed.
+    noise_spread : Array, shape (G,)
+        Standard deviation of the prior of each log scale; infinite for a flat prior.
+    inducing : bool
+        Whether the inducing inputs are learnt.
+    evaluations : int
+        Maximum number of evaluations of the evidence in one fit.
+    optimiser : LBFGS
+        Optimiser of the evidence.
     """
 
     start: Array
@@ -152,57 +189,73 @@ class Learning:
     evaluations: int = 20
     optimiser: LBFGS = field(default_factory=lambda: LBFGS(tolerance=1e-6))
 
-    def initial(self, prior: Prior) -> Hyperparameters:
-        """Where the user put them."""
+    def initial_values(self, prior: Prior) -> Hyperparameters:
+        """Return the values of the configuration: zeros, and the inducing inputs of the prior."""
         xp = array_namespace(self.spread)
         return Hyperparameters(xp.zeros_like(self.spread), xp.zeros_like(self.noise_spread), prior.Z)
 
-    def prior(self, prior: Prior, here: Hyperparameters) -> Prior:
-        """The prior at these hyperparameters."""
+    def prior_at(self, prior: Prior, here: Hyperparameters) -> Prior:
+        """Return the prior with these hyperparameters."""
         numbers = self.start + (self.ties @ here.theta[:, None])[..., 0]
         kernels = tuple(kernel.with_parameters(numbers[j, :]) for j, kernel in enumerate(prior.kernels))
         return prior.replace_parameters(kernels, here.Z)
 
     def log_prior(self, here: Hyperparameters) -> Array:
-        """Log density of the hyperparameters, less its constants."""
+        """Compute the log prior density of the hyperparameters, without constants."""
         xp = array_namespace(here.theta)
         return -0.5 * (xp.sum((here.theta / self.spread) ** 2) + xp.sum((here.noise / self.noise_spread) ** 2))
 
-    def fit(self, prior: Prior, said: NoiseScaledFactors, start: Hyperparameters) -> Hyperparameters:
-        """Those that maximise the evidence of what the sites say, which belongs to the noise of `start`."""
+    def fit(self, prior: Prior, factors: NoiseScaledFactors, start: Hyperparameters) -> Hyperparameters:
+        """Maximise the evidence of the site factors plus the log prior of the hyperparameters.
+
+        Parameters
+        ----------
+        prior : Prior
+            Prior that defines the sites and the types of kernels.
+        factors : NoiseScaledFactors
+            Site factors for the noise scales of `start`.
+        start : Hyperparameters
+            Start of the optimisation.
+
+        Returns
+        -------
+        Hyperparameters
+            No log hyperparameter differs from `start` by more than `MAX_LOG_CHANGE`.
+        """
         xp = array_namespace(start.theta)
-        # Of one size with the others, whatever the unit of the coordinates: no optimiser could tell otherwise.
+        # Inducing inputs in units of the length-scales have the same order of magnitude as the log hyperparameters.
         unit = xp.stack([xp.broadcast_to(k.length_scale, (prior.Z.shape[-1],)) for k in prior.kernels])[:, None, :]
-        state = self.optimiser.init(self._flat(start._replace(Z=start.Z / unit)))
+        state = self.optimiser.init(self._to_vector(start._replace(Z=start.Z / unit)))
         for _ in range(self.evaluations):
             if state.finished:
                 break
-            here = self._unflat(state.trial, start, unit)
+            here = self._from_vector(state.trial, start, unit)
             change = here.noise - start.noise
             moves = xp.concat([change, here.theta - start.theta])
-            if not bool(xp.all(xp.abs(moves) < FARTHEST)):
+            if not bool(xp.all(xp.abs(moves) < MAX_LOG_CHANGE)):
                 state = self.optimiser.tell(state, np.inf, state.trial)
                 continue
             try:
-                evidence = site_evidence(self.prior(prior, here), said.at(change))
+                evidence = site_evidence(self.prior_at(prior, here), factors.site_factors(change))
             except np.linalg.LinAlgError:
                 state = self.optimiser.tell(state, np.inf, state.trial)
                 continue
-            value = evidence.value + said.constant(change) + self.log_prior(here)
+            value = evidence.value + factors.constant(change) + self.log_prior(here)
             by_theta = xp.sum(evidence.kernels[..., None] * self.ties, axis=(0, 1)) - here.theta / self.spread**2
             by_noise = -here.noise / self.noise_spread**2
             if by_noise.shape[0]:
-                by_noise = by_noise + said.gradient(change, evidence.marginals, prior.mean)
-            gradient = self._flat(Hyperparameters(by_theta, by_noise, evidence.inducing * unit))
+                by_noise = by_noise + factors.gradient(change, evidence.marginals, prior.mean)
+            gradient = self._to_vector(Hyperparameters(by_theta, by_noise, evidence.inducing * unit))
             state = self.optimiser.tell(state, -float(value), -gradient)
-        return self._unflat(state.point, start, unit)
+        return self._from_vector(state.point, start, unit)
 
-    def _flat(self, here: Hyperparameters) -> Array:
+    def _to_vector(self, here: Hyperparameters) -> Array:
+        """Concatenate the learnt hyperparameters to one vector."""
         xp = array_namespace(here.theta)
         return xp.concat([here.theta, here.noise, *([xp.reshape(here.Z, (-1,))] if self.inducing else [])])
 
-    def _unflat(self, vector: Array, like: Hyperparameters, unit: Array) -> Hyperparameters:
-        """From a vector whose inducing inputs are in units (Q, 1, D)."""
+    def _from_vector(self, vector: Array, like: Hyperparameters, unit: Array) -> Hyperparameters:
+        """Convert a vector, with inducing inputs in units (Q, 1, D), to hyperparameters."""
         xp = array_namespace(vector)
         H, G = like.theta.shape[0], like.noise.shape[0]
         Z = xp.reshape(vector[H + G :], like.Z.shape) * unit if self.inducing else like.Z

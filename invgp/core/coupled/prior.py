@@ -1,4 +1,4 @@
-"""The prior of all latent processes at the sites, through their inducing variables."""
+"""Prior of all latent processes at the sites, expressed in inducing variables."""
 
 from __future__ import annotations
 
@@ -13,22 +13,32 @@ from invgp.core.backend import Array, array_namespace, device_of
 from invgp.core.geometry import Geometry, dense_geometry, inducing_factor, sparse_geometry
 from invgp.core.kernels import Kernel
 
-BATCH_BUDGET = 96 * 2**20  # bytes of temporary arrays of a batch of sites
-KEPT_BUDGET = 256 * 2**20  # bytes of what is kept from one look at a site to the next
+BATCH_BUDGET = 96 * 2**20  # bytes of temporary arrays for one batch of sites
+CACHE_BUDGET = 256 * 2**20  # bytes: a geometry of all sites that needs more is not kept
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Independent Gaussian processes.
+    """Independent Gaussian processes, one per latent.
 
     Parameters
     ----------
-    kernels : Q of them.
-    mean : of each latent, (Q,).
-    X : inputs of the sites, (N, D).
-    Z : inducing inputs, (Q, M, D).
-    dense : the inducing inputs are X itself.
-    jitter : share of the variance added to the diagonal of K_zz.
+    kernels : tuple of Kernel, length Q
+        Kernel of each latent.
+    mean : Array, shape (Q,)
+        Constant prior mean of each latent.
+    X : Array, shape (N, D)
+        Coordinates of the sites.
+    Z : Array, shape (Q, M, D)
+        Inducing inputs of each latent.
+    dense : bool
+        Whether the inducing inputs are the sites (Z = X).
+    jitter : float
+        Fraction of the variance that is added to the diagonal of K_zz.
+
+    References
+    ----------
+    Bonilla, Krauth and Dezfouli (2019), Equations (4) to (6).
     """
 
     kernels: tuple[Kernel, ...]
@@ -39,53 +49,56 @@ class Prior:
     jitter: float = 0.0
 
     @property
-    def sites(self) -> int:
-        """N."""
+    def site_count(self) -> int:
+        """Number of sites, N."""
         return int(self.X.shape[0])
 
     @property
-    def latents(self) -> int:
-        """Q."""
+    def latent_count(self) -> int:
+        """Number of latents, Q."""
         return len(self.kernels)
 
     @property
-    def inducing(self) -> int:
-        """M."""
+    def inducing_count(self) -> int:
+        """Number of inducing points per latent, M."""
         return int(self.Z.shape[1])
 
     @cached_property
     def factor(self) -> Array:
-        """L with L L^T = K_zz, (Q, M, M)."""
+        """Lower triangular L with L L^T = K_zz, shape (Q, M, M)."""
         return inducing_factor(self.kernels, self.Z, self.jitter)
 
     def replace_parameters(self, kernels: tuple[Kernel, ...], Z: Array) -> Prior:
-        """The prior with other kernels and inducing inputs."""
+        """Return the prior with other kernels and inducing inputs."""
         return replace(self, kernels=kernels, Z=Z)
 
     @cached_property
     def all_sites_geometry(self) -> Geometry | None:
-        """What the inducing variables say about all sites, if that is little enough to keep."""
-        if self.dense or 8 * self.latents * self.inducing * self.sites > KEPT_BUDGET:
+        """Geometry of all sites; None for a dense prior, or if it needs more memory than `CACHE_BUDGET`."""
+        if self.dense or 8 * self.latent_count * self.inducing_count * self.site_count > CACHE_BUDGET:
             return None
         return sparse_geometry(self.kernels, self.Z, self.factor, self.X)
 
     def geometry(self, start: int, stop: int) -> Geometry:
-        """What the inducing variables say about a range of sites; the last one is kept, or all of them."""
+        """Compute projection and conditional variance of the sites from `start` up to `stop`.
+
+        The result of the last call is cached, or that of all sites if it fits in memory.
+        """
         if (all_sites := self.all_sites_geometry) is not None:
             part = all_sites.projection[..., start:stop], all_sites.residual[:, start:stop]
             return Geometry(self.factor, *part, dense=False)
-        kept: dict[tuple[int, int], Geometry] = self.__dict__.setdefault("_kept", {})
-        if (start, stop) not in kept:
-            kept.clear()
-            kept[start, stop] = (
+        cache: dict[tuple[int, int], Geometry] = self.__dict__.setdefault("_cache", {})
+        if (start, stop) not in cache:
+            cache.clear()
+            cache[start, stop] = (
                 dense_geometry(self.factor)
                 if self.dense
                 else sparse_geometry(self.kernels, self.Z, self.factor, self.X[start:stop, :])
             )
-        return kept[start, stop]
+        return cache[start, stop]
 
     def geometry_at(self, rows: NDArray[np.intp]) -> Geometry:
-        """What the inducing variables say about some sites, by their numbers (B,)."""
+        """Compute projection and conditional variance of the sites with the indices `rows`, shape (B,)."""
         xp = array_namespace(self.X)
         index = xp.asarray(rows, dtype=xp.int32, device=device_of(self.X))
         if self.dense:
@@ -98,15 +111,15 @@ class Prior:
         return sparse_geometry(self.kernels, self.Z, self.factor, xp.take(self.X, index, axis=0))
 
     def conditional_covariance(self, rows: NDArray[np.intp]) -> Array:
-        """Covariance (Q, B, B) between some sites (B,) that the inducing variables leave open."""
+        """Compute the covariance (Q, B, B) of the latents at sites `rows` (B,) given the inducing variables."""
         xp = array_namespace(self.X)
         X = xp.take(self.X, xp.asarray(rows, dtype=xp.int32, device=device_of(self.X)), axis=0)
         W = self.geometry_at(rows).projection
         return xp.stack([kernel(X, X) for kernel in self.kernels]) - xp.matrix_transpose(W) @ W
 
     def batches(self) -> Iterator[tuple[int, int]]:
-        """Ranges of sites whose temporary arrays fit in the memory budget; a dense prior has one."""
-        width = 8 * self.latents * self.latents * self.inducing
-        step = self.sites if self.dense else max(1, BATCH_BUDGET // width)
-        for start in range(0, self.sites, step):
-            yield start, min(start + step, self.sites)
+        """Yield ranges of sites whose temporary arrays fit in `BATCH_BUDGET`; a dense prior has one range."""
+        width = 8 * self.latent_count * self.latent_count * self.inducing_count
+        step = self.site_count if self.dense else max(1, BATCH_BUDGET // width)
+        for start in range(0, self.site_count, step):
+            yield start, min(start + step, self.site_count)

@@ -1,13 +1,19 @@
-"""From samples at a site to its expected log likelihood, and to what the site says of its latents.
+"""Estimators of the expected log likelihood of a site, its gradient and its Hessian, from samples.
 
-With f = b + F z, F F^T = Sigma and z standard normal, the gradient and Hessian of log p, averaged over q, are wanted in
-terms of z. All three estimators are least-squares fits to Hermite polynomials of z, which are orthogonal under q:
+With f = b + F z, F F^T = Sigma and z standard normal, the estimators return the expectation over q of log p and of its
+gradient and Hessian with respect to z. All three are least-squares fits of Hermite polynomials in z, which are
+orthogonal under q. They fit
 
-- of the noise-whitened residuals r (Gaussian noise, log p = -|r|^2 / 2) to 1 and z: statistical linearisation;
-- of the same residuals to 1, z and second-order terms: the exact gradient and Hessian of quadratic residuals;
-- of log p itself: for any likelihood, the score estimator of the paper with all its control variates.
+- the noise-whitened residuals r (Gaussian noise, log p = -|r|^2 / 2) with 1 and z: statistical linearisation;
+- the same residuals with 1, z and second-order terms: exact for quadratic residuals;
+- log p itself, for any likelihood: the score-function estimator of the paper with all its control variates.
 
-The points z are the same for every site; sites differ in the rotation that F holds.
+The points z are the same for all sites. The factor F of a site includes a random rotation.
+
+References
+----------
+Bonilla, Krauth and Dezfouli (2019), Equations (25) and (30), for the score-function estimator; Steinberg and Bonilla
+(2014) and García-Fernández et al. (2015), for statistical linearisation.
 """
 
 from __future__ import annotations
@@ -25,10 +31,14 @@ class GaussianNoise(NamedTuple):
 
     Attributes
     ----------
-    y : (N, P); anything where nothing was observed.
-    whitening : (N, P, P), zero in the rows and columns of what was not observed.
-    log_normaliser : (N,).
-    observed : (N, P), 1 where there is an observation, 0 where there is none.
+    y : Array, shape (N, P)
+        Observations. Missing observations can have any finite value.
+    whitening : Array, shape (N, P, P)
+        Inverse Cholesky factor of the noise covariance, with zero rows and columns for missing observations.
+    log_normaliser : Array, shape (N,)
+        Logarithm of the normalisation constant of the density.
+    observed : Array, shape (N, P)
+        1 for an observation, 0 for a missing one.
     """
 
     y: Array
@@ -36,13 +46,16 @@ class GaussianNoise(NamedTuple):
     log_normaliser: Array
     observed: Array
 
-    def at(self, rows: Array) -> GaussianNoise:
-        """The noise of some sites, by their numbers (B,)."""
+    def take(self, rows: Array) -> GaussianNoise:
+        """Select the sites with the indices `rows`, shape (B,)."""
         xp = array_namespace(self.y)
         return GaussianNoise(*(xp.take(part, rows, axis=0) for part in self))
 
-    def scaled(self, log_scale: Array) -> GaussianNoise:
-        """The noise of each output scaled by exp(log_scale), (P,); the same for outputs whose noise is correlated."""
+    def scale(self, log_scale: Array) -> GaussianNoise:
+        """Multiply the noise of each output by exp(log_scale), shape (P,).
+
+        Outputs with correlated noise must have the same scale.
+        """
         xp = array_namespace(self.y)
         return self._replace(
             whitening=xp.exp(-log_scale)[:, None] * self.whitening,
@@ -50,31 +63,34 @@ class GaussianNoise(NamedTuple):
         )
 
     def residuals(self, outputs: Array) -> Array:
-        """Whitened residuals (S, N, P) of outputs (S, N, P)."""
+        """Compute whitened residuals (S, N, P) of outputs (S, N, P)."""
         xp = array_namespace(outputs)
         difference = xp.permute_dims(self.y - outputs, (1, 2, 0))
         return xp.permute_dims(self.whitening @ difference, (2, 0, 1))
 
-    def known(self, present: Array) -> Array:
-        """Which residuals (S, N, P) can be told where only some outputs (S, N, P) are present."""
+    def available_residuals(self, present: Array) -> Array:
+        """Find the whitened residuals (S, N, P) that depend only on outputs that are present, (S, N, P)."""
         xp = array_namespace(self.y)
         missing = xp.permute_dims(xp.astype(~present, self.y.dtype), (1, 2, 0))
         return xp.permute_dims(xp.abs(self.whitening) @ missing, (2, 0, 1)) == 0.0
 
     def log_density(self, outputs: Array) -> Array:
-        """Log p(y_n | outputs), (S, N)."""
+        """Compute log p(y_n | outputs), shape (S, N), from outputs (S, N, P)."""
         xp = array_namespace(outputs)
         return self.log_normaliser - 0.5 * xp.sum(xp.square(self.residuals(outputs)), axis=-1)
 
 
 class SiteTerms(NamedTuple):
-    """What the samples tell of each site, in terms of z; or what some of its outputs tell.
+    """Expected log likelihood of each site and its derivatives with respect to z; optionally per output or group.
 
     Attributes
     ----------
-    value : E[log p], (..., N).
-    gradient : E[d log p / dz], (..., N, Q).
-    curvature : E[d^2 log p / dz^2], (..., N, Q, Q).
+    value : Array, shape (..., N)
+        E[log p].
+    gradient : Array, shape (..., N, Q)
+        E[d log p / dz].
+    curvature : Array, shape (..., N, Q, Q)
+        E[d^2 log p / dz^2].
     """
 
     value: Array
@@ -82,102 +98,134 @@ class SiteTerms(NamedTuple):
     curvature: Array
 
 
-def fewest_samples(latents: int, *, quadratic: bool) -> int:
-    """Fewest samples a site for a fit that is well posed, with some to spare."""
+def min_fit_samples(latents: int, *, quadratic: bool) -> int:
+    """Compute the minimum number of samples per site for a fit: one and a half times the number of coefficients."""
     features = (latents + 1) * (latents + 2) // 2 if quadratic else latents + 1
     return features + (features + 1) // 2
 
 
-class Fit(NamedTuple):
-    """Hermite coefficients: value ~ constant + slope z + (z^T bend z - tr bend) / 2.
+class HermiteFit(NamedTuple):
+    """Hermite coefficients of T functions per site: y ~ value + gradient z + (z^T curvature z - tr curvature) / 2.
 
     Attributes
     ----------
-    constant : (N, T).
-    slope : (N, T, Q).
-    bend : (N, T, Q, Q); zero for a linear fit.
-    rest : mean square of what the fit leaves, (N, T).
-    doubt : variance of a coefficient of a polynomial of unit variance, (N, T).
+    value : Array, shape (N, T)
+    gradient : Array, shape (N, T, Q)
+    curvature : Array, shape (N, T, Q, Q)
+        Zero for a linear fit.
+    residual_variance : Array, shape (N, T)
+        Mean square of the residuals of the fit.
+    coefficient_variance : Array, shape (N, T)
+        Estimated variance of the coefficient of a polynomial of unit variance.
     """
 
-    constant: Array
-    slope: Array
-    bend: Array
-    rest: Array
-    doubt: Array
+    value: Array
+    gradient: Array
+    curvature: Array
+    residual_variance: Array
+    coefficient_variance: Array
 
 
-def hermite_fit(z: Array, values: Array, valid: Array, *, quadratic: bool) -> Fit:
-    """Fit values (S, N, T) at points z (S, Q), site by site, leaving out what is not valid (S, N)."""
+def fit_hermite(z: Array, values: Array, valid: Array, *, quadratic: bool) -> HermiteFit:
+    """Fit Hermite polynomials to values (S, N, T) at points z (S, Q) for each site, without samples that are not valid.
+
+    Parameters
+    ----------
+    z : Array, shape (S, Q)
+        Standard normal points, the same for all sites.
+    values : Array, shape (S, N, T)
+        Function values.
+    valid : Array of bool, shape (S, N)
+        False for the samples to omit.
+    quadratic : bool
+        Whether to fit second-order terms.
+    """
     xp = array_namespace(z, values)
     features = hermite_features(z, cross_terms=True) if quadratic else xp.concat([xp.ones_like(z[:, :1]), z], axis=1)
     F = features.shape[1]
     values = xp.where(valid[..., None], values, xp.zeros_like(values))
     fitted = coefficients(features, values, None if bool(xp.all(valid)) else valid)
     by_feature = xp.reshape(xp.permute_dims(fitted, (2, 0, 1)), (F, -1))
-    there = xp.reshape(product(features, by_feature), values.shape)
+    predicted = xp.reshape(product(features, by_feature), values.shape)
     weight = xp.astype(valid, z.dtype)
-    left = xp.sum(weight[..., None] * xp.square(values - there), axis=0)
+    squares = xp.sum(weight[..., None] * xp.square(values - predicted), axis=0)
     count = xp.sum(weight, axis=0)
     ones = xp.ones_like(count)
-    rest = left / xp.maximum(count, ones)[:, None]
-    doubt = rest / xp.maximum(count - float(F), ones)[:, None]
-    return Fit(*quadratic_of(fitted, z.shape[1]), rest, doubt)
+    residual_variance = squares / xp.maximum(count, ones)[:, None]
+    coefficient_variance = residual_variance / xp.maximum(count - float(F), ones)[:, None]
+    return HermiteFit(*quadratic_of(fitted, z.shape[1]), residual_variance, coefficient_variance)
 
 
 def estimate_by_output(z: Array, residuals: Array, valid: Array, *, quadratic: bool) -> SiteTerms:
-    """What each output tells, (P, N, ...), from whitened residuals (S, N, P) of Gaussian noise, without normaliser.
+    """Estimate the terms of each output for Gaussian noise, without the normaliser.
 
-    Statistical linearisation, or the Hermite terms as well. The regression of each output leaves out the runs where its
-    residual is not valid: of all outputs (S, N), or by output (S, N, P).
+    Parameters
+    ----------
+    z : Array, shape (S, Q)
+        Standard normal points.
+    residuals : Array, shape (S, N, P)
+        Whitened residuals at the points.
+    valid : Array of bool, shape (S, N) or (S, N, P)
+        Samples that the fit uses, for all outputs or for each of them.
+    quadratic : bool
+        Whether to fit second-order terms. Without them, this is statistical linearisation.
+
+    Returns
+    -------
+    SiteTerms
+        Terms with a leading dimension of P outputs.
     """
     xp = array_namespace(z, residuals)
     if valid.ndim == 2:
-        fit = hermite_fit(z, residuals, valid, quadratic=quadratic)
+        fit = fit_hermite(z, residuals, valid, quadratic=quadratic)
     else:
         each = [
-            hermite_fit(z, residuals[..., k : k + 1], valid[..., k], quadratic=quadratic)
+            fit_hermite(z, residuals[..., k : k + 1], valid[..., k], quadratic=quadratic)
             for k in range(residuals.shape[-1])
         ]
-        fit = Fit(*(xp.concat(parts, axis=1) for parts in zip(*each, strict=True)))
-    a, b, H = fit.constant, fit.slope, fit.bend
-    square = xp.square(a) + xp.sum(xp.square(b), axis=-1) + 0.5 * xp.sum(xp.square(H), axis=(-2, -1)) + fit.rest
+        fit = HermiteFit(*(xp.concat(parts, axis=1) for parts in zip(*each, strict=True)))
+    a, b, H = fit.value, fit.gradient, fit.curvature
+    square = (
+        xp.square(a) + xp.sum(xp.square(b), axis=-1) + 0.5 * xp.sum(xp.square(H), axis=(-2, -1)) + fit.residual_variance
+    )
     gradient = -(a[..., None] * b + (H @ b[..., None])[..., 0])
-    # The squares of coefficients are too large by their variances: Q + 1 of them in each diagonal of H H.
-    variances = fit.doubt * (z.shape[1] + 2.0 if quadratic else 1.0)
+    # Squares of estimated coefficients are biased by their variances: one from b b^T and Q + 1 from each diagonal entry
+    # of H H.
+    variances = fit.coefficient_variance * (z.shape[1] + 2.0 if quadratic else 1.0)
     excess = variances[..., None, None] * xp.eye(z.shape[1], dtype=z.dtype, device=device_of(z))
     curvature = -(b[..., :, None] * b[..., None, :] + a[..., None, None] * H + H @ H - excess)
     if not quadratic:
-        # What a line leaves is noise to it: otherwise a site seen through a bend or a jump would say far too much.
-        noise = 1.0 + fit.rest
+        # The residual variance of a linear fit counts as noise. Otherwise a site with a strongly nonlinear or
+        # discontinuous simulator would have far too much precision.
+        noise = 1.0 + fit.residual_variance
         gradient, curvature = gradient / noise[..., None], curvature / noise[..., None, None]
     parts = (-0.5 * square, gradient, curvature)
     return SiteTerms(*(xp.permute_dims(part, (1, 0, *range(2, part.ndim))) for part in parts))
 
 
-def all_outputs(by_output: SiteTerms, log_normaliser: Array) -> SiteTerms:
-    """What the sites tell, all outputs together, with the normaliser (N,)."""
+def sum_over_outputs(by_output: SiteTerms, log_normaliser: Array) -> SiteTerms:
+    """Sum the terms of all outputs and add the normaliser, shape (N,)."""
     xp = array_namespace(log_normaliser)
     value, gradient, curvature = (xp.sum(part, axis=0) for part in by_output)
     return SiteTerms(log_normaliser + value, gradient, curvature)
 
 
 def estimate_log_density(z: Array, log_density: Array, valid: Array) -> SiteTerms:
-    """From log densities (S, N) of any likelihood."""
-    fit = hermite_fit(z, log_density[..., None], valid, quadratic=True)
-    return SiteTerms(fit.constant[:, 0], fit.slope[:, 0, :], fit.bend[:, 0, ...])
+    """Estimate the terms of each site from log densities (S, N) of any likelihood at points z (S, Q)."""
+    fit = fit_hermite(z, log_density[..., None], valid, quadratic=True)
+    return SiteTerms(fit.value[:, 0], fit.gradient[:, 0, :], fit.curvature[:, 0, ...])
 
 
-def plain_values(log_density: Array, valid: Array) -> Array:
-    """E[log p], (N,), as the mean of the valid log densities (S, N): for sites with too few of them for a fit."""
+def mean_log_densities(log_density: Array, valid: Array) -> Array:
+    """Compute E[log p], shape (N,), as the mean of the valid log densities (S, N), for sites with too few for a fit."""
     xp = array_namespace(log_density)
     weight = xp.astype(valid, log_density.dtype)
     total = xp.sum(xp.where(valid, log_density, xp.zeros_like(log_density)), axis=0)
     return total / xp.maximum(xp.sum(weight, axis=0), xp.ones_like(total))
 
 
-def bounded_precision(curvature: Array) -> Array:
-    """-curvature (N, Q, Q) in terms of z, without eigenvalues that would take too much precision away."""
+def limit_site_precision(curvature: Array) -> Array:
+    """Compute the precision -curvature (N, Q, Q) in terms of z, with its negative eigenvalues limited."""
     xp = array_namespace(curvature)
     values, vectors = xp.linalg.eigh(-0.5 * (curvature + xp.matrix_transpose(curvature)))
     return (vectors * limit_precision(values)[:, None, :]) @ xp.matrix_transpose(vectors)

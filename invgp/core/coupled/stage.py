@@ -1,4 +1,4 @@
-"""An estimator with its points, and what it may do in a step."""
+"""Stage of the inference: an estimator with its sample points and its limits on a step."""
 
 from __future__ import annotations
 
@@ -7,32 +7,41 @@ from dataclasses import dataclass
 
 from invgp.core.point_sets import Points
 
-SLACK = 1e-4  # nats a latent and site that the bound may fall: below what its estimate can tell
-ROUGH_SLACK = 0.1  # the same of a stage that leads beside its optimum
+BOUND_SLACK = 1e-4  # nats per latent and site: largest accepted decrease of the bound, below the error of its estimate
+LINEAR_STAGE_SLACK = 0.1  # the same limit for statistical linearisation, whose fixed point is not the optimum
 
 
 @dataclass(frozen=True)
 class Stage:
-    """An estimator with the points it uses.
+    """Estimator with its sample points and its limits on a step.
 
     Parameters
     ----------
-    kind : ``"linear"`` (statistical linearisation) or ``"hermite"``, both for Gaussian noise, or ``"log density"``.
-    tolerance : settled when a step moves no site's posterior by more, in standard deviations.
-    reach : no step moves a site's posterior by more, in standard deviations.
+    kind : str
+        ``"linear"`` (statistical linearisation) or ``"hermite"``, both for Gaussian noise, or ``"log density"``.
+    points : Points
+        Standard normal sample points, the same in all steps of the stage.
+    tolerance : float, standard deviations
+        The stage has converged when the next step would move the posterior of no site by more.
+    max_movement : float, standard deviations
+        Largest movement of the posterior of a site in one step.
     """
 
     kind: str
     points: Points
     tolerance: float
-    reach: float = math.inf
+    max_movement: float = math.inf
 
     @property
     def slack(self) -> float:
-        """Nats a latent and site that the bound may fall: linearisation leads beside its optimum, not to it."""
-        return ROUGH_SLACK if self.kind == "linear" else SLACK
+        """Largest accepted decrease of the bound, in nats per latent and site.
+
+        It is larger for statistical linearisation, because that estimator does not converge to the optimum of the
+        bound.
+        """
+        return LINEAR_STAGE_SLACK if self.kind == "linear" else BOUND_SLACK
 
     @property
     def quadratic(self) -> bool:
-        """Whether it fits second-order terms."""
+        """Whether the estimator fits second-order terms."""
         return self.kind != "linear"

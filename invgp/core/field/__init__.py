@@ -1,4 +1,4 @@
-"""Inference where every datum feels the whole field: one run of the forward model returns all data."""
+"""Inference for field models: one run takes the latents on the whole grid and returns the data of all sites."""
 
 from invgp.core.field.field_gaussian import Gaussian
 from invgp.core.field.field_inference import FieldInference, FieldState

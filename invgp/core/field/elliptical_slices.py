@@ -1,7 +1,11 @@
-"""Mean and covariance of a density that is nearly Gaussian, by elliptical slice sampling of many chains at once.
+"""Elliptical slice sampling of a nearly Gaussian density with many chains, and its mean and covariance.
 
-The Gaussian that comes near stands where the sampler's prior does, so that only the ratio of the two densities has to
-be followed (Murray, Adams and MacKay 2010).
+An approximating Gaussian replaces the prior of the sampler, so that the likelihood of the sampler is the ratio of the
+two densities.
+
+References
+----------
+Murray, Adams and MacKay (2010); Nishihara, Murray and Adams (2014), for the approximating Gaussian.
 """
 
 from __future__ import annotations
@@ -15,49 +19,63 @@ import numpy as np
 from invgp.core.backend import Array, array_namespace, backend_of, cholesky, to_numpy
 from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
 
-TAILS = 1.0  # nats: how much wider than the Gaussian the sampler's prior is; the ratio must not grow without bound
-BURNED = 0.25  # of the steps
-CORRELATED = 4.0  # steps that count as one
+# Nats that the wider prior of the sampler costs in the ratio; without it, the ratio could grow without bound.
+WIDENING_COST = 1.0
+BURN_IN_SHARE = 0.25  # fraction of the steps that is discarded
+STEPS_PER_SAMPLE = 4.0  # steps of a chain that count as one independent sample
 
 
 class Density(NamedTuple):
-    """A log density of which the dear part is linear: along an ellipse it is known from three points.
+    """Log density with an expensive part that is linear, so that three points determine it on an ellipse.
 
     Attributes
     ----------
-    image : w (S, R) -> (S, n), linear.
-    value : w (S, R) and its image -> (S,), up to a constant.
+    image : callable
+        Linear function of w (S, R) to (S, n).
+    value : callable
+        Function of w (S, R) and its image (S, n) to the log density (S,), up to a constant.
     """
 
     image: Callable[[Array], Array]
     value: Callable[[Array, Array], Array]
 
     @staticmethod
-    def of(log_density: Callable[[Array], Array]) -> Density:
-        """Of any function (S, R) -> (S,)."""
+    def from_function(log_density: Callable[[Array], Array]) -> Density:
+        """Wrap any log density (S, R) -> (S,)."""
         return Density(lambda w: w[:, :1], lambda w, _: log_density(w))
 
 
 def estimate_moments(
     density: Density, near: LowRankGaussian, rng: np.random.Generator, chains: int, steps: int
 ) -> Gaussian:
-    """The Gaussian with the mean and covariance of a density.
+    """Estimate mean and covariance of a density by slice sampling.
 
-    The covariance is drawn towards that of `near` as far as the samples are too few for one of its size.
+    The sample covariance is shrunk towards that of `near`, the more the fewer samples there are per variable.
+
+    Parameters
+    ----------
+    density : Density
+        Log density of R variables.
+    near : LowRankGaussian
+        Approximation of the density.
+    rng : numpy.random.Generator
+        Random numbers.
+    chains, steps : int
+        Number of chains, and of steps of each.
     """
     xp, backend = array_namespace(near.mean), backend_of(near.mean)
     size = near.mean.shape[0]
-    kept = slice_chains(density, near, rng, chains, steps)[round(BURNED * steps) :]
+    kept = run_slice_chains(density, near, rng, chains, steps)[round(BURN_IN_SHARE * steps) :]
     samples = kept.reshape(-1, size)
     mean, covariance = samples.mean(axis=0), np.cov(samples.T).reshape(size, size)
-    trust = 1.0 / (1.0 + size * CORRELATED / len(samples))
+    trust = 1.0 / (1.0 + size * STEPS_PER_SAMPLE / len(samples))
     covariance = trust * covariance + (1.0 - trust) * np.eye(size)
     root = near.samples(backend.asarray(np.linalg.cholesky(covariance).T)) - near.mean
     covariance = xp.matrix_transpose(root) @ root
     return Gaussian(near.samples(backend.asarray(mean)[None, :])[0, :], covariance, cholesky(covariance))
 
 
-def slice_chains(
+def run_slice_chains(
     density: Density | Callable[[Array], Array],
     near: LowRankGaussian | Gaussian,
     rng: np.random.Generator,
@@ -65,101 +83,126 @@ def slice_chains(
     steps: int,
     start: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Samples (steps, chains, R), as normals that `near` takes to w.
+    """Run chains of elliptical slice sampling.
 
     Parameters
     ----------
-    start : (chains, R), such normals; by default drawn.
+    density : Density or callable
+        Log density of w, of R variables.
+    near : LowRankGaussian or Gaussian
+        Approximation of the density.
+    rng : numpy.random.Generator
+        Random numbers.
+    chains, steps : int
+        Number of chains, and of steps of each.
+    start : array, shape (chains, R), optional
+        First points, in coordinates in which `near` is standard normal; drawn from `near` by default.
+
+    Returns
+    -------
+    array, shape (steps, chains, R)
+        Samples in the same coordinates: ``near.samples`` converts them to w.
     """
-    density = density if isinstance(density, Density) else Density.of(density)
+    density = density if isinstance(density, Density) else Density.from_function(density)
     backend = backend_of(near.mean)
     size = near.mean.shape[0]
-    ellipses = _Ellipses(density, near.mean, density.image(near.mean[None, :]), widening(size))
+    ratio = _DensityRatio(density, near.mean, density.image(near.mean[None, :]), prior_width(size))
     z = rng.standard_normal((chains, size)) if start is None else start
-    here = ellipses.point(near, backend.asarray(z))
-    level = ellipses.rest(z, here)
+    here = ratio.point(near, backend.asarray(z))
+    level = ratio.log_ratio(z, here)
     visited = []
     for _ in range(steps):
-        z, here, level = _moved(ellipses, near, z, here, level, rng)
+        z, here, level = _move_chains(ratio, near, z, here, level, rng)
         visited.append(z)
     return np.stack(visited)
 
 
-def widening(size: int) -> float:
-    """How much wider than the Gaussian the sampler's prior is, for so many variables.
+def prior_width(size: int) -> float:
+    """Compute the standard deviation of the sampler's prior in units of the approximating Gaussian, for R variables.
 
-    A draw of N(0, (1 + e)^2 I) lies 2 e^2 R nats lower in the ratio than one of N(0, I): with an e that does not fall
-    with the number of variables R, every step would end near where it began.
+    The ratio at a sample of N(0, (1 + e)^2 I) is 2 e^2 R nats lower than at a sample of N(0, I). If e did not decrease
+    with the number of variables R, all steps would be very short.
     """
-    return 1.0 + math.sqrt(0.5 * TAILS / size)
+    return 1.0 + math.sqrt(0.5 * WIDENING_COST / size)
 
 
 class _Point(NamedTuple):
-    """Offsets (S, R) from the middle, and their image (S, n)."""
+    """Offsets (S, R) from the mean of the approximation, and their images (S, n)."""
 
-    off: Array
+    offset: Array
     image: Array
 
-    def turned(self, other: _Point, rows: Array, cosine: Array, sine: Array) -> _Point:
-        """A part of the way along the ellipse to another, of the chains with these numbers."""
-        xp = array_namespace(self.off)
+    def rotate(self, other: _Point, rows: Array, cosine: Array, sine: Array) -> _Point:
+        """Compute the points on the ellipses to another point, for the chains with the indices `rows`."""
+        xp = array_namespace(self.offset)
         parts = ((a, b) for a, b in zip(self, other, strict=True))
         return _Point(
             *(cosine[:, None] * xp.take(a, rows, axis=0) + sine[:, None] * xp.take(b, rows, axis=0) for a, b in parts)
         )
 
 
-class _Ellipses(NamedTuple):
-    """Where the density is looked at: about a middle (R,), whose image is (1, n).
+class _DensityRatio(NamedTuple):
+    """Ratio of a density to the sampler's prior.
 
-    `widening` is the standard deviation of the sampler's prior, in that of the Gaussian.
+    Attributes
+    ----------
+    density : Density
+        Log density to sample.
+    centre : Array, shape (R,)
+        Mean of the approximating Gaussian.
+    image : Array, shape (1, n)
+        Image of the centre.
+    prior_width : float
+        Standard deviation of the sampler's prior, in units of the approximating Gaussian.
     """
 
     density: Density
-    middle: Array
+    centre: Array
     image: Array
-    widening: float
+    prior_width: float
 
     def point(self, near: LowRankGaussian | Gaussian, z: Array) -> _Point:
-        """From normals (S, R)."""
-        off = near.samples(z) - near.mean
-        return _Point(off, self.density.image(off))
+        """Compute offsets and images from normals (S, R)."""
+        offset = near.samples(z) - near.mean
+        return _Point(offset, self.density.image(offset))
 
-    def rest(self, z: np.ndarray, point: _Point) -> np.ndarray:
-        """The log density (S,) less that of the wider Gaussian."""
-        found = to_numpy(self.density.value(self.middle + point.off, self.image + point.image))
-        return np.asarray(np.where(np.isfinite(found), found, -np.inf) + 0.5 * np.sum(z**2, axis=1) / self.widening**2)
+    def log_ratio(self, z: np.ndarray, point: _Point) -> np.ndarray:
+        """Compute the log density (S,) minus that of the sampler's prior; -inf where the density is not finite."""
+        values = to_numpy(self.density.value(self.centre + point.offset, self.image + point.image))
+        return np.asarray(
+            np.where(np.isfinite(values), values, -np.inf) + 0.5 * np.sum(z**2, axis=1) / self.prior_width**2
+        )
 
 
-def _moved(
-    ellipses: _Ellipses,
+def _move_chains(
+    ratio: _DensityRatio,
     near: LowRankGaussian | Gaussian,
     z: np.ndarray,
     here: _Point,
     level: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, _Point, np.ndarray]:
-    """One step of every chain: along an ellipse through z (S, R), to where the rest is above a random level."""
+    """Move every chain along an ellipse through z (S, R) to a point whose log ratio is above a random threshold."""
     backend = backend_of(near.mean)
-    other = ellipses.widening * rng.standard_normal(z.shape)
-    there = ellipses.point(near, backend.asarray(other))
+    other = ratio.prior_width * rng.standard_normal(z.shape)
+    there = ratio.point(near, backend.asarray(other))
     threshold = level + np.log(rng.random(len(z)))
     angle = 2.0 * np.pi * rng.random(len(z))
     low, high = angle - 2.0 * np.pi, angle.copy()
     new_level, kept = level.copy(), angle.copy()
-    going = np.arange(len(z))
-    while going.size:
-        cosine, sine = np.cos(angle[going]), np.sin(angle[going])
-        turned = cosine[:, None] * z[going] + sine[:, None] * other[going]
-        rows = backend.namespace.asarray(going.astype(np.int32), device=backend.device)
-        found = ellipses.rest(turned, here.turned(there, rows, backend.asarray(cosine), backend.asarray(sine)))
-        above = found > threshold[going]
-        new_level[going[above]], kept[going[above]] = found[above], angle[going[above]]
-        going = going[~above]
-        back = angle[going] < 0.0
-        low[going[back]], high[going[~back]] = angle[going[back]], angle[going[~back]]
-        angle[going] = low[going] + rng.random(going.size) * (high[going] - low[going])
+    active = np.arange(len(z))
+    while active.size:
+        cosine, sine = np.cos(angle[active]), np.sin(angle[active])
+        rotated = cosine[:, None] * z[active] + sine[:, None] * other[active]
+        rows = backend.namespace.asarray(active.astype(np.int32), device=backend.device)
+        found = ratio.log_ratio(rotated, here.rotate(there, rows, backend.asarray(cosine), backend.asarray(sine)))
+        above = found > threshold[active]
+        new_level[active[above]], kept[active[above]] = found[above], angle[active[above]]
+        active = active[~above]
+        back = angle[active] < 0.0
+        low[active[back]], high[active[~back]] = angle[active[back]], angle[active[~back]]
+        angle[active] = low[active] + rng.random(active.size) * (high[active] - low[active])
     cosine, sine = np.cos(kept), np.sin(kept)
     everyone = backend.namespace.asarray(np.arange(len(z), dtype=np.int32), device=backend.device)
-    here = here.turned(there, everyone, backend.asarray(cosine), backend.asarray(sine))
+    here = here.rotate(there, everyone, backend.asarray(cosine), backend.asarray(sine))
     return cosine[:, None] * z + sine[:, None] * other, here, new_level

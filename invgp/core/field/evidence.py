@@ -1,8 +1,8 @@
-"""How likely the data are under other hyperparameters, as the forward model is near the posterior.
+"""Evidence of the data for other hyperparameters, with the forward model linearised around the posterior.
 
-There it is a line: data = outputs at the prior's mean + slope (field - prior's mean) + noise. Of a Gaussian field all
-that is Gaussian, and its density is the evidence. The field is known by its values at few nodes, which say nearly all
-about it: so the prior's covariance is needed between these nodes alone.
+The linearised model is data = outputs at the prior mean + slope (field - prior mean) + noise. For a Gaussian field, the
+data are Gaussian, and their density is the evidence. The values of the field at a few nodes, the pivots of its basis,
+determine it almost completely, so only the prior covariance of these nodes is needed.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ from invgp.core.kernels import Kernel
 
 
 @dataclass(frozen=True)
-class LinearData:
-    """Data as a line in the variables.
+class LinearisedData:
+    """Data as a linear function of the R variables, plus noise.
 
     Attributes
     ----------
-    residual : (D,), data less outputs at the prior's mean, in units of the noise.
-    directions : (k, D), of what varies among the outputs.
-    slope : (k, R), of these by the variables.
-    weights : (D,), precisions of the noise.
-    error : (k,), variance of what the regression does not know.
-    excess : (D,), variance besides the noise.
+    residual : Array, shape (D,), standard deviations of the noise
+        Data minus outputs at the prior mean.
+    directions : Array, shape (k, D)
+        Directions in which the outputs vary.
+    slope : Array, shape (k, R)
+        Derivatives of the outputs in these directions with respect to the variables.
+    weights : Array, shape (D,)
+        Precisions of the noise.
+    error : Array, shape (k,)
+        Variance of the regression error in each direction.
+    excess : Array, shape (D,)
+        Variance in addition to the noise, due to missing outputs.
     """
 
     residual: Array
@@ -38,14 +44,22 @@ class LinearData:
     excess: Array
 
     def log_evidence(self, covariance: Array, log_scales: Array) -> float:
-        """With a covariance (k, k) that the prior gives the outputs, and noise scaled by exp(log_scales), (D,)."""
+        """Compute the log evidence, in nats.
+
+        Parameters
+        ----------
+        covariance : Array, shape (k, k)
+            Prior covariance of the outputs in the k directions.
+        log_scales : Array, shape (D,)
+            Logarithms of the factors on the noise standard deviations.
+        """
         xp = array_namespace(self.slope)
         weights = 1.0 / (xp.exp(2.0 * log_scales) / self.weights + self.excess)
         root = cholesky(covariance + self.error * identity(covariance))
-        seen = xp.matrix_transpose(root) @ self.directions
-        inner = (seen * weights) @ xp.matrix_transpose(seen)
-        factor = cholesky(identity(inner) + inner)
-        explained = sum_of_squares(solve_triangular(factor, (seen @ (weights * self.residual))[:, None]))
+        rotated = xp.matrix_transpose(root) @ self.directions
+        inner_products = (rotated * weights) @ xp.matrix_transpose(rotated)
+        factor = cholesky(identity(inner_products) + inner_products)
+        explained = sum_of_squares(solve_triangular(factor, (rotated @ (weights * self.residual))[:, None]))
         misfit = xp.sum(weights * xp.square(self.residual)) - explained[0]
         log_det = 2.0 * xp.sum(xp.log(xp.linalg.diagonal(factor))) - xp.sum(xp.log(weights))
         constant = self.residual.shape[0] * math.log(2.0 * math.pi)
@@ -54,30 +68,44 @@ class LinearData:
 
 @dataclass(frozen=True)
 class NodeSlopes:
-    """Slopes by the values of some processes, which share a kernel, at the nodes that their basis rests on.
+    """Slopes with respect to the values of processes with the same kernel at the pivot nodes of their basis.
 
     Attributes
     ----------
-    nodes : (P, D).
-    slopes : of each process (k, P), for a process of variance 1.
+    nodes : Array, shape (P, D)
+        Coordinates of the pivot nodes.
+    slopes : sequence of Array, shape (k, P)
+        Slopes of each process, scaled to a process of variance 1.
     """
 
     nodes: Array
     slopes: Sequence[Array]
 
     @staticmethod
-    def of(kernel: Kernel, basis: Basis, nodes: Array, slopes: Sequence[Array]) -> NodeSlopes:
-        """From slopes (k, R) by the variables of a basis over nodes (G, D), which belongs to this kernel."""
+    def from_basis(kernel: Kernel, basis: Basis, nodes: Array, slopes: Sequence[Array]) -> NodeSlopes:
+        """Convert slopes with respect to the variables of a basis to slopes with respect to the pivot nodes.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            Kernel of the basis.
+        basis : Basis
+            Basis that all processes share.
+        nodes : Array, shape (P, D)
+            Coordinates of the pivot nodes of the basis.
+        slopes : sequence of Array, shape (k, R)
+            Slopes of each process with respect to its variables.
+        """
         xp = array_namespace(nodes)
         factor = cholesky(kernel(nodes, nodes))
         rotation = basis.rotation[:, : basis.size]
-        turned = (rotation @ xp.matrix_transpose(slope) for slope in slopes)
+        whitened = (rotation @ xp.matrix_transpose(slope) for slope in slopes)
         return NodeSlopes(
-            nodes, [xp.matrix_transpose(solve_triangular(factor, part, transposed=True)) for part in turned]
+            nodes, [xp.matrix_transpose(solve_triangular(factor, part, transposed=True)) for part in whitened]
         )
 
     def covariance(self, kernel: Kernel) -> Array:
-        """What a kernel gives the outputs, (k, k)."""
+        """Compute the covariance (k, k) of the outputs for another kernel."""
         xp = array_namespace(self.nodes)
-        between = kernel(self.nodes, self.nodes)
-        return sum(slope @ between @ xp.matrix_transpose(slope) for slope in self.slopes)
+        node_covariance = kernel(self.nodes, self.nodes)
+        return sum(slope @ node_covariance @ xp.matrix_transpose(slope) for slope in self.slopes)

@@ -1,10 +1,10 @@
-"""A Gaussian posterior of the whitened variables, as init / ask / tell: the caller runs the forward model.
+"""Inference of a Gaussian posterior of the whitened variables, as init / ask / tell: the caller runs the forward model.
 
-Each step draws runs from the posterior so far, regresses the outputs on the variables with all runs so far, and moves
-the posterior by guarded natural-gradient steps to where statistical linearisation puts it. Where the forward model
-bends so much that this is not the posterior's mean and covariance, they are taken from slice sampling, with the
-regression for the forward model: that costs no runs. What the regression does not know counts as noise: where the runs
-say nothing, the posterior keeps the spread of the prior, and a posterior that runs away from the runs is held back.
+Each step draws runs from the present posterior, fits a regression of the outputs on the variables to all runs so far,
+and updates the posterior by guarded natural-gradient steps with statistical linearisation of the regression. If the
+regression is so nonlinear that the result differs from the mean and covariance of the posterior, slice sampling with
+the regression estimates them, which needs no runs. The variance of the regression counts as noise: in directions
+without information from runs the posterior keeps the spread of the prior, and it cannot move far from the runs.
 """
 
 from __future__ import annotations
@@ -28,73 +28,92 @@ from invgp.core.backend import (
     to_numpy,
 )
 from invgp.core.field.elliptical_slices import Density, estimate_moments
-from invgp.core.field.evidence import LinearData
+from invgp.core.field.evidence import LinearisedData
 from invgp.core.field.field_gaussian import (
     Gaussian,
     LowRankGaussian,
     few_runs_share,
+    mean_movement,
     movement,
     orthogonal_normals,
-    shift,
 )
 from invgp.core.field.local_regression import Block, LocalRegression, fit_blocks
 from invgp.core.field.missing_outputs import complete_blocks
-from invgp.core.field.regression import Hyperparameters, Modes, Regression, fit
+from invgp.core.field.regression import KernelParameters, Modes, Regression, fit_regression
 
-FIRST_ROUNDS = 2  # of filling in what runs lack, and learning how well they predict each other
-STEPS = 60  # natural-gradient steps for each batch of runs
-STILL = 1e-4  # standard deviations: a step that moves the posterior by less is the last
-SMALLEST_STEP = 1.0 / 64.0
-SLACK = 1e-9  # of the bound's size: rounding
-GAUSSIAN = 0.03  # nats: a posterior whose log density differs from the Gaussian's by less needs no sampling
-CHAINS = 64
-MOST_FITTED = 1000  # runs of a regression, or twice its variables: beyond, the algebra takes longer than it helps
+FIRST_COMPLETION_ROUNDS = 2  # rounds of replacing missing outputs and fitting hyperparameters, in the first regression
+MAX_STEPS = 60  # natural-gradient steps after each batch of runs
+STEP_TOLERANCE = 1e-4  # standard deviations: the last step moves the posterior by less
+SMALLEST_STEP = 1.0 / 64.0  # the steps end when one would have to be shorter
+ROUNDING_SLACK = 1e-9  # relative decrease of the bound that is attributed to rounding
+GAUSSIAN_TOLERANCE = (
+    0.03  # nats: no sampling if the log density deviates from the Gaussian by less (standard deviation)
+)
+SLICE_CHAINS = 64  # chains of slice sampling
+MAX_FITTED_RUNS = 1000  # largest number of runs in a regression, if it is more than twice the number of variables
 
 AnyRegression = Regression | LocalRegression
 
 
 @dataclass(frozen=True)
 class FieldState:
-    """Where the inference stands: immutable, all that is needed to go on.
+    """Immutable state of the inference, complete for continuing it.
 
     Attributes
     ----------
-    q : the posterior.
-    linear : the posterior by linearisation alone.
-    certain : the same, were the regression certain; None before any runs.
-    w, outputs : (n, R) and (n, D), of all runs that went well; NaN for outputs that a run lacks.
-    regression : of those that are near; None before the first.
-    near : numbers of these.
+    q : Gaussian
+        Posterior of the variables.
+    linear : LowRankGaussian
+        Posterior by statistical linearisation.
+    error_free : LowRankGaussian or None
+        The same if the regression had no error; None before the first runs.
+    w : Array, shape (n, R)
+        Variables of all valid runs.
+    outputs : Array, shape (n, D)
+        Outputs of these runs; NaN for missing outputs.
+    regression : Regression or LocalRegression or None
+        Regression of the outputs on the variables; None before the first runs.
+    fitted_runs : Array of int
+        Indices of the runs that the regression uses.
     """
 
     q: Gaussian
     linear: LowRankGaussian
-    certain: LowRankGaussian | None = None
+    error_free: LowRankGaussian | None = None
     w: Array = None
     outputs: Array = None
     regression: AnyRegression | None = None
-    near: Array = None
+    fitted_runs: Array = None
 
     @property
     def few_runs(self) -> Array:
-        """(R, R), the part of the covariance by linearisation that comes from the regression's uncertainty."""
-        if self.certain is None:
+        """Part (R, R) of the covariance by linearisation that is due to the uncertainty of the regression.
+
+        Raises
+        ------
+        ValueError
+            If there are no runs yet.
+        """
+        if self.error_free is None:
             raise ValueError("there were no runs yet")
         xp = array_namespace(self.linear.removed_factor)
-        less, more = self.linear.removed_factor, self.certain.removed_factor
+        less, more = self.linear.removed_factor, self.error_free.removed_factor
         return more @ xp.matrix_transpose(more) - less @ xp.matrix_transpose(less)
 
 
 @dataclass(frozen=True)
 class FieldInfo:
-    """What one batch of runs found.
+    """Result of one batch of runs.
 
     Attributes
     ----------
-    elbo : at the posterior, with the regression for the forward model, in nats.
-    movement : of the posterior by linearisation, in its standard deviations, over the directions that the data inform.
-    few_runs : the share of the posterior's variance that comes from having few runs, in the directions that the data
-        inform.
+    elbo : float, nats
+        Bound at the posterior by linearisation, with the regression in place of the forward model.
+    movement : float, standard deviations
+        Movement of the posterior by linearisation, over the directions that the data inform.
+    few_runs : float
+        Fraction of the posterior variance, in the directions that the data inform, that is due to the small number of
+        runs.
     """
 
     elbo: float
@@ -103,13 +122,15 @@ class FieldInfo:
 
 
 @dataclass(frozen=True)
-class _Local:
-    """The regression about a posterior.
+class _AveragedRegression:
+    """Regression averaged over a posterior.
 
     Attributes
     ----------
-    value, slope : (k,) and (k, R), averages over the posterior.
-    error : (k,), variance of what the regression does not know.
+    value, slope : Array, shapes (k,) and (k, R)
+        Averages of the expectation of z and of its derivative.
+    error : Array, shape (k,)
+        Average variance of the regression.
     """
 
     value: Array
@@ -119,32 +140,44 @@ class _Local:
 
 @dataclass(frozen=True)
 class _DataTerms:
-    """What the data say about a posterior.
+    """Terms of the bound that depend on the data.
 
     Attributes
     ----------
-    added : V (R, k), whose V V^T they add to the precision.
-    gradient : (R,), of the expected log likelihood with respect to the mean.
-    at_mean : the log likelihood of a posterior without spread.
+    precision_factor : Array, shape (R, k)
+        V. The data add V V^T to the precision.
+    gradient : Array, shape (R,)
+        Gradient of the expected log likelihood with respect to the mean.
+    at_mean : float
+        Log likelihood without the contribution of the posterior covariance.
     """
 
-    added: Array
+    precision_factor: Array
     gradient: Array
     at_mean: float
 
 
 @dataclass(frozen=True)
 class FieldInference:
-    """The algorithm with everything that stays fixed while it runs.
+    """Inference for field models.
+
+    The object contains everything that is constant during the inference. `init`, `ask` and `tell` are functions of an
+    immutable `FieldState`.
 
     Parameters
     ----------
-    modes : of the prior.
-    y : (D,), the data in standard deviations (or scales) of their noise, which is independent.
-    normals : (S, R), points at which averages without closed form are taken; each with its mirror image is best.
-    degrees : of freedom of Student-t noise; None for Gaussian noise.
-    blocks : of data that feel the field near them alone; none: all data feel all of it.
-    unmixing : (D, D): the noise of outputs is independent after it; None where they are told so.
+    modes : Modes
+        Modes of the prior.
+    y : Array, shape (D,), standard deviations (or scales) of the noise
+        Data with independent noise.
+    normals : Array, shape (S, R)
+        Standard normal points for averages without a closed form, preferably in pairs of opposite sign.
+    degrees : float or None
+        Degrees of freedom of Student-t noise; None for Gaussian noise.
+    blocks : sequence of Block
+        Blocks of data that depend only on the field near them; empty if all data depend on the whole field.
+    unmixing : Array, shape (D, D), or None
+        Matrix that converts outputs to data with independent noise; None if the outputs have been converted already.
     """
 
     modes: Modes
@@ -155,16 +188,23 @@ class FieldInference:
     unmixing: Array | None = None
 
     def init(self) -> FieldState:
-        """Start at the prior."""
+        """Return the state at the prior."""
         prior = LowRankGaussian.prior(self.modes.variances)
         return FieldState(prior.dense(), prior)
 
     def ask(self, state: FieldState, count: int, rng: np.random.Generator, spread: float = 1.0) -> Array:
-        """Variables (count, R) at which runs are wanted: orthogonal directions, lengths as of normal draws.
+        """Draw the variables (count, R) of the next runs from the posterior, in orthogonal whitened directions.
 
         Parameters
         ----------
-        spread : a number below 1 keeps nearer to the posterior's mean.
+        state : FieldState
+            Present state.
+        count : int
+            Number of runs.
+        rng : numpy.random.Generator
+            Random numbers.
+        spread : float
+            Factor on the distances from the posterior mean.
         """
         backend = backend_of(self.y)
         return state.q.samples(spread * backend.asarray(orthogonal_normals(rng, count, self.normals.shape[1])))
@@ -172,36 +212,54 @@ class FieldInference:
     def tell(
         self, state: FieldState, w: Array, outputs: Array, rng: np.random.Generator, steps: int = 40
     ) -> tuple[FieldState, FieldInfo]:
-        """Take in runs that went well: outputs (n, D), in units of the noise as the data, at w (n, R).
+        """Update the state with valid runs.
 
         Parameters
         ----------
-        outputs : NaN for what a run lacks; some run must have it.
-        steps : of slice sampling, where it is needed.
+        state : FieldState
+            Present state.
+        w : Array, shape (n, R)
+            Variables of the runs.
+        outputs : Array, shape (n, D), standard deviations of the noise
+            Outputs of the runs; NaN for missing outputs. Each output must be present in some run.
+        rng : numpy.random.Generator
+            Random numbers of slice sampling.
+        steps : int
+            Number of steps of slice sampling, if it is needed.
+
+        Returns
+        -------
+        FieldState
+            Next state.
+        FieldInfo
+            Result of the batch.
         """
         xp = array_namespace(w)
         if state.regression is not None:
             w, outputs = xp.concat([state.w, w]), xp.concat([state.outputs, outputs])
-        near = self._nearest(state.q, w)
-        regression = self._fit_regression(xp.take(w, near, axis=0), xp.take(outputs, near, axis=0), state)
-        linear, certain, elbo = self._linearise(regression, replace(state.linear, mean=state.q.mean))
+        fitted_runs = self._nearest_runs(state.q, w)
+        regression = self._fit_regression(xp.take(w, fitted_runs, axis=0), xp.take(outputs, fitted_runs, axis=0), state)
+        linear, error_free, elbo = self._linearise(regression, replace(state.linear, mean=state.q.mean))
         q = self._sample_moments(regression, linear, rng, steps)
-        new = FieldState(q, linear, certain, w, outputs, regression, near)
-        return new, FieldInfo(elbo, movement(state.linear, linear), few_runs_share(linear, certain))
+        new = FieldState(q, linear, error_free, w, outputs, regression, fitted_runs)
+        return new, FieldInfo(elbo, movement(state.linear, linear), few_runs_share(linear, error_free))
 
     def _fit_regression(self, w: Array, outputs: Array, state: FieldState) -> AnyRegression:
-        """The regression of outputs (n, D) on w (n, R); its hyperparameters are sought from those of the last."""
+        """Fit the regression of outputs (n, D) on w (n, R), and replace missing outputs.
+
+        The search for the hyperparameters starts from those of the previous regression.
+        """
         xp = array_namespace(w)
         hyper = None if state.regression is None else [part.hyper for part in state.regression.parts]
         if not bool(xp.any(xp.isnan(outputs))):
-            return self._regression(w, self._independent(outputs), hyper)
+            return self._regression(w, self._decorrelate_noise(outputs), hyper)
         blocks = self.blocks or [Block(np.arange(outputs.shape[1]), None, self.modes)]
         points = state.q.samples(self.normals)
-        for _ in range(1 if hyper else FIRST_ROUNDS):
-            whole = complete_blocks(blocks, w, outputs, hyper, points, self.unmixing)
-            scale = (1.0 + whole.excess) ** -0.5
+        for _ in range(1 if hyper else FIRST_COMPLETION_ROUNDS):
+            completed = complete_blocks(blocks, w, outputs, hyper, points, self.unmixing)
+            scale = (1.0 + completed.excess) ** -0.5
             regression = self._regression(
-                w, self._independent(whole.expected), hyper, self._independent(whole.drawn), scale
+                w, self._decorrelate_noise(completed.expected), hyper, self._decorrelate_noise(completed.drawn), scale
             )
             hyper = [part.hyper for part in regression.parts]
         return regression
@@ -210,49 +268,56 @@ class FieldInference:
         self,
         w: Array,
         outputs: Array,
-        hyper: list[Hyperparameters] | None,
+        hyper: list[KernelParameters] | None,
         drawn: Array | None = None,
         scale: Array | None = None,
     ) -> AnyRegression:
+        """Fit a regression to complete outputs, for all data or for each block."""
         if self.blocks:
             return fit_blocks(self.blocks, w, outputs, hyper, drawn, scale)
-        return fit(self.modes, w, outputs, hyper[0] if hyper else None, drawn, scale)
+        return fit_regression(self.modes, w, outputs, hyper[0] if hyper else None, drawn, scale)
 
-    def _independent(self, outputs: Array) -> Array:
-        """Outputs (n, D) as the data are, with independent noise."""
+    def _decorrelate_noise(self, outputs: Array) -> Array:
+        """Convert outputs (n, D) to the data with independent noise."""
         if self.unmixing is None:
             return outputs
         return outputs @ array_namespace(outputs).matrix_transpose(self.unmixing)
 
-    def linear_data(self, state: FieldState) -> LinearData:
-        """The data as a line in the variables, about the posterior by linearisation."""
+    def linearised_data(self, state: FieldState) -> LinearisedData:
+        """Linearise the data as a function of the variables around the posterior by linearisation.
+
+        Raises
+        ------
+        ValueError
+            If there are no runs yet.
+        """
         if state.regression is None:
             raise ValueError("there were no runs yet")
-        local = self._local(state.regression, state.linear)
-        at_prior = local.value - local.slope @ state.linear.mean
+        averaged = self._average_regression(state.regression, state.linear)
+        at_prior = averaged.value - averaged.slope @ state.linear.mean
         regression, scale = state.regression, state.regression.scale
-        return LinearData(
+        return LinearisedData(
             (self._residual(regression) - at_prior @ regression.directions) / scale,
             regression.directions / scale,
-            local.slope,
-            self.noise_weights(regression, local, state.linear),
-            local.error,
+            averaged.slope,
+            self.noise_weights(regression, averaged, state.linear),
+            averaged.error,
             scale**-2.0 - 1.0,
         )
 
     def _residual(self, regression: AnyRegression) -> Array:
-        """Data (D,) less the centre of the outputs, in the scale of the regression."""
+        """Compute the scaled data (D,) minus the centre of the regression."""
         return self.y * regression.scale - regression.centre
 
-    def _nearest(self, q: Gaussian, w: Array) -> Array:
-        """Numbers of the runs at w (n, R) that the regression uses: all, or those nearest to the posterior."""
+    def _nearest_runs(self, q: Gaussian, w: Array) -> Array:
+        """Select the runs at w (n, R) that the regression uses: all of them, or those nearest to the posterior."""
         distances = solve_triangular(q.factor, array_namespace(w).matrix_transpose(w - q.mean))
         order = np.argsort(to_numpy(sum_of_squares(distances)), kind="stable")
-        kept = np.sort(order[: max(MOST_FITTED, 2 * self.normals.shape[1])])
+        kept = np.sort(order[: max(MAX_FITTED_RUNS, 2 * self.normals.shape[1])])
         return array_namespace(w).asarray(kept.astype(np.int32), device=device_of(w))
 
     def refine(self, state: FieldState, rng: np.random.Generator, steps: int) -> FieldState:
-        """The same runs, with more steps of slice sampling."""
+        """Estimate the posterior again from the same runs, with another number of steps of slice sampling."""
         if state.regression is None:
             return state
         return replace(state, q=self._sample_moments(state.regression, state.linear, rng, steps))
@@ -260,120 +325,139 @@ class FieldInference:
     def _sample_moments(
         self, regression: AnyRegression, q: LowRankGaussian, rng: np.random.Generator, steps: int
     ) -> Gaussian:
-        """Mean and covariance by slice sampling, unless the regression's posterior is Gaussian as it is."""
+        """Estimate mean and covariance by slice sampling, unless the posterior of the regression is nearly Gaussian."""
         xp = array_namespace(q.mean)
         samples = q.samples(self.normals)
-        weights = self.noise_weights(regression, self._local(regression, q), q)
+        weights = self.noise_weights(regression, self._average_regression(regression, q), q)
         ratio = self.log_density(regression, samples, weights) + 0.5 * xp.sum(xp.square(self.normals), axis=1)
-        if float(xp.std(ratio)) < GAUSSIAN:
+        if float(xp.std(ratio)) < GAUSSIAN_TOLERANCE:
             return q.dense()
-        density = Density(regression.inner, lambda w, inner: self.log_density(regression, w, weights, inner))
-        return estimate_moments(density, q, rng, CHAINS, steps)
+        density = Density(
+            regression.inner_products,
+            lambda w, inner_products: self.log_density(regression, w, weights, inner_products),
+        )
+        return estimate_moments(density, q, rng, SLICE_CHAINS, steps)
 
-    def log_density(self, regression: AnyRegression, w: Array, weights: Array, inner: Array | None = None) -> Array:
-        """Of w (S, R) and the data, with the regression for the forward model, up to a constant: (S,).
+    def log_density(
+        self, regression: AnyRegression, w: Array, weights: Array, inner_products: Array | None = None
+    ) -> Array:
+        """Compute the joint log density (S,) of w and the data under the regression, up to a constant.
 
         Parameters
         ----------
-        weights : (D,), usual precisions of the noise.
-        inner : (S, n), `Regression.inner` of w, where it is known already.
+        regression : Regression or LocalRegression
+            Regression in place of the forward model.
+        w : Array, shape (S, R)
+            Variables.
+        weights : Array, shape (D,)
+            Typical precisions of the noise; used only for Student-t noise.
+        inner_products : Array, shape (S, n), or None
+            `Regression.inner_products` of w, if it has been computed already.
         """
         xp = array_namespace(w)
-        z, error = regression.predictions(w, inner)
+        z, error = regression.predictions(w, inner_products)
         prior = -0.5 * xp.sum(xp.square(w), axis=1)
         if self.degrees is None:
             noise = 1.0 + error
             off = regression.directions @ self._residual(regression) - z
             return prior - 0.5 * xp.sum(xp.square(off) / noise + xp.log(noise), axis=1)
         off = self._residual(regression) - z @ regression.directions
-        # What the regression does not know is shared by many data: it is taken at its best, and its width counted.
-        weighed = xp.square(regression.directions) @ weights
-        pulled = ((off * weights) @ xp.matrix_transpose(regression.directions)) / (1.0 + error * weighed)
+        # The regression error is common to many data. It is set to its approximate mode, with a penalty for its prior
+        # density and the log determinant of its precision (Laplace approximation).
+        weighted = xp.square(regression.directions) @ weights
+        pulled = ((off * weights) @ xp.matrix_transpose(regression.directions)) / (1.0 + error * weighted)
         tail = xp.log(1.0 + xp.square(off - (error * pulled) @ regression.directions) / self.degrees)
-        penalty = error * xp.square(pulled) + xp.log(1.0 + error * weighed)
+        penalty = error * xp.square(pulled) + xp.log(1.0 + error * weighted)
         return prior - 0.5 * ((self.degrees + 1.0) * xp.sum(tail, axis=1) + xp.sum(penalty, axis=1))
 
     def _linearise(
         self, regression: AnyRegression, q: LowRankGaussian
     ) -> tuple[LowRankGaussian, LowRankGaussian, float]:
-        """The posterior by guarded natural-gradient steps, the same for a certain regression, and the bound."""
-        here, step = self._local(regression, q), 1.0
+        """Compute the posterior by natural-gradient steps, the same without regression error, and the bound."""
+        here, step = self._average_regression(regression, q), 1.0
         weights = self.noise_weights(regression, here, q)
-        said = self._data_terms(regression, here, weights)
-        for _ in range(STEPS):
-            bound = self._bound(said, q)
+        terms = self._data_terms(regression, here, weights)
+        for _ in range(MAX_STEPS):
+            bound = self._bound(terms, q)
             while step >= SMALLEST_STEP:
                 try:
-                    trial = q.step(said.added, said.gradient, step)
-                    there = self._local(regression, trial)
+                    trial = q.step(terms.precision_factor, terms.gradient, step)
+                    there = self._average_regression(regression, trial)
                     new = self._data_terms(regression, there, weights)
-                    if self._bound(new, trial) >= bound - SLACK * abs(bound):
+                    if self._bound(new, trial) >= bound - ROUNDING_SLACK * abs(bound):
                         break
                 except np.linalg.LinAlgError:
                     pass
                 step *= 0.5
             else:
                 break
-            old, q, here, said = q, trial, there, new
+            old, q, here, terms = q, trial, there, new
             if self.degrees is not None:
                 weights = self.noise_weights(regression, here, q)
-                said = self._data_terms(regression, here, weights)
-            if shift(old, q) < STILL * step and movement(old, q) < STILL * step:
+                terms = self._data_terms(regression, here, weights)
+            if mean_movement(old, q) < STEP_TOLERANCE * step and movement(old, q) < STEP_TOLERANCE * step:
                 break
             step = min(1.0, 2.0 * step)
         xp = array_namespace(weights)
         exact = replace(here, error=xp.zeros_like(here.error))
         known = self._data_terms(regression, exact, weights / xp.square(regression.scale))
-        return q, q.step(known.added, known.gradient, 1.0), self._bound(said, q)
+        return q, q.step(known.precision_factor, known.gradient, 1.0), self._bound(terms, q)
 
-    def _local(self, regression: AnyRegression, q: LowRankGaussian) -> _Local:
+    def _average_regression(self, regression: AnyRegression, q: LowRankGaussian) -> _AveragedRegression:
+        """Average the regression over a posterior."""
         xp = array_namespace(self.y)
         value, slope = regression.average_over(q)
         _, error = regression.predictions(q.samples(self.normals))
-        return _Local(value, slope, xp.mean(error, axis=0))
+        return _AveragedRegression(value, slope, xp.mean(error, axis=0))
 
-    def noise_weights(self, regression: AnyRegression, local: _Local, q: LowRankGaussian) -> Array:
-        """(D,), precisions of the noise: 1, or what Student-t noise makes of the residuals."""
+    def noise_weights(self, regression: AnyRegression, averaged: _AveragedRegression, q: LowRankGaussian) -> Array:
+        """Compute the precisions (D,) of the noise: 1, or for Student-t noise their expectation given the residuals."""
         xp = array_namespace(self.y)
         if self.degrees is None:
             return xp.ones_like(self.y)
-        residual = self._residual(regression) - local.value @ regression.directions
-        removed_factor = local.slope @ q.removed_factor
-        covariance = local.slope @ xp.matrix_transpose(local.slope) - removed_factor @ xp.matrix_transpose(
+        residual = self._residual(regression) - averaged.value @ regression.directions
+        removed_factor = averaged.slope @ q.removed_factor
+        covariance = averaged.slope @ xp.matrix_transpose(averaged.slope) - removed_factor @ xp.matrix_transpose(
             removed_factor
         )
-        covariance = covariance + local.error * identity(covariance)
+        covariance = covariance + averaged.error * identity(covariance)
         spread = sum_of_products(regression.directions, covariance @ regression.directions)
         return (self.degrees + 1.0) / (self.degrees + xp.square(residual) + spread)
 
-    def _data_terms(self, regression: AnyRegression, local: _Local, weights: Array) -> _DataTerms:
-        """What the data say, for noise of these precisions, with the regression's error as more noise."""
+    def _data_terms(self, regression: AnyRegression, averaged: _AveragedRegression, weights: Array) -> _DataTerms:
+        """Compute the data terms for noise of the given precisions (D,) plus the regression error."""
         xp = array_namespace(weights)
-        residual = self._residual(regression) - local.value @ regression.directions
-        step_towards = regression.directions @ (weights * residual)
+        residual = self._residual(regression) - averaged.value @ regression.directions
+        score = regression.directions @ (weights * residual)
         if bool(xp.all(weights == 1.0)):
-            information = identity(local.error[:, None] * local.error)  # directions are orthonormal
+            information = identity(averaged.error[:, None] * averaged.error)  # directions are orthonormal
         else:
             information = (regression.directions * weights) @ xp.matrix_transpose(regression.directions)
         # With errors E, the data have the precision (Lambda^-1 + E)^-1 = root root^T.
         F = cholesky(information)
         F_transposed = xp.matrix_transpose(F)
-        mixed = (F_transposed * local.error) @ F
+        mixed = (F_transposed * averaged.error) @ F
         mixed = cholesky(identity(mixed) + mixed)
         root_transposed = solve_triangular(mixed, F_transposed)
-        less = step_towards - xp.matrix_transpose(root_transposed) @ (root_transposed @ (local.error * step_towards))
+        effective_score = score - xp.matrix_transpose(root_transposed) @ (root_transposed @ (averaged.error * score))
         log_det = (
             2.0 * xp.sum(xp.log(xp.linalg.diagonal(mixed)))
             - xp.sum(xp.log(weights))
             - 2.0 * xp.sum(xp.log(regression.scale))
         )
-        misfit = xp.sum(weights * xp.square(residual)) - xp.sum(local.error * step_towards * less)
-        added = xp.matrix_transpose(root_transposed @ local.slope)
+        misfit = xp.sum(weights * xp.square(residual)) - xp.sum(averaged.error * score * effective_score)
+        precision_factor = xp.matrix_transpose(root_transposed @ averaged.slope)
         constant = self.y.shape[0] * math.log(2.0 * math.pi)
-        return _DataTerms(added, xp.matrix_transpose(local.slope) @ less, -0.5 * float(misfit + log_det + constant))
+        return _DataTerms(
+            precision_factor,
+            xp.matrix_transpose(averaged.slope) @ effective_score,
+            -0.5 * float(misfit + log_det + constant),
+        )
 
-    def _bound(self, said: _DataTerms, q: LowRankGaussian) -> float:
-        """Expected log likelihood less the divergence."""
-        xp = array_namespace(said.added)
-        spread = xp.sum(xp.square(said.added)) - xp.sum(xp.square(xp.matrix_transpose(q.removed_factor) @ said.added))
-        return said.at_mean - 0.5 * float(spread) - q.kl()
+    def _bound(self, terms: _DataTerms, q: LowRankGaussian) -> float:
+        """Compute the bound: expected log likelihood minus KL divergence, in nats."""
+        xp = array_namespace(terms.precision_factor)
+        spread = xp.sum(xp.square(terms.precision_factor)) - xp.sum(
+            xp.square(xp.matrix_transpose(q.removed_factor) @ terms.precision_factor)
+        )
+        return terms.at_mean - 0.5 * float(spread) - q.kl()

@@ -1,7 +1,7 @@
-"""A forward model whose outputs feel the field near them alone: a regression for each block of data that lie together.
+"""Local regression for field models whose outputs depend only on the field near them: one regression per block of data.
 
-Within a block's reach the field varies in few directions, and few runs show how outputs depend on them. What a block
-feels from beyond its reach all the same is taken for noise of the regression, and so for uncertainty.
+Within the neighbourhood of a block, the field varies in few directions, so that few runs show how the outputs depend on
+them. Any influence from outside the neighbourhood acts as noise of the regression and increases its uncertainty.
 """
 
 from __future__ import annotations
@@ -16,38 +16,46 @@ from numpy.typing import NDArray
 from invgp.core.backend import Array, array_namespace, device_of
 from invgp.core.field.field_gaussian import LowRankGaussian
 from invgp.core.field.grid_basis import index_array
-from invgp.core.field.regression import Hyperparameters, Modes, Regression, fit
+from invgp.core.field.regression import KernelParameters, Modes, Regression, fit_regression
 
 
 @dataclass(frozen=True)
 class Block:
-    """Data that lie together, and what they feel of the variables.
+    """Neighbouring data, and the variables on which they depend.
 
     Attributes
     ----------
-    data : numbers (d,) of the data.
-    turn : (R, r), with orthonormal columns: of variables w, the block feels w turn; None for all of them.
-    modes : of these.
+    data : array of int, shape (d,)
+        Indices of the data.
+    projection : Array, shape (R, r), or None
+        Matrix with orthonormal columns: the data depend on w @ projection; None if they depend on all variables.
+    modes : Modes
+        Modes of the projected variables.
     """
 
     data: NDArray[np.intp]
-    turn: Array | None
+    projection: Array | None
     modes: Modes
 
     def project(self, w: Array) -> Array:
-        """(n, r), of variables (n, R)."""
-        return w if self.turn is None else w @ self.turn
+        """Project variables (n, R) to those of the block (n, r)."""
+        return w if self.projection is None else w @ self.projection
 
 
 @dataclass(frozen=True)
 class LocalRegression:
-    """Regressions of all blocks as one; see `Regression` for what it has in common with it.
+    """Regressions of all blocks, with the interface of `Regression`.
 
     Attributes
     ----------
-    blocks, parts : of data, and the regression of each.
-    outputs : (n, D), of the runs.
-    scale : (D,), of the outputs.
+    blocks : sequence of Block
+        Blocks of data.
+    parts : sequence of Regression
+        Regression of each block.
+    outputs : Array, shape (n, D)
+        Outputs of the runs.
+    scale : Array, shape (D,)
+        Scale of the outputs; see `Regression`.
     """
 
     blocks: Sequence[Block]
@@ -57,12 +65,12 @@ class LocalRegression:
 
     @cached_property
     def centre(self) -> Array:
-        """(D,), of the outputs times their scale."""
+        """Mean (D,) of the scaled outputs."""
         return array_namespace(self.outputs).mean(self.outputs * self.scale, axis=0)
 
     @cached_property
     def directions(self) -> Array:
-        """(k, D), of the outputs: orthonormal, each within a block."""
+        """Orthonormal directions (k, D) of the outputs, each of them within one block."""
         xp = array_namespace(self.outputs)
         order = index_array(np.argsort(np.concatenate([block.data for block in self.blocks])), self.outputs)
         rows = []
@@ -74,47 +82,51 @@ class LocalRegression:
             rows.append(xp.take(xp.concat(across, axis=1), order, axis=1))
         return xp.concat(rows)
 
-    def inner(self, w: Array) -> Array:
-        """Inner products (m, n B) of w (m, R) with the runs, block by block."""
+    def inner_products(self, w: Array) -> Array:
+        """Compute the inner products (m, n B) of w (m, R) with the runs, for each of B blocks."""
         return array_namespace(w).concat(
-            [part.inner(w @ block.turn) for block, part in zip(self.blocks, self.parts, strict=True)], axis=1
+            [part.inner_products(w @ block.projection) for block, part in zip(self.blocks, self.parts, strict=True)],
+            axis=1,
         )
 
     def mean(self, w: Array) -> Array:
-        """Outputs (m, D) expected at w (m, R)."""
+        """Compute the expected outputs (m, D) at w (m, R)."""
         return (self.centre + self.predictions(w)[0] @ self.directions) / self.scale
 
-    def predictions(self, w: Array, inner: Array | None = None) -> tuple[Array, Array]:
-        """Expected z (m, k) at w (m, R), and the variance (m, k) of what the runs leave open there."""
+    def predictions(self, w: Array, inner_products: Array | None = None) -> tuple[Array, Array]:
+        """Compute expectation and variance (m, k) of z at w (m, R); see `Regression.predictions`."""
         xp, runs = array_namespace(w), self.outputs.shape[0]
         found = [
-            part.predictions(w @ block.turn, None if inner is None else inner[:, number * runs : (number + 1) * runs])
+            part.predictions(
+                w @ block.projection,
+                None if inner_products is None else inner_products[:, number * runs : (number + 1) * runs],
+            )
             for number, (block, part) in enumerate(zip(self.blocks, self.parts, strict=True))
         ]
         expected, errors = zip(*found, strict=True)
         return xp.concat(expected, axis=1), xp.concat(errors, axis=1)
 
     def run_weights(self, w: Array) -> list[Array]:
-        """How much each run counts at w (m, R) in what is expected of a block's outputs, (m, n) for each."""
+        """Compute the weights (m, n) of the runs in the expected outputs at w (m, R), for each block."""
         return [
             weights
             for block, part in zip(self.blocks, self.parts, strict=True)
-            for weights in part.run_weights(w @ block.turn)
+            for weights in part.run_weights(w @ block.projection)
         ]
 
     def average_over(self, q: LowRankGaussian) -> tuple[Array, Array]:
-        """Value (k,) and slope (k, R) of z, averaged over w ~ q, in closed form."""
+        """Compute value (k,) and slope (k, R) of z, averaged over w ~ q, in closed form."""
         xp = array_namespace(q.mean)
         values, slopes = [], []
         for block, part in zip(self.blocks, self.parts, strict=True):
-            value, slope = part.average_over(q.along(block.turn))
+            value, slope = part.average_over(q.project(block.projection))
             values.append(value)
-            slopes.append(slope @ xp.matrix_transpose(block.turn))
+            slopes.append(slope @ xp.matrix_transpose(block.projection))
         return xp.concat(values), xp.concat(slopes)
 
 
 def _zeros(like: Array, columns: int) -> Array:
-    """As many rows as an array has."""
+    """Create zeros with the rows, type and device of `like`, and a number of columns."""
     return array_namespace(like).zeros((like.shape[0], columns), dtype=like.dtype, device=device_of(like))
 
 
@@ -122,11 +134,27 @@ def fit_blocks(
     blocks: Sequence[Block],
     w: Array,
     outputs: Array,
-    hyper: Sequence[Hyperparameters] | None,
+    hyper: Sequence[KernelParameters] | None,
     drawn: Array | None = None,
     scale: Array | None = None,
 ) -> LocalRegression:
-    """The regressions of outputs (n, D), in standard deviations of the noise, on w (n, R); see `fit`."""
+    """Fit the regressions of all blocks; see `fit_regression`.
+
+    Parameters
+    ----------
+    blocks : sequence of Block
+        Blocks of data.
+    w : Array, shape (n, R)
+        Variables of the runs.
+    outputs : Array, shape (n, D), standard deviations of the noise
+        Outputs of the runs.
+    hyper : sequence of KernelParameters or None
+        Start of the search for each block; None for the default start.
+    drawn : Array, shape (n, D), or None
+        Outputs from which the hyperparameters are learnt; None for `outputs`.
+    scale : Array, shape (D,), or None
+        Scale of the outputs; None for 1.
+    """
     xp = array_namespace(w, outputs)
     starts = [None] * len(blocks) if hyper is None else hyper
     scale = xp.ones_like(outputs[0, :]) if scale is None else scale
@@ -134,11 +162,11 @@ def fit_blocks(
     for block, start in zip(blocks, starts, strict=True):
         columns = index_array(block.data, outputs)
         own = [None if every is None else xp.take(every, columns, axis=1) for every in (outputs, drawn)]
-        parts.append(fit(block.modes, w @ block.turn, own[0], start, own[1], xp.take(scale, columns)))
+        parts.append(fit_regression(block.modes, w @ block.projection, own[0], start, own[1], xp.take(scale, columns)))
     return LocalRegression(blocks, parts, outputs, scale)
 
 
 def taper(distance: np.ndarray) -> np.ndarray:
-    """1 at distance 0, falling smoothly to 0 at 1 and beyond (Wendland 1995)."""
+    """Compute a weight that decreases smoothly from 1 at distance 0 to 0 at distance 1 and beyond (Wendland 1995)."""
     near = np.maximum(1.0 - distance, 0.0)
     return np.asarray(near**4 * (4.0 * distance + 1.0))

@@ -1,10 +1,10 @@
-"""Outputs regressed on the whitened variables, from few runs, with an honest account of what the runs leave open.
+"""Gaussian process regression of the outputs on the whitened variables, from few runs, with its uncertainty.
 
-A Gaussian process with a linear kernel and a smooth one stands for the forward model: with fewer runs than variables
-the regression stays well posed, and its own uncertainty says what the runs have not shown. The outputs depend on the
-field, in which a mode has the variance that the prior gives it: so the kernel gives the variables variances that fall
-with those of the modes, at a rate that the evidence chooses. The smooth part bends what the linear one says, and lets
-runs from earlier steps inform the present one as far as the forward model is smooth.
+The kernel has a linear and a smooth part. With fewer runs than variables the regression is still well posed, and its
+variance shows what the runs do not determine. The outputs depend on the field, in which strong modes have a larger
+influence. The weights of the variables in the kernel therefore decrease with the variances of the modes, at a rate that
+maximises the evidence. The smooth part represents nonlinearity, so that runs from earlier steps are useful as far as
+the forward model is smooth.
 """
 
 from __future__ import annotations
@@ -29,38 +29,43 @@ from invgp.core.backend import (
 )
 from invgp.core.field.field_gaussian import LowRankGaussian
 
-TELLING = 0.1  # noise standard deviations: outputs that vary by less have no say in the evidence
-NEGLIGIBLE = 1e-6  # noise standard deviations: outputs that vary by less are constants
-SAFE = 9.0  # log of how far the nugget stays above what the arithmetic resolves
-FIRST_EVALUATIONS, LATER_EVALUATIONS = 150, 80  # of the evidence
-# Of each hyperparameter: its mean and standard deviation beforehand, wide, and a first step of the search.
-DECAY, BEND, REACH, NUGGET = (1.0, 1.0, 0.5), (-3.0, 4.0, 1.5), (1.0, 1.0, 0.7), (-14.0, 8.0, 3.0)
-AMPLITUDE = (0.0, 2.0, 0.7)
-STARTS = ((1.0, -2.0, 1.0, -10.0), (1.0, -8.0, 1.0, -18.0))  # bent, and nearly straight
+EVIDENCE_THRESHOLD = 0.1  # noise standard deviations: directions that vary by less do not enter the evidence
+CONSTANT_THRESHOLD = 1e-6  # noise standard deviations: directions that vary by less are constant
+NUGGET_MARGIN = 9.0  # log of the smallest ratio of nugget to machine precision
+FIRST_EVALUATIONS, LATER_EVALUATIONS = 150, 80  # of the evidence, in the first search and in later ones
+# Prior mean and standard deviation of each hyperparameter (wide), and the first step of the search.
+DECAY_PRIOR = (1.0, 1.0, 0.5)  # exponent of the decay with the variances of the modes
+SMOOTH_VARIANCE_PRIOR = (-3.0, 4.0, 1.5)  # log variance of the smooth part
+SMOOTH_LENGTH_PRIOR = (1.0, 1.0, 0.7)  # log length of the smooth part
+NUGGET_PRIOR = (-14.0, 8.0, 3.0)  # log variance of the nugget
+AMPLITUDE_PRIOR = (0.0, 2.0, 0.7)  # log amplitude of a latent relative to the first one
+SEARCH_STARTS = ((1.0, -2.0, 1.0, -10.0), (1.0, -8.0, 1.0, -18.0))  # a nonlinear and a nearly linear regression
 
-Hyperparameters = NDArray[np.float64]
+KernelParameters = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Modes:
-    """What is known of the variables beforehand.
+    """Modes of the prior.
 
     Parameters
     ----------
-    variances : (R,), of the modes of the prior.
-    groups : how many of the variables belong to each latent, in order.
+    variances : Array, shape (R,)
+        Variance of each mode.
+    groups : tuple of int
+        Number of variables of each latent, in order.
     """
 
     variances: Array
     groups: tuple[int, ...]
 
     @property
-    def usual(self) -> Hyperparameters:
-        """Where nothing is known of the outputs yet."""
-        return np.asarray([*STARTS[0], *[AMPLITUDE[0]] * (len(self.groups) - 1)])
+    def default_hyperparameters(self) -> KernelParameters:
+        """Hyperparameters before the first fit."""
+        return np.asarray([*SEARCH_STARTS[0], *[AMPLITUDE_PRIOR[0]] * (len(self.groups) - 1)])
 
-    def weights(self, hyper: Hyperparameters) -> Array:
-        """(R,), of the variables in the kernel; they add up to 1."""
+    def weights(self, hyper: KernelParameters) -> Array:
+        """Compute the weights (R,) of the variables in the kernel, with sum 1."""
         xp = array_namespace(self.variances)
         ends = np.cumsum([0, *self.groups]).tolist()
         amplitudes = [0.0, *hyper[4:]]
@@ -74,22 +79,36 @@ class Modes:
 
 @dataclass(frozen=True)
 class Regression:
-    """A forward model as the runs tell it.
+    """Regression that replaces the forward model.
+
+    Scaled outputs are centre + directions^T z, with k independent Gaussian processes z of the variables w.
 
     Attributes
     ----------
-    modes, hyper : of the kernel: its decay with the modes, and the logarithms of the smooth part's variance and reach,
-        of the nugget, and of the amplitude of each latent but the first.
-    w : (n, R), of the runs.
-    scale : (D,), of the outputs: data that are less certain, since runs lack them, count as if their noise were larger.
-    centre, directions : (D,) and (k, D): outputs times their scale are centre + directions^T z, with independent z.
-    coefficients : (n, k).
-    factor : lower triangular (n, n), of the runs' covariance.
-    variances : (k,), of each z in units of the kernel.
+    modes : Modes
+        Modes of the variables.
+    hyper : array, shape (4 + number of latents - 1,)
+        Hyperparameters of the kernel: exponent of the decay with the mode variances; logarithms of the variance and the
+        length of the smooth part, of the nugget, and of the amplitude of each latent except the first.
+    w : Array, shape (n, R)
+        Variables of the runs.
+    scale : Array, shape (D,)
+        Scale of the outputs. It is below 1 for data that are less certain because outputs are missing, which is
+        equivalent to more noise.
+    centre : Array, shape (D,)
+        Mean of the scaled outputs.
+    directions : Array, shape (k, D)
+        Orthonormal directions of the outputs.
+    coefficients : Array, shape (n, k)
+        Weights of the runs in the expectation of z.
+    factor : Array, shape (n, n)
+        Lower Cholesky factor of the covariance of the runs.
+    variances : Array, shape (k,)
+        Variance of each z in units of the kernel.
     """
 
     modes: Modes
-    hyper: Hyperparameters
+    hyper: KernelParameters
     w: Array
     scale: Array
     centre: Array
@@ -100,66 +119,75 @@ class Regression:
 
     @cached_property
     def weights(self) -> Array:
-        """(R,), of the variables in the kernel."""
+        """Weights (R,) of the variables in the kernel."""
         return self.modes.weights(self.hyper)
 
     @cached_property
-    def own(self) -> Array:
-        """(n,), of each run its inner product with itself."""
+    def squared_norms(self) -> Array:
+        """Weighted squared norm (n,) of each run."""
         return array_namespace(self.w).square(self.w) @ self.weights
 
-    def inner(self, w: Array) -> Array:
-        """Inner products (m, n) of w (m, R) with the runs: linear in w, and all that is dear of a prediction."""
+    def inner_products(self, w: Array) -> Array:
+        """Compute the weighted inner products (m, n) of w (m, R) with the runs.
+
+        They are linear in w, and the most expensive part of a prediction.
+        """
         return (w * self.weights) @ array_namespace(w).matrix_transpose(self.w)
 
     @property
     def parts(self) -> tuple[Regression]:
-        """Itself: it has no blocks."""
+        """The regression itself, as its only block."""
         return (self,)
 
     @property
     def covariance(self) -> Array:
-        """(n, n), of the runs."""
+        """Covariance (n, n) of the runs."""
         return self.factor @ array_namespace(self.factor).matrix_transpose(self.factor)
 
     def mean(self, w: Array) -> Array:
-        """Outputs (m, D) expected at w (m, R)."""
+        """Compute the expected outputs (m, D) at w (m, R)."""
         return (self.centre + self.predictions(w)[0] @ self.directions) / self.scale
 
-    def predictions(self, w: Array, inner: Array | None = None) -> tuple[Array, Array]:
-        """Expected z (m, k) at w (m, R), and the variance (m, k) of what the runs leave open there.
+    def predictions(self, w: Array, inner_products: Array | None = None) -> tuple[Array, Array]:
+        """Compute the expectation (m, k) and the variance (m, k) of z at w (m, R).
 
         Parameters
         ----------
-        inner : (m, n), `inner` of w, where it is known already.
+        inner_products : Array, shape (m, n), or None
+            `inner_products` of w, if it has been computed already.
         """
         xp = array_namespace(w)
-        own = xp.square(w) @ self.weights
-        across = kernel(self.hyper, self.inner(w) if inner is None else inner, own, self.own)
-        known = solve_triangular(self.factor, xp.matrix_transpose(across))
-        left = 1.0 + own + float(np.exp(self.hyper[1])) - sum_of_squares(known)
-        left = xp.where(left > 0.0, left, xp.zeros_like(left)) + float(np.exp(self.hyper[3]))
-        return across @ self.coefficients, left[:, None] * self.variances
+        squared_norms = xp.square(w) @ self.weights
+        across = regression_kernel(
+            self.hyper,
+            self.inner_products(w) if inner_products is None else inner_products,
+            squared_norms,
+            self.squared_norms,
+        )
+        half = solve_triangular(self.factor, xp.matrix_transpose(across))
+        variance = 1.0 + squared_norms + float(np.exp(self.hyper[1])) - sum_of_squares(half)
+        variance = xp.where(variance > 0.0, variance, xp.zeros_like(variance)) + float(np.exp(self.hyper[3]))
+        return across @ self.coefficients, variance[:, None] * self.variances
 
     def run_weights(self, w: Array) -> list[Array]:
-        """How much each run counts at w (m, R) in what is expected of outputs less their average: one of (m, n)."""
+        """Compute the weights (m, n) of the centred runs in the expected outputs at w (m, R), as a list of one."""
         xp = array_namespace(w)
-        across = across_runs(self.modes, self.hyper, w, self.w)
+        across = cross_covariance(self.modes, self.hyper, w, self.w)
         half = solve_triangular(self.factor, xp.matrix_transpose(across))
         return [xp.matrix_transpose(solve_triangular(self.factor, half, transposed=True))]
 
     def average_over(self, q: LowRankGaussian) -> tuple[Array, Array]:
-        """Value (k,) and slope (k, R) of z, averaged over w ~ q, in closed form."""
+        """Compute value (k,) and slope (k, R) of z, averaged over w ~ q, in closed form."""
         xp = array_namespace(q.mean)
         scaled = xp.sqrt(self.weights) / float(np.exp(self.hyper[2]))
         # With scales s and a covariance C = (I + V V^T)^-1, (I + s C s)^-1 is 1 / d + Y Y^T, with d = 1 + s^2.
         d = 1.0 + xp.square(scaled)
-        weighed = q.added / d[:, None]
-        capacity = xp.matrix_transpose(q.added) @ weighed
-        capacity = cholesky(identity(capacity) + capacity)
-        Y = xp.matrix_transpose(solve_triangular(capacity, xp.matrix_transpose(weighed * scaled[:, None])))
+        weighted = q.precision_factor / d[:, None]
+        capacitance_factor = xp.matrix_transpose(q.precision_factor) @ weighted
+        capacitance_factor = cholesky(identity(capacitance_factor) + capacitance_factor)
+        Y = xp.matrix_transpose(solve_triangular(capacitance_factor, xp.matrix_transpose(weighted * scaled[:, None])))
         log_det = xp.sum(xp.log(d)) + 2.0 * xp.sum(
-            xp.log(xp.linalg.diagonal(capacity)) - xp.log(xp.linalg.diagonal(q.capacity))
+            xp.log(xp.linalg.diagonal(capacitance_factor)) - xp.log(xp.linalg.diagonal(q.capacitance_factor))
         )
         off = (self.w - q.mean) * scaled
         along = off @ Y
@@ -171,34 +199,55 @@ class Regression:
         return value, xp.matrix_transpose(self.coefficients) @ (straight + slope)
 
 
-def kernel(hyper: Hyperparameters, inner: Array, own1: Array, own2: Array) -> Array:
-    """A constant, a linear and a smooth part, (n, m), from inner products (n, m), and (n,) and (m,) with themselves."""
-    xp = array_namespace(inner)
-    apart = own1[:, None] + own2 - 2.0 * inner
-    apart = clip_negative(apart)
-    apart *= -0.5 * float(np.exp(-2.0 * hyper[2]))
-    apart += float(hyper[1])
-    smooth = exp_in_place(apart)
-    smooth += inner
-    smooth += xp.ones_like(own2)
-    return smooth
-
-
-def fit(
-    modes: Modes,
-    w: Array,
-    outputs: Array,
-    hyper: Hyperparameters | None = None,
-    drawn: Array | None = None,
-    scale: Array | None = None,
-) -> Regression:
-    """The regression of outputs (n, D), in standard deviations of the noise, on w (n, R).
+def regression_kernel(
+    hyper: KernelParameters, inner_products: Array, squared_norms1: Array, squared_norms2: Array
+) -> Array:
+    """Compute the kernel (n, m), the sum of a constant, a linear and a smooth part, without the nugget.
 
     Parameters
     ----------
-    hyper : where the search for the hyperparameters starts; None for a search from afresh.
-    drawn : (n, D), outputs to learn from how well runs predict each other; None for the same.
-    scale : (D,), of the outputs; None for 1.
+    hyper : KernelParameters
+        Hyperparameters; see `Regression`.
+    inner_products : Array, shape (n, m)
+        Weighted inner products of two sets of points.
+    squared_norms1, squared_norms2 : Array, shapes (n,) and (m,)
+        Weighted squared norms of the points.
+    """
+    xp = array_namespace(inner_products)
+    distances = squared_norms1[:, None] + squared_norms2 - 2.0 * inner_products
+    distances = clip_negative(distances)
+    distances *= -0.5 * float(np.exp(-2.0 * hyper[2]))
+    distances += float(hyper[1])
+    smooth = exp_in_place(distances)
+    smooth += inner_products
+    smooth += xp.ones_like(squared_norms2)
+    return smooth
+
+
+def fit_regression(
+    modes: Modes,
+    w: Array,
+    outputs: Array,
+    hyper: KernelParameters | None = None,
+    drawn: Array | None = None,
+    scale: Array | None = None,
+) -> Regression:
+    """Fit the regression of the outputs on the variables.
+
+    Parameters
+    ----------
+    modes : Modes
+        Modes of the variables.
+    w : Array, shape (n, R)
+        Variables of the runs.
+    outputs : Array, shape (n, D), standard deviations of the noise
+        Outputs of the runs, without missing values.
+    hyper : KernelParameters or None
+        Start of the search for the hyperparameters; None for the default starts.
+    drawn : Array, shape (n, D), or None
+        Outputs from which hyperparameters and variances are learnt; None for `outputs`.
+    scale : Array, shape (D,), or None
+        Scale of the outputs; None for 1.
     """
     xp = array_namespace(w, outputs)
     n = w.shape[0]
@@ -206,67 +255,79 @@ def fit(
     outputs = outputs * scale
     centre = xp.mean(outputs, axis=0)
     left, spreads, directions = xp.linalg.svd(outputs - centre, full_matrices=False)
-    kept = max(int(np.count_nonzero(to_numpy(spreads) > NEGLIGIBLE * n**0.5)), 1)
-    telling = max(int(np.count_nonzero(to_numpy(spreads) > TELLING * n**0.5)), 1)
+    kept = max(int(np.count_nonzero(to_numpy(spreads) > CONSTANT_THRESHOLD * n**0.5)), 1)
+    informative = max(int(np.count_nonzero(to_numpy(spreads) > EVIDENCE_THRESHOLD * n**0.5)), 1)
     directions = directions[:kept, :]
     z = left[:, :kept] * spreads[:kept]
-    told = z if drawn is None else (drawn * scale - centre) @ xp.matrix_transpose(directions)
+    training = z if drawn is None else (drawn * scale - centre) @ xp.matrix_transpose(directions)
     if float(spreads[0]) > 0.0:
-        hyper = _likeliest(modes, w, told[:, :telling], hyper)
-    elif hyper is None:  # constants tell nothing
-        hyper = modes.usual
-    factor = cholesky(covariance_of_runs(modes, hyper, w))
-    variances = sum_of_squares(solve_triangular(factor, told)) / n
+        hyper = _fit_hyperparameters(modes, w, training[:, :informative], hyper)
+    elif hyper is None:  # constant outputs contain no information
+        hyper = modes.default_hyperparameters
+    factor = cholesky(run_covariance(modes, hyper, w))
+    variances = sum_of_squares(solve_triangular(factor, training)) / n
     coefficients = solve_triangular(factor, solve_triangular(factor, z), transposed=True)
     return Regression(modes, hyper, w, scale, centre, directions, coefficients, factor, variances)
 
 
-def covariance_of_runs(modes: Modes, hyper: Hyperparameters, w: Array) -> Array:
-    """Of the runs at w (n, R), with the nugget."""
+def run_covariance(modes: Modes, hyper: KernelParameters, w: Array) -> Array:
+    """Compute the covariance (n, n) of runs at w (n, R), including the nugget."""
     xp = array_namespace(w)
     scaled = w * xp.sqrt(modes.weights(hyper))
     gram = scaled @ xp.matrix_transpose(scaled)
-    own = xp.linalg.diagonal(gram)
-    return kernel(hyper, gram, own, own) + float(np.exp(hyper[3])) * identity(gram)
+    squared_norms = xp.linalg.diagonal(gram)
+    return regression_kernel(hyper, gram, squared_norms, squared_norms) + float(np.exp(hyper[3])) * identity(gram)
 
 
-def across_runs(modes: Modes, hyper: Hyperparameters, points: Array, w: Array) -> Array:
-    """Covariance (m, n) of points (m, R) with runs at w (n, R)."""
+def cross_covariance(modes: Modes, hyper: KernelParameters, points: Array, w: Array) -> Array:
+    """Compute the covariance (m, n) of points (m, R) with runs at w (n, R)."""
     xp = array_namespace(w)
     weights = modes.weights(hyper)
-    inner = (points * weights) @ xp.matrix_transpose(w)
-    return kernel(hyper, inner, xp.square(points) @ weights, xp.square(w) @ weights)
+    inner_products = (points * weights) @ xp.matrix_transpose(w)
+    return regression_kernel(hyper, inner_products, xp.square(points) @ weights, xp.square(w) @ weights)
 
 
-def _likeliest(modes: Modes, w: Array, z: Array, start: Hyperparameters | None) -> Hyperparameters:
-    """The hyperparameters under which the runs are likeliest; the variance of each output is profiled out."""
+def _fit_hyperparameters(modes: Modes, w: Array, z: Array, start: KernelParameters | None) -> KernelParameters:
+    """Maximise the posterior density of the hyperparameters; the variance of each output is profiled out."""
     xp = array_namespace(w, z)
     n, outputs = z.shape
-    about = np.asarray([DECAY, BEND, REACH, NUGGET, *[AMPLITUDE] * (len(modes.groups) - 1)])
+    priors = np.asarray(
+        [
+            DECAY_PRIOR,
+            SMOOTH_VARIANCE_PRIOR,
+            SMOOTH_LENGTH_PRIOR,
+            NUGGET_PRIOR,
+            *[AMPLITUDE_PRIOR] * (len(modes.groups) - 1),
+        ]
+    )
 
-    least = float(np.log(xp.finfo(w.dtype).eps)) + SAFE
+    smallest_nugget = float(np.log(xp.finfo(w.dtype).eps)) + NUGGET_MARGIN
 
-    def cost(hyper: Hyperparameters) -> float:
-        far = float(np.sum(np.square((hyper - about[:, 0]) / about[:, 1])))
-        if hyper[3] < least or np.abs(hyper).max() > 50.0:
-            return 1e10 + far
+    def cost(hyper: KernelParameters) -> float:
+        penalty = float(np.sum(np.square((hyper - priors[:, 0]) / priors[:, 1])))
+        if hyper[3] < smallest_nugget or np.abs(hyper).max() > 50.0:
+            return 1e10 + penalty
         try:
-            factor = cholesky(covariance_of_runs(modes, hyper, w), jitter=False)
+            factor = cholesky(run_covariance(modes, hyper, w), jitter=False)
         except np.linalg.LinAlgError:
-            return 1e10 + far
+            return 1e10 + penalty
         half = solve_triangular(factor, z)
         fitted = 0.5 * n * xp.sum(xp.log(xp.sum(xp.square(half), axis=0))) / outputs
-        return float(xp.sum(xp.log(xp.linalg.diagonal(factor))) + fitted) + 0.5 * far
+        return float(xp.sum(xp.log(xp.linalg.diagonal(factor))) + fitted) + 0.5 * penalty
 
-    extra = [AMPLITUDE[0]] * (len(modes.groups) - 1)
-    starts = [np.asarray([*s[:3], max(s[3], least + 1.0), *extra]) for s in STARTS] if start is None else [start]
+    extra = [AMPLITUDE_PRIOR[0]] * (len(modes.groups) - 1)
+    starts = (
+        [np.asarray([*s[:3], max(s[3], smallest_nugget + 1.0), *extra]) for s in SEARCH_STARTS]
+        if start is None
+        else [start]
+    )
     evaluations = FIRST_EVALUATIONS if start is None else LATER_EVALUATIONS
     found = [
         minimize(
             cost,
             first,
             method="Nelder-Mead",
-            options={"maxfev": evaluations, "initial_simplex": np.vstack([first, first + np.diag(about[:, 2])])},
+            options={"maxfev": evaluations, "initial_simplex": np.vstack([first, first + np.diag(priors[:, 2])])},
         )
         for first in starts
     ]
