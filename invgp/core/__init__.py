@@ -1,1 +1,1 @@
-"""SAVIGP on the array API: arrays in, arrays out, on the device where the arrays live."""
+"""SAVIGP with the array API standard: functions of arrays, which run on the device of their arguments."""

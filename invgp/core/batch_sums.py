@@ -1,4 +1,4 @@
-"""What the batches of sites add up to, before the bound and its gradient are made of it."""
+"""Sums over batches of sites, from which the bound and its gradient are computed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchSum:
-    """Sums over batches of sites; where spreads are factors, `spread` is what `spread_gradient` takes, lower triangles.
+    """Sums over batches of sites.
 
-    Where the frame is triangular it is the gradient with respect to the factors, lower triangles.
-
-    Adding to a sum, or finishing it, uses it up.
+    If the spreads of the posterior are factors, `spread` has the lower triangles that `spread_gradient` takes; for a
+    dense `Full` posterior, the lower triangles of the gradient with respect to the factors. Adding to a sum, or
+    finishing it, may overwrite its arrays.
     """
 
     value: Array
@@ -35,7 +35,7 @@ class BatchSum:
 
     @staticmethod
     def zero(bound_state: BoundState) -> BatchSum:
-        """The sum over no sites."""
+        """Return the sum over no sites."""
         xp = array_namespace(bound_state.factor)
         q, p = bound_state.q, bound_state.parameters
         like = (q.weights, q.mean, q.spread, bound_state.factor, p.kernels, p.inducing, p.likelihood)
@@ -44,7 +44,7 @@ class BatchSum:
     def plus(
         self, bound_state: BoundState, geometry: Geometry, sites: tuple[int, int], found: Expected, learn: Sequence[str]
     ) -> BatchSum:
-        """Add a batch of sites with what they expect."""
+        """Add a batch of sites with their expected log densities."""
         xp = array_namespace(bound_state.factor)
         q, weight = bound_state.q, bound_state.bound.weight
         by_weight = weight * xp.sum(found.value, axis=1)

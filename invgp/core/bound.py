@@ -1,7 +1,7 @@
 """The evidence lower bound of a latent Gaussian process model and its gradient, for any family, kernels and likelihood.
 
-Computed once for each set of kernel parameters and inducing inputs: the factor of K_zz. For each batch of sites: the
-geometry, the marginals, the sites' terms, and what they pull back. Batches are as large as the memory budget allows.
+The Cholesky factor of K_zz is computed once for each set of kernel parameters and inducing inputs. Geometry, marginals,
+site terms and gradients are computed per batch of sites. Batches are as large as the memory budget allows.
 """
 
 from __future__ import annotations
@@ -44,9 +44,12 @@ class Terms:
 
     Attributes
     ----------
-    elbo, expected_log_likelihood, kl : (), in nats.
-    gradient : of the bound.
-    expected : what each of the bound's batches of sites expects, where there were samples.
+    elbo, expected_log_likelihood, kl : array, shape (), in nats
+        The bound and its two terms: elbo = expected_log_likelihood - kl.
+    gradient : Parameters
+        Gradient of the bound, per block.
+    expected : tuple of Expected
+        Expected log densities of each batch of sites; empty if no samples were used.
     """
 
     elbo: Array
@@ -62,13 +65,25 @@ class Bound:
 
     Parameters
     ----------
-    posterior : the family.
-    kernels : Q of them; of each only the kind counts, the numbers are in the parameters.
-    prior_mean : of each latent, (Q,).
-    X : inputs of the sites, (N, D).
-    dense : the inducing inputs are X itself.
-    weight : what one site counts: N / B on a mini-batch of B.
-    jitter : share of the variance added to the diagonal of K_zz; it keeps the bound smooth where inducing inputs meet.
+    posterior : Full, Diagonal or Sites
+        Family of the posterior.
+    kernels : tuple of Kernel, length Q
+        Only their type is used; variances and length-scales are in the parameters.
+    prior_mean : array, shape (Q,)
+        Prior mean of each latent.
+    X : array, shape (N, D)
+        Inputs of the sites.
+    dense : bool
+        Whether the inducing inputs are X.
+    weight : float
+        Weight of each site: N / B for a mini-batch of B sites.
+    jitter : float
+        Added to the diagonal of K_zz, relative to the prior variance. It keeps the bound smooth where inducing inputs
+        coincide.
+
+    References
+    ----------
+    Bonilla, Krauth and Dezfouli (2019), eq. (9); its terms are eqs. (18), (19) and (24).
     """
 
     posterior: Family
@@ -80,19 +95,23 @@ class Bound:
     jitter: float = 0.0
 
     def kernel_cache(self, parameters: Parameters) -> KernelCache:
-        """What the kernels and the inducing inputs alone decide; worth keeping while only the posterior moves."""
+        """Compute the quantities that depend on kernels and inducing inputs only, not on the posterior."""
         kernels = tuple(k.with_parameters(parameters.kernels[j, :]) for j, k in enumerate(self.kernels))
         return KernelCache(kernels, parameters.inducing, inducing_factor(kernels, parameters.inducing, self.jitter))
 
     def bound_state(
         self, parameters: Parameters, *, kernel_cache: KernelCache | None = None, held: BoundState | None = None
     ) -> BoundState:
-        """Everything that does not depend on the samples.
+        """Compute everything that does not depend on samples.
 
         Parameters
         ----------
-        ground : of the same kernels and inducing inputs, if it is at hand.
-        held : keep the distribution of u of that frame, instead of reading the posterior from the parameters.
+        parameters : Parameters
+            Where the bound is evaluated.
+        kernel_cache : KernelCache, optional
+            For the same kernels and inducing inputs, if already computed.
+        held : BoundState, optional
+            Keep the distribution of u of this state instead of reading the posterior from the parameters.
         """
         kernel_cache = kernel_cache or self.kernel_cache(parameters)
         family = self.posterior
@@ -105,9 +124,10 @@ class Bound:
         return BoundState(self, family, parameters, kernel_cache, q, held is not None)
 
     def geometry(self, kernel_cache: KernelCache, start: int, stop: int, *, keep_covariances: bool = False) -> Geometry:
-        """The geometry of a range of sites, held by the ground if all of them together fit the memory budget.
+        """Compute the geometry of a range of sites; cache it if those of all sites fit the memory budget.
 
-        One that is made to go back to the kernels from knows their covariances; what is held does not.
+        With `keep_covariances`, a new geometry contains the covariances that gradients of the kernels need; a cached
+        one never does.
         """
         if (start, stop) in kernel_cache.geometries:
             return kernel_cache.geometries[start, stop]
@@ -123,7 +143,7 @@ class Bound:
         return found
 
     def batches(self) -> Iterator[tuple[int, int]]:
-        """Ranges of sites whose geometry fits in the memory budget; a dense model has only one."""
+        """Yield ranges of sites whose geometry fits in the memory budget; a dense model has only one range."""
         N = self.X.shape[0]
         width = self.posterior.inducing * len(self.kernels) * (self.posterior.components + 5)
         fitting = min(BATCH_BUDGET, MEMORY_BUDGET) // (8 * width)
@@ -134,7 +154,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class KernelCache:
-    """Kernels, inducing inputs Z (Q, M, D), the factor (Q, M, M) of their covariance, and geometries already made."""
+    """Kernels, inducing inputs Z (Q, M, D), the factor (Q, M, M) of their covariance, and cached geometries."""
 
     kernels: tuple[Kernel, ...]
     inducing: Array
@@ -144,12 +164,22 @@ class KernelCache:
 
 @dataclass(frozen=True)
 class BoundState:
-    """A bound at given parameters, ready for samples.
+    """A bound at given parameters, before samples are used.
 
     Attributes
     ----------
-    q : the posterior as a mixture.
-    held : whether the distribution of u is held fixed while the kernels and inducing inputs move.
+    bound : Bound
+        The model.
+    family : Full, Diagonal or Sites
+        Family of the posterior.
+    parameters : Parameters
+        Where the bound is evaluated.
+    kernel_cache : KernelCache
+        Quantities that depend on kernels and inducing inputs only.
+    q : Mixture
+        The posterior.
+    held : bool
+        Whether the distribution of u is held fixed in gradients with respect to kernels and inducing inputs.
     """
 
     bound: Bound
@@ -161,46 +191,46 @@ class BoundState:
 
     @property
     def factor(self) -> Array:
-        """L, (Q, M, M)."""
+        """Cholesky factor L of K_zz, (Q, M, M)."""
         return self.kernel_cache.factor
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """With the numbers of the parameters."""
+        """The kernels at the current parameters."""
         return self.kernel_cache.kernels
 
     @property
     def factors(self) -> bool:
-        """Whether the spreads are factors of covariances; otherwise they are variances."""
+        """Whether the spreads are factors of covariances, not variances."""
         return bool(self.q.spread.ndim == 4)
 
     @property
     def triangular(self) -> bool:
-        """Whether the latents at the sites are u itself, and its covariances have lower triangular factors."""
+        """Whether the model is dense and the covariances of u have lower triangular factors."""
         return self.bound.dense and isinstance(self.family, Full)
 
     @cached_property
     def unwhitened_factor(self) -> Array:
-        """L R, lower factors of the covariances of u, (K, Q, M, M)."""
+        """Lower factors L R of the covariances of u, (K, Q, M, M)."""
         return lower_product(self.factor, self.q.spread)
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
-        """How the marginals feel the covariances, where the spreads are factors."""
+        """Derivatives of the marginals with respect to the covariances K_zx, if the spreads are factors."""
         return Sensitivity.of(self.factor, self.q.mean, self.q.spread)
 
     def geometry(self, start: int, stop: int, *, keep_covariances: bool = False) -> Geometry:
-        """The geometry of a range of sites."""
+        """Compute the geometry of a range of sites, or take it from the cache."""
         return self.bound.geometry(self.kernel_cache, start, stop, keep_covariances=keep_covariances)
 
     def marginals(self, geometry: Geometry) -> tuple[Array, Array]:
-        """Means and variances (K, B, Q) of the latents."""
+        """Compute means and variances (K, B, Q) of the latents, eqs. (22), (23) and (28) of the paper."""
         xp = array_namespace(self.factor)
         if geometry.dense and self.triangular:
             mean, variance = dense_marginals(self.q, self.factor, self.unwhitened_factor)
         else:
             mean, variance = self.family.marginals(self.q, geometry)
-        # A sparse posterior can round to a variance of nothing.
+        # Rounding can make the variance of a sparse posterior zero or negative.
         smallest = xp.finfo(variance.dtype).smallest_normal
         return mean + self.bound.prior_mean, xp.maximum(variance, smallest * xp.ones_like(variance))
 
@@ -213,7 +243,7 @@ class BoundState:
         *,
         strict: bool = False,
     ) -> Expected:
-        """What a range of sites expects; `strict` as in `invgp.core.expectations`."""
+        """Estimate the expected log densities of a range of sites; `strict` as in `estimate_expectations`."""
         mean, variance = self.marginals(geometry)
         scale = array_namespace(variance).sqrt(variance)
         return estimate_expectations(log_density, points.at(*sites), mean, scale, sites[0], strict=strict)
@@ -221,7 +251,23 @@ class BoundState:
     def evaluate(
         self, log_density: LogDensity, points: Points, learn: Sequence[str] = BLOCKS, *, strict: bool = False
     ) -> Terms:
-        """The bound and its gradient; the blocks that are not learnt get zeros."""
+        """Evaluate the bound and its gradient.
+
+        Parameters
+        ----------
+        log_density : LogDensity
+            Log density of the observations at samples of the latents.
+        points : Points
+            Standard normal points of all sites.
+        learn : sequence of str
+            Blocks whose gradient is needed; the gradient of the others is 0.
+        strict : bool
+            Whether a log density that is not finite raises `NotFiniteError`.
+
+        Returns
+        -------
+        Terms
+        """
         total, all_found = BatchSum.zero(self), []
         for sites in self.bound.batches():
             geometry = self.geometry(*sites, keep_covariances=learns_kernels(learn))
@@ -231,7 +277,7 @@ class BoundState:
         return replace(self.finish(total, learn), expected=tuple(all_found))
 
     def finish(self, total: BatchSum, learn: Sequence[str]) -> Terms:
-        """Add the KL term and pull everything back to the free parameters."""
+        """Add the KL term, and convert the gradient to the free parameters."""
         family, q = self.family, self.q
         negative_kl = family.negative_kl(q, self.factor)
         zeros = Parameters(*(zeros_like(getattr(self.parameters, name)) for name in BLOCKS))
@@ -268,15 +314,15 @@ class BoundState:
         return Terms(total.value + negative_kl, total.value, -negative_kl, gradient)
 
     def pull_back(self, geometry: Geometry, mean_gradient: Array, variance_gradient: Array) -> MixtureGradient:
-        """From gradients (K, B, Q) with respect to the marginals of a batch to the mixture's."""
+        """Convert gradients (K, B, Q) with respect to the marginals of a batch to the gradient of the mixture."""
         if self.triangular:
             return dense_pull_back(self.q, self.factor, self.unwhitened_factor, mean_gradient, variance_gradient)
         return self.family.pull_back(self.q, geometry, mean_gradient, variance_gradient)
 
     def pull_back_batch(self, geometry: Geometry, X: Array, gradient: GeometryGradient) -> tuple[Array, ...]:
-        """Gradient with respect to kernels, Z and the factor through a batch.
+        """Compute the gradient with respect to kernels, Z and the factor that passes through a batch of sites.
 
-        Where the factor's can wait for the sums over all batches there is none here.
+        The factor's gradient is omitted if `finish` can compute it from sums over all batches.
         """
         Z, marginals = self.parameters.inducing, gradient.marginals
         if marginals is None:

@@ -1,4 +1,4 @@
-"""Settings that cannot be used, told in a sentence: which one, what it must be, what it was."""
+"""Checks of settings. Each error names the setting, what it must be and what it was."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def check_integer(name: str, value: Any, least: int, why: str = "") -> int:
-    """The value as a whole number, if it is one and no less than the least."""
+    """Return the value as an int; raise `ValueError` unless it is a whole number of at least `least`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}{why}, was {value!r}")
     return int(value)
@@ -17,7 +17,7 @@ def check_integer(name: str, value: Any, least: int, why: str = "") -> int:
 def check_number(
     name: str, value: Any, low: float, high: float = math.inf, *, open_below: bool = False, open_above: bool = False
 ) -> float:
-    """The value, if it is a finite number from low to high, which are meant as well unless they are open."""
+    """Return the value; raise `ValueError` unless it is finite and from `low` to `high` (inclusive unless open)."""
     number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not (number and low <= value <= high) or (open_below and value == low) or (open_above and value == high):
         below = f"above {low:g}" if open_below else f"of at least {low:g}"
@@ -27,6 +27,6 @@ def check_number(
 
 
 def check_boolean(name: str, value: Any) -> None:
-    """Raise unless the value is True or False."""
+    """Raise `ValueError` unless the value is True or False."""
     if not isinstance(value, bool):
-        raise ValueError(f"{name} must be True or False, was {value!r}")  # noqa: TRY004 - as every wrong setting
+        raise ValueError(f"{name} must be True or False, was {value!r}")  # noqa: TRY004 - like other invalid settings

@@ -1,4 +1,4 @@
-"""Estimators: log densities at sampled latents -> each site's expected log likelihood and its derivatives."""
+"""Estimators of the expected log likelihood of each site and its derivatives, from log densities at samples."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from invgp.core.point_sets import Points
 
 
 class SiteTerms(NamedTuple):
-    """What one site adds to the bound, with l_n = E_q[log p(y_n | f_n)].
+    """Contributions of the sites to the bound, with l_n = E_q[log p(y_n | f_n)].
 
     Attributes
     ----------
-    value : l_n, (N,).
-    gradient : d l_n / d mean, (N, Q).
-    curvature : 2 d l_n / d variance, (N, Q).
+    value : array, shape (N,)
+        l_n.
+    gradient : array, shape (N, Q)
+        d l_n / d mean.
+    curvature : array, shape (N, Q)
+        2 d l_n / d variance.
     """
 
     value: Array
@@ -35,46 +38,58 @@ class SiteTerms(NamedTuple):
 
 
 def features_needed(latents: int, samples: int) -> int:
-    """Number of regression features that `score` uses for this many latents and samples."""
+    """Return the number of regression features that `score` uses for this many latents and samples."""
     highest = degree(latents, samples)
     return math.comb(latents + highest, highest) if highest else 2 * latents + 1
 
 
 def degree(latents: int, samples: int) -> int:
-    """Highest degree whose polynomials are all used; 0 if there are samples for some of the second degree only."""
-    enough = {4: 6, 3: 6, 2: 2}  # samples a polynomial
+    """Return the highest degree whose polynomials are all used; 0 if cross terms are not used."""
+    enough = {4: 6, 3: 6, 2: 2}  # degree: fewest samples per polynomial
     return next((d for d, each in enough.items() if samples >= each * math.comb(latents + d, d)), 0)
 
 
 def fewest_unbiased_samples(latents: int) -> int:
-    """Fewest samples a site with which estimates from independent points have no bias."""
+    """Return the fewest samples per site for unbiased estimates from independent points."""
     return 2 * math.comb(latents + 2, 2)
 
 
 def fewest_samples(latents: int) -> int:
-    """Fewest samples a site with which `score` is well posed."""
+    """Return the fewest samples per site for which the regression of `score` is well posed."""
     return 2 * (2 * latents + 1)
 
 
 def score(points: Points, scale: Array, log_density: Array, valid: Array | None = None) -> SiteTerms:
-    """The paper's score-function estimator, with control variates.
+    """Estimate the site terms by the score-function estimator of the paper, with control variates.
 
-    With f = mean + scale z, the derivatives are E[z log p] / scale and E[(z^2 - 1) log p] / scale^2: they need
-    log densities only. The control variates are z, z^2 - 1 and, where there are samples enough, the cross terms
-    z_i z_j and Hermite polynomials up to the fourth degree. These functions are orthogonal under the normal
-    distribution, so the estimates with optimal coefficients are the coefficients of the least-squares fit of log p to
-    them. The estimates are exact for a log density that is such a polynomial in f; the higher degrees also take away
-    most of the error that all sites have in common, for their points differ by a rotation only.
+    With f = mean + scale z, the derivatives are E[z log p] / scale and E[(z^2 - 1) log p] / scale^2, so only log
+    densities are needed. The control variates are z, z^2 - 1 and, with enough samples, the cross terms z_i z_j and
+    Hermite polynomials up to degree four. These functions are orthogonal under the normal distribution. The estimates
+    with optimal coefficients are therefore the coefficients of the least-squares fit of log p to them. They are exact
+    for a log density that is such a polynomial in f. The higher degrees also remove most of the error that all sites
+    share because their points differ only by a rotation.
 
-    A fit to its own samples has a bias of order 1/S, of about the size of what one estimate still varies by.
-    Independent points get coefficients from all other samples instead: no bias, but some two to three times the error.
+    A fit to its own samples has a bias of order 1/S, similar in size to the random error. For independent points, the
+    coefficients for each sample are fitted to all other samples: this is unbiased, with two to three times the error.
 
     Parameters
     ----------
-    points : the normals z of N sites.
-    scale : posterior standard deviation of each latent at each site, (N, Q).
-    log_density : (S, N); ignored where not valid.
-    valid : (S, N), False where the run failed; None if none did, when one regression may serve all sites.
+    points : Points
+        Standard normals z of N sites.
+    scale : array, shape (N, Q)
+        Posterior standard deviations of the latents.
+    log_density : array, shape (S, N)
+        Log densities at the samples; ignored where not valid.
+    valid : array of bool, shape (S, N), optional
+        False where the run failed. None if all runs are valid; then one regression serves all sites.
+
+    Returns
+    -------
+    SiteTerms
+
+    References
+    ----------
+    Bonilla, Krauth and Dezfouli (2019), eqs. (24) to (26) and (30); control variates: appendix "Control Variates".
     """
     xp = array_namespace(scale)
     fit = quadratic_fit(points, log_density, valid)
@@ -82,7 +97,7 @@ def score(points: Points, scale: Array, log_density: Array, valid: Array | None 
 
 
 def quadratic_fit(points: Points, log_density: Array, valid: Array | None = None) -> Quadratic:
-    """The least-squares fits behind `score`, as functions of the normals of each site; arguments as there."""
+    """Fit a quadratic function of the normals of each site to the log densities; parameters as in `score`."""
     xp = array_namespace(log_density)
     fit = quadratic(_coefficients(points, log_density[..., None], valid)[:, 0, :], points.base.shape[1])
     if not _degree(points):
@@ -92,14 +107,16 @@ def quadratic_fit(points: Points, log_density: Array, valid: Array | None = None
 
 
 def expectation(points: Points, values: Array, valid: Array | None = None) -> Array:
-    """Expectations (N, T) of quantities known at the samples, values (S, N, T), with the same control variates."""
+    """Estimate expectations (N, T) of values (S, N, T) at the samples, with the control variates of `score`."""
     return _coefficients(points, values, valid)[..., 0]
 
 
 def _coefficients(points: Points, values: Array, valid: Array | None) -> Array:
-    """Hermite coefficients (N, T, F) of values (S, N, T): in the base points, or without cross terms in the normals.
+    """Fit Hermite coefficients (N, T, F) to values (S, N, T).
 
-    All polynomials of a degree in the normals of a site are those in the base points, for these differ by a rotation.
+    With all polynomials up to a degree, the features are functions of the base points: the normals of a site are
+    rotated base points, and a rotation maps the polynomials of each degree to themselves. Without cross terms, the
+    features are functions of the normals of each site.
     """
     xp = array_namespace(values)
     highest = _degree(points)
@@ -111,7 +128,7 @@ def _coefficients(points: Points, values: Array, valid: Array | None) -> Array:
 
 
 def _shared_fit(points: Points, highest: int) -> tuple[Array, Array]:
-    """Features (S, F) of the base points, and what turns values there into coefficients (F, S); found once."""
+    """Compute and cache the features (S, F) of the base points and the matrix (F, S) from values to coefficients."""
     cache = points.cache
     if not cache:
         cache["features"] = hermite_features(points.base, cross_terms=True, degree=highest)

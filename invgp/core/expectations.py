@@ -1,4 +1,4 @@
-"""What sites expect of their log densities under a posterior, from samples, in pieces that fit the memory budget."""
+"""Expected log densities of the sites under a posterior, from samples, in batches that fit the memory budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LogDensity = Callable[[Array, int, int], tuple[Array, Array | None]]
 
 
 class NotFiniteError(Exception):
-    """A log density is not finite where it has to be."""
+    """A log density that must be finite is not."""
 
 
 class Expected(NamedTuple):
@@ -23,9 +23,12 @@ class Expected(NamedTuple):
 
     Attributes
     ----------
-    value : (K, B).
-    gradient, curvature : (K, B, Q).
-    likelihood : derivatives with respect to the likelihood's parameters, summed over the sites, (K, P), or None.
+    value : array, shape (K, B)
+        Expected log densities.
+    gradient, curvature : array, shape (K, B, Q)
+        Derivatives with respect to the means, and twice those with respect to the variances.
+    likelihood : array, shape (K, P), or None
+        Derivatives with respect to the P parameters of the likelihood, summed over the sites.
     """
 
     value: Array
@@ -34,12 +37,12 @@ class Expected(NamedTuple):
     likelihood: Array | None
 
     def of_component(self, k: int) -> SiteTerms:
-        """The same under one of the components."""
+        """Return the site terms of one component."""
         return SiteTerms(self.value[k, ...], self.gradient[k, ...], self.curvature[k, ...])
 
 
 class Samples(NamedTuple):
-    """Some sites of a batch, by a slice of it, with their points and the samples (S, B, Q) of each component."""
+    """Some sites of a batch, as a slice, with their points and the samples (S, B, Q) of each component."""
 
     rows: slice
     points: Points
@@ -47,7 +50,7 @@ class Samples(NamedTuple):
 
 
 def iterate_samples(points: Points, mean: Array, scale: Array) -> Iterator[Samples]:
-    """Of marginals with mean and scale (K, B, Q), in pieces that fit in the memory budget."""
+    """Yield samples from marginals with mean and scale (K, B, Q), in batches that fit the memory budget."""
     S, Q = points.base.shape
     fitting = BATCH_BUDGET // (8 * S * (2 * features_needed(Q, S) + 6))
     step = max(1, min(fitting, BATCH_SITES))
@@ -61,12 +64,28 @@ def iterate_samples(points: Points, mean: Array, scale: Array) -> Iterator[Sampl
 def estimate_expectations(
     log_density: LogDensity, points: Points, mean: Array, scale: Array, start: int, *, strict: bool = False
 ) -> Expected:
-    """Under marginals with mean and scale (K, B, Q) of the sites from `start` on.
+    """Estimate expected log densities under the marginals of B sites.
 
     Parameters
     ----------
-    points : of these sites.
-    strict : whether a log density that is not finite raises `NotFiniteError`; otherwise its sample is left out.
+    log_density : LogDensity
+        Log density of the observations at samples of the latents.
+    points : Points
+        Standard normal points of these sites.
+    mean, scale : array, shape (K, B, Q)
+        Means and standard deviations of the marginals.
+    start : int
+        Index of the first of these sites.
+    strict : bool
+        Whether a log density that is not finite raises `NotFiniteError`; otherwise its sample is ignored.
+
+    Returns
+    -------
+    Expected
+
+    References
+    ----------
+    Bonilla, Krauth and Dezfouli (2019), Theorem 1 and eq. (30).
     """
     parts = []
     for rows, here, latents in iterate_samples(points, mean, scale):
@@ -81,9 +100,9 @@ def estimate_expectations(
 def estimate_terms(
     points: Points, scale: Array, found: Sequence[tuple[Array, Array | None]], *, complete: bool
 ) -> Expected:
-    """From log densities, and derivatives, at the samples of each component.
+    """Estimate the site terms from log densities, and their derivatives, at the samples of each component.
 
-    A log density that is not finite marks a sample to leave out; `complete` says that there is none.
+    Samples whose log density is not finite are ignored; `complete` states that there are none.
     """
     xp = array_namespace(scale)
     terms, likelihood = [], []
@@ -104,6 +123,6 @@ def _concatenate(parts: Sequence[Expected]) -> Expected:
 
 
 def all_finite(log_density: Array) -> bool:
-    """Whether no sample has to be left out; the host waits for the answer."""
+    """Whether all log densities are finite; this synchronises the device with the host."""
     xp = array_namespace(log_density)
     return bool(xp.all(xp.isfinite(log_density)))

@@ -1,8 +1,9 @@
-"""What the kernels and the inducing inputs say about a batch of inputs, and the way back to their parameters.
+"""Interpolation from inducing inputs to a batch of inputs, and gradients with respect to kernels and inducing inputs.
 
 With L L^T = K_zz for one latent, the whitened inducing variables v = L^-1 (u - mean) are standard normal under the
 prior, and the latent at input n is f_n = mean + w_n^T v + e_n, w_n = L^-1 k_zn, e_n ~ N(0, ktilde_n).
-In the paper's terms a_n = K_zz^-1 k_zn = L^-T w_n.
+In the notation of the paper a_n = K_zz^-1 k_zn = L^-T w_n, with K-tilde and A as in eq. (6) of Bonilla, Krauth and
+Dezfouli (2019).
 """
 
 from __future__ import annotations
@@ -37,11 +38,16 @@ class Geometry:
 
     Attributes
     ----------
-    factor : L, (Q, M, M), lower triangular.
-    projection : W, (Q, M, B), with columns w_n.
-    residual : ktilde, (Q, B), prior variance that the inducing variables leave open.
-    dense : the inputs are the inducing inputs (Z = X), so that W = L^T and nothing is left open.
-    covariances : between inducing inputs and inputs, by latent, (M, B), where they are kept for the way back.
+    factor : array, shape (Q, M, M)
+        L, lower triangular.
+    projection : array, shape (Q, M, B)
+        W, with columns w_n.
+    residual : array, shape (Q, B)
+        ktilde, the prior variance of the latents given the inducing variables.
+    dense : bool
+        Whether the inputs are the inducing inputs (Z = X), so that W = L^T and ktilde = 0.
+    covariances : tuple of Covariance, length Q, or None
+        Covariances (M, B) between inducing inputs and inputs, if they are stored for gradients.
     """
 
     factor: Array
@@ -52,7 +58,7 @@ class Geometry:
 
     @cached_property
     def weights(self) -> Array:
-        """a_n as columns, (Q, M, B)."""
+        """The vectors a_n as columns, (Q, M, B)."""
         if self.dense:
             xp = array_namespace(self.factor)
             eye = xp.eye(self.factor.shape[-1], dtype=self.factor.dtype, device=device_of(self.factor))
@@ -65,10 +71,14 @@ class GeometryGradient(NamedTuple):
 
     Attributes
     ----------
-    factor : (Q, M, M), without the part that comes through the projection.
-    projection : (Q, M, B), without the part that comes through the residual.
-    residual : (Q, B).
-    marginals : what is behind projection and residual where these are not worked out.
+    factor : array, shape (Q, M, M)
+        Without the part that passes through the projection.
+    projection : array, shape (Q, M, B)
+        Without the part that passes through the residual.
+    residual : array, shape (Q, B)
+        Gradient with respect to ktilde.
+    marginals : MarginalGradient or None
+        Gradient with respect to the marginals, if those of projection and residual are not computed; they are None.
     """
 
     factor: Array
@@ -78,11 +88,11 @@ class GeometryGradient(NamedTuple):
 
 
 class MarginalGradient(NamedTuple):
-    """Gradient of a scalar that sees a geometry through marginals w_n^T v_k and ktilde_n + w_n^T S_k w_n only.
+    """Gradient of a scalar that depends on a geometry only through marginals w_n^T v_k and ktilde_n + w_n^T S_k w_n.
 
     Attributes
     ----------
-    mean, variance : (K, Q, B, 1).
+    mean, variance : array, shape (K, Q, B, 1)
     """
 
     mean: Array
@@ -90,33 +100,38 @@ class MarginalGradient(NamedTuple):
 
 
 class Gram(NamedTuple):
-    """sum_n v_n w_n w_n^T, not summed yet.
+    """Terms of the sum of v_n w_n w_n^T over n.
 
     Attributes
     ----------
-    vectors : W, (Q, M, B).
-    weights : v, (K, Q, B).
+    vectors : array, shape (Q, M, B)
+        W, with columns w_n.
+    weights : array, shape (K, Q, B)
+        v.
     """
 
     vectors: Array
     weights: Array
 
     def added_to(self, total: Array) -> Array:
-        """Lower triangles (K, Q, M, M) of a total, which is used up, and this sum."""
+        """Add this sum to the lower triangles (K, Q, M, M) of a total, which is overwritten."""
         return add_weighted_gram(total, self.vectors, self.weights)
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How the marginals of Gaussians with whitened means v_k and covariances S_k feel the covariances k_zn.
+    """Derivatives of the marginals of Gaussians, with whitened means v_k and covariances S_k, with respect to K_zx.
 
-    With C the gradient with respect to K_zx, C = sum_k L^-T v_k g_k^T + 2 L^-T (S_k - I) W diag(h_k) for gradients g
-    and h of means and variances; and that with respect to L is -C W^T, which needs only what is summed over the sites.
+    Let g_k and h_k be the gradients with respect to means and variances. The gradient with respect to K_zx is
+    C = sum_k L^-T v_k g_k^T + 2 L^-T (S_k - I) W diag(h_k). The gradient with respect to L is -C W^T, which follows
+    from sums over the sites.
 
     Attributes
     ----------
-    mean : L^-T v_k, (K, Q, M, 1).
-    variance : 2 L^-T (S_k - I), (K, Q, M, M).
+    mean : array, shape (K, Q, M, 1)
+        L^-T v_k.
+    variance : array, shape (K, Q, M, M)
+        2 L^-T (S_k - I).
     """
 
     mean: Array
@@ -124,7 +139,7 @@ class Sensitivity:
 
     @staticmethod
     def of(factor: Array, mean: Array, spread: Array) -> Sensitivity:
-        """From L (Q, M, M), v (K, Q, M) and the factors R of S = R R^T (K, Q, M, M)."""
+        """Compute it from L (Q, M, M), v (K, Q, M) and the factors R of S = R R^T (K, Q, M, M)."""
         xp = array_namespace(factor)
         excess = product(spread, xp.matrix_transpose(spread))
         excess -= identity(factor)
@@ -133,7 +148,7 @@ class Sensitivity:
         return Sensitivity(solved_mean, solve_triangular(factor, excess, transposed=True, overwrite=True))
 
     def covariance_gradient(self, projection: Array, gradient: MarginalGradient) -> Array:
-        """C, (Q, M, B)."""
+        """Compute C, (Q, M, B)."""
         xp = array_namespace(projection)
         C = 0.0
         for k in range(self.mean.shape[0]):
@@ -144,7 +159,7 @@ class Sensitivity:
         return C
 
     def factor_gradient(self, mean: Array, gram: Array) -> Array:
-        """-C W^T, (Q, M, M), from sums over the sites: W g (K, Q, M) and W diag(h) W^T (K, Q, M, M)."""
+        """Compute -C W^T, (Q, M, M), from sums over the sites: W g (K, Q, M) and W diag(h) W^T (K, Q, M, M)."""
         total = 0.0
         for k in range(mean.shape[0]):
             part = product(self.variance[k, ...], gram[k, ...])
@@ -155,7 +170,7 @@ class Sensitivity:
 
 
 def inducing_factor(kernels: Sequence[Kernel], Z: Array, jitter: float = 0.0) -> Array:
-    """L, (Q, M, M), for inducing inputs Z (Q, M, D), with a share of the variance added to the diagonal."""
+    """Compute L (Q, M, M) for inducing inputs Z (Q, M, D); `jitter` times the variance is added to the diagonal."""
     factors = []
     for j, kernel in enumerate(kernels):
         covariance = kernel(Z[j, ...], Z[j, ...])
@@ -166,22 +181,22 @@ def inducing_factor(kernels: Sequence[Kernel], Z: Array, jitter: float = 0.0) ->
 
 
 def dense_geometry(factor: Array) -> Geometry:
-    """The geometry of the inducing inputs themselves, from L (Q, M, M)."""
+    """Compute the geometry of the inducing inputs themselves, from L (Q, M, M)."""
     xp = array_namespace(factor)
     return Geometry(factor, xp.matrix_transpose(factor), xp.zeros_like(factor[..., 0]), dense=True)
 
 
 def sparse_geometry(kernels: Sequence[Kernel], Z: Array, factor: Array, X: Array, *, keep: bool = False) -> Geometry:
-    """The geometry of inputs X (B, D), given Z (Q, M, D) and its factor (Q, M, M).
+    """Compute the geometry of inputs X (B, D), given Z (Q, M, D) and its factor (Q, M, M).
 
-    Whoever means to go back to the kernels from a geometry that is used once had better `keep` the covariances.
+    With `keep`, the covariances are stored, which makes gradients with respect to the kernels cheaper.
     """
     xp = array_namespace(Z, X)
     kept = tuple(kernel.with_slope(Z[j, ...], X) for j, kernel in enumerate(kernels)) if keep else None
     covariance = stack_arrays([c.value for c in kept] if kept else [k(Z[j, ...], X) for j, k in enumerate(kernels)])
     projection = solve_triangular(factor, covariance, overwrite=not keep)
     variance = xp.stack([kernel.variance + xp.zeros_like(X[:, 0]) for kernel in kernels])
-    # Rounding can leave a variance of minus a few units in the last place where an input is an inducing input.
+    # Rounding can make the variance slightly negative where an input is an inducing input.
     residual = clip_negative(variance - sum_of_squares(projection))
     return Geometry(factor, projection, residual, dense=False, covariances=kept)
 
@@ -189,10 +204,10 @@ def sparse_geometry(kernels: Sequence[Kernel], Z: Array, factor: Array, X: Array
 def pull_back_batch(
     kernels: Sequence[Kernel], Z: Array, X: Array, geometry: Geometry, gradient: GeometryGradient
 ) -> tuple[Array, Array, Array]:
-    """Gradient with respect to the kernels' free parameters (Q, 1 + D), Z (Q, M, D) and the factor (Q, M, M).
+    """Compute the gradient with respect to the kernels' free parameters (Q, 1 + D), Z (Q, M, D) and L (Q, M, M).
 
-    The parts that go through the covariance between Z and the batch X; those through the factor are left to
-    `pull_back_factor`, once for all batches. In the dense case everything goes through the factor.
+    It contains the parts that pass through the covariance between Z and the batch X. `pull_back_factor` adds the part
+    that passes through L, once for all batches. In the dense case everything passes through L.
     """
     xp = array_namespace(X, geometry.factor)
     if geometry.dense:
@@ -214,10 +229,10 @@ def pull_back_covariance(
     covariance_gradient: Array,
     residual_gradient: Array,
 ) -> tuple[Array, Array]:
-    """Gradient with respect to the kernels' free parameters (Q, 1 + D) and Z (Q, M, D).
+    """Compute the gradient with respect to the kernels' free parameters (Q, 1 + D) and Z (Q, M, D).
 
-    From those with respect to the covariances between Z and X (Q, M, B), which is used up, and to the residual at fixed
-    covariances (Q, B), which sees the prior variance.
+    It follows from the gradients with respect to the covariances between Z and X (Q, M, B), which is overwritten, and
+    to the residual at fixed covariances (Q, B), which depends on the prior variance.
     """
     xp = array_namespace(X, covariance_gradient)
     parameters, inputs = [], []
@@ -233,7 +248,7 @@ def pull_back_covariance(
 def pull_back_factor(
     kernels: Sequence[Kernel], Z: Array, factor: Array, gradient: Array, jitter: float = 0.0
 ) -> tuple[Array, Array]:
-    """Gradient with respect to the kernels' free parameters (Q, 1 + D) and Z (Q, M, D) from that of the factor."""
+    """Convert the gradient with respect to L to the kernels' free parameters (Q, 1 + D) and Z (Q, M, D)."""
     xp = array_namespace(Z, factor)
     covariance_gradient = cholesky_pull_back(factor, gradient)
     parameters, inputs = [], []
@@ -243,12 +258,12 @@ def pull_back_factor(
         within = kernel.pull_back(Z[j, ...], Z[j, ...], covariance, covariance_gradient[j, ...])
         log_variance = within.log_variance + jitter * kernel.variance * trace
         parameters.append(xp.concat([xp.reshape(log_variance, (1,)), within.log_length_scale]))
-        inputs.append(2.0 * within.X1)  # the covariance is symmetric, so both sides add the same
+        inputs.append(2.0 * within.X1)  # the covariance is symmetric, so both arguments contribute equally
     return xp.stack(parameters), stack_arrays(inputs)
 
 
 def cholesky_pull_back(factor: Array, gradient: Array) -> Array:
-    """Gradient with respect to the symmetric K = L L^T from that with respect to L, (Q, M, M) each."""
+    """Convert the gradient with respect to L to that with respect to the symmetric K = L L^T, (Q, M, M) each."""
     xp = array_namespace(factor, gradient)
     inner = lower_product(factor, tril(gradient), transposed=True)
     inner = tril_with_diagonal(inner, 0.5 * xp.linalg.diagonal(inner))

@@ -1,7 +1,7 @@
 """Least-squares fits to Hermite polynomials of standard normals, which are orthogonal under the normal distribution.
 
-The coefficients of 1, z_j, z_j^2 - 1 and z_i z_j are an expectation, a mean gradient and a mean Hessian. Those of
-higher degrees are not used: what they explain is noise no more.
+The coefficients of 1, z_j, z_j^2 - 1 and z_i z_j give the expectation, the mean gradient and the mean Hessian. Those
+of higher degrees are not used themselves; fitting them reduces the error of the others.
 """
 
 from __future__ import annotations
@@ -26,9 +26,12 @@ class Quadratic(NamedTuple):
 
     Attributes
     ----------
-    value : c, the expectation, (...).
-    gradient : g, (..., Q).
-    curvature : H, (..., Q, Q), symmetric; zero in what was not fitted.
+    value : array, shape (...)
+        c, the expectation.
+    gradient : array, shape (..., Q)
+        g.
+    curvature : array, shape (..., Q, Q)
+        H, symmetric; elements that were not fitted are zero.
     """
 
     value: Array
@@ -37,9 +40,9 @@ class Quadratic(NamedTuple):
 
 
 def hermite_features(z: Array, *, cross_terms: bool, degree: int = 2, axis: int = -1) -> Array:
-    """1, z_j, z_j^2 - 1 and optionally z_i z_j with i < j, along the axis of z that counts the Q latents.
+    """Compute 1, z_j, z_j^2 - 1 and optionally z_i z_j with i < j, along the axis of z of length Q.
 
-    With the cross terms, all polynomials of the higher degrees up to `degree` as well.
+    With the cross terms, all polynomials of higher degrees up to `degree` follow.
     """
     xp = array_namespace(z)
     each = xp.unstack(z, axis=axis)
@@ -51,17 +54,17 @@ def hermite_features(z: Array, *, cross_terms: bool, degree: int = 2, axis: int 
 
 
 def _choices(latents: int, degree: int) -> list[Counter[int]]:
-    """How often each latent enters a polynomial of a degree, for all of these."""
+    """List the powers of the latents in each polynomial of a degree."""
     return [Counter(chosen) for chosen in combinations_with_replacement(range(latents), degree)]
 
 
 def _product(each: Sequence[Array], powers: Mapping[int, int]) -> Array:
-    """The product over latents j of the Hermite polynomials of degree powers[j]."""
+    """Compute the product over latents j of the Hermite polynomials of degree powers[j]."""
     return reduce(mul, (_polynomial(each[j], power) for j, power in powers.items()))
 
 
 def _polynomial(z: Array, degree: int) -> Array:
-    """He_d(z) by its recurrence, He_d = z He_d-1 - (d - 1) He_d-2."""
+    """Compute He_d(z) by the recurrence He_d = z He_d-1 - (d - 1) He_d-2."""
     before, here = 1.0, z
     for d in range(1, degree):
         before, here = here, z * here - float(d) * before
@@ -69,27 +72,30 @@ def _polynomial(z: Array, degree: int) -> Array:
 
 
 def mean_squares(latents: int, degree: int) -> list[float]:
-    """Of each of the `hermite_features` with cross terms, under the normal distribution."""
+    """Compute E[h^2] under the normal distribution for each of the `hermite_features` h with cross terms."""
     low = [1.0] * (1 + latents) + [2.0] * latents + [1.0] * math.comb(latents, 2)
     choices = (chosen for d in range(3, degree + 1) for chosen in _choices(latents, d))
     return low + [float(math.prod(math.factorial(power) for power in chosen.values())) for chosen in choices]
 
 
 def fit_matrix(features: Array) -> Array:
-    """What turns values at the samples into the coefficients of their fit to features (S, F): (F, S)."""
+    """Compute the matrix (F, S) from values at the samples to the coefficients of their fit to features (S, F)."""
     return array_namespace(features).linalg.pinv(features)
 
 
 def unbiased_fit_matrix(features: Array, squares: Sequence[float]) -> Array:
-    """The same without bias, if the samples are independent.
+    """Compute a matrix like `fit_matrix` whose coefficients are unbiased if the samples are independent.
 
-    A fit to its own samples has a bias of order 1/S. Here each sample's value is compared with the fit to all others,
-    which it knows nothing of: the mean over samples s of b_s + h_s (y_s - h_s^T b_s) / E[h^2] with b_s that fit. The
-    residual of a sample that was left out is r / (1 - leverage), so that no fit has to be made twice.
+    A fit to its own samples has a bias of order 1/S. Here the value y_s of each sample is compared with the fit b_s to
+    all other samples, which is independent of it. The result is the mean of b_s + h_s (y_s - h_s^T b_s) / E[h^2] over
+    s. The residual of an excluded sample is r / (1 - leverage), so that one fit is enough.
 
     Parameters
     ----------
-    squares : E[h^2] of each feature.
+    features : array, shape (S, F)
+        Features h_s of the samples.
+    squares : sequence of float, length F
+        E[h^2] of each feature.
     """
     xp = array_namespace(features)
     S = features.shape[0]
@@ -101,13 +107,24 @@ def unbiased_fit_matrix(features: Array, squares: Sequence[float]) -> Array:
 
 
 def coefficients(features: Array, values: Array, valid: Array | None = None, fit: Array | None = None) -> Array:
-    """Fit (N, T, F) of values (S, N, T) to features (S, F) that all sites share.
+    """Fit values to features that all sites share.
 
     Parameters
     ----------
-    valid : (S, N), False for what is left out; None if nothing is. One regression serves all sites where nothing is
-        left out; each other site has its own, as many at a time as the memory budget allows.
-    fit : in place of `fit_matrix(features)`, where nothing is left out.
+    features : array, shape (S, F)
+        Features at the samples.
+    values : array, shape (S, N, T)
+        Values at the samples.
+    valid : array of bool, shape (S, N), optional
+        False for samples to ignore. One regression serves all sites without such samples; each other site has its own,
+        in batches that fit the memory budget.
+    fit : array, shape (F, S), optional
+        Used instead of ``fit_matrix(features)`` for sites without ignored samples.
+
+    Returns
+    -------
+    array, shape (N, T, F)
+        Coefficients.
     """
     xp = array_namespace(features, values)
     S, F = features.shape
@@ -117,7 +134,7 @@ def coefficients(features: Array, values: Array, valid: Array | None = None, fit
     whole = to_numpy(xp.all(valid, axis=0))
     groups = [np.flatnonzero(whole)] if whole.any() else []
     parts = [coefficients(features, _sites(values, group), fit=fit) for group in groups]
-    # Of a site by itself: its features without what is left out, and its normal equations.
+    # Memory per site: its features without the ignored samples, and its normal equations.
     step = max(1, BATCH_BUDGET // (8 * F * (S + 2 * F)))
     some = np.flatnonzero(~whole)
     for group in np.split(some, range(step, len(some), step)):
@@ -129,13 +146,13 @@ def coefficients(features: Array, values: Array, valid: Array | None = None, fit
 
 
 def _sites(array: Array, which: NDArray[np.intp], axis: int = 1) -> Array:
-    """An array at some sites only, in their order."""
+    """Select some sites of an array, in the given order."""
     xp = array_namespace(array)
     return xp.take(array, xp.asarray(which.astype(np.int32), device=device_of(array)), axis=axis)
 
 
 def coefficients_by_site(features: Array, values: Array, valid: Array | None = None) -> Array:
-    """Fit (N, T, F) of values (S, N, T) to features (N, F, S) of each site; `valid` as in `coefficients`."""
+    """Fit values (S, N, T) to features (N, F, S) of each site; `valid` and result as in `coefficients`."""
     xp = array_namespace(features, values)
     if valid is not None:
         features = features * xp.astype(valid, features.dtype).T[:, None, :]
@@ -145,15 +162,15 @@ def coefficients_by_site(features: Array, values: Array, valid: Array | None = N
 
 
 def _solve_normal_equations(gram: Array, right: Array, samples: int) -> Array:
-    """Coefficients (N, T, F) from normal equations (N, F, F) and (N, F, T)."""
+    """Solve normal equations (N, F, F) and (N, F, T) for coefficients (N, T, F)."""
     xp = array_namespace(gram)
-    # The ridge only keeps a site whose runs have nearly all failed from being singular.
+    # The ridge only prevents singular equations at sites with very few valid runs.
     ridge = samples * float(xp.finfo(gram.dtype).eps)
     return xp.matrix_transpose(xp.linalg.solve(gram + ridge * identity(gram), right))
 
 
 def quadratic(fitted: Array, latents: int) -> Quadratic:
-    """Quadratic functions from coefficients (..., F); those missing at the end are zero, higher ones are left out."""
+    """Build quadratic functions from coefficients (..., F); missing cross terms are 0, higher degrees are ignored."""
     xp = array_namespace(fitted)
     value, *each = xp.unstack(fitted, axis=-1)
     gradient, squares, products = each[:latents], each[latents : 2 * latents], each[2 * latents :]

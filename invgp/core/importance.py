@@ -1,8 +1,8 @@
-"""Expectations of a density under several independent normals, by importance sampling where the density is.
+"""Expectations of a density under several independent normals, by adaptive importance sampling.
 
-A Gaussian is led from the normals to their product with the density: at each stage the density is raised to a power
-that leaves enough of the samples with weight, and the Gaussian is fitted to the weighted samples. The last sample is
-drawn from that Gaussian, and a part of it from the normals themselves, so that no weight is beyond all bounds.
+The proposal is a Gaussian that moves from the normals to their product with the density. In each stage, the density is
+raised to a power such that enough samples keep weight, and the Gaussian is fitted to the weighted samples. The final
+sample is drawn from this Gaussian, and an eighth of it from the normals themselves, so that the weights are bounded.
 """
 
 from __future__ import annotations
@@ -17,18 +17,32 @@ from numpy.typing import NDArray
 from invgp.core.backend import Array, backend_of, to_numpy
 
 Floats = NDArray[np.float64]
-MAX_STAGES, BISECTIONS = 60, 30
-MIN_EFFECTIVE_FRACTION = 0.25  # of the samples that must keep weight at a stage
-PROPOSAL_INFLATION = 1.15  # the last Gaussian than the fitted one, against light tails
-WARN_STANDARD_ERROR = 0.1  # standard error of a log density that is worth a warning
+MAX_STAGES, BISECTIONS = 60, 30  # of the proposal, and of the power in each stage
+MIN_EFFECTIVE_FRACTION = 0.25  # effective sample size of a stage, relative to the number of samples
+PROPOSAL_INFLATION = 1.15  # standard deviations of the proposal relative to the fitted ones, against light tails
+WARN_STANDARD_ERROR = 0.1  # a larger standard error of a log density gives a warning
 
 
 def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: Array, normals: Floats) -> Floats:
-    """Log E[exp(log_density(f))] (N,) for normal f with mean and scale (N, Q); log_density: (S, N, Q) -> (S, N).
+    """Estimate log E[exp(log_density(f))] for normal f.
 
     Parameters
     ----------
-    normals : standard normal points (S, Q), evenly spread.
+    log_density : callable
+        (S, N, Q) -> (S, N).
+    mean, scale : array, shape (N, Q)
+        Mean and standard deviation of f.
+    normals : array, shape (S, Q)
+        Standard normal points, such as transformed Sobol points.
+
+    Returns
+    -------
+    array, shape (N,)
+
+    Warns
+    -----
+    UserWarning
+        The estimated standard error of a site is large.
     """
     backend, location, width = backend_of(mean), to_numpy(mean), to_numpy(scale)
 
@@ -42,7 +56,7 @@ def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: A
 
 
 def _fit_proposal(density: Callable[[Floats], Floats], normals: Floats, sites: int) -> tuple[Floats, Floats]:
-    """Mean (N, Q) and Cholesky factor (N, Q, Q) of a Gaussian near the density times the standard normal."""
+    """Fit a Gaussian, mean (N, Q) and Cholesky factor (N, Q, Q), to the density times the standard normal."""
     Q = normals.shape[1]
     centre, factor = np.zeros((sites, Q)), np.repeat(np.eye(Q)[None], sites, axis=0)
     power = np.zeros(sites)
@@ -84,7 +98,7 @@ def _estimate_log_mean(density: Callable[[Floats], Floats], normals: Floats, cen
 
 
 def _next_power(found: Floats, base: Floats, power: Floats) -> Floats:
-    """The largest power of the density, up to 1, with which enough samples keep weight; (N,)."""
+    """Find the largest power (N,) of the density, up to 1, for which enough samples keep weight."""
     enough = MIN_EFFECTIVE_FRACTION * found.shape[1]
     low, high = power, np.ones_like(power)
     whole = _effective_sample_size(_temper(found, high) + base) >= enough
@@ -96,7 +110,7 @@ def _next_power(found: Floats, base: Floats, power: Floats) -> Floats:
 
 
 def _temper(found: Floats, power: Floats) -> Floats:
-    """The log density to a power; nothing at all to the power 0."""
+    """Multiply the log density by a power; the result is 0 for the power 0, also where the density is 0."""
     with np.errstate(invalid="ignore"):
         return np.where(power[:, None] > 0.0, found * power[:, None], 0.0)
 
@@ -106,7 +120,7 @@ def _effective_sample_size(logs: Floats) -> Floats:
 
 
 def _normalise_weights(logs: Floats) -> Floats:
-    """Weights that add up to one over the samples; even where none has any."""
+    """Compute weights that add up to one over the samples; equal weights if all are zero."""
     largest = np.max(logs, axis=1, keepdims=True)
     weights = np.exp(np.where(largest > -np.inf, logs - np.where(largest > -np.inf, largest, 0.0), 0.0))
     return np.asarray(weights / np.sum(weights, axis=1, keepdims=True))

@@ -1,4 +1,4 @@
-"""Where the inducing inputs start, chosen on the host."""
+"""Initial positions of the inducing inputs, computed on the host."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Floats = NDArray[np.float64]
 MAX_CLUSTERED, MAX_CLUSTERED_PER_CENTRE = (
     20_000,
     20,
-)  # inputs that are clustered at the most: this many, or so many for each centre
+)  # larger sets are subsampled before k-means
 
 
 def nested_subset(X: Floats, count: int, rng: np.random.Generator) -> Floats:
-    """`count` of the inputs X (N, D); with the same generator a larger subset holds every smaller one."""
+    """Select `count` of the inputs X (N, D); for the same generator, a larger subset contains every smaller one."""
     return X[rng.permutation(len(X))[:count]]
 
 
 def cluster_centres(X: Floats, count: int, rng: np.random.Generator) -> Floats:
-    """Centres (count, D) of a k-means clustering of the inputs; of many inputs some, at random, stand for all.
+    """Compute centres (count, D) of a k-means clustering of the inputs, or of a random subset of very many inputs.
 
-    Where there are no more than `count` inputs that differ, these are the centres.
+    If there are at most `count` different inputs, these are the centres, and there may be fewer than `count`.
     """
     spread = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     most = max(MAX_CLUSTERED, MAX_CLUSTERED_PER_CENTRE * count)
@@ -32,16 +32,16 @@ def cluster_centres(X: Floats, count: int, rng: np.random.Generator) -> Floats:
     scaled = some / spread
     first = _kmeans_plus_plus(scaled, count, rng)
     with warnings.catch_warnings():
-        # Such a cluster keeps its centre.
+        # An empty cluster keeps its centre.
         warnings.filterwarnings("ignore", "One of the clusters is empty")
         centres, _ = kmeans2(scaled, first, minit="matrix")
     return np.asarray(centres * spread)
 
 
 def _kmeans_plus_plus(X: Floats, count: int, rng: np.random.Generator) -> Floats:
-    """Inputs drawn one by one with a probability in proportion to the squared distance from those drawn before.
+    """Draw initial centres one by one, with probability proportional to the squared distance from the nearest one.
 
-    The seeds of k-means++ (Arthur and Vassilvitskii, 2007). SciPy's own finds all distances again for each of them.
+    This is k-means++ (Arthur and Vassilvitskii, 2007). The version of SciPy recomputes all distances for each centre.
     """
     drawn = [int(rng.integers(len(X)))]
     nearest = np.full(len(X), np.inf)
@@ -55,6 +55,6 @@ def _kmeans_plus_plus(X: Floats, count: int, rng: np.random.Generator) -> Floats
 
 
 def regular_grid(X: Floats, shape: tuple[int, ...]) -> Floats:
-    """A regular grid (product of shape, D) over the extent of the inputs."""
+    """Build a regular grid (product of shape, D) over the extent of the inputs."""
     axes = [np.linspace(low, high, n) for low, high, n in zip(X.min(axis=0), X.max(axis=0), shape, strict=True)]
     return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=-1)

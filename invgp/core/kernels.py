@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from invgp.core.backend import Array, array_namespace, clip_negative, exp_in_place, product, sum_of_products, to_numpy
 
-MAX_DIRECT_DIMENSIONS = 8
+MAX_DIRECT_DIMENSIONS = 8  # in more dimensions, distances are computed by a matrix product
 
 
 class Correlation(NamedTuple):
-    """A correlation as a function of the squared scaled distance r2; and with its derivative with respect to r2.
+    """A correlation as a function of the squared scaled distance r2, alone and with its derivative.
 
-    Either function may use up the distances.
+    Both functions may overwrite the distances.
     """
 
     value: Callable[[Array], Array]
@@ -29,13 +29,13 @@ class Covariance(NamedTuple):
 
 
 class KernelGradient(NamedTuple):
-    """Gradient of a scalar with respect to what a covariance matrix was made from.
+    """Gradient of a scalar with respect to the parameters and the first inputs of a covariance matrix.
 
     Attributes
     ----------
-    log_variance : ().
-    log_length_scale : (D,), or (1,) if the dimensions share one.
-    X1 : (N, D).
+    log_variance : array, shape ()
+    log_length_scale : array, shape (D,), or (1,) if the dimensions share one length-scale
+    X1 : array, shape (N, D)
     """
 
     log_variance: Array
@@ -45,13 +45,16 @@ class KernelGradient(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A stationary covariance function with one length-scale for each input dimension (ARD), or one for all of them.
+    """A stationary covariance function with one length-scale per input dimension (ARD), or one for all of them.
 
     Parameters
     ----------
-    correlation : a value of `CORRELATIONS`.
-    variance : prior variance of the process, ().
-    length_scale : (D,), or (1,) for one that all dimensions share, in the units of the inputs.
+    correlation : Correlation
+        A value of `CORRELATIONS`.
+    variance : array, shape ()
+        Prior variance of the process.
+    length_scale : array, shape (D,), or (1,) if all dimensions share one, in the units of the inputs
+        Length-scales.
     """
 
     correlation: Correlation
@@ -60,7 +63,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """Its key in `CORRELATIONS`."""
+        """Key of the correlation in `CORRELATIONS`."""
         return next((name for name, known in CORRELATIONS.items() if known is self.correlation), "of your own")
 
     def __repr__(self) -> str:
@@ -69,24 +72,24 @@ class Kernel:
 
     @property
     def parameters(self) -> Array:
-        """Free parameters: log variance, then log length-scales, (1 + D,), or (2,) if the dimensions share one."""
+        """Free parameters: log variance, then log length-scales, shape (1 + D,), or (2,) with one length-scale."""
         xp = array_namespace(self.length_scale)
         variance = xp.asarray(self.variance, dtype=self.length_scale.dtype, device=self.length_scale.device)
         return xp.log(xp.concat([xp.reshape(variance, (1,)), self.length_scale]))
 
     def with_parameters(self, parameters: Array) -> Kernel:
-        """The same kind of kernel with other free parameters."""
+        """Return the same type of kernel with other free parameters."""
         values = array_namespace(parameters).exp(parameters)
         return Kernel(self.correlation, values[0], values[1:])
 
     def __call__(self, X1: Array, X2: Array) -> Array:
-        """Covariance (N, M) between inputs X1 (N, D) and X2 (M, D)."""
+        """Compute the covariance (N, M) between inputs X1 (N, D) and X2 (M, D)."""
         covariance = self.correlation.value(squared_distances(X1 / self.length_scale, X2 / self.length_scale))
         covariance *= self.variance
         return covariance
 
     def with_slope(self, X1: Array, X2: Array) -> Covariance:
-        """The same, with what `pull_back` needs."""
+        """Compute the covariance (N, M) and its derivative, which `pull_back` needs."""
         r2 = squared_distances(X1 / self.length_scale, X2 / self.length_scale)
         value, slope = self.correlation.value_and_slope(r2)
         value *= self.variance
@@ -94,12 +97,12 @@ class Kernel:
         return Covariance(value, slope)
 
     def pull_back(self, X1: Array, X2: Array, covariance: Covariance, cotangent: Array) -> KernelGradient:
-        """Gradient of a scalar from that with respect to the covariance, `cotangent` (N, M), which is used up."""
+        """Convert the gradient with respect to the covariance, `cotangent` (N, M), which is overwritten."""
         xp = array_namespace(X1, X2, cotangent)
         log_variance = xp.sum(xp.vecdot(cotangent, covariance.value))
         weight = cotangent
         weight *= covariance.slope
-        # Distances do not change under a shift, and large coordinates would cancel badly below.
+        # A shift does not change distances, and avoids cancellation of large coordinates below.
         centre = xp.mean(X2, axis=0)
         Y1, Y2 = (X1 - centre) / self.length_scale, (X2 - centre) / self.length_scale
         columns = xp.sum(weight, axis=0)[:, None]
@@ -114,14 +117,14 @@ class Kernel:
 
 
 def squared_distances(X1: Array, X2: Array) -> Array:
-    """Squared Euclidean distances (N, M); in few dimensions free of cancellation, in many as fast as a product."""
+    """Compute squared Euclidean distances (N, M): directly in few dimensions, by a matrix product in many."""
     xp = array_namespace(X1, X2)
     if X1.shape[1] <= MAX_DIRECT_DIMENSIONS:
         return sum(
             (xp.square(X1[:, None, d] - X2[None, :, d]) for d in range(1, X1.shape[1])),
             start=xp.square(X1[:, None, 0] - X2[None, :, 0]),
         )
-    # Distances do not change under a shift, and large coordinates would cancel badly.
+    # A shift does not change distances, and avoids cancellation of large coordinates.
     centre = xp.mean(X2, axis=0)
     X1, X2 = X1 - centre, X2 - centre
     # |x1|^2 + |x2|^2 - 2 x1 x2 as one product, of (x1, |x1|^2, 1) and (-2 x2, 1, |x2|^2).
@@ -132,26 +135,26 @@ def squared_distances(X1: Array, X2: Array) -> Array:
 
 
 def squared_exponential(r2: Array) -> Array:
-    """exp(-r^2 / 2); the squared distances are used up."""
+    """Compute exp(-r^2 / 2); the squared distances are overwritten."""
     r2 *= -0.5
     return exp_in_place(r2)
 
 
 def squared_exponential_and_slope(r2: Array) -> tuple[Array, Array]:
-    """`squared_exponential` and its derivative."""
+    """Compute `squared_exponential` and its derivative with respect to r2."""
     value = squared_exponential(r2)
     return value, -0.5 * value
 
 
 def matern32(r2: Array) -> Array:
-    """(1 + sqrt(3) r) exp(-sqrt(3) r)."""
+    """Compute (1 + sqrt(3) r) exp(-sqrt(3) r)."""
     xp = array_namespace(r2)
     r = xp.sqrt(3.0 * r2)
     return (1.0 + r) * xp.exp(-r)
 
 
 def matern32_and_slope(r2: Array) -> tuple[Array, Array]:
-    """`matern32` and its derivative."""
+    """Compute `matern32` and its derivative with respect to r2."""
     xp = array_namespace(r2)
     r = xp.sqrt(3.0 * r2)
     decay = xp.exp(-r)
@@ -159,14 +162,14 @@ def matern32_and_slope(r2: Array) -> tuple[Array, Array]:
 
 
 def matern52(r2: Array) -> Array:
-    """(1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)."""
+    """Compute (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)."""
     xp = array_namespace(r2)
     r = xp.sqrt(5.0 * r2)
     return (1.0 + r + r * r / 3.0) * xp.exp(-r)
 
 
 def matern52_and_slope(r2: Array) -> tuple[Array, Array]:
-    """`matern52` and its derivative."""
+    """Compute `matern52` and its derivative with respect to r2."""
     xp = array_namespace(r2)
     r = xp.sqrt(5.0 * r2)
     decay = xp.exp(-r)

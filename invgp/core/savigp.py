@@ -1,11 +1,11 @@
 """SAVIGP as init / ask / tell: the caller runs the forward model.
 
-Computed once: the factors of the prior, the standard normals (common random numbers: with the same normals at every
-evaluation the bound is a deterministic function, which L-BFGS needs). At every evaluation: the marginals, the sites'
-terms, the gradient. A single full Gaussian first takes natural-gradient steps, guarded by the bound, which find its
-scale however informative the data are; then L-BFGS, in coordinates whitened by what they found, finds the optimum.
-Kernels, inducing inputs and noise are held fixed here; `invgp.core.training` learns them where the likelihood runs in
-this process.
+The factors of the prior and the standard normals are computed once. The same normals are used in every evaluation
+(common random numbers), so that the bound is a deterministic function, as L-BFGS requires. Each evaluation computes the
+marginals, the site terms and the gradient. A single full Gaussian first takes natural-gradient steps, each of which
+must increase the bound; they find the scale of the posterior even if the data are very informative. Then L-BFGS finds
+the optimum, in coordinates whitened by their result. Kernels, inducing inputs and noise are fixed here;
+`invgp.core.training` learns them for likelihoods that run in the same process.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from invgp.core.posteriors import Full, Mixture
 from invgp.core.whitened_posteriors import Whitening
 
 LEARNT = ("posterior",)
-MAX_NATURAL_STEPS = 20  # at the most
-SMALLEST_STEP = 1.0 / 64.0
-MIN_RELATIVE_GAIN = 1e-3  # of the bound: below this gain, L-BFGS takes over
-MIN_SAMPLES_PER_COEFFICIENT = 1.5  # valid runs a site, for each number that is estimated from them
+MAX_NATURAL_STEPS = 20  # largest number of natural-gradient steps before L-BFGS
+SMALLEST_STEP = 1.0 / 64.0  # shorter natural-gradient steps are not tried
+MIN_RELATIVE_GAIN = 1e-3  # gain relative to the bound below which L-BFGS takes over
+MIN_SAMPLES_PER_COEFFICIENT = 1.5  # valid runs per site; with fewer, the evaluation is rejected
 
 
 @dataclass(frozen=True)
 class NaturalStage:
-    """Natural-gradient steps: from q towards a target, as far as `step`."""
+    """Natural-gradient stage: an interpolation from q to a target by a step between 0 and 1."""
 
     q: Mixture
     target: NaturalParameters
@@ -48,7 +48,7 @@ class NaturalStage:
 
 @dataclass(frozen=True)
 class LBFGSStage:
-    """L-BFGS, in whitened coordinates where the family has them."""
+    """L-BFGS stage, in whitened coordinates for a single full Gaussian."""
 
     optimiser: LBFGSState
     whitening: Whitening | None
@@ -56,16 +56,22 @@ class LBFGSStage:
 
 @dataclass(frozen=True)
 class State:
-    """Where the inference stands: immutable, all that is needed to go on.
+    """Immutable state of the inference.
 
     Attributes
     ----------
-    trial : free parameters of the posterior whose bound is wanted next.
-    posterior : of the best posterior so far.
-    elbo, gradient : the bound there, and its gradient.
-    stage : None before the first evaluation.
-    evaluations : how many times the bound has been evaluated.
-    finished : why the inference is over; empty while it goes on.
+    trial : array
+        Free parameters of the posterior at which the bound is evaluated next.
+    posterior : array
+        Free parameters of the best posterior so far.
+    elbo, gradient : float and array
+        The bound at the best posterior, and its gradient.
+    stage : NaturalStage, LBFGSStage or None
+        State of the current optimiser; None before the first evaluation.
+    evaluations : int
+        Number of evaluations of the bound so far.
+    finished : str
+        Why the inference ended; empty while it continues.
     """
 
     trial: Array
@@ -79,12 +85,14 @@ class State:
 
 @dataclass(frozen=True)
 class Info:
-    """What one evaluation found.
+    """Result of one evaluation.
 
     Attributes
     ----------
-    elbo, expected_log_likelihood, kl : at the posterior that was asked about, in nats.
-    accepted : whether that posterior is now the best one.
+    elbo, expected_log_likelihood, kl : float, in nats
+        At the trial posterior.
+    accepted : bool
+        Whether the trial posterior is now the best one.
     """
 
     elbo: float
@@ -95,14 +103,20 @@ class Info:
 
 @dataclass(frozen=True)
 class Savigp:
-    """The algorithm with everything that stays fixed while it runs.
+    """The algorithm, with all quantities that are fixed during the inference.
 
     Parameters
     ----------
-    bound : the model.
-    parameters : where it starts; only the posterior moves.
-    log_density : outputs of the forward model (S, N, P) -> log p(y_n | outputs), (S, N).
-    points : standard normals, the same at every evaluation.
+    bound : Bound
+        The model.
+    parameters : Parameters
+        Initial parameters; only the posterior changes.
+    log_density : callable
+        Outputs of the forward model (S, N, P) -> log p(y_n | outputs), (S, N).
+    points : Points
+        Standard normals, the same in every evaluation.
+    optimiser : LBFGS
+        Settings of L-BFGS.
     """
 
     bound: Bound
@@ -116,27 +130,36 @@ class Savigp:
         object.__setattr__(self, "kernel_cache", self.bound.kernel_cache(self.parameters))
 
     def init(self) -> State:
-        """Start from the posterior of the parameters."""
+        """Return the initial state, at the posterior of the initial parameters."""
         start = self.parameters.posterior
         return State(start, start)
 
     def bound_state(self, posterior: Array) -> BoundState:
-        """The bound at a posterior, ready for samples."""
+        """Compute the bound state at a posterior."""
         return self.bound.bound_state(self.parameters.updated(LEARNT, posterior), kernel_cache=self.kernel_cache)
 
     def ask(self, state: State) -> Array:
-        """Latent values (K S, N, Q) at which the forward model is wanted next: S for each of K components."""
+        """Return latent values (K S, N, Q) at which to run the forward model: S samples for each of K components."""
         xp = array_namespace(state.posterior)
         mean, scale = self._marginals(self.bound_state(state.trial))
         return xp.concat([self.points.samples(mean[k, ...], scale[k, ...]) for k in range(mean.shape[0])])
 
     def tell(self, state: State, outputs: Array, valid: Array) -> tuple[State, Info]:
-        """Take in the forward model's outputs at the values last asked for.
+        """Update the state with the outputs of the forward model at the values of `ask`.
 
         Parameters
         ----------
-        outputs : (K S, N, P); whatever a failed run holds is ignored.
-        valid : (K S, N), False where the run failed.
+        outputs : array, shape (K S, N, P)
+            Outputs at the samples of `ask`; those of failed runs are ignored.
+        valid : array of bool, shape (K S, N)
+            False where the run failed.
+
+        Returns
+        -------
+        state : State
+            The new state.
+        info : Info
+            The bound at the trial posterior.
         """
         xp = array_namespace(outputs)
         bound_state = self.bound_state(state.trial)
@@ -153,16 +176,16 @@ class Savigp:
             BatchSum.zero(bound_state).plus(bound_state, bound_state.geometry(*sites), sites, found, LEARNT), LEARNT
         )
         elbo = float(terms.elbo) if fewest >= MIN_SAMPLES_PER_COEFFICIENT * features_needed(Q, S) else -math.inf
-        told = replace(state, evaluations=state.evaluations + 1)
+        updated = replace(state, evaluations=state.evaluations + 1)
         if isinstance(state.stage, LBFGSStage):
-            new = self._update_lbfgs(told, state.stage, elbo, terms.gradient.posterior)
+            new = self._update_lbfgs(updated, state.stage, elbo, terms.gradient.posterior)
         else:
-            new = self._approach(told, bound_state, found, elbo, terms.gradient.posterior)
+            new = self._approach(updated, bound_state, found, elbo, terms.gradient.posterior)
         info = Info(elbo, float(terms.expected_log_likelihood), float(terms.kl), new.posterior is state.trial)
         return new, info
 
     def _approach(self, state: State, bound_state: BoundState, found: Expected, elbo: float, gradient: Array) -> State:
-        """After the first evaluation, or a natural-gradient step."""
+        """Update the state after the first evaluation or a natural-gradient step."""
         last = state.stage if isinstance(state.stage, NaturalStage) else None
         gain = elbo - state.elbo
         if not gain > 0:
@@ -174,21 +197,21 @@ class Savigp:
         if not one or gain <= MIN_RELATIVE_GAIN * max(1.0, abs(elbo)):
             return self._start_lbfgs(state, bound_state.q)
         step, steps = (1.0, 0) if last is None else (min(1.0, 2.0 * last.step), last.steps + 1)
-        for limited in (False, True):  # only if it must be
+        for limited in (False, True):  # limit the precisions only if the step fails without
             target = self._target(bound_state, found.of_component(0), limited=limited)
             with suppress(np.linalg.LinAlgError):
                 return self._step(state, NaturalStage(bound_state.q, target, step, steps))
         return self._start_lbfgs(state, bound_state.q)
 
     def _step(self, state: State, stage: NaturalStage) -> State:
-        """Try the step, or hand over if it is time."""
+        """Prepare the next natural-gradient step, or start L-BFGS after the last one."""
         family = self.bound.posterior
         if stage.steps >= MAX_NATURAL_STEPS or stage.step < SMALLEST_STEP or not isinstance(family, Full):
             return self._start_lbfgs(state, stage.q)
         return replace(state, stage=stage, trial=family.pack(interpolate(stage.q, stage.target, stage.step)))
 
     def _target(self, bound_state: BoundState, terms: SiteTerms, *, limited: bool) -> NaturalParameters:
-        """Where a natural-gradient step leads, with or without a limit to the precision that sites take away."""
+        """Compute the target of a natural-gradient step, with or without a limit on negative site precisions."""
         _, scale = self._marginals(bound_state)
         limit = array_namespace(scale).square(scale[0, ...]) if limited else None
         return add_sites(
@@ -196,7 +219,7 @@ class Savigp:
         )
 
     def _start_lbfgs(self, state: State, q: Mixture) -> State:
-        """Hand over to L-BFGS at the best posterior, whose bound and gradient are known: no run is paid for twice."""
+        """Start L-BFGS at the best posterior, whose bound and gradient are known, so that no run is repeated."""
         family, whitening, start = self.bound.posterior, None, state.posterior
         if isinstance(family, Full) and family.components == 1:
             whitening = Whitening(family, q)
@@ -204,7 +227,7 @@ class Savigp:
         return self._update_lbfgs(state, LBFGSStage(self.optimiser.init(start), whitening), state.elbo, state.gradient)
 
     def _update_lbfgs(self, state: State, stage: LBFGSStage, elbo: float, gradient: Array) -> State:
-        """After a step of L-BFGS."""
+        """Update the state after a step of L-BFGS."""
         whitening = stage.whitening
         if whitening is not None:
             gradient = whitening.gradient(stage.optimiser.trial, gradient)
@@ -215,7 +238,7 @@ class Savigp:
         return replace(state, trial=trial, stage=LBFGSStage(optimiser, whitening), finished=optimiser.finished)
 
     def marginals(self, state: State) -> tuple[Array, Array]:
-        """Mean and variance (N, Q) of the latents under the best posterior so far, over all components."""
+        """Compute mean and variance (N, Q) of the latents under the best posterior so far, over all components."""
         xp = array_namespace(state.posterior)
         bound_state = self.bound_state(state.posterior)
         mean, scale = self._marginals(bound_state)
@@ -224,7 +247,7 @@ class Savigp:
         return centre, xp.sum(weights * (xp.square(scale) + xp.square(mean - centre)), axis=0)
 
     def draws(self, state: State, normals: Array) -> Array:
-        """Joint draws (R, N, Q) of the latents at all sites, from normals (R, N, Q), for a dense single Gaussian."""
+        """Transform normals (R, N, Q) to joint samples of the latents at all sites, for a dense single Gaussian."""
         xp = array_namespace(normals)
         bound_state = self.bound_state(state.posterior)
         mean, _ = self._marginals(bound_state)
@@ -232,13 +255,13 @@ class Savigp:
         return mean[0, ...] + xp.permute_dims(factor @ xp.permute_dims(normals, (2, 1, 0)), (2, 1, 0))
 
     def _fewest_valid(self, densities: Array) -> float:
-        """How many log densities (K S, N) are finite where a component has the fewest at a site."""
+        """Count the finite log densities (K S, N) per component and site, and return the smallest count."""
         xp = array_namespace(densities)
         valid = xp.astype(xp.isfinite(densities), densities.dtype)
         by_component = xp.reshape(valid, (-1, self.points.base.shape[0], densities.shape[1]))
         return float(xp.min(xp.sum(by_component, axis=1)))
 
     def _marginals(self, bound_state: BoundState) -> tuple[Array, Array]:
-        """Means and standard deviations (K, N, Q)."""
+        """Compute means and standard deviations (K, N, Q) of the latents at all sites."""
         mean, variance = bound_state.marginals(bound_state.geometry(0, self.bound.X.shape[0]))
         return mean, array_namespace(variance).sqrt(variance)

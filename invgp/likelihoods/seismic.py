@@ -31,7 +31,7 @@ class Seismic(GaussianNoise):
 
     References
     ----------
-    Bonilla, Krauth and Dezfouli (2019), eq. (43).
+    Bonilla, Krauth and Dezfouli (2019), eq. (43); here the noise of each time is independent of the other layers.
 
     Examples
     --------

@@ -50,7 +50,7 @@ def test_known_noise_of_each_datum_against_scipy(latents, targets, rng):
     assert likelihood.outputs == 2
     expected = stats.norm(latents, std).logpdf(targets).sum(-1)
     np.testing.assert_allclose(likelihood.log_density(targets, latents), expected, rtol=1e-12)
-    with pytest.raises(ValueError, match="noise of 4 sites, f has 3"):
+    with pytest.raises(ValueError, match="numbers for 4 sites, f has 3"):
         likelihood.log_density(targets[:3], latents[:, :3])
 
 

@@ -168,7 +168,7 @@ class ParametersAreANumber(Exponential):
         (NoMissing, "nothing observed .* must have log density 0"),
         (LooksAtOtherSamples, "must not depend on the other samples"),
         (LooksAtOtherSites, "must not depend on other sites"),
-        (DependsOnPosition, "must follow the sites"),
+        (DependsOnPosition, "must be permuted with the sites"),
         (WrongShape, r"log_density must have shape \(4, 5\), was \(4, 5, 1\)"),
         (WrongType, "must be of the type of f, float64, was float32"),
         (WritesIntoLatents, "must not write into y or f"),
