@@ -1,4 +1,4 @@
-"""Nonlinear models of a few sites, and the coupled algorithm run on them."""
+"""Models of a few sites, and functions that run the coupled algorithm on them."""
 
 import numpy as np
 
@@ -36,30 +36,30 @@ def all_valid(f):
 
 
 def run(algorithm, outputs_of, most=60, valid_of=lambda f, evaluation: all_valid(f), state=None):
-    """Ask and tell until it is over: the last state, and what every evaluation found with its stage."""
-    state, told = state or algorithm.init(), []
+    """Ask and tell until the inference ends; return the last state, and the stage and result of each evaluation."""
+    state, history = state or algorithm.init(), []
     while not state.finished and state.evaluations < most:
         f, stage = algorithm.ask(state), state.stage
         valid = valid_of(f, state.evaluations)
         state, info = algorithm.tell(state, np.where(valid[..., None], outputs_of(f), np.nan), valid)
-        told.append((stage, info))
-    return state, told
+        history.append((stage, info))
+    return state, history
 
 
 def run_batches(algorithm, outputs_of, size, most=80, valid_of=all_valid, seed=2, start=None):
-    """The same on mini-batches; outputs of latents at some rows."""
+    """Run the inference on mini-batches; `outputs_of` takes latents and the indices of their sites."""
     batches = MiniBatches(algorithm, size, np.random.default_rng(seed))
-    state, told = batches.init(start or algorithm.init().trial), []
+    state, history = batches.init(start or algorithm.init().trial), []
     while not state.finished and state.passes < most:
         (rows, f), stage = batches.ask(state), state.stage
         valid = valid_of(f)
         state, info = batches.tell(state, np.where(valid[..., None], outputs_of(f, rows), np.nan), valid)
         if info is not None:
-            told.append((stage, info))
-    return state, told
+            history.append((stage, info))
+    return state, history
 
 
-def latents_themselves(f, rows=None):
+def identity_model(f, rows=None):
     return f
 
 

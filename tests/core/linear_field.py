@@ -1,4 +1,4 @@
-"""A linear field model, of which the posterior is known."""
+"""A linear field model with a known posterior."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kernel_on(backend: Backend, length_scale: float, kind: str = "matern 5/2", v
 
 
 class LinearProblem:
-    """Averages over windows of a line: exact posterior known."""
+    """Weighted averages of a field on a line, with the exact posterior."""
 
     def __init__(self, backend: Backend, length_scale: float = 0.05, data: int = 40, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -48,8 +48,10 @@ class LinearProblem:
     def outputs(self, w: np.ndarray) -> np.ndarray:
         return np.asarray(self.offset + w @ self.A.T)
 
-    def solved(self, backend: Backend, batches: list[int], seed: int = 1, given: Given | None = None) -> FieldState:
-        """From batches of so many runs, of which `given` may leave outputs (n, D) out."""
+    def run_batches(
+        self, backend: Backend, batches: list[int], seed: int = 1, given: Given | None = None
+    ) -> FieldState:
+        """Run the inference on batches of these numbers of runs; `given` may replace or remove outputs (n, D)."""
         rng = np.random.default_rng(seed)
         state = self.inference.init()
         for count in batches:

@@ -84,7 +84,7 @@ def stage(kind, samples, backend, tolerance=1e-9, sites=N):
     return Stage(kind, Points.draw(np.random.default_rng(1), samples, sites, Q, backend), tolerance)
 
 
-def converged(algorithm, outputs_of, backend, most=40):
+def run_to_convergence(algorithm, outputs_of, backend, most=40):
     state, bounds = algorithm.init(), []
     while not state.finished and state.evaluations < most:
         f = algorithm.ask(state)
@@ -113,7 +113,7 @@ def test_that_a_linear_model_has_its_exact_posterior_and_evidence(kind, missing,
         lost = (rng.random(f.shape[:2]) < missing)[..., None] & model.observed & (np.arange(P) == 0)
         return xp.where(backend.asmask(lost), backend.asarray(np.nan), model.outputs(backend, f))
 
-    state, bounds = converged(algorithm, outputs, backend)
+    state, bounds = run_to_convergence(algorithm, outputs, backend)
     mean, covariance, evidence = model.exact()
     found = state.best.marginals
     assert state.finished == "the posterior has converged"
@@ -126,7 +126,9 @@ def test_that_a_linear_model_has_its_exact_posterior_and_evidence(kind, missing,
 def test_that_inducing_inputs_at_the_sites_are_the_dense_posterior(numpy_backend):
     model, backend = Linear(), numpy_backend
     states = [
-        converged(CoupledSavigp(prior, [stage("linear", 20, backend)], model.noise(backend)), model.outputs, backend)[0]
+        run_to_convergence(
+            CoupledSavigp(prior, [stage("linear", 20, backend)], model.noise(backend)), model.outputs, backend
+        )[0]
         for prior in (model.prior(backend), model.prior(backend, model.X))
     ]
     for part in range(2):
@@ -142,7 +144,7 @@ def test_that_fewer_inducing_inputs_lower_the_bound(numpy_backend):
         algorithm = CoupledSavigp(
             model.prior(backend, Z), [stage("linear", 20, backend, 1e-6, sites=40)], model.noise(backend)
         )
-        bounds.append(converged(algorithm, model.outputs, backend)[1][-1])
+        bounds.append(run_to_convergence(algorithm, model.outputs, backend)[1][-1])
     assert bounds[0] < bounds[1] < bounds[2] <= model.exact()[2] + 1e-6
 
 
@@ -150,7 +152,7 @@ def test_that_fewer_inducing_inputs_lower_the_bound(numpy_backend):
 def test_that_draws_have_the_posterior_covariance_across_latents_and_sites(dense, numpy_backend):
     model, backend = Linear(), numpy_backend
     prior = model.prior(backend, None if dense else model.X)
-    state, _ = converged(
+    state, _ = run_to_convergence(
         CoupledSavigp(prior, [stage("linear", 20, backend)], model.noise(backend)), model.outputs, backend
     )
     normals = np.random.default_rng(0).standard_normal((200_000, N * Q))
@@ -212,7 +214,7 @@ def test_that_learnt_kernels_maximise_the_exact_evidence(numpy_backend):
     algorithm = CoupledSavigp(
         model.prior(backend), [stage("linear", 20, backend, 1e-6)], model.noise(backend), learning=learning
     )
-    state, bounds = converged(algorithm, model.outputs, backend)
+    state, bounds = run_to_convergence(algorithm, model.outputs, backend)
     np.testing.assert_allclose(state.best.hyper.theta, best.x, atol=2e-3)
     np.testing.assert_allclose(bounds[-1], -best.fun, rtol=1e-5)
 
@@ -232,7 +234,7 @@ def test_that_a_learnt_noise_maximises_the_exact_evidence(numpy_backend):
             backend.asarray([np.inf]),
         ),
     )
-    state, bounds = converged(algorithm, model.outputs, backend)
+    state, bounds = run_to_convergence(algorithm, model.outputs, backend)
     np.testing.assert_allclose(state.best.hyper.noise, best.x, atol=2e-3)
     np.testing.assert_allclose(bounds[-1], -best.fun, rtol=1e-5)
 

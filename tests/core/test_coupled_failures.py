@@ -58,10 +58,10 @@ STAGES = (1, "linear"), (2, "hermite")
 def test_that_mini_batches_with_failed_runs_converge_to_the_exact_posterior(numpy_backend):
     model, rng = LinearTies(numpy_backend), np.random.default_rng(9)
     algorithm = model.algorithm(numpy_backend, *STAGES)
-    state, told = run_batches(algorithm, model.outputs, 4, valid_of=lambda f: rng.random(f.shape[:2]) > 0.2)
+    state, history = run_batches(algorithm, model.outputs, 4, valid_of=lambda f: rng.random(f.shape[:2]) > 0.2)
     assert state.finished == CONVERGED
     model.assert_found(state.posterior)
-    assert told[-1][1].elbo == pytest.approx(model.exact()[2], abs=1e-3)
+    assert history[-1][1].elbo == pytest.approx(model.exact()[2], abs=1e-3)
 
 
 @pytest.mark.parametrize("failing", [1, 3, 5])
@@ -92,10 +92,10 @@ def test_that_a_site_not_seen_yet_does_not_raise_the_bound_of_a_pass_above_all_l
         valid[:, 0] = len(calls) != 1
         return valid
 
-    state, told = run_batches(algorithm, model.outputs, 3, valid_of=valid_of, start=near)
+    state, history = run_batches(algorithm, model.outputs, 3, valid_of=valid_of, start=near)
     assert state.finished == CONVERGED
     model.assert_found(state.posterior)
-    assert told[-1][1].elbo == pytest.approx(model.exact()[2], abs=1e-3)
+    assert history[-1][1].elbo == pytest.approx(model.exact()[2], abs=1e-3)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4])
@@ -107,11 +107,11 @@ def test_that_failed_runs_everywhere_and_at_the_change_of_stage_leave_the_exact_
         valid[:20] = True  # half of them succeed at every site
         return valid
 
-    state, told = run(model.algorithm(numpy_backend, *STAGES), model.outputs, valid_of=valid_of)
-    assert {stage for stage, _ in told} == {0, 1}
+    state, history = run(model.algorithm(numpy_backend, *STAGES), model.outputs, valid_of=valid_of)
+    assert {stage for stage, _ in history} == {0, 1}
     assert state.finished == CONVERGED
     model.assert_found(state.best)
-    assert told[-1][1].elbo == pytest.approx(model.exact()[2], abs=1e-3)
+    assert history[-1][1].elbo == pytest.approx(model.exact()[2], abs=1e-3)
 
 
 @pytest.mark.parametrize("failing", ["one site", "all sites"])

@@ -14,7 +14,7 @@ from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full
 from invgp.core.training import Blocks
 
-from .coupled_models import CONVERGED, independent_noise, latents_themselves, prior_of, run, run_batches, sobol
+from .coupled_models import CONVERGED, identity_model, independent_noise, prior_of, run, run_batches, sobol
 
 
 class TwoByTwo:
@@ -77,10 +77,10 @@ def test_that_a_nonlinear_posterior_is_stationary_in_all_that_its_sites_say(case
     model = TwoByTwo(kind, numpy_backend)
     points = sobol(numpy_backend, samples, 2, 2)
     algorithm = CoupledSavigp(model.prior, [Stage(estimator, points, tolerance)], model.noise)
-    state, told = run(algorithm, model.outputs)
+    state, history = run(algorithm, model.outputs)
     assert state.finished == CONVERGED
     np.testing.assert_allclose(model.slopes(algorithm, state.best.sites), 0.0, atol=close)
-    assert told[-1][1].elbo == pytest.approx(model.bound(algorithm, state.best.sites), abs=0.01)
+    assert history[-1][1].elbo == pytest.approx(model.bound(algorithm, state.best.sites), abs=0.01)
     aside = model.slopes(algorithm, state.best.sites._replace(shift=state.best.sites.shift + 0.3))
     assert np.max(np.abs(aside)) > 2 * close
 
@@ -118,7 +118,7 @@ def test_that_untied_latents_have_the_factorised_posterior(numpy_backend):
     def log_density(outputs, rows):
         return Counts().log_density(y, outputs)
 
-    state, told = run(CoupledSavigp(prior, [Stage("log density", points, 1e-6)], log_density), latents_themselves)
+    state, history = run(CoupledSavigp(prior, [Stage("log density", points, 1e-6)], log_density), identity_model)
     family = Full(Q, N)
     start = family.initial(inducing_factor(prior.kernels, prior.Z), 0.5, np.zeros((1, Q, N)))
     numbers = np.stack([kernel.parameters for kernel in prior.kernels])
@@ -134,4 +134,4 @@ def test_that_untied_latents_have_the_factorised_posterior(numpy_backend):
     np.testing.assert_allclose(np.diagonal(found.covariance, axis1=1, axis2=2), variance, rtol=1e-2)
     np.testing.assert_allclose(found.covariance[:, 0, 1], 0.0, atol=0.01 * variance.min())
     elbo = float(bound_state.evaluate(Data(Counts(), y).log_density(np.zeros(0), derivatives=False), points, ()).elbo)
-    assert told[-1][1].elbo == pytest.approx(elbo, abs=1e-3)
+    assert history[-1][1].elbo == pytest.approx(elbo, abs=1e-3)

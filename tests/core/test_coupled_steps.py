@@ -12,8 +12,8 @@ from invgp.core.point_sets import Points
 from .coupled_models import (
     CONVERGED,
     exponential,
+    identity_model,
     independent_noise,
-    latents_themselves,
     prior_of,
     run,
     run_batches,
@@ -64,11 +64,11 @@ def test_that_a_site_may_take_precision_away(batch, numpy_backend):
     """The exact posterior is Gaussian, with 0.4 of the prior's precision."""
     algorithm = log_density_model(numpy_backend, bent_upwards, sites=1 if batch is None else 3)
     if batch is None:
-        state, told = run(algorithm, latents_themselves)
-        found, bound = state.best, told[-1][1].elbo
+        state, history = run(algorithm, identity_model)
+        found, bound = state.best, history[-1][1].elbo
     else:
-        state, told = run_batches(algorithm, latents_themselves, batch)
-        found, bound = state.posterior, told[-1][1].elbo / 3
+        state, history = run_batches(algorithm, identity_model, batch)
+        found, bound = state.posterior, history[-1][1].elbo / 3
     assert state.finished == CONVERGED
     np.testing.assert_allclose(found.marginals.covariance, 2.5, rtol=1e-4)
     np.testing.assert_allclose(found.marginals.mean, 0.25, rtol=1e-4)
@@ -92,10 +92,10 @@ def test_that_it_goes_on_where_a_whole_step_would_be_no_distribution(case, batch
 
     algorithm = log_density_model(numpy_backend, log_density, tolerance=0.01)
     if batch is None:
-        state, _ = run(algorithm, latents_themselves, most=200)
+        state, _ = run(algorithm, identity_model, most=200)
         found = state.best
     else:
-        state, _ = run_batches(algorithm, latents_themselves, batch, most=200)
+        state, _ = run_batches(algorithm, identity_model, batch, most=200)
         found = state.posterior
     exact = OneLatent(log_density)
     mean, variance = float(found.marginals.mean[0, 0]), float(found.marginals.covariance[0, 0, 0])
@@ -118,10 +118,10 @@ def overshooting(backend, kind="hermite", sites=4):
     return CoupledSavigp(prior, stages, independent_noise(backend, OVERSHOOTING[:sites], 0.5))
 
 
-def falls_below_the_best(told):
+def decreases_below_best(history):
     """How far each accepted bound lies below the best of its stage before it."""
     best, falls = {}, []
-    for stage, info in told:
+    for stage, info in history:
         if info.accepted:
             falls.append(best.get(stage, -np.inf) - info.elbo)
             best[stage] = max(best.get(stage, -np.inf), info.elbo)
@@ -130,16 +130,16 @@ def falls_below_the_best(told):
 
 @pytest.mark.parametrize("kind", ["hermite", "log density"])
 def test_that_no_step_is_kept_that_lowers_the_bound(kind, numpy_backend):
-    _, told = run(overshooting(numpy_backend, kind), exponential)
-    assert not all(info.accepted for _, info in told)
-    assert np.all(falls_below_the_best(told) <= 4 * 1e-4 + 1e-12)
+    _, history = run(overshooting(numpy_backend, kind), exponential)
+    assert not all(info.accepted for _, info in history)
+    assert np.all(decreases_below_best(history) <= 4 * 1e-4 + 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["hermite", "log density"])
 def test_that_no_pass_is_kept_that_lowers_the_bound(kind, numpy_backend):
-    _, told = run_batches(overshooting(numpy_backend, kind), exponential, 2)
-    assert not all(info.accepted for _, info in told)
-    assert np.all(falls_below_the_best(told) <= 4 * 1e-3 + 1e-12)
+    _, history = run_batches(overshooting(numpy_backend, kind), exponential, 2)
+    assert not all(info.accepted for _, info in history)
+    assert np.all(decreases_below_best(history) <= 4 * 1e-3 + 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["hermite", "log density"])
@@ -162,8 +162,8 @@ def linear_with_units(backend, units, y=2.0):
 def test_that_movement_does_not_depend_on_the_units_of_the_latents(units, numpy_backend):
     found = []
     for scale in (1.0, units):
-        _, told = run(linear_with_units(numpy_backend, scale), lambda f, scale=scale: f / scale)
-        found.append([info.movement for _, info in told])
+        _, history = run(linear_with_units(numpy_backend, scale), lambda f, scale=scale: f / scale)
+        found.append([info.movement for _, info in history])
     assert found[0][0] > 0.1
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6, atol=1e-9)
 
@@ -173,8 +173,8 @@ def test_that_movement_of_a_pass_does_not_depend_on_the_units_of_the_latents(uni
     found = []
     for scale in (1.0, units):
         algorithm = linear_with_units(numpy_backend, scale)
-        _, told = run_batches(algorithm, lambda f, rows, scale=scale: f / scale, 2)
-        found.append([info.movement for _, info in told])
+        _, history = run_batches(algorithm, lambda f, rows, scale=scale: f / scale, 2)
+        found.append([info.movement for _, info in history])
     assert found[0][0] > 0.1
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6, atol=1e-9)
 
@@ -182,11 +182,11 @@ def test_that_movement_of_a_pass_does_not_depend_on_the_units_of_the_latents(uni
 def test_that_a_step_which_only_narrows_the_posterior_is_movement(numpy_backend):
     """The data lie at the prior mean: no mean moves, but every spread does."""
     algorithm = linear_with_units(numpy_backend, 1.0, y=0.0)
-    _, told = run(algorithm, latents_themselves, most=1)
+    _, history = run(algorithm, identity_model, most=1)
     after = algorithm.tell(algorithm.init(), algorithm.ask(algorithm.init()), np.ones((16, 3), dtype=bool))[0]
     shares = 0.5 * np.log(np.diagonal(after.trial.marginals.covariance, axis1=1, axis2=2))
     np.testing.assert_allclose(after.trial.marginals.mean, 0.0, atol=1e-12)
-    assert np.abs(shares).min() - 1e-9 <= told[0][1].movement <= np.abs(shares).max() + 1e-9
+    assert np.abs(shares).min() - 1e-9 <= history[0][1].movement <= np.abs(shares).max() + 1e-9
     assert not after.finished
 
 
@@ -199,15 +199,15 @@ def test_that_one_site_that_moves_is_movement_among_many_that_do_not(batch, nump
         noise = independent_noise(numpy_backend, y, np.where(np.arange(sites) == 0, 0.8, 1e6)[:, None])
         algorithm = CoupledSavigp(prior, [Stage("linear", sobol(numpy_backend, 16, sites, 1), 1e-3)], noise)
         if batch is None:
-            told = run(algorithm, latents_themselves, most=1)[1]
+            history = run(algorithm, identity_model, most=1)[1]
         else:
-            told = run_batches(algorithm, latents_themselves, batch, most=1)[1]
-        found.append(told[0][1].movement)
+            history = run_batches(algorithm, identity_model, batch, most=1)[1]
+        found.append(history[0][1].movement)
     assert found[0] > 0.5
     assert found[1] == pytest.approx(found[0], rel=1e-6)
 
 
 def test_that_a_pass_which_only_narrows_the_posterior_is_movement(numpy_backend):
-    state, told = run_batches(linear_with_units(numpy_backend, 1.0, y=0.0), latents_themselves, 2, most=1)
-    assert told[0][1].movement > 0.1
+    state, history = run_batches(linear_with_units(numpy_backend, 1.0, y=0.0), identity_model, 2, most=1)
+    assert history[0][1].movement > 0.1
     assert not state.finished

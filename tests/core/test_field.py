@@ -55,7 +55,7 @@ def test_that_a_linear_model_has_its_exact_posterior_once_runs_exceed_the_variab
     backend: Backend, tolerance: Tolerance
 ) -> None:
     problem = LinearProblem(backend)
-    state = problem.solved(backend, [problem.size + 2, 10])
+    state = problem.run_batches(backend, [problem.size + 2, 10])
     np.testing.assert_allclose(to_numpy(state.q.mean), problem.mean, atol=tolerance(backend, 1e-6, 0.1))
     np.testing.assert_allclose(to_numpy(state.q.covariance), problem.covariance, atol=tolerance(backend, 1e-6, 0.3))
 
@@ -66,7 +66,7 @@ def test_that_few_runs_never_make_the_posterior_overconfident(runs: int, seed: i
     backend = Backend(np, "cpu")
     problem = LinearProblem(backend, seed=seed)
     assert runs < problem.size
-    state = problem.solved(backend, [runs // 2, runs - runs // 2], seed)
+    state = problem.run_batches(backend, [runs // 2, runs - runs // 2], seed)
     ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(problem.covariance)
     assert np.median(ratio) > 0.9
     off = problem.modes @ (to_numpy(state.q.mean) - problem.truth) / problem.spread(to_numpy(state.q.covariance))
@@ -78,7 +78,7 @@ def test_that_student_t_noise_does_not_average_out_what_few_runs_leave_open() ->
     backend = Backend(np, "cpu")
     problem = LinearProblem(backend, data=400)
     problem.inference = replace(problem.inference, degrees=4.0)
-    state = problem.solved(backend, [5, 5], seed=0)
+    state = problem.run_batches(backend, [5, 5], seed=0)
     ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(to_numpy(state.linear.dense().covariance))
     assert np.median(ratio) > 0.85
 
@@ -92,7 +92,7 @@ def test_that_outputs_that_no_run_changes_leave_the_prior_alone(degrees: float |
     problem = LinearProblem(backend)
     blocks = [Block(part, np.eye(problem.size), problem.inference.modes) for part in np.split(np.arange(40), 2)]
     problem.inference = replace(problem.inference, degrees=degrees, blocks=blocks)
-    state = problem.solved(backend, [10], given=lambda outputs: np.where(np.arange(40) < data, 1.0, outputs))
+    state = problem.run_batches(backend, [10], given=lambda outputs: np.where(np.arange(40) < data, 1.0, outputs))
     narrower = 1.0 - np.diagonal(state.q.covariance)
     assert np.isfinite(state.q.mean).all()
     assert narrower.max() < 1e-9 if data == 40 else narrower.max() > 0.05
@@ -101,7 +101,7 @@ def test_that_outputs_that_no_run_changes_leave_the_prior_alone(degrees: float |
 def test_that_student_t_noise_of_many_degrees_is_gaussian(backend: Backend, tolerance: Tolerance) -> None:
     """The density of data with an uncertain regression, in closed form."""
     problem = LinearProblem(backend, data=12)
-    state = problem.solved(backend, [8])
+    state = problem.run_batches(backend, [8])
     regression = replace(
         state.regression, variances=state.regression.variances * 30.0, scale=state.regression.scale * 0.5
     )
@@ -207,7 +207,7 @@ def test_that_student_t_noise_shrugs_off_outliers() -> None:
         problem.inference = FieldInference(
             problem.inference.modes, np.asarray(problem.y), problem.inference.normals, degrees
         )
-        spoilt[degrees] = problem.modes @ (problem.solved(backend, [problem.size + 4]).q.mean - problem.truth)
+        spoilt[degrees] = problem.modes @ (problem.run_batches(backend, [problem.size + 4]).q.mean - problem.truth)
     assert np.std(spoilt[4.0]) < 0.5 * np.std(spoilt[None])
 
 
@@ -265,7 +265,7 @@ def test_that_student_t_noise_gives_the_posterior_of_a_sampler() -> None:
     problem.y[::8] += 12.0
     degrees, size = 4.0, problem.size
     problem.inference = FieldInference(problem.inference.modes, problem.y, problem.inference.normals, degrees)
-    state = problem.inference.refine(problem.solved(backend, [size + 6, 10]), np.random.default_rng(2), 400)
+    state = problem.inference.refine(problem.run_batches(backend, [size + 6, 10]), np.random.default_rng(2), 400)
     rng = np.random.default_rng(9)
     w, visited = np.zeros(size), []
     for _ in range(6000):

@@ -157,7 +157,7 @@ def lacking(how: str, share: float, seed: int) -> Callable[[np.ndarray], np.ndar
 def test_that_missing_outputs_never_make_the_posterior_overconfident(how: str, runs: int, seed: int) -> None:
     backend = Backend(np, "cpu")
     problem = LinearProblem(backend, seed=seed)
-    state = problem.solved(backend, [runs // 2, runs - runs // 2], seed, lacking(how, 0.7, seed))
+    state = problem.run_batches(backend, [runs // 2, runs - runs // 2], seed, lacking(how, 0.7, seed))
     ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(problem.covariance)
     assert np.median(ratio) > 0.9
     off = problem.modes @ (to_numpy(state.q.mean) - problem.truth) / problem.spread(to_numpy(state.q.covariance))
@@ -170,7 +170,7 @@ def test_that_an_output_that_most_runs_lack_is_not_trusted() -> None:
     """Many outputs that are alike are wrong alike: a thousand of them must not average out what all of them lack."""
     backend = Backend(np, "cpu")
     problem = LinearProblem(backend, data=400)
-    state = problem.solved(backend, [15, 15], given=lacking("half", 0.8, 1))
+    state = problem.run_batches(backend, [15, 15], given=lacking("half", 0.8, 1))
     off = problem.modes @ (to_numpy(state.q.mean) - problem.truth) / problem.spread(to_numpy(state.q.covariance))
     assert np.sqrt(np.mean(off**2)) < 1.5
 
@@ -185,7 +185,7 @@ def assert_exact(problem: LinearProblem, state: FieldState) -> None:
 def test_that_a_linear_model_is_exact_once_enough_runs_have_each_output(how: str) -> None:
     backend = Backend(np, "cpu")
     problem = LinearProblem(backend)
-    state = problem.solved(backend, [60, 30], given=lacking(how, 0.4, 3))
+    state = problem.run_batches(backend, [60, 30], given=lacking(how, 0.4, 3))
     assert_exact(problem, state)
 
 
@@ -198,7 +198,7 @@ def test_that_correlated_noise_and_gaps_go_together(runs: int) -> None:
     mixing = np.linalg.cholesky(np.exp(-np.abs(places[:, None] - places) / 3.0))
     problem.inference = replace(problem.inference, unmixing=np.linalg.inv(mixing))
     gaps = lacking("half", 0.6, 4)
-    state = problem.solved(backend, [runs // 2, runs // 2], given=lambda outputs: gaps(outputs @ mixing.T))
+    state = problem.run_batches(backend, [runs // 2, runs // 2], given=lambda outputs: gaps(outputs @ mixing.T))
     if runs == 90:
         assert_exact(problem, state)
     ratio = problem.spread(to_numpy(state.q.covariance)) / problem.spread(problem.covariance)
@@ -211,7 +211,7 @@ def test_that_blocks_fill_their_own_gaps() -> None:
     everything = np.eye(problem.size)
     blocks = [Block(data, everything, problem.inference.modes) for data in (np.arange(20), np.arange(20, 40))]
     problem.inference = replace(problem.inference, blocks=blocks)
-    state = problem.solved(backend, [60, 30], given=lacking("any", 0.3, 5))
+    state = problem.run_batches(backend, [60, 30], given=lacking("any", 0.3, 5))
     assert_exact(problem, state)
 
 

@@ -83,7 +83,7 @@ def log_prior(theta, noise):
     return -0.5 * (np.sum((theta / SPREADS[0]) ** 2) + np.sum((noise / SPREADS[1]) ** 2))
 
 
-def converged(algorithm, model, most=80):
+def run_to_convergence(algorithm, model, most=80):
     state, info = algorithm.init(), None
     while not state.finished and state.evaluations < most:
         f = algorithm.ask(state)
@@ -169,7 +169,7 @@ def test_that_the_objective_is_the_exact_evidence_of_a_linear_model_for_all_nois
     probe = Probe(at, [], step=0.2)
     learning = learning_of(model, evaluations=9, optimiser=probe)
     algorithm = model.algorithm(numpy_backend, replace(learning, evaluations=0), tolerance=1e-9)
-    state, _ = converged(algorithm, model)
+    state, _ = run_to_convergence(algorithm, model)
     algorithm = replace(algorithm, learning=learning)
     f = algorithm.ask(state)
     algorithm.tell(replace(state, finished="", elbo=-np.inf), model.outputs(f), np.ones(f.shape[:2], dtype=bool))
@@ -187,7 +187,7 @@ def test_that_kernels_and_noise_learnt_together_maximise_the_exact_evidence(grou
         return -(model.evidence(x[:2], x[2:], groups) + log_prior(x[:2], x[2:]))
 
     best = minimize(objective, np.zeros(4), options={"gtol": 1e-6})
-    state, bound = converged(model.algorithm(numpy_backend, learning_of(model, groups), kind=kind), model)
+    state, bound = run_to_convergence(model.algorithm(numpy_backend, learning_of(model, groups), kind=kind), model)
     assert state.converged
     assert np.max(np.abs(best.x)) > 0.2
     np.testing.assert_allclose(np.concatenate(state.best.hyper[:2]), best.x, atol=5e-3)
@@ -217,7 +217,7 @@ def test_that_learnt_inducing_inputs_move_and_raise_the_bound(unit, numpy_backen
     Z = unit * np.linspace(0.0, 2.0, 5)[:, None]  # of inputs up to 6
     nothing = np.zeros((P, 0)), np.zeros(0)
     fixed, learnt = (
-        converged(
+        run_to_convergence(
             model.algorithm(
                 numpy_backend,
                 HyperparameterLearning(model.log_kernels, TIES[..., :0], np.zeros(0), *nothing, inducing=inducing),

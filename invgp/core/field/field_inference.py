@@ -95,7 +95,7 @@ class FieldState:
             If there are no runs yet.
         """
         if self.error_free is None:
-            raise ValueError("there were no runs yet")
+            raise ValueError("there are no runs yet")
         xp = array_namespace(self.linear.removed_factor)
         less, more = self.linear.removed_factor, self.error_free.removed_factor
         return more @ xp.matrix_transpose(more) - less @ xp.matrix_transpose(less)
@@ -252,19 +252,19 @@ class FieldInference:
         xp = array_namespace(w)
         hyper = None if state.regression is None else [part.hyper for part in state.regression.parts]
         if not bool(xp.any(xp.isnan(outputs))):
-            return self._regression(w, self._decorrelate_noise(outputs), hyper)
+            return self._fit_complete_outputs(w, self._decorrelate_noise(outputs), hyper)
         blocks = self.blocks or [Block(np.arange(outputs.shape[1]), None, self.modes)]
         points = state.q.samples(self.normals)
         for _ in range(1 if hyper else FIRST_COMPLETION_ROUNDS):
             completed = complete_blocks(blocks, w, outputs, hyper, points, self.unmixing)
             scale = (1.0 + completed.excess) ** -0.5
-            regression = self._regression(
+            regression = self._fit_complete_outputs(
                 w, self._decorrelate_noise(completed.expected), hyper, self._decorrelate_noise(completed.drawn), scale
             )
             hyper = [part.hyper for part in regression.parts]
         return regression
 
-    def _regression(
+    def _fit_complete_outputs(
         self,
         w: Array,
         outputs: Array,
@@ -292,7 +292,7 @@ class FieldInference:
             If there are no runs yet.
         """
         if state.regression is None:
-            raise ValueError("there were no runs yet")
+            raise ValueError("there are no runs yet")
         averaged = self._average_regression(state.regression, state.linear)
         at_prior = averaged.value - averaged.slope @ state.linear.mean
         regression, scale = state.regression, state.regression.scale
@@ -365,9 +365,9 @@ class FieldInference:
         # The regression error is common to many data. It is set to its approximate mode, with a penalty for its prior
         # density and the log determinant of its precision (Laplace approximation).
         weighted = xp.square(regression.directions) @ weights
-        pulled = ((off * weights) @ xp.matrix_transpose(regression.directions)) / (1.0 + error * weighted)
-        tail = xp.log(1.0 + xp.square(off - (error * pulled) @ regression.directions) / self.degrees)
-        penalty = error * xp.square(pulled) + xp.log(1.0 + error * weighted)
+        scaled_mode = ((off * weights) @ xp.matrix_transpose(regression.directions)) / (1.0 + error * weighted)
+        tail = xp.log(1.0 + xp.square(off - (error * scaled_mode) @ regression.directions) / self.degrees)
+        penalty = error * xp.square(scaled_mode) + xp.log(1.0 + error * weighted)
         return prior - 0.5 * ((self.degrees + 1.0) * xp.sum(tail, axis=1) + xp.sum(penalty, axis=1))
 
     def _linearise(
@@ -400,8 +400,8 @@ class FieldInference:
             step = min(1.0, 2.0 * step)
         xp = array_namespace(weights)
         exact = replace(here, error=xp.zeros_like(here.error))
-        known = self._data_terms(regression, exact, weights / xp.square(regression.scale))
-        return q, q.step(known.precision_factor, known.gradient, 1.0), self._bound(terms, q)
+        error_free_terms = self._data_terms(regression, exact, weights / xp.square(regression.scale))
+        return q, q.step(error_free_terms.precision_factor, error_free_terms.gradient, 1.0), self._bound(terms, q)
 
     def _average_regression(self, regression: AnyRegression, q: LowRankGaussian) -> _AveragedRegression:
         """Average the regression over a posterior."""
@@ -436,12 +436,12 @@ class FieldInference:
         # With errors E, the data have the precision (Lambda^-1 + E)^-1 = root root^T.
         F = cholesky(information)
         F_transposed = xp.matrix_transpose(F)
-        mixed = (F_transposed * averaged.error) @ F
-        mixed = cholesky(identity(mixed) + mixed)
-        root_transposed = solve_triangular(mixed, F_transposed)
+        error_factor = (F_transposed * averaged.error) @ F
+        error_factor = cholesky(identity(error_factor) + error_factor)
+        root_transposed = solve_triangular(error_factor, F_transposed)
         effective_score = score - xp.matrix_transpose(root_transposed) @ (root_transposed @ (averaged.error * score))
         log_det = (
-            2.0 * xp.sum(xp.log(xp.linalg.diagonal(mixed)))
+            2.0 * xp.sum(xp.log(xp.linalg.diagonal(error_factor)))
             - xp.sum(xp.log(weights))
             - 2.0 * xp.sum(xp.log(regression.scale))
         )
