@@ -18,7 +18,7 @@ import invgp
 from invgp.adapters.protocol import RunContext
 from invgp.core.backend import select_backend
 from invgp.latent_model.grid_modes import field_of
-from invgp.latent_model.noise_density import noise_draw
+from invgp.latent_model.noise_density import draw_noise
 from invgp.problem import Problem
 
 LEVELS = {"50%": (0.25, 0.75), "90%": (0.05, 0.95), "95%": (0.025, 0.975)}
@@ -31,7 +31,7 @@ def simulated(problem: Problem, rng: np.random.Generator) -> tuple[Problem, np.n
     physical = problem.physical(field.latents(w) + field.draw_omitted(rng, 1))
     rows = problem.field_to_simulator(physical)
     outputs = problem.forward.evaluate(rows, RunContext(["truth"], Path())).outputs
-    data = problem.field_from_simulator(outputs)[0] + noise_draw(problem, rng)
+    data = problem.field_from_simulator(outputs)[0] + draw_noise(problem, rng)
     observations = tuple(
         replace(o, values=data[:, problem.observation_slices[o.name]]) for o in problem.survey.observations
     )

@@ -17,7 +17,7 @@ from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation,
 from invgp.validation import calibration_trial as trial
 from invgp.validation.calibrate import InterruptedCalibration, calibrate, identity
 from invgp.validation.calibration_summary import coverage_of
-from invgp.validation.simulated_surveys import prior_draw, with_drawn_hyperparameters
+from invgp.validation.simulated_surveys import draw_prior, with_drawn_hyperparameters
 from problems import map_problem
 
 SURVEYS = 50
@@ -91,7 +91,7 @@ def test_that_truths_and_data_are_drawn_from_the_problem(exact):
     assert np.isnan(exact["time_observed"]).all("survey")[MISSING]
     noise = (exact["time_observed"] - 2.0 * exact["depth_truth"]).values[:, np.arange(SITES) != MISSING]
     assert stats.kstest(noise.ravel() / 2.0, "norm").pvalue > 0.01
-    draws = [prior_draw(line_problem(), rng) for rng in np.random.default_rng(1).spawn(2000)]
+    draws = [draw_prior(line_problem(), rng) for rng in np.random.default_rng(1).spawn(2000)]
     np.testing.assert_allclose(np.cov(np.asarray(draws)[..., 0].T), prior_covariance(), atol=0.45)
 
 

@@ -9,7 +9,7 @@ from test_emulated import line_problem
 
 import invgp
 from invgp.core.backend import select_backend
-from invgp.latent_model.noise_density import noise_draw, noise_log_density
+from invgp.latent_model.noise_density import draw_noise, noise_log_density
 from invgp.problem import Noise
 from problems import map_problem
 
@@ -41,7 +41,7 @@ def test_that_the_density_is_the_normal_one_of_what_was_observed(rng):
 def test_that_draws_have_the_correlation():
     problem, _ = line_problem(linear, sites=2000)
     problem = replace(problem, noise=replace(problem.noise, correlation={"t": CORRELATION}))
-    drawn = noise_draw(problem, np.random.default_rng(0)) / problem.noise_std
+    drawn = draw_noise(problem, np.random.default_rng(0)) / problem.noise_std
     np.testing.assert_allclose(drawn.T @ drawn / 2000, CORRELATION, atol=0.08)
 
 

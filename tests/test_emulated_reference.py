@@ -12,7 +12,7 @@ from invgp.execution.monitor import Silent
 from invgp.execution.pools import Loop
 from invgp.inference.invert import recorded
 from invgp.sampling.chains import Chains
-from invgp.validation.reference_chains import Direct, emulated_reference
+from invgp.validation.reference_chains import DirectSimulator, emulated_reference
 
 
 def rippled(a, b):
@@ -27,7 +27,7 @@ def drawn(counted: Counted, folder: Path, draws: int) -> tuple[Chains, int]:
     problem, _ = line_problem(counted, sites=16, max_evaluations=10)
     counted.rows = 0  # of the data
     with recorded(problem, folder / "ledger.sqlite") as recorder:
-        run = Direct.of(problem, folder, Loop(), Silent(), recorder)
+        run = DirectSimulator.of(problem, folder, Loop(), Silent(), recorder)
         chains = emulated_reference(
             problem, run, chains=2, draws=draws, burn_in=0, checkpoint=folder / "chains.npz", seed=0
         )

@@ -22,8 +22,8 @@ from invgp.sampling.chains import Chains
 from invgp.sampling.proposal import Proposal
 from invgp.sampling.slice_sampling import sample
 from invgp.sampling.target_density import WhitenedPrior
-from invgp.validation.compare import compare, converged, rows, spread_mcse, verdict
-from invgp.validation.reference_chains import Direct, fit_linearised_gaussian, fit_runs, reference
+from invgp.validation.compare import chains_have_converged, compare, comparison_rows, describe_convergence, spread_mcse
+from invgp.validation.reference_chains import DirectSimulator, fit_linearised_gaussian, fit_runs, reference
 from problems import map_problem
 
 NOISE = 0.3
@@ -232,7 +232,7 @@ def test_that_more_draws_of_saved_chains_cost_only_what_they_add(tmp_path: Path)
 def test_that_chains_of_another_problem_are_not_gone_on_with(problem: Problem, change: dict, tmp_path: Path) -> None:
     file = tmp_path / "chains.npz"
     reference(linear_problem(), linear, draws=5, checkpoint=file)
-    with pytest.raises(ConfigError, match="remove the file to start anew"):
+    with pytest.raises(ConfigError, match="remove the file to start again"):
         reference(problem, linear, draws=5, checkpoint=file, **change)
 
 
@@ -246,7 +246,7 @@ def test_that_saved_chains_which_are_damaged_or_older_are_refused_in_a_sentence(
     changed = {**arrays, "kept": arrays["kept"] + 1.0}
     for make, told in (
         (lambda: file.write_bytes(whole[:100]), "was a file that is damaged, or that invgp did not write"),
-        (lambda: np.savez(file, **older), "chains that an invgp before this one saved cannot go on either: remove"),
+        (lambda: np.savez(file, **older), "chains of an earlier version of invgp cannot be resumed either: remove"),
         (lambda: np.savez(file, **changed), "holds other numbers than were written to it"),
     ):
         make()
@@ -305,7 +305,7 @@ def test_that_a_simulator_which_does_not_repeat_itself_cannot_hang_a_chain() -> 
 def test_that_a_chain_whose_runs_all_fail_does_not_harm_the_others(tmp_path: Path) -> None:
     problem = line_problem(np.ones((30, 1)), latents=1)
     f = np.stack([np.full((30, 1), -1.0), np.full((30, 1), 4.0)])
-    run = Direct.of(problem, tmp_path, Loop(), Silent())
+    run = DirectSimulator.of(problem, tmp_path, Loop(), Silent())
     batch = run(f, np.arange(30))
     assert not batch.valid[0].any()
     assert batch.valid[1].all()
@@ -337,14 +337,14 @@ def test_that_the_exact_posterior_compares_well_and_a_wrong_one_does_not() -> No
     std = np.sqrt(np.diag(covariance)).reshape(mean.shape)
     chains = reference(problem, linear, draws=1000, seed=1)
     exact = compare(problem, dataset_of(problem, mean, std), chains)
-    assert converged(exact)
-    assert "have converged" in verdict(exact)
-    for row in rows(exact):
+    assert chains_have_converged(exact)
+    assert "have converged" in describe_convergence(exact)
+    for row in comparison_rows(exact):
         assert row.error < 3.0 * row.error_mcse < 0.15
         assert abs(row.ratio - 1.0) < 3.0 * row.ratio_mcse < 0.15
         assert row.r_hat < 1.01
         assert row.ess > 400
-    wrong = rows(compare(problem, dataset_of(problem, mean + std, 0.5 * std), chains))
+    wrong = comparison_rows(compare(problem, dataset_of(problem, mean + std, 0.5 * std), chains))
     assert [(round(row.error, 1), round(row.ratio, 1)) for row in wrong] == [(1.0, 0.5)] * 2
 
 
@@ -354,32 +354,32 @@ def test_that_chains_in_different_modes_are_no_reference() -> None:
     modes = np.asarray([-1.0, -1.0, 1.0, 1.0])[:, None, None, None]
     chains = Chains(modes + 0.1 * rng.standard_normal((4, 1000, 1, 1)), 1)
     apart = compare(problem, dataset_of(problem, np.zeros((1, 1)), np.ones((1, 1))), chains)
-    assert not converged(apart)
-    assert "have not converged, and are no reference yet" in verdict(apart)
+    assert not chains_have_converged(apart)
+    assert "have not converged, and are no reference yet" in describe_convergence(apart)
     assert apart.attrs["invgp_reference_converged"] == "no"
     short = compare(
         problem,
         dataset_of(problem, np.zeros((1, 1)), np.ones((1, 1))),
         Chains(rng.standard_normal((4, 50, 1, 1)), 1),
     )
-    assert not converged(short)
+    assert not chains_have_converged(short)
 
 
 def test_that_a_map_with_links_units_and_labels_compares(tmp_path: Path) -> None:
     problem = map_problem()
-    run = Direct.of(problem, tmp_path, Loop(), Silent())
+    run = DirectSimulator.of(problem, tmp_path, Loop(), Silent())
     chains = reference(problem, run, draws=60, burn_in=20)
     assert run.simulator.runs == chains.runs
     physical = problem.physical(chains.draws.reshape(-1, 12, 3))
     posterior = dataset_of(problem, physical.mean(axis=0), physical.std(axis=0))
     found = compare(problem, posterior, chains)
-    assert [(row.latent, row.label) for row in rows(found)] == [
+    assert [(row.latent, row.label) for row in comparison_rows(found)] == [
         ("resistivity", "layer 1"),
         ("resistivity", "layer 2"),
         ("thickness", ""),
     ]
     assert found["resistivity_reference_draw"].dims == ("chain", "draw", "site", "layer")
-    assert max(abs(row.error) for row in rows(found)) < 1e-9
+    assert max(abs(row.error) for row in comparison_rows(found)) < 1e-9
     figure = comparison_figure(posterior, found)
     assert len(figure.axes) == 4
 
@@ -392,9 +392,9 @@ def test_that_the_widening_leaves_the_prior_as_it_is() -> None:
 def test_that_a_ledger_keeps_the_runs_of_the_fit_and_all_that_are_not_quick(tmp_path: Path) -> None:
     problem = map_problem()
     with recorded(problem, tmp_path / "runs.sqlite") as recorder:
-        run = Direct.of(problem, tmp_path, Loop(), Silent(), recorder)
+        run = DirectSimulator.of(problem, tmp_path, Loop(), Silent(), recorder)
         simulator = run.simulator
         assert run.kept == fit_runs(problem) == fit_linearised_gaussian(problem, run).runs == simulator.runs
         for seconds, kept in ((0.0, False), (0.09 * simulator.runs, False), (0.11 * simulator.runs, True)):
             simulator.concurrency.busy = seconds
-            assert run.worth_keeping is kept
+            assert run.keeps_next_runs is kept

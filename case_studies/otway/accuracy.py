@@ -22,8 +22,8 @@ import invgp
 from invgp.execution.monitor import Silent
 from invgp.execution.pools import Loop
 from invgp.problem import Problem
-from invgp.validation.compare import compare, converged, rows, verdict
-from invgp.validation.reference_chains import Direct, reference
+from invgp.validation.compare import chains_have_converged, compare, comparison_rows, describe_convergence
+from invgp.validation.reference_chains import DirectSimulator, reference
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from command_line import at_least, positive, read_columns, run
@@ -68,7 +68,7 @@ def main() -> None:
     results = HERE / "results"
     results.mkdir(exist_ok=True)
     with TemporaryDirectory() as directory:
-        run = Direct.of(problem, Path(directory), Loop(), Silent())
+        run = DirectSimulator.of(problem, Path(directory), Loop(), Silent())
         chains = reference(problem, run, checkpoint=results / f"{name}.accuracy.chains.npz", draws=arguments.draws)
     print(f"{'':25}{'runs per site':>13}{'error of mean':>15}{'ratio of spreads':>18}{'ELBO':>9}", end="")
     print("  lengths learnt" if truth is None else f"{'inside 95%':>12}  lengths learnt")
@@ -78,9 +78,13 @@ def main() -> None:
         found[way] = Candidate(posterior, None if way == LEARNT else compare(problem, posterior, chains))
         print_row(way, found[way], truth)
     comparison = found[OURS].comparison
-    floor = np.sqrt(np.mean([row.error_mcse**2 for row in rows(comparison)]))
+    floor = np.sqrt(np.mean([row.error_mcse**2 for row in comparison_rows(comparison)]))
     print(f"{'chains':26}{chains.runs / problem.survey.size:12,.0f}{floor:15.3f}   (their own Monte Carlo error)")
-    print(verdict(comparison) if converged(comparison) else f"No reference yet: {verdict(comparison)}")
+    print(
+        describe_convergence(comparison)
+        if chains_have_converged(comparison)
+        else f"No reference yet: {describe_convergence(comparison)}"
+    )
     for bar in bars(problem, found, real=real):
         print_bar(bar)
     lines = [beside_chains(way, found[way]) for way in (PAPER, OURS)]
@@ -127,7 +131,7 @@ def print_row(way: str, found: Candidate, truth: Mapping[str, np.ndarray] | None
 
 def distance(comparison: xr.Dataset) -> tuple[float, float]:
     """Error of the mean in standard deviations of the chains, and ratio of spreads: root mean square, and median."""
-    error = np.sqrt(np.mean([row.error**2 for row in rows(comparison)]))
+    error = np.sqrt(np.mean([row.error**2 for row in comparison_rows(comparison)]))
     return float(error), float(np.median([comparison[f"{latent}_ratio"].values for latent in LATENTS]))
 
 

@@ -138,7 +138,7 @@ def compared(
     from invgp.execution.pools import open_pool  # noqa: PLC0415
     from invgp.execution.simulator import own_directory  # noqa: PLC0415
     from invgp.inference.invert import recorded  # noqa: PLC0415
-    from invgp.validation.reference_chains import Direct, emulated_reference, reference  # noqa: PLC0415
+    from invgp.validation.reference_chains import DirectSimulator, emulated_reference, reference  # noqa: PLC0415
 
     runs = checkpoint.with_suffix("").with_suffix(".runs")
     try:
@@ -148,10 +148,10 @@ def compared(
             recorded(problem, ledger) as recorder,
             progress() as tally,
         ):
-            run = Direct.of(problem, directory, pool, tally, recorder)
+            run = DirectSimulator.of(problem, directory, pool, tally, recorder)
             find = emulated_reference if emulator else reference
             try:
-                chains = find(problem, run, checkpoint=checkpoint, told=tally.told, **settings)
+                chains = find(problem, run, checkpoint=checkpoint, report=tally.told, **settings)
             except RunsFailedError as failure:
                 raise RunsFailedError(run.simulator.failures(str(failure))) from failure
     except KeyboardInterrupt:

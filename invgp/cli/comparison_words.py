@@ -16,13 +16,13 @@ PAPER = 120  # columns, where the table goes to a file
 
 def facts(comparison: xr.Dataset) -> dict[str, Any]:
     """What `tell` says, for a machine."""
-    from invgp.validation.compare import converged, rows, verdict  # noqa: PLC0415
+    from invgp.validation.compare import chains_have_converged, comparison_rows, describe_convergence  # noqa: PLC0415
 
     attributes = comparison.attrs
     return {
-        "latents": [row._asdict() for row in rows(comparison)],
-        "converged": converged(comparison),
-        "verdict": verdict(comparison),
+        "latents": [row._asdict() for row in comparison_rows(comparison)],
+        "converged": chains_have_converged(comparison),
+        "verdict": describe_convergence(comparison),
         "runs": attributes["invgp_runs"],
         "reference_runs": attributes["invgp_reference_runs"],
         "reference_chains": attributes["invgp_reference_chains"],
@@ -36,13 +36,13 @@ def tell(comparison: xr.Dataset, made: int, seconds: float) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    from invgp.validation.compare import converged, rows, verdict  # noqa: PLC0415
+    from invgp.validation.compare import chains_have_converged, comparison_rows, describe_convergence  # noqa: PLC0415
 
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("", no_wrap=True)
     for heading in ("error of mean", "± sampler's", "ratio of spreads", "± sampler's", "R-hat", "effective"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows(comparison):
+    for row in comparison_rows(comparison):
         name = f"{row.latent}, {row.label}" if row.label else row.latent
         errors = f"{row.error:.3f}", f"{row.error_mcse:.3f}", f"{row.ratio:.3f}", f"{row.ratio_mcse:.3f}"
         table.add_row(name, *errors, f"{row.r_hat:.3f}", f"{row.ess:,.0f}")
@@ -59,10 +59,10 @@ def tell(comparison: xr.Dataset, made: int, seconds: float) -> None:
         f"({attributes['invgp_reference_chains']} chains of {attributes['invgp_reference_draws']:,} draws, "
         f"{counted(made, 'run')} and {duration(seconds)} now)."
     )
-    if converged(comparison):
-        say(f"Reference: {verdict(comparison)}.")
+    if chains_have_converged(comparison):
+        say(f"Reference: {describe_convergence(comparison)}.")
     else:
         warn(
-            f"{verdict(comparison)}; more --draws go on from here; if they do not help, "
+            f"{describe_convergence(comparison)}; more --draws go on from here; if they do not help, "
             "remove the file of the chains and give them a longer --burn-in"
         )

@@ -50,7 +50,7 @@ def likelihood_of(problem: Problem, backend: Backend) -> GaussianNoise | LogDens
     return gaussian_noise(problem, backend) if problem.noise.kind == "gaussian" else noise_log_density(problem, backend)
 
 
-def noise_draw(problem: Problem, rng: np.random.Generator) -> Floats:
+def draw_noise(problem: Problem, rng: np.random.Generator) -> Floats:
     """Draw noise (N, P) for one survey; NaN where the problem has no observation."""
     shape = problem.noise_std.shape
     if problem.noise.joins_sites:

@@ -1,1 +1,1 @@
-"""Draws from the exact posterior of a problem, by Markov chains."""
+"""Samples from the exact posterior of a problem, by Markov chain Monte Carlo."""

@@ -1,4 +1,4 @@
-"""Where chains stand, which of their iterations are draws, and what they end as."""
+"""State, schedule and result of Markov chains."""
 
 from __future__ import annotations
 
@@ -15,17 +15,26 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class State:
-    """Where W walkers stand, of a chain or of a site of it, each at its own attempt of its own iteration.
+    """State of W walkers, each at its own attempt of its own iteration.
+
+    A walker is a chain, or one site of a chain.
 
     Attributes
     ----------
-    v : (W, D), whitened latents.
-    log_likelihood : (W,), at `v`.
-    point, direction : (W, D), that span the ellipse: `v`, and a draw, in units of the Gaussian that it goes around.
-    threshold : (W,), what the logarithm of the target over that Gaussian must exceed on the ellipse.
-    angle, lower, upper : (W,), where the ellipse is tried next, and between which bounds.
-    iteration, attempt : (W,), iterations done, and attempts made in the present one.
-    evaluations : runs so far.
+    v : array, shape (W, D)
+        Whitened latents.
+    log_likelihood : array, shape (W,)
+        Log likelihood at `v`.
+    point, direction : arrays, shape (W, D)
+        They span the ellipse: `v` and a random draw, in standard units of the Gaussian of the ellipse.
+    threshold : array, shape (W,)
+        Slice level: an accepted point has a larger log ratio of the target to this Gaussian.
+    angle, lower, upper : arrays, shape (W,), radians
+        Next angle on the ellipse, and the bracket that contains it.
+    iteration, attempt : arrays of int, shape (W,)
+        Number of completed iterations, and of attempts in the current one.
+    evaluations : int
+        Number of simulator runs so far.
     """
 
     v: Floats
@@ -42,25 +51,26 @@ class State:
 
 
 class Schedule(NamedTuple):
-    """Which iterations are draws: every `thin`-th after the burn-in, up to the goal."""
+    """Selection of the iterations that are stored: every `thin`-th after `burn_in`, up to iteration `goal`."""
 
     burn_in: int
     thin: int
     goal: int
 
     def draws(self, iteration: SupportsInt) -> int:
-        """Draws that so many iterations give."""
+        """Return the number of samples that are stored after `iteration` iterations."""
         return max(int(iteration) - self.burn_in, 0) // self.thin
 
 
 @dataclass(frozen=True)
 class Chains:
-    """Draws from the posterior.
+    """Samples from the posterior.
 
     Attributes
     ----------
-    draws : (C, draws, N, Q), on the scale of the Gaussian process.
-    runs : of the simulator, with those that the proposal took, and those before the chains were last stopped.
+    draws : array, shape (C, draws, N, Q), on the scale of the Gaussian processes
+    runs : int
+        Number of simulator runs, including the runs of the proposal and of earlier calls with the same checkpoint.
     """
 
     draws: Floats

@@ -1,4 +1,4 @@
-"""The file that keeps chains while they run, so that they go on if they are stopped."""
+"""Checkpoint file of Markov chains, from which they can be resumed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from invgp.sampling.proposal import Proposal
 
 
 class ChainsFile(NamedTuple):
-    """Where chains are kept while they run."""
+    """Checkpoint file of chains, with the data that all checkpoints share.
+
+    `mark` is the fingerprint of the chains; `kept` (C, draws, N, Q) are their samples.
+    """
 
     path: Path
     mark: str
@@ -27,22 +30,28 @@ class ChainsFile(NamedTuple):
     schedule: Schedule
 
     def save(self, state: State | None) -> None:
-        """Write the chains so far, None for not yet begun; the file is there whole, or as it was."""
+        """Write the chains atomically; a state of None means that they have not started."""
         begun = 0 if state is None else self.schedule.draws(state.iteration.max())
         arrays = {} if state is None else {f"state_{f.name}": getattr(state, f.name) for f in fields(State)}
         arrays |= {f"proposal_{f.name}": getattr(self.proposal, f.name) for f in fields(Proposal)}
         write_archive(self.path, CHAINS, {"mark": self.mark}, arrays | {"kept": self.kept[:, :begun]})
 
 
-def resumed(path: Path | None, mark: str) -> tuple[State, Floats] | None:
-    """Where saved chains stood, and their draws; None if none were begun."""
+def read_chains(path: Path | None, mark: str) -> tuple[State, Floats] | None:
+    """Read the state and the samples of saved chains; None if none have started.
+
+    Raises
+    ------
+    ConfigError
+        The chains in the file have another fingerprint than `mark`.
+    """
     if path is None or not path.exists():
         return None
     found, saved = _read(path)
     if found != mark:
         raise ConfigError(
             f"the chains in {str(path)!r} are of another problem, or of another number of chains, burn-in, thinning or "
-            "seed: ask for the same as before, or remove the file to start anew"
+            "seed: use the same settings as before, or remove the file to start again"
         )
     if "state_v" not in saved:
         return None
@@ -52,7 +61,7 @@ def resumed(path: Path | None, mark: str) -> tuple[State, Floats] | None:
 
 
 def saved_proposal(checkpoint: Path) -> Proposal | None:
-    """The proposal of saved chains, so that it need not be found again; None if there are none."""
+    """Read the proposal of saved chains; None if there is no file."""
     if not checkpoint.exists():
         return None
     _, saved = _read(checkpoint)
@@ -61,7 +70,7 @@ def saved_proposal(checkpoint: Path) -> Proposal | None:
 
 
 def fingerprint(problem: Problem, proposal: Proposal, made: tuple[object, ...]) -> str:
-    """Of all that decides how chains go on; `made` is how they are made."""
+    """Compute a digest of everything that determines the chains; `made` are the settings of the sampler."""
     survey, noise, digest = problem.survey, problem.noise, hashlib.sha256()
     columns = [c.values for c in (*survey.coordinates, *survey.covariates)]
     for array in (*columns, survey.Y, problem.noise_std, *problem.prior(), proposal.mean, proposal.axes, proposal.gain):
@@ -85,12 +94,12 @@ def fingerprint(problem: Problem, proposal: Proposal, made: tuple[object, ...]) 
 
 
 def _read(path: Path) -> tuple[str, dict[str, NDArray[Any]]]:
-    """The mark of saved chains, and their arrays."""
+    """Read the fingerprint and the arrays of saved chains."""
     try:
         about, arrays = read_archive(path, CHAINS, {"mark": str})
     except ValueError as error:
         raise ConfigError(
-            f"{error}; chains that an invgp before this one saved cannot go on either: remove the file to start anew"
+            f"{error}; chains of an earlier version of invgp cannot be resumed either: remove the file to start again"
         ) from error
     names = {"kept", *(f"proposal_{f.name}" for f in fields(Proposal))}
     names |= {f"state_{f.name}" for f in fields(State)} if "state_v" in arrays else set()

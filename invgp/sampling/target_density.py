@@ -1,4 +1,4 @@
-"""What a sampler draws from: the prior of whitened latents, and the likelihood of all data."""
+"""Target of the sampler: prior of the whitened latents and likelihood of the data."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from invgp.latent_model.noise_density import noise_log_density
 from invgp.latent_model.prior import kernels_of
 from invgp.problem import Floats, Problem
 
-# Latent values (S, B, Q), on the scale of the Gaussian process, at sites (B,) -> outputs: a simulator, or an emulator.
+# A simulator or an emulator: latent values (S, B, Q), on the scale of the Gaussian processes, at sites (B,) -> outputs.
 Run = Callable[[Floats, NDArray[np.intp]], Batch]
 
 
 class WhitenedPrior:
-    """From whitened latents to the latents at the sites: f_q = mean_q + L_q v_q, with L_q L_q^T the prior covariance.
+    """Map from whitened latents to latents at the sites: f_q = mean_q + L_q v_q, with prior covariance L_q L_q^T.
 
     Attributes
     ----------
-    mean : (Q,).
-    factor : L, (Q, N, N).
+    mean : array, shape (Q,)
+        Prior means.
+    factor : array, shape (Q, N, N)
+        Cholesky factors L_q.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -37,18 +39,22 @@ class WhitenedPrior:
             raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
 
     def __call__(self, v: Floats) -> Floats:
-        """V (S, Q N) -> f (S, N, Q)."""
+        """Compute the latents f (S, N, Q) from whitened latents v (S, Q N)."""
         Q, N, _ = self.factor.shape
         columns = v.reshape(-1, Q, N).transpose(1, 2, 0)
         return np.asarray(self.mean + (self.factor @ columns).transpose(2, 1, 0))
 
 
 class SiteLikelihood:
-    """Log likelihood of the data of each site, from runs at those where something was observed.
+    """Log likelihood of the data of each site, from runs at the sites with observations.
 
     Parameters
     ----------
-    simulated : (N,), the sites for which the simulator itself is run; None for all.
+    problem : Problem
+    run : callable
+        The simulator or an emulator.
+    simulated : array of bool, shape (N,), optional
+        Sites at which `run` runs the simulator; by default all.
     """
 
     def __init__(self, problem: Problem, run: Run, simulated: NDArray[np.bool_] | None = None) -> None:
@@ -59,7 +65,7 @@ class SiteLikelihood:
         self.log_density = noise_log_density(problem, select_backend("cpu"))
 
     def __call__(self, f: Floats, sites: NDArray[np.intp]) -> tuple[Floats, int]:
-        """Log likelihood (S, B) of the data at sites (B,) for f (S, N, Q), and the runs that it took.
+        """Compute the log likelihood (S, B) of the data at sites (B,) for f (S, N, Q), and the number of runs.
 
         It is minus infinity where a run failed, and 0 where nothing was observed.
         """
@@ -76,5 +82,5 @@ class SiteLikelihood:
 
 
 def informed_sites(problem: Problem) -> NDArray[np.intp]:
-    """Numbers (B,) of the sites where something was observed: the others need no run."""
+    """Return the numbers (B,) of the sites with observations; the others need no run."""
     return np.flatnonzero(~np.isnan(problem.survey.Y).all(axis=1))

@@ -1,4 +1,4 @@
-"""Calibration: do a problem's posteriors cover truths drawn from its own prior as often as they say?"""
+"""Calibration: the coverage of posterior intervals on simulated surveys with truths from the prior."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from invgp.execution.pools import Died
 from invgp.execution.pools.worker_processes import Processes
 from invgp.execution.run_directories import remove_all_runs
 from invgp.problem import Problem
-from invgp.validation.calibration_summary import first_of, summary
-from invgp.validation.calibration_trial import Trial, in_a_loop, run_trial
+from invgp.validation.calibration_summary import first_failure, summary
+from invgp.validation.calibration_trial import Trial, run_trial, with_serial_runs
 
 Task = tuple[Problem, Problem, int, int, Path]
 
@@ -30,7 +30,7 @@ DECISIVE = (
     "inference",
     "latent_model",
     "likelihoods",
-)  # parts of invgp that decide what a posterior is
+)  # packages whose code determines a posterior
 SUFFIXES = ("truth", "mean", "std", "score", "pit", "rank", "coverage", "coverage_error", "coverage_lower",
             "coverage_upper", "absolute_score", "error_ratio")  # fmt: skip
 RESERVED = ("survey", "interval", "rank_site", "redrawn", "runs", "converged", "coverage", "coverage_error",
@@ -38,11 +38,12 @@ RESERVED = ("survey", "interval", "rank_site", "redrawn", "runs", "converged", "
 
 
 class InterruptedCalibration(KeyboardInterrupt):
-    """The person stopped the calibration.
+    """The user interrupted the calibration.
 
     Attributes
     ----------
-    result : of the surveys that were finished, as `calibrate` would return it; None if there were none yet.
+    result : xarray.Dataset or None
+        Calibration of the surveys that were finished, as from `calibrate`; None if there are none.
     """
 
     def __init__(self, result: xr.Dataset | None) -> None:
@@ -60,30 +61,48 @@ def calibrate(
     finished: Mapping[int, xr.Dataset] | None = None,
     keep: Callable[[int, xr.Dataset], None] | None = None,
 ) -> xr.Dataset:
-    """Draw truths from the prior, simulate their data, invert them, and see how often intervals hold the truth.
+    """Estimate the coverage of posterior intervals on simulated surveys.
+
+    Each survey has a truth drawn from the prior and simulated data with noise. It is inverted, and the truth is
+    compared with the posterior.
 
     Parameters
     ----------
-    surveys : K, how many are simulated.
-    seed, workers : instead of the problem's own settings; `workers` surveys run at once. The same seed gives the same
-        result, to the bit, whatever the number of workers, and survey k is the same whatever K.
-    drawn_from : the problem whose prior, simulator and noise make truths and data, for a posterior whose
-        assumptions are wrong; by default the problem itself.
-    finished : surveys by number, as an earlier call gave them to `keep`; they are not computed again.
-    keep : called with the number of each survey and what came of it, as soon as it is finished.
+    problem : Problem
+    surveys : int
+        Number of simulated surveys, K.
+    seed : int, optional
+        Random seed; by default `inference.seed`. The same seed gives a bit-identical result for any number of workers,
+        and survey k does not depend on K.
+    workers : int, optional
+        Number of surveys that are inverted at the same time; by default `inference.workers`.
+    drawn_from : Problem, optional
+        Problem with the prior, the simulator and the noise of truths and data, to test a posterior with wrong
+        assumptions; by default `problem`.
+    finished : mapping of int to xarray.Dataset, optional
+        Surveys of an earlier call by number, as passed to `keep`; they are not computed again.
+    keep : callable, optional
+        Called with the number and the dataset of each survey when it is finished.
 
     Returns
     -------
     xarray.Dataset
-        Truths, their probabilities and ranks by survey, site and label; the coverage and its band by interval and
-        label. See the documentation of the calibration.
+        Truths, their posterior probabilities and ranks by survey, site and label; the coverage and its band by
+        interval and label. See the documentation of the calibration.
 
     Raises
     ------
+    ConfigError
+        An argument is not valid, or the names of the problem collide with those of the result.
     RunsFailedError
-        The simulator fails at every truth that is drawn for a survey, or no inversion succeeded.
+        The simulator fails at all truths drawn for a survey, or no inversion succeeded.
     InterruptedCalibration
-        Ctrl-C; it carries the result of the surveys that were finished.
+        Ctrl-C; it contains the result of the surveys that were finished.
+
+    References
+    ----------
+    Talts, Betancourt, Simpson, Vehtari and Gelman (2018), Validating Bayesian inference algorithms with
+    simulation-based calibration, arXiv:1804.06788.
     """
     seed = problem.inference.seed if seed is None else seed
     workers = problem.inference.workers if workers is None else workers
@@ -92,27 +111,27 @@ def calibrate(
     this = identity(problem, seed, drawn_from)
     done = {number: trial for number, trial in (finished or {}).items() if number <= surveys}
     failures: dict[int, str] = {}
-    with _scratch() as runs:
+    with _run_directory() as runs:
         tasks = [(problem, source, n, seed, runs / f"survey{n}") for n in range(1, surveys + 1) if n not in done]
         try:
             for trial in _trials(tasks, workers, runs):
-                if trial.judged is None:
+                if trial.scores is None:
                     failures[trial.number] = trial.failure
                     continue
-                judged = trial.judged.assign_attrs({IDENTITY: this})
+                scores = trial.scores.assign_attrs({IDENTITY: this})
                 if keep is not None:
-                    keep(trial.number, judged)
-                done[trial.number] = judged
+                    keep(trial.number, scores)
+                done[trial.number] = scores
         except KeyboardInterrupt as error:
             raise InterruptedCalibration(summary(problem, done, seed, failures) if done else None) from error
         if not done:
-            raise RunsFailedError(f"none of {surveys} simulated surveys could be inverted; {first_of(failures)}")
+            raise RunsFailedError(f"none of {surveys} simulated surveys could be inverted; {first_failure(failures)}")
     return summary(problem, done, seed, failures)
 
 
 @contextmanager
-def _scratch() -> Iterator[Path]:
-    """A directory for runs; it stays if they are why the calibration fails, since the message names theirs."""
+def _run_directory() -> Iterator[Path]:
+    """Create a directory for runs, and remove it unless runs fail, since the message then refers to it."""
     directory = Path(tempfile.mkdtemp(prefix="invgp-calibrate-")).resolve()
     try:
         yield directory
@@ -128,7 +147,7 @@ def _scratch() -> Iterator[Path]:
 
 
 def identity(problem: Problem, seed: int, drawn_from: Problem | None = None) -> str:
-    """A digest of all that decides what comes of a simulated survey, except its number."""
+    """Compute a digest of everything that determines a simulated survey, except its number."""
     decisive = [
         (
             p.forward.digest,
@@ -137,18 +156,18 @@ def identity(problem: Problem, seed: int, drawn_from: Problem | None = None) -> 
             p.noise,
             p.inputs,
             p.outputs,
-            replace(in_a_loop(p.inference), seed=seed),
+            replace(with_serial_runs(p.inference), seed=seed),
         )
         for p in (problem, drawn_from or problem)
     ]
-    # A release alone would not do: whoever works on the inference must not be shown what it said yesterday.
+    # The digest includes the code, not only the version, so that results of modified code are not mixed.
     home = Path(__file__).parent.parent
     code = [path.read_bytes() for part in DECISIVE for path in sorted((home / part).rglob("*.py"))]
     return str(joblib.hash((decisive, code), hash_name="sha1"))
 
 
 def _trials(tasks: list[Task], workers: int, directory: Path) -> Iterator[Trial]:
-    """What comes of each task, as they finish; with one worker a plain loop in this process."""
+    """Yield the result of each task when it is finished; with one worker, run the tasks in this process."""
     if workers == 1:
         yield from (run_trial(*task) for task in tasks)
         return
@@ -157,14 +176,14 @@ def _trials(tasks: list[Task], workers: int, directory: Path) -> Iterator[Trial]
             if isinstance(result, Died):
                 raise RunsFailedError(
                     f"a worker process died, {result.times} times, while it inverted simulated survey "
-                    f"{tasks[number][2]}; workers = 1 inverts it in this process, where a debugger can see it"
+                    f"{tasks[number][2]}; workers = 1 inverts it in this process, where a debugger can be used"
                 )
             yield result
 
 
 def _run(task: Task) -> Trial:
-    """One task, in a worker process."""
-    # A worker that is killed leaves its temporary files; there, they are removed with the rest.
+    """Run one task in a worker process."""
+    # Temporary files of a killed worker are removed with the directory of the runs.
     tempfile.tempdir = str(task[-1].parent)
     try:
         return run_trial(*task)
@@ -178,13 +197,15 @@ def _check(problem: Problem, source: Problem, surveys: int, workers: int, seed: 
             raise ConfigError(f"{name}: must be at least {least}, was {value}")
     if (source.survey.Y.shape, source.latent_count) != (problem.survey.Y.shape, problem.latent_count):
         raise ConfigError("drawn_from: must have the sites, observations and latents of the problem")
-    for name, count in Counter([*_names(problem), *RESERVED]).items():
+    for name, count in Counter([*_variable_names(problem), *RESERVED]).items():
         if count > 1:
-            raise ConfigError(f"{name!r} must be the name of one thing in a calibration's file, was that of {count}")
+            raise ConfigError(
+                f"{name!r} must be the name of one thing in a calibration's file, but is used for {count}"
+            )
 
 
-def _names(problem: Problem) -> list[str]:
-    """Variables and dimensions of a calibration's file that have names of the problem's."""
+def _variable_names(problem: Problem) -> list[str]:
+    """Return the names of variables and dimensions of a calibration file that derive from names of the problem."""
     survey = problem.survey
     dimensions = [*(latent.dimension for latent in problem.latents), *(o.dimension for o in survey.observations)]
     return [

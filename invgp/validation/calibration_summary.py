@@ -1,4 +1,4 @@
-"""Simulated surveys, one by one -> a calibration: the dataset with the coverage of every latent's intervals."""
+"""Summary of simulated surveys: one dataset with the coverage of the intervals of each latent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import xarray as xr
 from invgp.coverage import CONFIDENCE, DRAWS, INTERVALS, Coverage, coverage
 from invgp.problem import Floats, Problem
 
-# Attributes of any posterior that are also the calibration's.
+# Attributes that a calibration copies from its posteriors.
 SHARED = (
     "Conventions",
     "source",
@@ -31,11 +31,16 @@ SHARED = (
 
 
 def summary(problem: Problem, trials: Mapping[int, xr.Dataset], seed: int, failures: Mapping[int, str]) -> xr.Dataset:
-    """The surveys by number as one dataset, with the coverage of each latent's intervals.
+    """Combine the surveys into one dataset and add the coverage of the intervals of each latent.
 
     Parameters
     ----------
-    failures : why further surveys, by number, could not be inverted.
+    problem : Problem
+    trials : mapping of int to xarray.Dataset
+        Result of each survey by its number.
+    seed : int
+    failures : mapping of int to str
+        Why other surveys could not be inverted, by number.
     """
     numbers = sorted(trials)
     fields = [trials[number].drop_vars("crs", errors="ignore") for number in numbers]
@@ -64,19 +69,19 @@ def summary(problem: Problem, trials: Mapping[int, xr.Dataset], seed: int, failu
     return result
 
 
-def first_of(failures: Mapping[int, str]) -> str:
-    """The failure of the first survey that failed, in words; nothing if none did."""
+def first_failure(failures: Mapping[int, str]) -> str:
+    """Describe the failure with the lowest survey number; empty if there is none."""
     return f"survey {min(failures)}: {failures[min(failures)]}" if failures else ""
 
 
 def coverage_of(result: xr.Dataset, latent: str = "") -> Coverage:
-    """Coverage of a latent, arrays (interval,) or (interval, label); of all latents together by default."""
+    """Return the coverage of a latent, arrays (interval,) or (interval, label); by default of all latents together."""
     stem = f"{latent}_coverage" if latent else "coverage"
     return Coverage(*(result[f"{stem}{suffix}"].values for suffix in ("", "_error", "_lower", "_upper")))
 
 
 def _add_latent(result: xr.Dataset, name: str, tests: int) -> None:
-    """Coverage (interval, label) and errors (label) of one latent."""
+    """Add the coverage (interval, label) and the errors (label) of one latent."""
     pit = result[f"{name}_pit"]
     labels = tuple(str(d) for d in pit.dims if d not in {"survey", "site"})
     _add_coverage(result, name, pit.transpose("survey", "site", *labels).values, labels, tests, name)
@@ -107,7 +112,7 @@ def _add_coverage(result: xr.Dataset, name: str, pit: Floats, labels: tuple[str,
 def _describe_surveys(result: xr.Dataset) -> None:
     for name, long_name in (
         ("rank_site", "site whose ranks are in the histogram"),
-        ("redrawn", "truths thrown away because the simulator failed there"),
+        ("redrawn", "truths rejected because the simulator failed"),
         ("runs", "simulator runs of the inversion"),
         ("converged", "whether the inversion converged"),
     ):
@@ -127,7 +132,7 @@ def _attributes(
         "invgp_seed": seed,
         "invgp_surveys": result.sizes["survey"],
         "invgp_surveys_failed": len(failures),
-        "invgp_first_failure": first_of(failures).partition("\n")[0],
+        "invgp_first_failure": first_failure(failures).partition("\n")[0],
         "invgp_surveys_not_converged": int((result["converged"] == 0).sum()),
         "invgp_truths_redrawn": int(result["redrawn"].sum()),
         "invgp_runs": int(result["runs"].sum()),

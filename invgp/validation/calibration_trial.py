@@ -1,4 +1,4 @@
-"""One trial of the inference: a simulated survey is inverted, and its posterior judged by the truth."""
+"""One trial of a calibration: a simulated survey is inverted, and its posterior compared with the truth."""
 
 from __future__ import annotations
 
@@ -16,61 +16,70 @@ from invgp.errors import RunsFailedError
 from invgp.execution.run_directories import remove_run
 from invgp.inference.invert import invert
 from invgp.problem import Floats, InferenceSettings, Problem
-from invgp.validation.simulated_surveys import Drawn, draw_survey
+from invgp.validation.simulated_surveys import SimulatedSurvey, draw_survey
 
-SCORES = np.linspace(-4.0, 4.0, 65)
-# Quantiles asked of each posterior: the ends of the intervals, and enough between them to place any truth.
+SCORES = np.linspace(-4.0, 4.0, 65)  # standard normal quantiles at which each posterior is evaluated
+# Levels of the quantiles of each posterior: those of SCORES, and the ends of the intervals.
 LEVELS = tuple(
     np.unique([*ndtr(SCORES), *((1 + sign * interval) / 2 for interval in INTERVALS for sign in (-1, 1))]).tolist()
 )
 
 
 class Trial(NamedTuple):
-    """What came of one simulated survey.
+    """Result of one simulated survey.
 
     Attributes
     ----------
-    number : of the survey, from 1.
-    judged : truths, their probabilities and ranks along the sites; None if the inversion failed.
-    failure : why it failed.
+    number : int
+        Number of the survey, from 1.
+    scores : xarray.Dataset or None
+        Truths, their posterior probabilities and ranks by site; None if the inversion failed.
+    failure : str
+        Why the inversion failed.
     """
 
     number: int
-    judged: xr.Dataset | None
+    scores: xr.Dataset | None
     failure: str = ""
 
 
 def run_trial(problem: Problem, drawn_from: Problem, number: int, seed: int, directory: Path) -> Trial:
-    """Draw survey `number` and invert it. It depends on the seed and its number alone.
+    """Simulate survey `number` and invert it; the result depends only on the seed and the number.
 
     Parameters
     ----------
-    drawn_from : the problem whose prior, simulator and noise make truths and data.
-    directory : where the simulator's runs have their directories.
+    problem : Problem
+        Problem that is inverted, with other data.
+    drawn_from : Problem
+        Problem with the prior, the simulator and the noise of truth and data.
+    number : int
+    seed : int
+    directory : Path
+        Directory of the simulator runs.
 
     Raises
     ------
     RunsFailedError
-        The simulator fails at every truth that is drawn.
+        The simulator fails at all truths that are drawn.
     """
-    # One stream for each purpose, as in an inversion.
+    # One random stream per purpose, as in an inversion.
     streams = np.random.SeedSequence(seed, spawn_key=(number - 1,)).spawn(4)
     truths, noise, picks = (np.random.default_rng(stream) for stream in streams[:3])
     inversion_seed = int(streams[3].generate_state(1)[0])
-    with threadpool_limits(1):  # the number of threads decides how BLAS rounds, and no worker may differ
+    with threadpool_limits(1):  # the number of threads changes the rounding of BLAS, and workers must agree
         drawn = draw_survey(drawn_from, truths, noise, directory)
         try:
             posterior = invert(with_data(problem, drawn.data), seed=inversion_seed, run_directory=directory)
         except RunsFailedError as error:
             return Trial(number, None, str(error))
-    remove_run(directory.parent, directory.name)  # of runs that failed here and there
-    judged = judge(problem, drawn, posterior)
-    judged["rank_site"] = int(picks.integers(problem.survey.size)) + 1
-    return Trial(number, judged)
+    remove_run(directory.parent, directory.name)  # directories of failed runs
+    scores = score_posterior(problem, drawn, posterior)
+    scores["rank_site"] = int(picks.integers(problem.survey.size)) + 1
+    return Trial(number, scores)
 
 
 def with_data(problem: Problem, data: Floats) -> Problem:
-    """The problem with other data (N, P), that asks for the quantiles and draws by which truths are judged."""
+    """Return the problem with other data (N, P), and with the output that `score_posterior` needs."""
     observations = tuple(
         replace(observation, values=data[:, problem.observation_slices[observation.name]])
         for observation in problem.survey.observations
@@ -78,25 +87,25 @@ def with_data(problem: Problem, data: Floats) -> Problem:
     return replace(
         problem,
         survey=replace(problem.survey, observations=observations),
-        inference=in_a_loop(problem.inference),
+        inference=with_serial_runs(problem.inference),
         output=replace(problem.output, quantiles=LEVELS, realizations=DRAWS),
     )
 
 
-def in_a_loop(settings: InferenceSettings) -> InferenceSettings:
-    """The settings for runs one after the other: surveys are inverted at once, not their runs."""
-    nowhere = InferenceSettings()
+def with_serial_runs(settings: InferenceSettings) -> InferenceSettings:
+    """Return the settings with serial runs: surveys are inverted in parallel, not their runs."""
+    default = InferenceSettings()
     return replace(
         settings,
         workers=1,
-        backend=nowhere.backend,
-        scheduler=nowhere.scheduler,
-        worker_timeout=nowhere.worker_timeout,
+        backend=default.backend,
+        scheduler=default.scheduler,
+        worker_timeout=default.worker_timeout,
     )
 
 
-def judge(problem: Problem, drawn: Drawn, posterior: xr.Dataset) -> xr.Dataset:
-    """Where the truths lie under a posterior's marginals, along the sites and labels of each latent."""
+def score_posterior(problem: Problem, drawn: SimulatedSurvey, posterior: xr.Dataset) -> xr.Dataset:
+    """Compute scores, probabilities and ranks of the truth in the posterior marginals, by site and label."""
     variables = {name: posterior[name] for name in ("crs",) if name in posterior}
     for latent in problem.latents:
         name, what = latent.name, latent.long_name or latent.name
@@ -122,19 +131,19 @@ def judge(problem: Problem, drawn: Drawn, posterior: xr.Dataset) -> xr.Dataset:
             "long_name": f"simulated {observation.long_name or observation.name}",
             "units": observation.unit,
         }
-    judged = xr.Dataset(
+    scores = xr.Dataset(
         variables, attrs={name: value for name, value in posterior.attrs.items() if name != "invgp_runs_at_once"}
     )
-    judged["redrawn"] = drawn.redrawn
-    judged["runs"] = int(posterior.attrs["invgp_runs"])
-    judged["converged"] = np.int8(posterior.attrs["invgp_converged"] == "yes")
-    return judged
+    scores["redrawn"] = drawn.redrawn
+    scores["runs"] = int(posterior.attrs["invgp_runs"])
+    scores["converged"] = np.int8(posterior.attrs["invgp_converged"] == "yes")
+    return scores
 
 
 def normal_scores(truth: Floats, quantiles: Floats) -> Floats:
-    """Standard normal quantiles (...) of the probability that a posterior with quantiles (G, ...) at `LEVELS` gives.
+    """Transform truths (...) to standard normal scores with the posterior quantiles (G, ...) at `LEVELS`.
 
-    Between two quantiles, and beyond the outermost, the score is linear in the truth. For a Gaussian marginal that is
+    Between two quantiles, and beyond the outermost, the score is linear in the truth. For a Gaussian marginal this is
     exact, and the score is (truth - mean) / standard deviation.
     """
     scores = ndtri(np.asarray(LEVELS)).reshape(-1, *([1] * truth.ndim))

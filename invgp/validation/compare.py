@@ -1,4 +1,4 @@
-"""How far a posterior is from a reference, and how far the reference can be trusted."""
+"""Comparison of a posterior with reference chains, and convergence diagnostics of the chains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from invgp.sampling.chains import Chains
 
 QUANTILES = (0.025, 0.5, 0.975)
 LARGEST_R_HAT, FEWEST_EFFECTIVE = 1.01, 400.0  # Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021)
-NEARLY_ALL = 0.99
+FEWEST_CONVERGED = 0.99  # fraction of sites and latents at which chains must meet both limits
 ATTRIBUTES = (
     *("Conventions", "title", "history", "source", "references"),
     *("invgp_survey", "invgp_survey_digest", "invgp_simulator", "invgp_config", "invgp_coordinates"),
@@ -22,14 +22,21 @@ ATTRIBUTES = (
 
 
 class Row(NamedTuple):
-    """How one process of a posterior compares with the reference.
+    """Comparison of one process of a posterior with the reference.
 
     Attributes
     ----------
-    error : of the mean, root mean square over the sites, in standard deviations of the reference.
-    ratio : of the posterior's spread to that of the reference, median over the sites.
-    error_mcse, ratio_mcse : what the reference's own Monte Carlo error adds to them, taken the same way.
-    r_hat, ess : the worst over the sites.
+    latent, label : str
+    error : float, in standard deviations of the reference
+        Error of the posterior mean, root mean square over the sites.
+    error_mcse : float
+        Monte Carlo standard error of the reference mean, in the same units, root mean square over the sites.
+    ratio : float
+        Posterior standard deviation divided by that of the reference, median over the sites.
+    ratio_mcse : float
+        Monte Carlo standard error of the ratio, median over the sites.
+    r_hat, ess : float
+        Largest R-hat and smallest effective sample size over the sites.
     """
 
     latent: str
@@ -43,11 +50,15 @@ class Row(NamedTuple):
 
 
 def compare(problem: Problem, posterior: xr.Dataset, chains: Chains) -> xr.Dataset:
-    """A posterior beside the reference, latent by latent and site by site.
+    """Compare a posterior with reference chains, for each latent and site.
 
     Parameters
     ----------
-    posterior : of the same problem, as `invgp.invert` returns it.
+    problem : Problem
+    posterior : xarray.Dataset
+        Posterior of the same problem, from `invgp.invert`.
+    chains : Chains
+        Reference.
 
     Returns
     -------
@@ -67,37 +78,37 @@ def compare(problem: Problem, posterior: xr.Dataset, chains: Chains) -> xr.Datas
     dataset = xr.Dataset(variables, coordinates, {**attributes, **names, **runs})
     about = {"long_name": "probability of the quantile", "units": "1"}
     dataset["quantile"] = xr.DataArray(np.asarray(QUANTILES), dims="quantile", attrs=about)
-    dataset.attrs["invgp_reference_converged"] = "yes" if converged(dataset) else "no"
+    dataset.attrs["invgp_reference_converged"] = "yes" if chains_have_converged(dataset) else "no"
     return dataset
 
 
-def rows(comparison: xr.Dataset) -> list[Row]:
-    """The comparison in numbers, one row for each process."""
+def comparison_rows(comparison: xr.Dataset) -> list[Row]:
+    """Summarise the comparison in one row per process."""
     return [row for name in comparison.attrs["invgp_latents"].split() for row in _rows(comparison, name)]
 
 
-def converged(comparison: xr.Dataset) -> bool:
-    """Whether the reference is one: nearly everywhere the chains agree, and hold draws enough."""
-    r_hat, ess = (_everywhere(comparison, suffix) for suffix in ("_r_hat", "_ess"))
-    return bool(np.mean((r_hat < LARGEST_R_HAT) & (ess > FEWEST_EFFECTIVE)) >= NEARLY_ALL)
+def chains_have_converged(comparison: xr.Dataset) -> bool:
+    """Return whether the chains have converged: R-hat and effective sample size are good at nearly all sites."""
+    r_hat, ess = (_values_of_all_latents(comparison, suffix) for suffix in ("_r_hat", "_ess"))
+    return bool(np.mean((r_hat < LARGEST_R_HAT) & (ess > FEWEST_EFFECTIVE)) >= FEWEST_CONVERGED)
 
 
-def verdict(comparison: xr.Dataset) -> str:
-    """What the chains are worth, in words."""
-    r_hat, ess = (_everywhere(comparison, suffix) for suffix in ("_r_hat", "_ess"))
+def describe_convergence(comparison: xr.Dataset) -> str:
+    """Describe the convergence of the chains in one sentence."""
+    r_hat, ess = (_values_of_all_latents(comparison, suffix) for suffix in ("_r_hat", "_ess"))
     worst = f"R-hat at most {np.max(r_hat):.3f}, effective sample size at least {np.min(ess):,.0f}"
-    if converged(comparison):
+    if chains_have_converged(comparison):
         return f"the chains have converged: {worst}"
     good = np.mean((r_hat < LARGEST_R_HAT) & (ess > FEWEST_EFFECTIVE))
     return (
         f"the chains have not converged, and are no reference yet: {worst}; R-hat is below {LARGEST_R_HAT} and the "
         f"effective sample size above {FEWEST_EFFECTIVE:g} for {good:.0%} of sites and latents, which should be "
-        f"{NEARLY_ALL:.0%}"
+        f"{FEWEST_CONVERGED:.0%}"
     )
 
 
 def _latent_variables(latent: Latent, posterior: xr.Dataset, draws: Floats) -> dict[str, xr.DataArray]:
-    """From draws (C, R, N, L) of the physical quantity."""
+    """Build the variables of one latent from reference samples (C, R, N, L) of the physical quantity."""
     what, mean = latent.long_name or latent.name, posterior[latent.name]
     draws = draws.reshape(*draws.shape[:2], *mean.shape)  # a latent without a dimension has no axis for its label
 
@@ -114,10 +125,10 @@ def _latent_variables(latent: Latent, posterior: xr.Dataset, draws: Floats) -> d
         "_std": field(spread, "reference standard deviation"),
         "_quantile": field(np.quantile(pooled, QUANTILES, axis=0), "reference quantile", leading=("quantile",)),
         "_draw": field(draws, "reference draw", leading=("chain", "draw")),
-        "_mcse": field(_diagnosed("mcse", draws), "Monte Carlo standard error of the reference mean"),
+        "_mcse": field(_diagnostic("mcse", draws), "Monte Carlo standard error of the reference mean"),
         "_std_mcse": field(spread_mcse(draws), "Monte Carlo standard error of the reference standard deviation"),
-        "_r_hat": field(_diagnosed("rhat", draws), "split R-hat, rank-normalised", "1"),
-        "_ess": field(_diagnosed("ess", draws), "bulk effective sample size", "1"),
+        "_r_hat": field(_diagnostic("rhat", draws), "split R-hat, rank-normalised", "1"),
+        "_ess": field(_diagnostic("ess", draws), "bulk effective sample size", "1"),
     }
     return {f"{latent.name}_reference{suffix}": variable for suffix, variable in reference.items()} | {
         f"{latent.name}_error": field(
@@ -129,20 +140,20 @@ def _latent_variables(latent: Latent, posterior: xr.Dataset, draws: Floats) -> d
     }
 
 
-def _diagnosed(name: str, draws: Floats, **how: Any) -> Floats:
-    """A diagnostic of ArviZ, for draws (C, R, ...) -> (...)."""
+def _diagnostic(name: str, draws: Floats, **how: Any) -> Floats:
+    """Compute a diagnostic (...) of ArviZ from samples (C, R, ...)."""
     diagnostic: Callable[..., Any] = getattr(array_stats, name)
     return np.asarray(diagnostic(draws, chain_axis=0, draw_axis=1, **how), dtype=np.float64)
 
 
 def spread_mcse(draws: Floats) -> Floats:
-    """Monte Carlo standard error of the standard deviation, for draws (C, R, ...) -> (...).
+    """Compute the Monte Carlo standard error (...) of the standard deviation from samples (C, R, ...).
 
-    That of ArviZ 0.8 takes the effective sample size of the mean (arviz-stats issue 428), which is too good for chains
-    that forget where they are sooner than how far out they are.
+    ArviZ 0.8 uses the effective sample size of the mean (arviz-stats issue 428). This is too large for chains whose
+    squares are more strongly correlated than their values.
     """
     squares = (draws - draws.mean(axis=(0, 1))) ** 2
-    error_of_variance = squares.std(axis=(0, 1)) / np.sqrt(_diagnosed("ess", draws, method="sd"))
+    error_of_variance = squares.std(axis=(0, 1)) / np.sqrt(_diagnostic("ess", draws, method="sd"))
     return np.asarray(0.5 * error_of_variance / np.sqrt(squares.mean(axis=(0, 1))))
 
 
@@ -178,7 +189,7 @@ def _labels(comparison: xr.Dataset, name: str) -> list[str]:
     return [label if isinstance(label, str) else f"{dimension[0]} {label}" for label in labels]
 
 
-def _everywhere(comparison: xr.Dataset, suffix: str) -> Floats:
+def _values_of_all_latents(comparison: xr.Dataset, suffix: str) -> Floats:
     names = comparison.attrs["invgp_latents"].split()
     return np.concatenate([comparison[f"{name}_reference{suffix}"].values.ravel() for name in names])
 

@@ -1,4 +1,4 @@
-"""A reference for a posterior: draws from the same problem, around a Gaussian that is fitted first."""
+"""Reference chains of a problem: slice sampling with a Gaussian proposal that is fitted first."""
 
 from __future__ import annotations
 
@@ -25,19 +25,24 @@ from invgp.sampling.proposal import Proposal
 from invgp.sampling.slice_sampling import sample
 from invgp.sampling.target_density import Run, WhitenedPrior, informed_sites
 
-STEPS = 8  # of the fit: each is a posterior of a linear simulator, so that few will do
-SAMPLES_PER_LATENT = 4
-QUICK = 0.1  # s: of shorter runs chains make millions, which the file of the chains keeps well enough
+STEPS = 8  # iterations of the fit; each computes the posterior of a linearised simulator
+SAMPLES_PER_LATENT = 4  # samples per site of an iteration, divided by Q + 1
+QUICK_RUN = 0.1  # s: chains make millions of quicker runs, which are not recorded in the ledger
 
 
 @dataclass
-class Direct:
-    """The simulator itself, for a sampler, to which a failed run says only where not to go.
+class DirectSimulator:
+    """The simulator as a function for a sampler; failed runs are allowed.
 
     Parameters
     ----------
-    recorder : the ledger, if there is one, of the first runs, and of all that are not quick.
-    kept : the first runs, by number, whatever they take: those of the fit, which no file of chains keeps.
+    simulator : Simulator
+    recorder : Recorder, optional
+        Ledger, which records the first `kept` runs and all runs that are not quick.
+    kept : int
+        Number of first runs that are always recorded: those of the fit, which are not in the file of the chains.
+    calls : int
+        Number of calls so far, for the labels of runs.
     """
 
     simulator: Simulator
@@ -46,38 +51,46 @@ class Direct:
     calls: int = 0
 
     @staticmethod
-    def of(problem: Problem, directory: Path, pool: Pool, monitor: Monitor, recorder: Recorder | None = None) -> Direct:
-        """With runs in a directory, and in a ledger, if there is one; any share of them may fail."""
+    def of(
+        problem: Problem, directory: Path, pool: Pool, monitor: Monitor, recorder: Recorder | None = None
+    ) -> DirectSimulator:
+        """Build from a problem, with runs in a directory; any share of them may fail."""
         tolerant = replace(problem, inference=replace(problem.inference, max_failed_share=1.0))
-        return Direct(Simulator(tolerant, directory, pool, monitor, recorder=recorder), recorder, fit_runs(problem))
+        return DirectSimulator(
+            Simulator(tolerant, directory, pool, monitor, recorder=recorder), recorder, fit_runs(problem)
+        )
 
     def __call__(self, f: Floats, sites: NDArray[np.intp]) -> Batch:
-        """Run at latent values f (S, B, Q), at sites (B,)."""
+        """Run the simulator at latent values f (S, B, Q) of sites (B,)."""
         self.calls += 1
-        self.simulator.recorder = self.recorder if self.worth_keeping else None
+        self.simulator.recorder = self.recorder if self.keeps_next_runs else None
         try:
             return self.simulator.run(f, f"chains{self.calls}", sites)
         except TooManyFailed:
-            if len(f) > 1:  # the others must not suffer for the one that was run first
+            if len(f) > 1:  # run the samples one by one, so that the others are not lost
                 parts = [self(one[None, ...], sites) for one in f]
                 return Batch(np.concatenate([p.outputs for p in parts]), np.concatenate([p.valid for p in parts]))
             return Batch.failed(1, len(sites), self.simulator.problem.noise_std.shape[1])
 
     @property
-    def worth_keeping(self) -> bool:
-        """Whether the next runs are to be in the ledger."""
+    def keeps_next_runs(self) -> bool:
+        """Whether the next runs are recorded in the ledger."""
         if self.recorder is None or self.simulator.runs < self.kept:
             return True
         made = self.simulator.runs - self.recorder.answered
-        return self.simulator.concurrency.busy >= QUICK * made
+        return self.simulator.concurrency.busy >= QUICK_RUN * made
 
 
 def reference(problem: Problem, run: Run, *, seed: int = 0, checkpoint: Path | None = None, **settings: Any) -> Chains:
-    """Draws from the posterior of a problem, around a Gaussian that is fitted first.
+    """Sample the posterior of a problem on the simulator, with a proposal from `fit_linearised_gaussian`.
 
     Parameters
     ----------
-    checkpoint, settings : as for `invgp.sampling.slice_sampling.sample`.
+    problem : Problem
+    run : callable
+        The simulator.
+    seed, checkpoint, settings
+        See `invgp.sampling.slice_sampling.sample`.
     """
     begun = None if checkpoint is None else saved_proposal(checkpoint)
     proposal = begun or fit_linearised_gaussian(problem, run, seed=seed)
@@ -85,12 +98,24 @@ def reference(problem: Problem, run: Run, *, seed: int = 0, checkpoint: Path | N
 
 
 def emulated_reference(
-    problem: Problem, run: Direct, *, seed: int = 0, checkpoint: Path | None = None, **settings: Any
+    problem: Problem, run: DirectSimulator, *, seed: int = 0, checkpoint: Path | None = None, **settings: Any
 ) -> Chains:
-    """Draws on an emulator, with the simulator where that is not good enough, around the Gaussian found on it.
+    """Sample the posterior on an emulator, and on the simulator where the emulator is not accurate enough.
 
-    The emulator is fitted in the same way as for a posterior: for a simulator too dear for draws of its own. Chains
-    that go on need the same emulator again, whose runs a ledger answers; they count once.
+    For simulators that are too slow for chains. The emulator and the proposal are those of an emulated inversion.
+    Resumed chains need the same emulator again: its runs are then read from the ledger and counted once.
+
+    Parameters
+    ----------
+    problem : Problem
+    run : DirectSimulator
+    seed, checkpoint, settings
+        See `invgp.sampling.slice_sampling.sample`.
+
+    Raises
+    ------
+    RunsFailedError
+        No emulator could be fitted.
     """
     dense = replace(problem, inference=replace(problem.inference, posterior="coupled gaussian", inducing=None))
     inversion = EmulatedInversion(dense, select_backend("cpu"), run.simulator, seed)
@@ -109,15 +134,15 @@ def emulated_reference(
 
 
 def fit_runs(problem: Problem) -> int:
-    """Runs that the fit of a Gaussian takes."""
+    """Return the number of runs of `fit_linearised_gaussian`."""
     return STEPS * SAMPLES_PER_LATENT * (problem.latent_count + 1) * len(informed_sites(problem))
 
 
 def fit_linearised_gaussian(problem: Problem, run: Run, *, seed: int = 0) -> Proposal:
-    """A Gaussian near the posterior, coupled over latents and sites, by statistical linearisation.
+    """Fit a Gaussian to the posterior by statistical linearisation, coupled over latents and sites.
 
-    The outputs at each site are regressed on draws from the present Gaussian; the posterior of the linear simulator
-    that this makes is the next Gaussian.
+    Each iteration regresses the outputs of each site on samples from the current Gaussian. The posterior with this
+    linear simulator is the next Gaussian.
     """
     with threadpool_limits(1):
         return _fit_linearised_gaussian(problem, run, seed)
@@ -128,28 +153,28 @@ def _fit_linearised_gaussian(problem: Problem, run: Run, seed: int) -> Proposal:
     sites = informed_sites(problem)
     prior = WhitenedPrior(problem)
     z = np.random.default_rng(seed).standard_normal((SAMPLES_PER_LATENT * (Q + 1), len(sites), Q))
-    now = _Gaussian(np.eye(N * Q), np.zeros(N * Q))
+    current = _WhitenedGaussian(np.eye(N * Q), np.zeros(N * Q))
     for _ in range(STEPS):
-        mean, root = _marginals(prior, now, sites)
+        mean, root = _marginals(prior, current, sites)
         batch = run(mean + np.einsum("nij,snj->sni", root, z), sites)
         if not batch.whole(np.isfinite(problem.survey.Y[sites])).any():
             raise RunsFailedError("the reference could not start: every run failed")
-        slopes, residual = _regression(problem, z, batch, sites)
+        slopes, residual = _regress_outputs(problem, z, batch, sites)
         J = np.asarray(np.linalg.solve(root.mT, slopes.mT).mT, dtype=np.float64)
         aim = residual + np.einsum("npq,nq->np", J, mean - prior.mean)
-        now = _linear_posterior(prior, J, aim, sites)
-    return Proposal.from_precision(now.mean, now.precision, runs=fit_runs(problem))
+        current = _linear_posterior(prior, J, aim, sites)
+    return Proposal.from_precision(current.mean, current.precision, runs=fit_runs(problem))
 
 
-class _Gaussian(NamedTuple):
-    """Of the whitened latents: precision (D, D), and the mean (D,)."""
+class _WhitenedGaussian(NamedTuple):
+    """Gaussian of the whitened latents: precision (D, D) and mean (D,)."""
 
     precision: Floats
     mean: Floats
 
 
-def _marginals(prior: WhitenedPrior, q: _Gaussian, sites: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Means (B, Q) of the latents at sites (B,), and factors (B, Q, Q) of their covariances."""
+def _marginals(prior: WhitenedPrior, q: _WhitenedGaussian, sites: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Compute means (B, Q) of the latents at sites (B,) and Cholesky factors (B, Q, Q) of their covariances."""
     Q, N, _ = prior.factor.shape
     seen = np.zeros((Q, N, Q, len(sites)))
     for i in range(Q):
@@ -160,22 +185,22 @@ def _marginals(prior: WhitenedPrior, q: _Gaussian, sites: NDArray[np.intp]) -> t
     return prior(q.mean[None, :])[0, sites], cholesky(covariance)
 
 
-def _regression(problem: Problem, z: Floats, batch: Batch, sites: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Slopes (B, P, Q) of the outputs in z (S, B, Q), and data minus modelled mean (B, P), in units of the noise."""
+def _regress_outputs(problem: Problem, z: Floats, batch: Batch, sites: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Regress outputs on z (S, B, Q): slopes (B, P, Q) and data minus fitted mean (B, P), in noise stds."""
     Y = problem.survey.Y[sites]
     weight = np.where(np.isnan(Y), 0.0, 1.0 / np.where(np.isnan(Y), 1.0, problem.noise_std[sites]))
     observed = ~np.isnan(Y)
     whole = batch.whole(observed)[..., None]
     features = np.concatenate([np.ones_like(z[..., :1]), z], axis=-1) * whole
     outputs = np.where(whole, batch.needed(observed), 0.0) * weight
-    # A site where nearly all runs failed stays as it was.
+    # The ridge makes the slopes vanish at a site where nearly all runs failed.
     gram = np.einsum("snf,sng->nfg", features, features) + 1e-6 * np.eye(features.shape[-1])
     fit = np.linalg.solve(gram, np.einsum("snf,snp->nfp", features, outputs))
     return fit[:, 1:].mT, np.nan_to_num(Y) * weight - fit[:, 0]
 
 
-def _linear_posterior(prior: WhitenedPrior, J: Floats, aim: Floats, sites: NDArray[np.intp]) -> _Gaussian:
-    """Posterior of data `aim` (B, P) with noise of variance 1, for a simulator with slopes J (B, P, Q)."""
+def _linear_posterior(prior: WhitenedPrior, J: Floats, aim: Floats, sites: NDArray[np.intp]) -> _WhitenedGaussian:
+    """Compute the posterior for data `aim` (B, P), noise variance 1, and a linear simulator J (B, P, Q)."""
     Q, N, _ = prior.factor.shape
     curvature, pull = J.mT @ J, np.einsum("npq,np->nq", J, aim)
     precision = np.empty((Q, N, Q, N))
@@ -184,4 +209,4 @@ def _linear_posterior(prior: WhitenedPrior, J: Floats, aim: Floats, sites: NDArr
             precision[i, :, j] = (prior.factor[i, sites].T * curvature[:, i, j]) @ prior.factor[j, sites]
     precision = precision.reshape(Q * N, Q * N) + np.eye(Q * N)
     shift = np.einsum("qbn,bq->qn", prior.factor[:, sites], pull).ravel()
-    return _Gaussian(precision, cho_solve(cho_factor(precision, lower=True), shift))
+    return _WhitenedGaussian(precision, cho_solve(cho_factor(precision, lower=True), shift))

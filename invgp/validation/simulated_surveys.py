@@ -1,4 +1,4 @@
-"""Simulated surveys: truths drawn from a problem's prior, and their data."""
+"""Simulated surveys: truths from the prior of a problem, and data with noise."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from invgp.core.backend import cholesky
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.simulator import Simulator, TooManyFailed
-from invgp.latent_model.noise_density import noise_draw
+from invgp.latent_model.noise_density import draw_noise
 from invgp.problem import Floats, Latent, Problem
 
-MOST_TRUTHS = 100  # that are drawn for one survey until the simulator runs at all of its sites
+MOST_ATTEMPTS = 100  # most truths drawn for one survey until the simulator runs at all sites
 
 
-class Drawn(NamedTuple):
+class SimulatedSurvey(NamedTuple):
     """A simulated survey.
 
     Attributes
     ----------
-    truth : (N, Q), physical values.
-    data : (N, P), with noise; NaN where the problem has no observation.
-    redrawn : truths that were thrown away because the simulator failed there.
+    truth : array, shape (N, Q)
+        Physical values of the latents.
+    data : array, shape (N, P)
+        Data with noise; NaN where the problem has no observation.
+    redrawn : int
+        Number of truths that were rejected because the simulator failed.
     """
 
     truth: Floats
@@ -33,23 +36,31 @@ class Drawn(NamedTuple):
     redrawn: int
 
 
-def draw_survey(problem: Problem, truths: np.random.Generator, noise: np.random.Generator, directory: Path) -> Drawn:
-    """A truth at which the simulator runs at every site, and its data."""
+def draw_survey(
+    problem: Problem, truths: np.random.Generator, noise: np.random.Generator, directory: Path
+) -> SimulatedSurvey:
+    """Draw a truth at which the simulator runs at every site, and its data.
+
+    Raises
+    ------
+    RunsFailedError
+        The simulator fails at all truths that are drawn.
+    """
     simulator = Simulator(problem, directory)
-    for redrawn in range(MOST_TRUTHS):
+    for redrawn in range(MOST_ATTEMPTS):
         drawn = with_drawn_hyperparameters(problem, truths)
-        f = prior_draw(drawn, truths)
+        f = draw_prior(drawn, truths)
         try:
             batch = simulator.run(f[None], f"truth{redrawn + 1}")
         except TooManyFailed:
             continue
         if batch.whole(np.isfinite(problem.survey.Y)).all():
-            return Drawn(problem.physical(f), batch.outputs[0] + noise_draw(drawn, noise), redrawn)
-    raise RunsFailedError(simulator.failures(f"none of {MOST_TRUTHS} truths drawn from the prior could be simulated"))
+            return SimulatedSurvey(problem.physical(f), batch.outputs[0] + draw_noise(drawn, noise), redrawn)
+    raise RunsFailedError(simulator.failures(f"none of {MOST_ATTEMPTS} truths drawn from the prior could be simulated"))
 
 
-def prior_draw(problem: Problem, rng: np.random.Generator) -> Floats:
-    """One draw (N, Q) of the latent processes from the prior, joint over the sites."""
+def draw_prior(problem: Problem, rng: np.random.Generator) -> Floats:
+    """Draw one sample (N, Q) of the latent processes from the prior, joint over the sites."""
     X, (mean, std) = problem.survey.X, problem.prior()
     normals = rng.standard_normal((problem.latent_count, problem.survey.size))
     draw = np.empty((problem.survey.size, problem.latent_count))
@@ -65,8 +76,8 @@ def prior_draw(problem: Problem, rng: np.random.Generator) -> Floats:
 
 
 def with_drawn_hyperparameters(problem: Problem, rng: np.random.Generator) -> Problem:
-    """The problem with what is learnt drawn from its log-normal prior; what has no prior stays as it is."""
-    scaled = {name: float(_factors(factor, 1, rng)[0]) for name, factor in problem.noise.learn.items()}
+    """Return the problem with learnt hyperparameters drawn from their log-normal priors; without a prior they stay."""
+    scaled = {name: float(_draw_factors(factor, 1, rng)[0]) for name, factor in problem.noise.learn.items()}
     std = {name: scaled.get(name, 1.0) * values for name, values in problem.noise.std.items()}
     latents = tuple(_with_drawn_kernel(latent, rng) for latent in problem.latents)
     return replace(problem, latents=latents, noise=replace(problem.noise, std=std))
@@ -74,16 +85,16 @@ def with_drawn_hyperparameters(problem: Problem, rng: np.random.Generator) -> Pr
 
 def _with_drawn_kernel(latent: Latent, rng: np.random.Generator) -> Latent:
     if "length_scale" in latent.learn:
-        scale = latent.length_scale * _factors(latent.learn["length_scale"], latent.length_scale.size, rng)
+        scale = latent.length_scale * _draw_factors(latent.learn["length_scale"], latent.length_scale.size, rng)
         latent = replace(latent, length_scale=scale)
     if "std" not in latent.learn:
         return latent
     mean, std = latent.link.gaussian(latent.mean, latent.std)
-    mean, std = latent.link.configured(mean, std * _factors(latent.learn["std"], 1, rng))
+    mean, std = latent.link.configured(mean, std * _draw_factors(latent.learn["std"], 1, rng))
     return replace(latent, mean=mean, std=std)
 
 
-def _factors(factor: float, count: int, rng: np.random.Generator) -> Floats:
-    """Log-normal factors (count,) with median 1, of which one standard deviation is `factor`; 1 if it is infinite."""
+def _draw_factors(factor: float, count: int, rng: np.random.Generator) -> Floats:
+    """Draw log-normal factors (count,) with median 1 and geometric standard deviation `factor`; 1 if infinite."""
     normals = rng.standard_normal(count)
     return np.exp(np.log(factor) * normals) if np.isfinite(factor) else np.ones(count)

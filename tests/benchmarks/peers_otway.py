@@ -31,7 +31,7 @@ from invgp.execution.monitor import Silent
 from invgp.execution.pools import Loop
 from invgp.problem import Problem
 from invgp.sampling.target_density import WhitenedPrior
-from invgp.validation.reference_chains import Direct, reference
+from invgp.validation.reference_chains import DirectSimulator, reference
 
 OTWAY = Path(__file__).resolve().parents[2] / "case_studies" / "otway"
 REQUIREMENTS = ("iterative_ensemble_smoother", "emcee", "pymc")
@@ -89,7 +89,7 @@ def synthetic_line(folder: Path, sites: int | None = None) -> Problem:
 
 def exact(problem: Problem, folder: Path, draws: int) -> Moments:
     """By chains around a fitted Gaussian."""
-    chains = reference(problem, Direct.of(problem, folder, Loop(), Silent()), draws=draws)
+    chains = reference(problem, DirectSimulator.of(problem, folder, Loop(), Silent()), draws=draws)
     pooled = chains.draws.reshape(-1, *chains.draws.shape[2:])
     return Moments(pooled.mean(axis=0), pooled.std(axis=0, ddof=1))
 
