@@ -32,6 +32,12 @@ def stop_runs(directory: Path) -> None:
     end_programs(directory)
 
 
+def allow_runs(directory: Path) -> None:
+    """Undo `stop_runs`: runs in `directory` are wanted again."""
+    _stopped.discard(directory.absolute())
+    STOPPED.discard(str(directory))
+
+
 def abandon_runs(directory: Path) -> None:
     """The same, where nobody is left to want them: other workers are told first, by a mark that stays."""
     with suppress(OSError):

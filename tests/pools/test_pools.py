@@ -134,7 +134,6 @@ def test_that_rows_that_are_there_twice_are_run_once(program: Program, tmp_path:
     assert len(parts) == 3
 
 
-@pytest.mark.parametrize("kind", ["loky", "dask"], indirect=True)
 def test_that_workers_write_their_rows_themselves(program: Program, pool: Pool, tmp_path: Path) -> None:
     """Nobody takes the results, and still they are in the ledger."""
     model = program()

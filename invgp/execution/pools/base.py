@@ -33,7 +33,7 @@ class Pool(Protocol):
 
     Attributes
     ----------
-    separate : whether the workers are processes of their own, which may outlive the one that asks.
+    separate : whether the workers may finish a run that the one who asks never hears of: they record it themselves.
     """
 
     separate: bool

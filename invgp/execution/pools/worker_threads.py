@@ -9,9 +9,8 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from invgp.adapters.protocol import STOPPED
 from invgp.execution.pools.base import THREADS_PER_WORKER, Died, Loop, R, T
-from invgp.execution.stray_programs import end_programs
+from invgp.execution.stray_programs import allow_runs, stop_runs
 from invgp.open_files import reserve_open_files
 
 
@@ -20,6 +19,8 @@ class Threads(Loop):
 
     An item that kills its worker kills this process: there is nobody to take over.
     """
+
+    separate = True  # what a thread has finished is not lost with the one that waits for it
 
     def __init__(self, workers: int) -> None:
         reserve_open_files(workers)
@@ -30,7 +31,7 @@ class Threads(Loop):
     ) -> Generator[tuple[int, R | Died], None, None]:
         """Give each item's number and what became of it, as they finish."""
         whole = False
-        STOPPED.discard(str(directory))
+        allow_runs(directory)
         threads = ThreadPool(self.workers)
         try:
             with threadpool_limits(THREADS_PER_WORKER):
@@ -38,10 +39,8 @@ class Threads(Loop):
             whole = True
         finally:
             if not whole:  # a thread cannot be stopped, but what it waits for can
-                STOPPED.add(str(directory))
+                stop_runs(directory)
             threads.terminate()
-            if not whole:
-                end_programs(directory)
 
 
 def _numbered(work: Callable[[T], R], item: tuple[int, T]) -> tuple[int, R]:
