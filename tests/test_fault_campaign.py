@@ -11,6 +11,8 @@ import numpy as np
 import psutil
 import pytest
 
+from campaign.command import PARTS
+from campaign.tally import table
 from invgp.adapters import Evaluations, ExecutableModel, OutputFile, Quantity, RunContext, Status
 from invgp.execution.evaluate import evaluate
 from invgp.execution.simulator import own_directory
@@ -124,3 +126,9 @@ def test_that_the_ledger_answers_the_whole_campaign(program: Path, tmp_path: Pat
     assert (first.status, first.messages) == (second.status, second.messages)
     assert len(started.read_text().split()) == len(quick)
     assert not directory.exists()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_that_the_small_campaign_finds_no_fault(part: str, tmp_path: Path) -> None:
+    tally = PARTS[part](tmp_path, small=True, seed=0)
+    assert not tally.faults, "\n".join([table([tally]), *tally.notes])

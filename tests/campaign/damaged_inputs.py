@@ -44,7 +44,7 @@ FULL = {
     "npz": 150,
     "umbridge": 300,
 }
-SMALL = {"template": 8, "pest": 12, "ledger": 8, "npy": 8, "npz": 6, "umbridge": 20}
+SMALL = {"config": 8, "posterior": 7, "template": 8, "pest": 12, "ledger": 8, "npy": 8, "npz": 6, "umbridge": 20}
 
 # What a case does; it returns what is wrong, or nothing.
 Case = tuple[str, Callable[[], str]]

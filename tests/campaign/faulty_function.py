@@ -64,7 +64,7 @@ FAULTS = {
     "no array": (lambda x: Treacherous(), UNREADABLE),
     "kills its worker": (lambda x: os.kill(os.getpid(), signal.SIGKILL), KILLED),
     "ends its worker": (lambda x: os._exit(3), KILLED),
-    "crashes its worker": (lambda x: os.kill(os.getpid(), signal.SIGSEGV), KILLED),
+    "crashes its worker": (lambda x: signal.raise_signal(signal.SIGSEGV), KILLED),
 }
 NAMES = list(FAULTS)
 

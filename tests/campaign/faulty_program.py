@@ -158,7 +158,7 @@ def late(run: Run) -> None:
 def deep_tree(run: Run) -> None:
     """A tree of directories that is deeper than Python's stack, and whose path is longer than a path may be."""
     home = os.getcwd()
-    for _ in range(1500):
+    for _ in range(1100):
         os.mkdir("deep")
         os.chdir("deep")
     os.chdir(home)
