@@ -34,7 +34,7 @@ SENT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 INTERRUPTED = 130
 PER_PROJECT = 3  # signals, before it is resumed to its end
 FULL, SMALL = 13, 1  # signals per kind
-SMALL_KINDS = ("sparse", "field")
+SMALL_KINDS = ("field",)
 
 
 class Project:
@@ -130,7 +130,7 @@ def undisturbed_of(kind: str, folder: Path, tally: Tally) -> tuple[xr.Dataset, i
 def signals(folder: Path, *, small: bool, seed: int, kinds: Iterable[str] = (), tell=print) -> Tally:
     """Interrupt projects of each kind until each has had its number of signals."""
     tallies = []
-    pools = ["loop", "processes"] if small else list(POOLS)
+    pools = ["processes"] if small else list(POOLS)
     kinds = kinds or (SMALL_KINDS if small else tuple(KINDS))
     with ExitStack() as stack:
         dask = stack.enter_context(cluster(folder / "dask")) if "dask" in pools else None
