@@ -18,7 +18,7 @@ import xarray as xr
 
 import invgp
 from campaign.mutate_posterior import damage
-from invgp import netcdf, netcdf_container, plots, report
+from invgp import netcdf, netcdf_container, report
 from invgp.cli import app
 from invgp.cli.voice import Voice
 from invgp.errors import ConfigError, InvgpError
@@ -111,11 +111,6 @@ def test_that_a_posterior_that_makes_no_covariance_is_refused(posterior: xr.Data
     broken["site_precision"].values[...] = -1e6 * np.eye(3)
     with pytest.raises(ConfigError, match="makes no covariance that is positive definite"):
         plan(broken)
-
-
-def test_that_a_map_without_draws_can_be_drawn(whole: Path) -> None:
-    dataset = netcdf.read(whole / "map.nc").isel(realization=slice(0))
-    assert plots.maps(dataset, plots.Look()).axes
 
 
 def huge(file: netCDF4.Dataset) -> None:

@@ -74,6 +74,6 @@ def as_sites(ds: xr.Dataset) -> xr.Dataset:
     grid = read_grid(ds)
     if grid is None:
         return ds
-    fields = [name for name, array in ds.data_vars.items() if set(grid.dimensions) <= set(array.dims) and array.size]
+    fields = [name for name, array in ds.data_vars.items() if set(grid.dimensions) <= set(array.dims)]
     ds = ds[fields].stack(site=grid.dimensions).reset_index("site")
     return ds.assign_coords(site=np.arange(1, ds.sizes["site"] + 1))

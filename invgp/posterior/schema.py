@@ -40,7 +40,7 @@ OF_PREDICTION = ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_infor
 OF_DATA = ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual")
 ALONG_SITES = ("shape_error", "emulator_error", "direct_evaluation")
 HELD = ("site_precision", "site_shift", "whitened_mean", "whitened_factor", "whitened_root")
-MAY_BE_EMPTY = ("realization",)
+MAY_BE_EMPTY = ("quantile", "realization")
 ROUNDING = 1e-6  # of the largest number: a matrix of single precision may be so far from symmetric
 
 

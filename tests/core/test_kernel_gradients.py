@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from invgp.core.backend import to_numpy
-from invgp.core.kernels import CORRELATIONS, FEW_DIMENSIONS, Kernel, squared_distances
+from invgp.core.kernels import CORRELATIONS, MAX_DIRECT_DIMENSIONS, Kernel, squared_distances
 
 FEW, MANY = 2, 12
 
@@ -18,10 +18,10 @@ def inputs(rng, dimensions):
 
 
 def test_that_the_dimensions_tested_take_both_ways():
-    assert FEW <= FEW_DIMENSIONS < MANY
+    assert FEW <= MAX_DIRECT_DIMENSIONS < MANY
 
 
-@pytest.mark.parametrize("dimensions", [1, FEW, FEW_DIMENSIONS, FEW_DIMENSIONS + 1, MANY])
+@pytest.mark.parametrize("dimensions", [1, FEW, MAX_DIRECT_DIMENSIONS, MAX_DIRECT_DIMENSIONS + 1, MANY])
 def test_that_squared_distances_are_euclidean(dimensions, backend, tolerance, rng):
     X1, X2, _ = inputs(rng, dimensions)
     found = to_numpy(squared_distances(backend.asarray(X1), backend.asarray(X2)))

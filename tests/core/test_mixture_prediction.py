@@ -12,12 +12,12 @@ from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full, Mixture
 from invgp.core.prediction import (
     Nodes,
+    expectation_nodes,
     latent_covariance,
     latent_draws,
     latent_moments,
     log_predictive_density,
     mixture_moments,
-    nodes,
     output_moments,
 )
 
@@ -111,7 +111,7 @@ def test_that_draws_of_the_components_have_the_moments_of_the_mixture(numpy_back
 def test_that_noisy_outputs_add_their_noise_to_the_mixture(latents, backend, tolerance):
     model, xp = TwoComponents(latents), backend.namespace
     bound_state = model.bound_state(backend)
-    at = nodes(bound_state, 1024, np.random.default_rng(0))
+    at = expectation_nodes(bound_state, 1024, np.random.default_rng(0))
 
     def moments(f):
         return f, NOISE_VARIANCE * xp.ones_like(f)
@@ -130,7 +130,7 @@ def test_that_exponential_outputs_have_the_moments_of_log_normals(numpy_backend)
     def moments(f):
         return np.exp(f), np.zeros_like(f)
 
-    found = output_moments(bound_state, model.X, moments, nodes(bound_state, 1, np.random.default_rng(0)))
+    found = output_moments(bound_state, model.X, moments, expectation_nodes(bound_state, 1, np.random.default_rng(0)))
     mean, variance = model.moments()
     each = np.exp(mean + variance / 2), np.expm1(variance) * np.exp(2 * mean + variance)
     for one, other in zip(found, of_two(*each), strict=True):
@@ -146,7 +146,7 @@ def test_that_the_predictive_density_is_the_sum_over_the_components(numpy_backen
         bound_state,
         model.X,
         lambda f: norm(f, np.sqrt(NOISE_VARIANCE)).logpdf(y)[..., 0],
-        nodes(bound_state, 1, np.random.default_rng(0)),
+        expectation_nodes(bound_state, 1, np.random.default_rng(0)),
     )
     of_each = norm(mean, np.sqrt(variance + NOISE_VARIANCE)).logpdf(y)[..., 0]
     np.testing.assert_allclose(found, logsumexp(of_each, axis=0, b=WEIGHTS[:, None]), atol=1e-4)
