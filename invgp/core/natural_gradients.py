@@ -1,7 +1,8 @@
 """Natural-gradient steps of a single full Gaussian: convex combinations of natural parameters.
 
-In whitened form the posterior has precision P and P v; where the bound is stationary, P = I - sum_n h_n w_n w_n^T and
-P v = sum_n (g_n - h_n b_n) w_n, with g_n and h_n the gradient and curvature of the sites' expected log likelihoods.
+In whitened form the natural parameters are the precision P and P v. Where the bound is stationary,
+P = I - sum_n h_n w_n w_n^T and P v = sum_n (g_n - h_n b_n) w_n, with g_n and h_n the gradient and curvature of the
+expected log likelihoods of the sites.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from invgp.core.expectations import Expected
 from invgp.core.geometry import Geometry
 from invgp.core.posteriors import Mixture
 
-MIN_RELATIVE_PRECISION = -0.5  # precision a site may take away, as a share of what its posterior has
-SMALLEST_STEP = 1.0 / 1024.0  # of what was asked for
+MIN_RELATIVE_PRECISION = -0.5  # most negative precision of a site, relative to the precision of its posterior
+SMALLEST_STEP = 1.0 / 1024.0  # relative to the requested step; shorter ones are not tried
 
 
 class NaturalParameters(NamedTuple):
@@ -30,17 +31,17 @@ class NaturalParameters(NamedTuple):
 
 
 def prior_parameters(bound_state: BoundState) -> NaturalParameters:
-    """Of the prior: what the sites' terms are added to."""
+    """Return the natural parameters of the prior, to which site terms are added."""
     xp = array_namespace(bound_state.factor)
     precision = xp.broadcast_to(identity(bound_state.factor), bound_state.factor.shape)
     return NaturalParameters(precision, xp.zeros_like(bound_state.q.mean[0, ...]))
 
 
 def limit_precision(precision: Array) -> Array:
-    """What sites add in terms of their own posteriors' precisions, none less than `MIN_RELATIVE_PRECISION`.
+    """Limit site precisions, relative to those of the sites' posteriors, to at least `MIN_RELATIVE_PRECISION`.
 
-    A log density that curves upwards on average takes precision away. The optimum may need that: with it bounded, steps
-    would lead elsewhere. So it is bounded only where a step would otherwise leave no distribution.
+    A log density that is convex on average has a negative precision. The optimum may contain negative precisions, and a
+    limit would move it. Use the limit only where a step fails without it.
     """
     return array_namespace(precision).maximum(
         precision, MIN_RELATIVE_PRECISION * array_namespace(precision).ones_like(precision)
@@ -50,11 +51,20 @@ def limit_precision(precision: Array) -> Array:
 def add_sites(
     target: NaturalParameters, bound_state: BoundState, geometry: Geometry, terms: SiteTerms, limit: Array | None = None
 ) -> NaturalParameters:
-    """Add what sites with these terms want of the posterior.
+    """Add the natural parameters of the site factors of a batch.
 
     Parameters
     ----------
-    limit : variances (B, Q) of the sites, where what they take away has to be bounded.
+    target : NaturalParameters
+        The sum so far.
+    bound_state : BoundState
+        Where the site terms were estimated.
+    geometry : Geometry
+        Of the B sites.
+    terms : SiteTerms
+        Gradients and curvatures of the sites.
+    limit : array, shape (B, Q), optional
+        Variances of the latents at the sites, to limit negative precisions.
     """
     xp = array_namespace(bound_state.factor)
     weight, W = bound_state.bound.weight, geometry.projection
@@ -69,12 +79,12 @@ def add_sites(
 
 
 def interpolate(q: Mixture, target: NaturalParameters, step: float) -> Mixture:
-    """The posterior that lies a step, between 0 and 1, on the way from q to the target.
+    """Interpolate linearly between the natural parameters of q (step 0) and a target (step 1).
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        There is none.
+        The result has no positive definite precision.
     """
     xp = array_namespace(q.mean)
     inverse = lower_inverse(q.spread[0, ...])
@@ -88,13 +98,21 @@ def interpolate(q: Mixture, target: NaturalParameters, step: float) -> Mixture:
 
 
 def natural_step(bound_state: BoundState, expected: Sequence[Expected], step: float) -> Mixture:
-    """The posterior after a natural-gradient step on the frame's sites; a shorter one where it has to be.
+    """Take a natural-gradient step; shorten it if the result would not be a distribution.
 
     Parameters
     ----------
-    frame : with a `Full` posterior of one component.
-    expected : what the bound's batches of sites expect there, of `Terms`.
-    step : between 0 and 1; 1 is Newton's step for a likelihood whose curvature does not change.
+    bound_state : BoundState
+        With a `Full` posterior of one component.
+    expected : sequence of Expected
+        Expected log densities of the batches of sites, from `Terms`.
+    step : float
+        Between 0 and 1. With 1, one step finds the optimum if the log density is quadratic.
+
+    Returns
+    -------
+    Mixture
+        The new posterior; the old one if no step is possible.
     """
     try:
         return interpolate(bound_state.q, _target(bound_state, expected, limited=False), step)
@@ -109,7 +127,7 @@ def natural_step(bound_state: BoundState, expected: Sequence[Expected], step: fl
 
 
 def _target(bound_state: BoundState, expected: Sequence[Expected], *, limited: bool) -> NaturalParameters:
-    """Where the sites would lead the posterior, with or without a limit to the precision that they take away."""
+    """Add the site factors of all batches to the prior, with or without a limit on negative precisions."""
     target = prior_parameters(bound_state)
     for sites, found in zip(bound_state.bound.batches(), expected, strict=True):
         geometry = bound_state.geometry(*sites)
@@ -119,7 +137,7 @@ def _target(bound_state: BoundState, expected: Sequence[Expected], *, limited: b
 
 
 def covariance_factor(P: Array) -> Array:
-    """Lower R with R R^T = P^-1: reversing rows and columns turns the upper factor of P^-1 into the lower one."""
+    """Compute the lower R with R R^T = P^-1, from the Cholesky factor of P with rows and columns reversed."""
     xp = array_namespace(P)
     reverse = cholesky(xp.flip(xp.flip(P, axis=-1), axis=-2))
     inverse = lower_inverse(reverse)

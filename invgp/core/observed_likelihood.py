@@ -10,20 +10,20 @@ from invgp.core.expectations import LogDensity
 
 
 class Likelihood(Protocol):
-    """What the core needs of a likelihood."""
+    """The members of a likelihood that the core uses; see `invgp.likelihoods.Likelihood`."""
 
     @property
     def parameters(self) -> Array:
-        """Free parameters, (P,)."""
+        """Free parameters, shape (P,)."""
 
     def with_parameters(self, parameters: Array) -> Any:
-        """A copy with other free parameters."""
+        """Return a copy with other free parameters."""
 
     def log_density(self, y: Array, f: Array) -> Array:
-        """(S, N) for y (N, P) and f (S, N, Q)."""
+        """Compute log densities (S, N) for y (N, P) and f (S, N, Q)."""
 
     def parameter_gradient(self, y: Array, f: Array) -> Array | None:
-        """(S, N, P), or None where there is none."""
+        """Compute derivatives (S, N, P) with respect to the parameters, or return None if they are unknown."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Data:
     y: Array
 
     def log_density(self, parameters: Array, *, derivatives: bool) -> LogDensity:
-        """The log density at the likelihood's free parameters, by sites; with derivatives if they are wanted."""
+        """Return a function that computes the log densities of a range of sites, with derivatives on request."""
         likelihood = self.likelihood.with_parameters(parameters) if parameters.shape[0] else self.likelihood
         wanted = derivatives and parameters.shape[0] > 0
 
@@ -55,12 +55,12 @@ class Data:
 
     @property
     def name(self) -> str:
-        """Of the likelihood, with that of the function of a black box."""
+        """Class of the likelihood, with the name of the function of a black box."""
         function = getattr(getattr(self.likelihood, "function", None), "__name__", "")
         return type(self.likelihood).__name__ + (f"({function})" if function else "")
 
     def _differences(self, parameters: Array, y: Array, f: Array, sites: slice) -> Array:
-        """Central differences at the same samples, for a black box without derivatives."""
+        """Compute derivatives by central differences at the same samples, for a likelihood without derivatives."""
         xp = array_namespace(parameters)
         size = float(xp.finfo(parameters.dtype).eps) ** (1.0 / 3.0)
         slopes = []
@@ -75,11 +75,11 @@ class Data:
         return xp.stack(slopes, axis=-1)
 
     def rows(self, index: Array) -> Data:
-        """The observations of some sites."""
+        """Select the observations of some sites."""
         y = array_namespace(self.y).take(self.y, index, axis=0)
         return replace(self, y=y, likelihood=_at_sites(self.likelihood, index))
 
 
 def _at_sites(likelihood: Likelihood, rows: slice | Array) -> Likelihood:
-    """The likelihood of some sites; most are the same everywhere."""
+    """Restrict a likelihood to some sites, if it holds numbers per site."""
     return likelihood.at_sites(rows) if hasattr(likelihood, "at_sites") else likelihood

@@ -1,7 +1,7 @@
 """Optimisers in ask/tell form: immutable state in, new state out. The caller evaluates the objective.
 
-One of your own for `Blocks` has `tolerance`, `init(point)` and `tell(state, value, gradient)`; its states have `trial`,
-`point`, `gradient`, `accepted` and `finished`, with the meanings of `LBFGSState`.
+Another optimiser for `Blocks` must have `tolerance`, `init(point)` and `tell(state, value, gradient)`. Its states must
+have `trial`, `point`, `gradient`, `accepted` and `finished`, with the meanings of `LBFGSState`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ GAVE_UP = (NO_STEP, NO_START)
 
 @dataclass(frozen=True)
 class LBFGSState:
-    """Where L-BFGS stands.
+    """State of L-BFGS.
 
     Attributes
     ----------
-    trial : the point whose value and gradient are wanted next.
-    point, value, gradient : the best point so far, with its value and gradient.
-    accepted : whether the last trial became the best point.
-    finished : why the search is over; empty while it goes on.
+    trial : array
+        Point at which value and gradient are evaluated next.
+    point, value, gradient : array, float and array
+        The best point so far, with its value and gradient.
+    accepted : bool
+        Whether the last trial became the best point.
+    finished : str
+        Why the search ended; empty while it continues.
     """
 
     trial: Array
@@ -47,16 +51,24 @@ class LBFGSState:
 class LBFGS:
     """Limited-memory BFGS with a backtracking line search, minimising.
 
-    Nocedal and Wright, Numerical Optimization, 2nd edition, algorithms 7.4 and 3.1. Held here, and not taken
-    from SciPy, because the caller must be able to leave between two evaluations and because the vectors stay on
-    their device. A trial whose value is not finite is stepped back from.
+    Unlike the implementation of SciPy, it can be paused between two evaluations, and the vectors stay on their device.
+    The line search steps back from a trial whose value is not finite.
 
     Parameters
     ----------
-    tolerance : converged when two steps in a row improve the value by less than this, relative to it (at least 1),
-        or when a line search has come down to steps that promise no more than that.
-    memory : pairs kept.
-    max_backtracks : halvings of a step before the direction is given up.
+    tolerance : float
+        Relative to max(1, |value|). The search has converged when two successive steps improve the value by less, or
+        when a line search reaches steps whose predicted improvement is smaller.
+    memory : int
+        Number of stored pairs of steps and gradient changes.
+    max_backtracks : int
+        Number of reductions of a step before the search direction is given up.
+    sufficient_decrease : float
+        Constant of the Armijo condition.
+
+    References
+    ----------
+    Nocedal and Wright (2006), Numerical Optimization, 2nd edition, algorithms 7.4 and 3.1.
     """
 
     tolerance: float = 1e-7
@@ -71,11 +83,11 @@ class LBFGS:
         check_number("sufficient_decrease", self.sufficient_decrease, 0.0, 1.0)
 
     def init(self, point: Array) -> LBFGSState:
-        """Start at `point`."""
+        """Return the initial state at `point`."""
         return LBFGSState(trial=point, point=point)
 
     def tell(self, state: LBFGSState, value: float, gradient: Array) -> LBFGSState:
-        """Take in value and gradient at `state.trial`; the new state says where to go next."""
+        """Return the state after an evaluation of value and gradient at `state.trial`."""
         if state.gradient is None:
             if not math.isfinite(value):
                 return replace(state, finished=NO_START)
@@ -89,7 +101,7 @@ class LBFGS:
         move, change = state.trial - state.point, gradient - state.gradient
         curvature = float(xp.sum(move * change))
         memory = state.memory
-        # Relative to both lengths: the scale of the problem must not decide whether a pair is kept.
+        # Relative to both lengths, so that the test does not depend on the scale of the problem.
         lengths = float(xp.sum(move * move)) * float(xp.sum(change * change))
         if curvature > 1e-10 * math.sqrt(lengths):
             memory = (*memory, (move, change, curvature))[-self.memory :]
@@ -133,7 +145,7 @@ class LBFGS:
             return self._start_line(forgetful, state.value, state.gradient, converged=state.converged)
         shrink = 0.1
         if math.isfinite(value):
-            # The minimum of the parabola through what is known, kept within a tenth and a half.
+            # The minimum of the parabola through both values and the slope, limited to 0.1 to 0.5 of the step.
             excess = value - state.value - state.step * state.slope
             shrink = min(max(-0.5 * state.step * state.slope / excess, 0.1), 0.5)
         step = shrink * state.step
@@ -147,7 +159,7 @@ class LBFGS:
 
     @staticmethod
     def _inverse_hessian_times(gradient: Array, memory: tuple[tuple[Array, Array, float], ...]) -> Array:
-        """The two-loop recursion."""
+        """Multiply the gradient by the approximate inverse Hessian (two-loop recursion)."""
         xp = array_namespace(gradient)
         result, weights = gradient, []
         for move, change, curvature in reversed(memory):

@@ -1,4 +1,4 @@
-"""Everything that can be learnt, block by block."""
+"""Parameters that can be learnt, in blocks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ BLOCKS = ("posterior", "kernels", "inducing", "likelihood")
 
 @dataclass(frozen=True)
 class Parameters:
-    """Everything that can be learnt, as free numbers, by block.
+    """Unconstrained parameters that can be learnt, in blocks.
 
     Attributes
     ----------
-    posterior : flat, as the family holds it.
-    kernels : (Q, 1 + D), log variance and log length-scales.
-    inducing : Z, (Q, M, D).
-    likelihood : (P,).
+    posterior : array, flat
+        Free parameters of the posterior family.
+    kernels : array, shape (Q, 1 + D)
+        Log variance and log length-scales of each latent.
+    inducing : array, shape (Q, M, D)
+        Inducing inputs Z.
+    likelihood : array, shape (P,)
+        Parameters of the likelihood.
     """
 
     posterior: Array
@@ -28,12 +32,12 @@ class Parameters:
     likelihood: Array
 
     def flat(self, blocks: Sequence[str]) -> Array:
-        """The named blocks as one vector."""
+        """Concatenate the named blocks to one vector."""
         xp = array_namespace(self.posterior)
         return xp.concat([xp.reshape(getattr(self, name), (-1,)) for name in blocks])
 
     def updated(self, blocks: Sequence[str], vector: Array) -> Parameters:
-        """A copy with the named blocks taken from one vector."""
+        """Return a copy with the named blocks replaced by the elements of one vector."""
         xp = array_namespace(vector)
         new, start = {}, 0
         for name in blocks:
@@ -47,10 +51,10 @@ class Parameters:
 
 
 def learns_latents(learn: Sequence[str]) -> bool:
-    """Whether any of the blocks to learn acts through the latents."""
+    """Whether a block to learn changes the distribution of the latents."""
     return "posterior" in learn or learns_kernels(learn)
 
 
 def learns_kernels(learn: Sequence[str]) -> bool:
-    """Whether any of the blocks to learn acts through the covariances."""
+    """Whether a block to learn changes the prior covariances."""
     return "kernels" in learn or "inducing" in learn

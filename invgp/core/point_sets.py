@@ -1,4 +1,4 @@
-"""Standard normal points, drawn on the host."""
+"""Standard normal points, generated on the host."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from invgp.core.backend import Array, Backend, array_namespace, product
 
 @dataclass(frozen=True)
 class Points:
-    """Scrambled Sobol points through the normal quantile, turned by one random rotation a site.
+    """Scrambled Sobol points, transformed by the normal quantile function, with one random rotation per site.
 
-    The rotation keeps the points' even spread and makes the errors of different sites independent. Held as one set of
-    points and N rotations, so that memory does not grow with samples times sites.
+    The rotation preserves the even distribution of the points and makes the errors of different sites independent.
+    Only one set of points and N rotations are stored, so that memory does not grow with samples times sites.
 
     Parameters
     ----------
-    base : (S, Q).
-    rotations : (N, Q, Q).
-    independent : the points are independent normals instead, for estimates without bias.
-    kept : what depends on the base alone and is worth finding only once.
+    base : array, shape (S, Q)
+        Points before the rotation.
+    rotations : array, shape (N, Q, Q)
+        Rotation of each site.
+    independent : bool
+        Whether the points are independent normals instead of Sobol points, for unbiased estimates.
+    cache : dict
+        Arrays that depend on the base only.
     """
 
     base: Array
@@ -36,28 +40,28 @@ class Points:
     def draw(
         rng: np.random.Generator, samples: int, sites: int, latents: int, backend: Backend, *, independent: bool = False
     ) -> Points:
-        """Draw on the host, hold in a place."""
+        """Generate points on the host and store them in a backend."""
         base, rotations = _draw(rng, samples, sites, latents)
         if independent:
             base = rng.standard_normal(base.shape)
         return Points(backend.asarray(base), backend.asarray(rotations), independent)
 
     def at(self, start: int, stop: int) -> Points:
-        """The points of a range of sites."""
+        """Return the points of a range of sites."""
         return replace(self, rotations=self.rotations[start:stop, ...])
 
     def normals(self) -> Array:
-        """Standard normals z, (S, N, Q)."""
+        """Compute the standard normals z, (S, N, Q)."""
         return self._rotate(self.base, self.rotations)
 
     def samples(self, mean: Array, scale: Array) -> Array:
-        """Samples mean + scale z, (S, N, Q), from mean and scale (N, Q)."""
+        """Compute samples mean + scale z, (S, N, Q), from mean and scale (N, Q)."""
         xp = array_namespace(mean)
         base = xp.concat([self.base, xp.ones_like(self.base[:, :1])], axis=-1)
         return self._rotate(base, xp.concat([scale[..., None] * self.rotations, mean[..., None]], axis=-1))
 
     def _rotate(self, base: Array, rotations: Array) -> Array:
-        """Sum over j of base_sj rotation_nqj: one product for all sites."""
+        """Compute the sum over j of base_sj rotation_nqj by one matrix product for all sites."""
         xp = array_namespace(base)
         N, Q, width = rotations.shape
         return xp.reshape(product(base, xp.reshape(rotations, (N * Q, width)).T), (-1, N, Q))
@@ -71,6 +75,6 @@ def _draw(
     tiny = np.finfo(np.float64).tiny
     points = ndtri(np.clip(uniforms, tiny, 1.0 - np.finfo(np.float64).epsneg))
     rotations, triangles = np.linalg.qr(rng.standard_normal((sites, latents, latents)))
-    # The sign of the diagonal makes the rotation uniform (Haar).
+    # The signs make the distribution of the rotations uniform (Haar measure).
     rotations *= np.sign(np.diagonal(triangles, axis1=1, axis2=2))[:, None, :]
     return points, rotations

@@ -1,4 +1,4 @@
-"""The posterior at any inputs: of the latents, and of what would be observed there."""
+"""Posterior of the latents at any inputs, and predictive distribution of observations there."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from invgp.core.bound import BoundState
 from invgp.core.geometry import Geometry, sparse_geometry
 from invgp.core.point_sets import Points
 
-QUADRATURE_NODES = 40
+QUADRATURE_NODES = 40  # of Gauss-Hermite quadrature for one latent
 
 
 class Nodes(NamedTuple):
-    """Points z (S, Q) and weights (S,) with which an expectation under the standard normal is a weighted sum."""
+    """Points z (S, Q) and weights (S,) that turn expectations under the standard normal into weighted sums."""
 
     points: Array
     weights: Array
 
 
 def expectation_nodes(bound_state: BoundState, samples: int, rng: np.random.Generator) -> Nodes:
-    """Gauss-Hermite quadrature for one latent, Sobol points for several."""
+    """Return nodes of Gauss-Hermite quadrature for one latent, and Sobol points for several."""
     backend = backend_of(bound_state.factor)
     latents = len(bound_state.kernels)
     if latents == 1:
@@ -35,13 +35,13 @@ def expectation_nodes(bound_state: BoundState, samples: int, rng: np.random.Gene
 
 
 def latent_moments(bound_state: BoundState, X: Array) -> tuple[Array, Array]:
-    """Means and variances (K, B, Q) of the latents at inputs X (B, D), for each component of the posterior."""
+    """Compute means and variances (K, B, Q) of the latents at inputs X (B, D), for each component of the posterior."""
     mean, variance = bound_state.family.marginals(bound_state.q, _geometry(bound_state, X))
     return mean + bound_state.bound.prior_mean, variance
 
 
 def mixture_moments(weights: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
-    """Mean and variance (B, Q) of a mixture from those of its K components (K, B, Q)."""
+    """Compute mean and variance (B, Q) of a mixture from those of its K components (K, B, Q)."""
     xp = array_namespace(mean)
     weights = weights[:, None, None]
     centre = xp.sum(weights * mean, axis=0)
@@ -49,7 +49,7 @@ def mixture_moments(weights: Array, mean: Array, variance: Array) -> tuple[Array
 
 
 def latent_covariance(bound_state: BoundState, X: Array, component: int = 0) -> Array:
-    """Joint covariance (Q, B, B) of each latent at inputs X (B, D), under one component of the posterior."""
+    """Compute the joint covariance (Q, B, B) of each latent at inputs X (B, D), under one component."""
     xp = array_namespace(X)
     geometry = _geometry(bound_state, X)
     prior = xp.stack([kernel(X, X) for kernel in bound_state.kernels])
@@ -58,7 +58,7 @@ def latent_covariance(bound_state: BoundState, X: Array, component: int = 0) -> 
 
 
 def latent_draws(bound_state: BoundState, X: Array, normals: Array, components: Sequence[int]) -> Array:
-    """Joint draws (R, B, Q) of the latents at inputs X, from normals (R, B, Q) and the component of each draw."""
+    """Transform normals (R, B, Q) to joint samples of the latents at inputs X, each from its component."""
     xp = array_namespace(X)
     mean, _ = latent_moments(bound_state, X)
     draws: list[Array] = [None] * len(components)
@@ -74,7 +74,7 @@ def latent_draws(bound_state: BoundState, X: Array, normals: Array, components: 
 def output_moments(
     bound_state: BoundState, X: Array, moments: Callable[[Array], tuple[Array, Array]], at: Nodes
 ) -> tuple[Array, Array]:
-    """Mean and variance (B, P) of new observations, from a likelihood's moments given the latents."""
+    """Compute mean and variance (B, P) of new observations, from the moments of the likelihood given the latents."""
     xp = array_namespace(X)
     means, variances = [], []
     for f in _samples(bound_state, X, at):
@@ -89,7 +89,7 @@ def output_moments(
 def closed_form_output_moments(
     bound_state: BoundState, X: Array, moments: Callable[[Array, Array], tuple[Array, Array]]
 ) -> tuple[Array, Array]:
-    """Mean and variance (B, P) of new observations, where they are known for normal latents (..., Q)."""
+    """Compute mean and variance (B, P) of new observations from closed-form moments for normal latents (..., Q)."""
     mean, variance = latent_moments(bound_state, X)
     nothing = array_namespace(X).zeros_like(variance)
     return mixture_moments(bound_state.q.weights, *moments(mean, array_namespace(X).maximum(variance, nothing)))
@@ -102,13 +102,28 @@ def log_predictive_density(
     at: Nodes,
     expected: Callable[[Array, Array], Array] | None = None,
 ) -> Array:
-    """Log p(y_n) (B,) of observations whose log density given the latents (S, B, Q) is known, (S, B).
+    """Compute the log predictive density of observations.
 
     Parameters
     ----------
-    at : Sobol points, which importance sampling moves to where they count; one latent does without them.
-    expected : where it is known, log E[p(y_n | f_n)] (B,) for independent normal latents, from means and variances
-        (B, Q).
+    bound_state : BoundState
+        The fitted posterior.
+    X : array, shape (B, D)
+        Inputs of the observations.
+    log_density : callable
+        Log density of the observations given latents, (S, B, Q) -> (S, B).
+    at : Nodes
+        Sobol points, which importance sampling transforms; not used for one latent.
+    expected : callable, optional
+        Closed form of log E[p(y_n | f_n)] (B,) for independent normal latents, from means and variances (B, Q).
+
+    Returns
+    -------
+    array, shape (B,)
+
+    References
+    ----------
+    Bonilla, Krauth and Dezfouli (2019), eq. (36).
     """
     xp, backend = array_namespace(X), backend_of(X)
     mean, variance = latent_moments(bound_state, X)
@@ -130,7 +145,7 @@ def log_predictive_density(
 
 
 def _samples(bound_state: BoundState, X: Array, at: Nodes) -> Iterator[Array]:
-    """Latents (S, B, Q) at the nodes, for one component after the other."""
+    """Yield the latents (S, B, Q) at the nodes, for each component."""
     xp = array_namespace(X)
     mean, variance = latent_moments(bound_state, X)
     scale = xp.sqrt(xp.maximum(variance, xp.zeros_like(variance)))

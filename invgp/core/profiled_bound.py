@@ -1,11 +1,12 @@
-"""One Gaussian found anew for every trial of the other parameters, so that the search is over those alone.
+"""The bound as a function of all parameters except the posterior, which is optimised for each trial of the others.
 
-Where the bound is stationary every site acts as a pseudo-observation with precision -h_n and pull g_n - h_n b_n, in the
-terms of `invgp.core.natural_gradients`: Theorem 2 of the paper. A full Gaussian is the posterior of these. So is the
-mean of a diagonal one, and its variances are 1 / ((K_zz^-1)_mm - sum_n h_n a_nm^2), the conditional ones. Steps from
-one set of pseudo-observations towards the next, guarded by the bound, find them. They hardly depend on the kernels
-(with Gaussian noise not at all), so those of one trial are a fine start for the next; and at the best posterior the
-gradient with respect to everything else is that of the bound with the posterior held fixed.
+Where the bound is stationary, every site acts as a pseudo-observation with precision -h_n and shift g_n - h_n b_n, in
+the notation of `invgp.core.natural_gradients` (Theorem 2 of the paper). A full Gaussian is the posterior of the
+pseudo-observations. A diagonal one has the same mean, and the conditional variances
+1 / ((K_zz^-1)_mm - sum_n h_n a_nm^2). They are found by steps from one set of pseudo-observations towards the next,
+none of which may decrease the bound. They hardly depend on the kernels (for Gaussian noise, not at all), so those of
+one trial are a good start for the next. At the optimal posterior, the gradient with respect to all other parameters
+equals the gradient of the bound at fixed posterior.
 """
 
 from __future__ import annotations
@@ -34,17 +35,20 @@ from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 
-MAX_SHORTFALL = 0.01  # of the bound: a start that falls further behind what is known already is not worth going on from
+MAX_SHORTFALL = 0.01  # relative to the bound: a search that ends further below the initial posterior has failed
 
 
 class SearchLimits(NamedTuple):
-    """How long a posterior is sought.
+    """Limits of the search for the optimal posterior.
 
     Attributes
     ----------
-    steps : at the most.
-    smallest : step that is still tried.
-    share : of what the steps have gained; another that gains less can wait for the next trial.
+    steps : int
+        Largest number of steps.
+    smallest : float
+        Shortest step that is tried.
+    share : float
+        The search ends when a step gains less than this fraction of the gain so far.
     """
 
     steps: int
@@ -52,24 +56,26 @@ class SearchLimits(NamedTuple):
     share: float
 
 
-FIRST_SEARCH = SearchLimits(100, 2.0**-14, 0.0)  # it may lie far away, and all others are sought from there
+FIRST_SEARCH = SearchLimits(100, 2.0**-14, 0.0)  # the optimum may be far away, and later searches start from it
 NEXT_SEARCH = SearchLimits(30, 2.0**-2, 0.01)
 
 
 class PseudoObservations(NamedTuple):
-    """What the sites come to for the posterior.
+    """Gaussian pseudo-observations of the latents, one per site and latent.
 
     Attributes
     ----------
-    precision : Lambda, (Q, N).
-    pull : precision times what is observed, less the prior mean, (Q, N).
+    precision : array, shape (Q, N)
+        Lambda of Theorem 2.
+    pull : array, shape (Q, N)
+        Precision times (observed value minus prior mean).
     """
 
     precision: Array
     pull: Array
 
     def step_towards(self, other: PseudoObservations, step: float) -> PseudoObservations:
-        """A step, between 0 and 1, on the way to others."""
+        """Interpolate linearly to other pseudo-observations, by a step between 0 and 1."""
         return PseudoObservations(*(a + step * (b - a) for a, b in zip(self, other, strict=True)))
 
 
@@ -79,9 +85,14 @@ class Trial:
 
     Attributes
     ----------
-    frame : of a `Full` or `Diagonal` posterior.
-    pseudo : what the posterior is made of.
-    target : what it would be made of after a whole natural-gradient step.
+    bound_state : BoundState
+        With a `Full` or `Diagonal` posterior.
+    pseudo : PseudoObservations
+        Those that define the posterior.
+    target : PseudoObservations
+        Those after a natural-gradient step of length 1.
+    elbo : float
+        The bound, in nats.
     """
 
     bound_state: BoundState
@@ -92,12 +103,18 @@ class Trial:
 
 @dataclass(frozen=True)
 class Profile:
-    """The bound as a function of everything but the posterior.
+    """The bound as a function of all parameters except the posterior.
 
     Parameters
     ----------
-    bound : of one Gaussian: a full one, held as `Full` or as `Sites`, or a `Diagonal` one.
-    tolerance : the posterior is found when a step changes the bound by less, relative to it (at least 1).
+    bound : Bound
+        With one Gaussian: `Full`, `Sites` or `Diagonal`.
+    data : Data
+        Likelihood and observations.
+    points : Points
+        Standard normals, the same in every evaluation.
+    tolerance : float
+        The search for the posterior ends when a step changes the bound by less than this, relative to max(1, |bound|).
     """
 
     bound: Bound
@@ -112,7 +129,7 @@ class Profile:
         object.__setattr__(self, "family", family if isinstance(family, Diagonal) else full)
 
     def start(self, parameters: Parameters) -> Trial | None:
-        """The best posterior, sought from that of the parameters; None where natural gradients do not lead near it."""
+        """Find the optimal posterior, starting at that of the parameters; None if natural gradients do not find it."""
         given = self.bound.bound_state(parameters)
         seen = self._evaluate(given)
         if seen is None:
@@ -127,7 +144,7 @@ class Profile:
         return found if found.elbo >= elbo - MAX_SHORTFALL * max(1.0, abs(elbo)) else None
 
     def at(self, parameters: Parameters, near: Trial) -> Trial | None:
-        """The best posterior at other parameters; None where their covariance cannot be factorised."""
+        """Find the optimal posterior at other parameters; None if there is none or K_zz cannot be factorised."""
         try:
             kernel_cache = self.bound.kernel_cache(parameters)
         except np.linalg.LinAlgError:
@@ -136,12 +153,12 @@ class Profile:
         return None if trial is None else self._optimise(trial, NEXT_SEARCH)
 
     def gradient(self, trial: Trial, blocks: Sequence[str]) -> Array:
-        """Gradient of the bound with respect to some blocks, flat."""
+        """Compute the gradient of the bound with respect to some blocks, as one vector."""
         density = self.data.log_density(trial.bound_state.parameters.likelihood, derivatives="likelihood" in blocks)
         return trial.bound_state.evaluate(density, self.points, blocks).gradient.flat(blocks)
 
     def parameters(self, trial: Trial) -> Parameters:
-        """The parameters of a trial, the posterior as the bound's own family holds it."""
+        """Return the parameters of a trial, with the posterior in the family of the bound."""
         xp, family, bound_state = array_namespace(trial.bound_state.factor), self.bound.posterior, trial.bound_state
         if isinstance(family, Sites):
             parts = (bound_state.q.mean, xp.asinh(trial.pseudo.precision / family.scale))
@@ -149,7 +166,7 @@ class Profile:
         return replace(bound_state.parameters, posterior=self.family.pack(bound_state.q))
 
     def _optimise(self, trial: Trial, limits: SearchLimits) -> Trial:
-        """After natural-gradient steps, none smaller than patience has it, until the bound no longer rises."""
+        """Take natural-gradient steps within the limits until the bound no longer increases."""
         first, step = trial.elbo, 1.0
         for _ in range(limits.steps):
             pseudo = trial.pseudo.step_towards(trial.target, step)
@@ -165,9 +182,9 @@ class Profile:
         return trial
 
     def _trial(self, parameters: Parameters, kernel_cache: KernelCache, pseudo: PseudoObservations) -> Trial | None:
-        """The posterior of some pseudo-observations.
+        """Compute the posterior of pseudo-observations and its bound.
 
-        None where their precisions, less than nothing, leave none, or where it takes the likelihood out of bounds.
+        None if negative precisions make the covariance indefinite, or if a log density is not finite.
         """
         try:
             q = self._posterior(kernel_cache, pseudo)
@@ -198,16 +215,16 @@ class Profile:
         return Mixture(xp.ones_like(mean[:, 0, 0]), mean, spread[None, ...])
 
     def _mean_precisions(self, precision: Array) -> Array:
-        """Precisions (Q, N) of what the sites pull the mean to.
+        """Return the precisions (Q, N) that determine the mean; for a diagonal Gaussian, negative ones are set to 0.
 
-        A diagonal Gaussian is so narrow that it sees the log density all but at one point, where it may curve upwards.
-        For its mean, precisions only say how long a step is, so that they may as well be none.
+        A diagonal Gaussian is so narrow that its precision is almost the curvature at one point, which may have either
+        sign. For its mean, the precisions only determine the length of a step, so 0 is allowed.
         """
         xp = array_namespace(precision)
         return xp.maximum(precision, xp.zeros_like(precision)) if isinstance(self.family, Diagonal) else precision
 
     def _evaluate(self, bound_state: BoundState) -> tuple[float, PseudoObservations] | None:
-        """The bound at a posterior, and what its sites ask for; None where a log density is not finite."""
+        """Compute the bound at a posterior and the target pseudo-observations; None if a log density is not finite."""
         xp = array_namespace(bound_state.factor)
         density = self.data.log_density(bound_state.parameters.likelihood, derivatives=False)
         elbo, precisions, pulls = bound_state.family.negative_kl(bound_state.q, bound_state.factor), [], []

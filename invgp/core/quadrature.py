@@ -1,8 +1,8 @@
-"""Expectations of a density under one normal, however narrow or far off the density is: adaptive quadrature in logs.
+"""Expectations of a density under one normal by adaptive quadrature in logarithms, also for narrow densities.
 
-Panels grow with the distance from the peak of the integrand, out to hundreds of standard deviations. The one with the
-largest error, as its halves show it, is halved, site by site, until what is left is small. The book is kept on the
-host; densities are evaluated where they live.
+The widths of the panels grow with the distance from the peak of the integrand, up to hundreds of standard deviations.
+At each site, the panel with the largest error (the difference between the panel and its halves) is halved until the
+total error is small. The panels are on the host; densities are evaluated on the device of the data.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from invgp.core.backend import Array, backend_of, to_numpy
 
 Floats = NDArray[np.float64]
-Integrand = Callable[[Floats], Floats]  # logarithm at z (S, N), beside each other
-MAX_REFINEMENTS = 80
-TOLERANCE, WARN_ERROR = 1e-7, 1e-3  # of the expectation: sought, and worth a warning
+Integrand = Callable[[Floats], Floats]  # z (S, N) -> logarithm of the integrand (S, N)
+MAX_REFINEMENTS = 80  # halvings per site
+TOLERANCE, WARN_ERROR = 1e-7, 1e-3  # relative error: target, and threshold of a warning
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
-# In standard deviations: where a peak is sought, and the edges of panels on either side of it.
+# In standard deviations: grid of the peak search, and edges of the panels on either side of the peak.
 PEAK_SEARCH_GRID = np.sinh(np.linspace(-7.6, 7.6, 129))
 PANEL_EDGES = np.asarray([0.0, *4.0 ** np.arange(-10.0, 6.0)])
-PEAK_ZOOMS = 8
+PEAK_ZOOMS = 8  # refinements of the peak search
 
 
 class _Panels(NamedTuple):
-    """Panels from `low` to `high`, with the logarithms of their integrals: whole, and of both halves; (J, N) each."""
+    """Panels from `low` to `high`, with the log integrals of the panel and of its halves; (J, N) each."""
 
     low: Floats
     high: Floats
@@ -39,12 +39,12 @@ class _Panels(NamedTuple):
 
     @property
     def total(self) -> Floats:
-        """Logarithm of the sum of the halves, (N,)."""
+        """Logarithm of the sum over all halves, (N,)."""
         return log_sum(np.concatenate([self.left, self.right]))
 
     @property
     def log_error(self) -> Floats:
-        """Logarithm of what the halves differ from the whole, (J, N)."""
+        """Logarithm of the difference between the halves and the panel, (J, N)."""
         halves = np.logaddexp(self.left, self.right)
         larger, smaller = np.maximum(halves, self.whole), np.minimum(halves, self.whole)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -52,13 +52,30 @@ class _Panels(NamedTuple):
 
 
 def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: Array) -> Floats:
-    """Log E[exp(log_density(f))] (N,) for normal f with mean and scale (N, 1); log_density: (S, N, 1) -> (S, N)."""
+    """Compute log E[exp(log_density(f))] for normal f.
+
+    Parameters
+    ----------
+    log_density : callable
+        (S, N, 1) -> (S, N).
+    mean, scale : array, shape (N, 1)
+        Mean and standard deviation of f.
+
+    Returns
+    -------
+    array, shape (N,)
+
+    Warns
+    -----
+    UserWarning
+        The relative error of a site is large.
+    """
     backend, centre, width = backend_of(mean), to_numpy(mean)[:, 0], to_numpy(scale)[:, 0]
 
     def integrand(z: Floats) -> Floats:
         f = backend.asarray((centre + width * z)[..., None])
         found = np.asarray(to_numpy(log_density(f)), dtype=np.float64)
-        # Far out in the tails a density may be anything; what is no number there weighs nothing.
+        # In the far tails a log density may be NaN; it counts as -inf there.
         return np.where(np.isnan(found), -np.inf, found) - 0.5 * z * z - 0.5 * math.log(2.0 * math.pi)
 
     panels = _panels_around(_peak(integrand, len(centre)), integrand)
@@ -68,12 +85,12 @@ def log_expectation(log_density: Callable[[Array], Array], mean: Array, scale: A
         panels = _refine(panels, integrand)
     if np.any(_relative_error(panels) > WARN_ERROR):
         worst = np.max(_relative_error(panels))
-        warnings.warn(f"a predictive density is only known to within {worst:.1g} of itself", stacklevel=2)
+        warnings.warn(f"a predictive density has a relative error of up to {worst:.1g}", stacklevel=2)
     return panels.total
 
 
 def _peak(integrand: Integrand, sites: int) -> Floats:
-    """Where the integrand is largest, (N,)."""
+    """Find the maximum of the integrand, (N,)."""
     z = np.repeat(PEAK_SEARCH_GRID[:, None], sites, axis=1)
     for _ in range(PEAK_ZOOMS):
         at, every = np.argmax(integrand(z), axis=0), np.arange(sites)
@@ -84,7 +101,7 @@ def _peak(integrand: Integrand, sites: int) -> Floats:
 
 
 def _integrals(integrand: Integrand, low: Floats, high: Floats) -> Floats:
-    """Logarithms of the integrals over panels, (J, N)."""
+    """Compute the logarithms of the integrals over panels, (J, N), by Gauss-Legendre quadrature."""
     half = 0.5 * (high - low)
     z = 0.5 * (low + high) + half * NODES[:, None, None]
     found = integrand(z.reshape(-1, z.shape[-1])).reshape(z.shape)
@@ -98,7 +115,7 @@ def _relative_error(panels: _Panels) -> Floats:
 
 
 def log_sum(logs: Floats) -> Floats:
-    """Logarithm of the sum over the first axis of what these are logarithms of."""
+    """Compute the logarithm of the sum of exponentials over the first axis."""
     return np.asarray(np.logaddexp.reduce(logs, axis=0))
 
 
@@ -111,7 +128,7 @@ def _panels_around(peak: Floats, integrand: Integrand) -> _Panels:
 
 
 def _refine(panels: _Panels, integrand: Integrand) -> _Panels:
-    """The panel with the largest error of each site replaced by its halves."""
+    """Replace the panel with the largest error of each site by its halves."""
     at, sites = np.argmax(panels.log_error, axis=0), np.arange(panels.low.shape[1])
     low, high, _, left, right = (part[at, sites] for part in panels)
     quarters = low + (high - low) * np.arange(5)[:, None] / 4.0

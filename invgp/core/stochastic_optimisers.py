@@ -1,7 +1,7 @@
 """Stochastic optimisers in ask/tell form, for noisy gradients of mini-batches.
 
-One of your own for `MiniBatches` has `init(point)` and `tell(state, gradient)`; its states are dataclasses whose fields
-are arrays and numbers, `trial` among them, so that a checkpoint can hold them.
+Another optimiser for `MiniBatches` must have `init(point)` and `tell(state, gradient)`. Its states must be dataclasses
+of arrays and numbers with a field `trial`, so that a checkpoint can store them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ from invgp.core.checks import check_number
 
 @dataclass(frozen=True)
 class AdaptiveState:
-    """Where a stochastic optimiser stands.
+    """State of a stochastic optimiser.
 
     Attributes
     ----------
-    trial : the point whose gradient is wanted next.
-    first, second : running averages of gradients, of squared gradients, or of squared steps.
+    trial : array
+        Point at which the gradient is evaluated next.
+    first, second : array
+        Running averages of gradients, of squared gradients, or of squared steps.
+    steps : int
+        Number of steps so far.
     """
 
     trial: Array
@@ -29,17 +33,31 @@ class AdaptiveState:
 
 
 class Adaptive:
-    """What starts with nothing known of the gradients."""
+    """Base class of optimisers whose running averages start at zero."""
 
     def init(self, point: Array) -> AdaptiveState:
-        """Start at `point`."""
+        """Return the initial state at `point`."""
         zeros = array_namespace(point).zeros_like(point)
         return AdaptiveState(point, zeros, zeros)
 
 
 @dataclass(frozen=True)
 class Adam(Adaptive):
-    """Kingma and Ba, Adam: a method for stochastic optimization, 2015. Minimises."""
+    """The optimiser Adam; it minimises.
+
+    Parameters
+    ----------
+    rate : float
+        Step size.
+    decay : tuple of two floats
+        Decay rates of the averages of gradients and of squared gradients.
+    epsilon : float
+        Added to the denominator of the step.
+
+    References
+    ----------
+    Kingma and Ba (2015), Adam: a method for stochastic optimization.
+    """
 
     rate: float = 0.01
     decay: tuple[float, float] = (0.9, 0.999)
@@ -54,7 +72,7 @@ class Adam(Adaptive):
         check_number("epsilon", self.epsilon, 0.0, open_below=True)
 
     def tell(self, state: AdaptiveState, gradient: Array) -> AdaptiveState:
-        """Take in the gradient at `state.trial`."""
+        """Return the state after a step with the gradient at `state.trial`."""
         xp = array_namespace(gradient)
         a, b = self.decay
         steps = state.steps + 1
@@ -66,7 +84,21 @@ class Adam(Adaptive):
 
 @dataclass(frozen=True)
 class AdaDelta(Adaptive):
-    """Zeiler, ADADELTA: an adaptive learning rate method, 2012, with the paper's decay. Minimises."""
+    """The optimiser AdaDelta; it minimises.
+
+    Parameters
+    ----------
+    rate : float
+        Factor of the step.
+    decay : float
+        Decay rate of the averages.
+    epsilon : float
+        Added to the averages before their square roots.
+
+    References
+    ----------
+    Zeiler (2012), ADADELTA: an adaptive learning rate method.
+    """
 
     rate: float = 1.0
     decay: float = 0.95
@@ -78,7 +110,7 @@ class AdaDelta(Adaptive):
         check_number("epsilon", self.epsilon, 0.0, open_below=True)
 
     def tell(self, state: AdaptiveState, gradient: Array) -> AdaptiveState:
-        """Take in the gradient at `state.trial`."""
+        """Return the state after a step with the gradient at `state.trial`."""
         xp = array_namespace(gradient)
         gradients = self.decay * state.first + (1.0 - self.decay) * xp.square(gradient)
         step = gradient * xp.sqrt(state.second + self.epsilon) / xp.sqrt(gradients + self.epsilon)

@@ -1,7 +1,7 @@
-"""Coordinates in which a posterior found already is standard normal.
+"""Coordinates in which an earlier estimate of the posterior is standard normal.
 
-L-BFGS needs a well-scaled problem. Whitened by the prior, a posterior that the data have made a thousand times narrower
-is badly scaled; whitened by an earlier estimate of the posterior itself, it is not.
+L-BFGS needs a well-scaled problem. A posterior that is a thousand times narrower than the prior is badly scaled in
+coordinates whitened by the prior, but not in coordinates whitened by an earlier estimate of the posterior.
 """
 
 from __future__ import annotations
@@ -14,29 +14,32 @@ from invgp.core.posteriors import Full, Mixture
 
 @dataclass(frozen=True)
 class Whitening:
-    """x -> the free parameters of a `Full` posterior: v = v0 + R0 a, R = R0 T; x holds (a, T) as Full holds (v, R).
+    """Map from x to the free parameters of a `Full` posterior: v = v0 + R0 a, R = R0 T, with (a, T) in x.
 
     Parameters
     ----------
-    base : the posterior with v0 and R0; x = 0 is that posterior.
+    family : Full
+        Family of the posterior.
+    base : Mixture
+        The earlier estimate, with v0 and R0; x = 0 is this posterior.
     """
 
     family: Full
     base: Mixture
 
     def start(self) -> Array:
-        """X of the base itself."""
+        """Return the x of the base, a vector of zeros."""
         xp = array_namespace(self.base.mean)
         return xp.zeros_like(self.family.pack(self.base))
 
     def posterior(self, x: Array) -> Array:
-        """Free parameters of the family."""
+        """Convert x to the free parameters of the family."""
         inner = self.family.unpack(x, self.base.spread)
         mean = self.base.mean + (self.base.spread @ inner.mean[..., None])[..., 0]
         return self.family.pack(Mixture(inner.weights, mean, self.base.spread @ inner.spread))
 
     def gradient(self, x: Array, posterior_gradient: Array) -> Array:
-        """From the gradient with respect to the family's free parameters to that with respect to x."""
+        """Convert the gradient with respect to the free parameters of the family to that with respect to x."""
         xp = array_namespace(x)
         inner = self.family.unpack(x, self.base.spread)
         outer = self.base.spread @ inner.spread

@@ -1,6 +1,6 @@
-"""The few bridges between the array API standard and the libraries behind it (NumPy, CuPy).
+"""Functions that the array API standard lacks, for NumPy, CuPy and other libraries.
 
-Everything else in `invgp.core` is written against the standard, through `array_namespace`.
+All other code of `invgp.core` uses only the standard, through `array_namespace`.
 """
 
 from array_api_compat import device as device_of

@@ -1,4 +1,4 @@
-"""BLAS and LAPACK as SciPy has them, on stacks of NumPy matrices in C order."""
+"""BLAS and LAPACK functions of SciPy for stacks of NumPy matrices in C order."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 
 def blas(name: str, array: NDArray[Any]) -> Any:
-    """A BLAS function for the type of an array."""
+    """Return the BLAS function for the type of an array."""
     return scipy.linalg.get_blas_funcs(name, (array,))
 
 
 def iterate_matrices(stack: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """The matrices of a stack (..., M, B), each in C order: views where they are already."""
+    """Yield the matrices of a stack (..., M, B), each in C order; views if possible."""
     for index in np.ndindex(stack.shape[:-2]):
         yield np.ascontiguousarray(stack[index])
 
 
 def writable_copy(array: NDArray[Any], shape: tuple[int, ...], *, overwrite: bool) -> NDArray[Any]:
-    """`array` in a shape that it broadcasts to, in C order and free to be written to."""
+    """Broadcast an array to a shape, in C order and writable; a copy unless `overwrite` allows none."""
     if overwrite and array.shape == shape and array.flags.c_contiguous and array.flags.writeable:
         return array
     return np.array(np.broadcast_to(array, shape), order="C")

@@ -1,4 +1,4 @@
-"""Cholesky factors, and solving with them."""
+"""Cholesky factors and triangular solves."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from invgp.core.backend.elementwise import identity
 from invgp.core.backend.triangles import symmetrise, tril, tril_with_diagonal
 
 # Powers of the working precision, relative to the mean of the diagonal: 1e-12 to 1e-6 in double precision.
-# A smooth kernel on a dense line is singular to working precision.
+# The matrix of a smooth kernel at close points is singular to working precision.
 JITTER_POWERS = (0.75, 0.625, 0.5, 0.375)
-MAX_BATCHED_SIZE = 32  # rows: stacks of smaller matrices are factorised by one call
+MAX_BATCHED_SIZE = 32  # rows: stacks of matrices up to this size are factorised by one call
 
 
 def cholesky(matrices: Array, *, jitter: bool = True) -> Array:
-    """Lower Cholesky factors of positive definite matrices (..., N, N), with as little jitter as it takes, or none.
+    """Compute lower Cholesky factors of positive definite matrices (..., N, N), with the smallest jitter that works.
 
-    The jitter is a share of the mean of the diagonals, the same for all matrices of the stack.
+    The jitter is relative to the mean of each diagonal, with the same factor for all matrices of the stack.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        A matrix is not positive definite, even with the largest jitter.
     """
     xp = array_namespace(matrices)
     size = matrices.shape[-1]
@@ -44,7 +49,7 @@ def cholesky(matrices: Array, *, jitter: bool = True) -> Array:
 
 
 def _cholesky(lower: Array) -> Array:
-    """Lower Cholesky factors from the lower triangles (..., N, N), which are used up."""
+    """Compute lower Cholesky factors from the lower triangles (..., N, N), which are overwritten."""
     xp = array_namespace(lower)
     if not is_numpy_namespace(xp):
         return xp.linalg.cholesky(symmetrise(lower))
@@ -61,7 +66,7 @@ def _cholesky(lower: Array) -> Array:
 
 
 def solve_triangular(factors: Array, right: Array, *, transposed: bool = False, overwrite: bool = False) -> Array:
-    """Solve L x = b, or L^T x = b, for lower triangular L (..., M, M) and b (..., M, B), which may be used up."""
+    """Solve L x = b, or L^T x = b, for lower triangular L (..., M, M); b (..., M, B) may be overwritten on request."""
     xp = array_namespace(factors, right)
     if is_numpy_namespace(xp):
         stack = np.broadcast_shapes(factors.shape[:-2], right.shape[:-2])
@@ -74,7 +79,7 @@ def solve_triangular(factors: Array, right: Array, *, transposed: bool = False, 
     if is_cupy_namespace(xp):
         import cupyx.scipy.linalg  # noqa: PLC0415 - needs cuBLAS at import
 
-        # It is batched, but does not broadcast.
+        # CuPy supports batches, but does not broadcast.
         stack = np.broadcast_shapes(factors.shape[:-2], right.shape[:-2])
         factors, right = (xp.broadcast_to(part, (*stack, *part.shape[-2:])) for part in (factors, right))
         return cupyx.scipy.linalg.solve_triangular(factors, right, lower=True, trans=int(transposed))
@@ -82,7 +87,7 @@ def solve_triangular(factors: Array, right: Array, *, transposed: bool = False, 
 
 
 def lower_inverse(factors: Array) -> Array:
-    """Inverses of lower triangular matrices (..., M, M); in NumPy at half the cost of solving, for large ones."""
+    """Compute inverses of lower triangular matrices (..., M, M); with NumPy at half the cost of a triangular solve."""
     xp = array_namespace(factors)
     if not is_numpy_namespace(xp):
         return solve_triangular(factors, xp.broadcast_to(identity(factors), factors.shape))

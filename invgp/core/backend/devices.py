@@ -1,4 +1,4 @@
-"""Where arrays live: the libraries, their devices, and the way to the host."""
+"""Array libraries, their devices, and copies to the host."""
 
 from __future__ import annotations
 
@@ -11,44 +11,54 @@ from array_api_compat import device as device_of
 from array_api_compat import is_cupy_namespace, is_numpy_namespace
 from numpy.typing import NDArray
 
-Array = Any  # an array of whichever array-API library; the standard has no common static type yet
+Array = Any  # an array of any array-API library; the standard has no static type yet
 NUMPY = any_namespace(np.empty(0))
 
 
 def array_namespace(*arrays: Array) -> Any:
-    """The namespace of arrays; NumPy's is known at a glance, and is asked for hundreds of times an evaluation."""
+    """Return the namespace of arrays, with a shortcut for NumPy, because it is called very often."""
     return NUMPY if all(type(array) is np.ndarray for array in arrays) else any_namespace(*arrays)
 
 
 class DeviceError(RuntimeError):
-    """The device asked for is not there."""
+    """The requested device is not available."""
 
 
 @dataclass(frozen=True)
 class Backend:
-    """Where arrays live: a namespace, a device of it, and the floating-point type in use."""
+    """An array library with a device and a floating-point type.
+
+    Parameters
+    ----------
+    namespace : module
+        Array-API namespace of the library.
+    device : object, optional
+        A device of the library; None for its default.
+    dtype : {"float64", "float32"}
+        Floating-point type.
+    """
 
     namespace: Any
     device: Any = None
     dtype: str = "float64"
 
     def asarray(self, array: Any) -> Array:
-        """`array` as a floating-point array in this place."""
+        """Convert `array` to a floating-point array on this backend."""
         xp = self.namespace
         return xp.asarray(array, dtype=getattr(xp, self.dtype), device=self.device)
 
     def asmask(self, array: Any) -> Array:
-        """`array` as a Boolean array in this place."""
+        """Convert `array` to a Boolean array on this backend."""
         return self.namespace.asarray(array, dtype=self.namespace.bool, device=self.device)
 
 
 def select_backend(device: str) -> Backend:
-    """Turn ``"cpu"``, ``"cuda"`` or ``"auto"`` into a place.
+    """Select the backend for ``"cpu"``, ``"cuda"`` or ``"auto"`` (CUDA if available).
 
     Raises
     ------
     DeviceError
-        CUDA is asked for and is not available.
+        CUDA is requested and is not available, or the name is unknown.
     """
     if device == "cpu":
         return _cpu()
@@ -83,13 +93,13 @@ def _cuda() -> Backend:
 
 
 def backend_of(array: Array) -> Backend:
-    """The place where an array lives."""
+    """Return the backend of an array."""
     xp = array_namespace(array)
     return Backend(xp, device_of(array), "float64" if array.dtype == xp.float64 else "float32")
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
-    """Copy an array to the host, if it is not there already."""
+    """Convert an array to NumPy; it is copied to the host if necessary."""
     xp = array_namespace(array)
     if is_numpy_namespace(xp):
         return np.asarray(array)

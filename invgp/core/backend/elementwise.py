@@ -1,4 +1,4 @@
-"""New arrays beside old ones, and functions of each number, in place where the library can."""
+"""Creation of arrays on the device of others, and elementwise functions, in place if the library can."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from invgp.core.backend.devices import Array, array_namespace
 
 
 def zeros_like(array: Array) -> Array:
-    """Zeros, which take no memory until they are written to where the operating system can do that."""
+    """Return zeros of the shape, type and device of an array; memory is allocated at the first write if possible."""
     return array_namespace(array).zeros(array.shape, dtype=array.dtype, device=device_of(array))
 
 
 def identity(like: Array) -> Array:
-    """The identity matrix (M, M), of the type and in the place of matrices (..., M, M)."""
+    """Return the identity matrix (M, M), of the type and on the device of matrices (..., M, M)."""
     return array_namespace(like).eye(like.shape[-1], dtype=like.dtype, device=device_of(like))
 
 
 def stack_arrays(arrays: Sequence[Array]) -> Array:
-    """The arrays along a new first axis; a single one is not copied."""
+    """Stack arrays along a new first axis; a single one is not copied."""
     return arrays[0][None, ...] if len(arrays) == 1 else array_namespace(*arrays).stack(arrays)
 
 
 def clip_negative(array: Array) -> Array:
-    """`array`, which may be used up, with 0 for what is below."""
+    """Replace negative elements by 0; `array` may be overwritten."""
     xp = array_namespace(array)
     if is_numpy_namespace(xp):
         return np.maximum(array, 0.0, out=array)
@@ -35,19 +35,19 @@ def clip_negative(array: Array) -> Array:
 
 
 def exp_in_place(array: Array) -> Array:
-    """Of `array`, which may be used up."""
+    """Compute the exponential; `array` may be overwritten."""
     xp = array_namespace(array)
     return np.exp(array, out=array) if is_numpy_namespace(xp) else xp.exp(array)
 
 
 def log_in_place(array: Array) -> Array:
-    """Of `array`, which may be used up."""
+    """Compute the logarithm; `array` may be overwritten."""
     xp = array_namespace(array)
     return np.log(array, out=array) if is_numpy_namespace(xp) else xp.log(array)
 
 
 def zero_where(condition: Array, array: Array) -> Array:
-    """`array`, which may be used up, with 0 where a condition that broadcasts to it holds."""
+    """Replace elements by 0 where a condition holds, which broadcasts to `array`; `array` may be overwritten."""
     xp = array_namespace(condition, array)
     if not is_numpy_namespace(xp):
         return xp.where(condition, xp.zeros_like(array), array)

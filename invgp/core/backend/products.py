@@ -1,4 +1,4 @@
-"""Products of whole matrices, and sums over their rows or columns."""
+"""Matrix products, and sums over rows or columns."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from invgp.core.backend.devices import Array, array_namespace
 
 
 def product(left: Array, right: Array) -> Array:
-    """Matrix products (..., N, D) @ (..., D, M), by the same BLAS as the triangular solves.
+    """Compute matrix products (..., N, D) @ (..., D, M), by the same BLAS as the triangular solves.
 
-    NumPy and SciPy each bring a BLAS with threads of its own. Those of the one wait actively for a while after their
-    work is done, on the cores that the other wants, so that large products must not alternate between the two.
+    NumPy and SciPy each have a BLAS with its own threads. After their work, the threads of one wait actively on the
+    cores that the other needs, so large products must not alternate between the two.
     """
     xp = array_namespace(left, right)
     if not is_numpy_namespace(xp):
@@ -31,7 +31,7 @@ def product(left: Array, right: Array) -> Array:
 
 
 def vector_matrix_product(columns: Array, weights: Array) -> Array:
-    """Sum over m of v_m w_mb, (..., B), for columns W (..., M, B) and weights v (..., M)."""
+    """Compute v^T W, the sum over m of v_m w_mb, (..., B), for W (..., M, B) and v (..., M)."""
     xp = array_namespace(columns, weights)
     if is_numpy_namespace(xp):
         return np.einsum("...mb,...m->...b", columns, weights)
@@ -39,7 +39,7 @@ def vector_matrix_product(columns: Array, weights: Array) -> Array:
 
 
 def matrix_vector_product(columns: Array, weights: Array) -> Array:
-    """Sum over b of w_mb g_b, (..., M), for columns W (..., M, B) and weights g (..., B)."""
+    """Compute W g, the sum over b of w_mb g_b, (..., M), for W (..., M, B) and g (..., B)."""
     xp = array_namespace(columns, weights)
     if is_numpy_namespace(xp):
         return np.einsum("...mb,...b->...m", columns, weights)
@@ -47,12 +47,12 @@ def matrix_vector_product(columns: Array, weights: Array) -> Array:
 
 
 def sum_of_squares(matrices: Array) -> Array:
-    """Sum of the squares of each column, (..., M, B) -> (..., B)."""
+    """Compute the sum of squares of each column, (..., M, B) -> (..., B)."""
     return sum_of_products(matrices, matrices)
 
 
 def sum_of_products(left: Array, right: Array) -> Array:
-    """Sum over each column of the products of two matrices, (..., M, B) each -> (..., B)."""
+    """Compute the sum over each column of the elementwise product of two matrices, (..., M, B) each -> (..., B)."""
     xp = array_namespace(left, right)
     if is_numpy_namespace(xp):
         return np.einsum("...mb,...mb->...b", left, right)
@@ -60,14 +60,18 @@ def sum_of_products(left: Array, right: Array) -> Array:
 
 
 def add_weighted_gram(total: Array, vectors: Array, weights: Array) -> Array:
-    """The lower triangles (..., M, M) of `total`, which is used up, plus sum_n v_n w_n w_n^T for w_n in columns.
+    """Add the sum of v_n w_n w_n^T over n to the lower triangles of `total`.
 
-    What lies above the diagonals is not used.
+    Elements above the diagonals are undefined.
 
     Parameters
     ----------
-    vectors : (..., M, B).
-    weights : v, (..., B), of either sign.
+    total : array, shape (..., M, M)
+        It may be overwritten.
+    vectors : array, shape (..., M, B)
+        The vectors w_n as columns.
+    weights : array, shape (..., B)
+        v, of either sign.
     """
     xp = array_namespace(total, vectors, weights)
     if not is_numpy_namespace(xp):
@@ -76,7 +80,7 @@ def add_weighted_gram(total: Array, vectors: Array, weights: Array) -> Array:
     vectors = np.broadcast_to(vectors, (*total.shape[:-2], *vectors.shape[-2:]))
     rows = weights.reshape((-1, weights.shape[-1]))
     for gram, w, v in zip(iterate_matrices(total), iterate_matrices(vectors), rows, strict=True):
-        # A symmetric product of real vectors takes weights of one sign: the rarer sign is counted twice, and back.
+        # The symmetric BLAS product needs weights of one sign: add all as one sign, then subtract the rarer ones twice.
         scaled = w * np.sqrt(np.abs(v))
         sign = 1.0 if np.count_nonzero(v < 0.0) <= v.size / 2 else -1.0
         add = blas("syrk", gram)

@@ -1,4 +1,4 @@
-"""Triangular matrices: cut out, mirrored and multiplied without what is zero."""
+"""Triangular matrices: extraction, symmetrisation and products that skip zeros."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from invgp.core.backend.devices import Array, array_namespace
 from invgp.core.backend.elementwise import identity
 from invgp.core.backend.products import product
 
-PANEL_SIZE = (
-    256  # rows or columns at a time of a triangular matrix: what is zero is left out, what is copied fits the cache
-)
+PANEL_SIZE = 256  # rows or columns of a block of a triangular matrix: blocks of zeros are skipped, copies fit the cache
 
 
 def tril(matrices: Array) -> Array:
-    """The lower triangles of matrices (..., M, M)."""
+    """Return the lower triangles of matrices (..., M, M)."""
     xp = array_namespace(matrices)
     if not is_numpy_namespace(xp) or matrices.shape[-1] <= PANEL_SIZE:
         return xp.tril(matrices)
@@ -29,9 +27,9 @@ def tril(matrices: Array) -> Array:
 
 
 def tril_with_diagonal(matrices: Array, diagonal: Array, *, lower: bool = False) -> Array:
-    """The lower triangles of matrices (..., M, M), with another diagonal (..., M).
+    """Return the lower triangles of matrices (..., M, M), with another diagonal (..., M).
 
-    Matrices that are `lower` triangular may be used up.
+    With `lower`, the matrices are lower triangular already and may be overwritten.
     """
     xp = array_namespace(matrices, diagonal)
     if is_numpy_namespace(xp):
@@ -43,7 +41,7 @@ def tril_with_diagonal(matrices: Array, diagonal: Array, *, lower: bool = False)
 
 
 def symmetrise(lower: Array) -> Array:
-    """Symmetric matrices (..., M, M) from their lower triangles."""
+    """Build symmetric matrices (..., M, M) from their lower triangles."""
     xp = array_namespace(lower)
     if not is_numpy_namespace(xp):
         return xp.tril(lower) + xp.matrix_transpose(xp.tril(lower, k=-1))
@@ -57,7 +55,7 @@ def symmetrise(lower: Array) -> Array:
 
 
 def transpose_multiply(lower: Array, right: Array) -> Array:
-    """L^T x for lower triangular L (..., M, M) and x (..., M, B), at half the cost of a product where that is known."""
+    """Compute L^T x for lower triangular L (..., M, M) and x (..., M, B); with NumPy at half the cost of a product."""
     xp = array_namespace(lower, right)
     if not is_numpy_namespace(xp):
         return xp.matrix_transpose(lower) @ right
@@ -70,9 +68,9 @@ def transpose_multiply(lower: Array, right: Array) -> Array:
 
 
 def lower_product(lower: Array, right: Array, *, transposed: bool = False) -> Array:
-    """The lower triangles of L x, or of L^T x, for lower triangular L and x (..., M, M), at a third of the cost of L x.
+    """Compute the lower triangles of L x, or L^T x, for lower triangular L and x (..., M, M), at a third of the cost.
 
-    What lies above the diagonals is zero for L x, and is not to be used for L^T x.
+    Elements above the diagonals are zero for L x, and undefined for L^T x.
     """
     xp = array_namespace(lower, right)
     if not is_numpy_namespace(xp):
@@ -92,7 +90,7 @@ def lower_product(lower: Array, right: Array, *, transposed: bool = False) -> Ar
 
 
 def lower_outer_product(left: Array, right: Array) -> Array:
-    """The lower triangles of a b^T for lower triangular a and b (..., M, M); what lies above is not to be used."""
+    """Compute the lower triangles of a b^T for lower triangular a and b (..., M, M); elements above are undefined."""
     xp = array_namespace(left, right)
     if not is_numpy_namespace(xp):
         return left @ xp.matrix_transpose(right)

@@ -1,4 +1,4 @@
-"""Posterior families over the inducing variables: free parameters <-> mixtures of Gaussians."""
+"""Posterior families over the inducing variables, which convert free parameters to mixtures of Gaussians and back."""
 
 from invgp.core.posteriors.diagonal import Diagonal
 from invgp.core.posteriors.full import Full

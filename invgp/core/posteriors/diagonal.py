@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians with a diagonal covariance over the inducing variables: the paper's MoG."""
+"""Mixtures of Gaussians with diagonal covariances over the inducing variables (MoG in the paper)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from invgp.core.posteriors.mixture import (
 
 @dataclass(frozen=True)
 class Diagonal:
-    """K Gaussians; the spread is the variance of each inducing variable u, on its own scale.
+    """K Gaussians; the spread is the variance of each inducing variable u (not whitened).
 
     Free parameters: K logits of the weights (none for K = 1), v, and the logarithms of the variances.
 
     Parameters
     ----------
-    components : K.
-    latents, inducing : Q and M.
+    latents, inducing, components : int
+        Q, M and K.
     """
 
     latents: int
@@ -46,9 +46,9 @@ class Diagonal:
     components: int = 1
 
     def initial(self, factor: Array, variance_share: float, jitter: Array) -> Array:
-        """Parameters at the prior's mean, moved by `jitter`, with a share of each variable's conditional variance.
+        """Return parameters at the prior mean plus `jitter`, with a fraction of each conditional variance.
 
-        The conditional variances 1 / (K_zz^-1)_mm are the best diagonal covariance where there are no data.
+        The conditional variances 1 / (K_zz^-1)_mm are the optimal diagonal covariance without data.
         """
         xp = array_namespace(factor)
         variances = variance_share * self.conditional(factor, xp.zeros_like(factor[..., 0]))
@@ -56,21 +56,21 @@ class Diagonal:
         return self._pack(xp.zeros_like(jitter[:, 0, 0]), jitter, spread)
 
     def conditional(self, factor: Array, precision: Array) -> Array:
-        """Variances of the variables each given the others, where data add precisions (Q, M) to the prior's.
+        """Compute the variance of each variable given the others, with data that add precisions (Q, M).
 
         Raises
         ------
         numpy.linalg.LinAlgError
-            The data take away more than the prior has.
+            A total precision is not positive.
         """
         xp = array_namespace(factor)
         total = _precisions(lower_inverse(factor)) + precision
         if not bool(xp.all(total > 0.0)):
-            raise np.linalg.LinAlgError("a variance would be less than nothing")
+            raise np.linalg.LinAlgError("a conditional variance is not positive")
         return 1.0 / total
 
-    def unpack(self, parameters: Array, factor: Array) -> Mixture:  # noqa: ARG002 - as other families
-        """Free parameters -> mixture."""
+    def unpack(self, parameters: Array, factor: Array) -> Mixture:  # noqa: ARG002 - same arguments in all families
+        """Convert free parameters to a mixture."""
         xp = array_namespace(parameters)
         K, shape = self.components, (self.components, self.latents, self.inducing)
         logits = parameters[:K] if K > 1 else None
@@ -78,12 +78,12 @@ class Diagonal:
         return Mixture(weights_of(logits, parameters), mean, xp.exp(spread))
 
     def pack(self, q: Mixture) -> Array:
-        """Mixture -> free parameters; the inverse of `unpack`."""
+        """Convert a mixture to free parameters; the inverse of `unpack`."""
         xp = array_namespace(q.mean)
         return self._pack(xp.log(q.weights), q.mean, xp.log(q.spread))
 
     def marginals(self, q: Mixture, geometry: Geometry) -> tuple[Array, Array]:
-        """Means (without the prior's) and variances (K, B, Q)."""
+        """Compute means (minus the prior mean) and variances (K, B, Q) of the latents."""
         xp = array_namespace(q.mean)
         mean = (xp.matrix_transpose(geometry.projection) @ q.mean[..., None])[..., 0]
         squares = xp.matrix_transpose(xp.square(geometry.weights))
@@ -91,13 +91,13 @@ class Diagonal:
         return xp.permute_dims(mean, (0, 2, 1)), xp.permute_dims(variance, (0, 2, 1))
 
     def covariance(self, q: Mixture, geometry: Geometry, component: int) -> Array:
-        """What the inducing variables add to the covariance between the geometry's inputs, (Q, B, B)."""
+        """Compute the part (Q, B, B) of the covariance between inputs that comes from the inducing variables."""
         xp = array_namespace(q.mean)
         A = geometry.weights
         return xp.matrix_transpose(A) @ (q.spread[component, ..., None] * A)
 
     def negative_kl(self, q: Mixture, factor: Array) -> Array:
-        """Entropy, exact for K = 1 and Jensen's bound otherwise, plus negative cross-entropy."""
+        """Compute entropy (exact for K = 1, else the bound of eq. (18)) plus negative cross-entropy, eq. (19)."""
         xp = array_namespace(q.mean)
         cross = -0.5 * xp.sum(q.weights * self._cross_terms(q, factor, _precisions(lower_inverse(factor))))
         if self.components == 1:
@@ -105,7 +105,7 @@ class Diagonal:
         return cross + mixture_entropy(q.weights, self._overlaps(q, factor)[0])[0]
 
     def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
-        """Gradient of `negative_kl`."""
+        """Compute the gradient of `negative_kl`."""
         xp = array_namespace(q.mean)
         pi, inverse = q.weights[:, None, None], lower_inverse(factor)
         precisions = _precisions(inverse)
@@ -130,14 +130,14 @@ class Diagonal:
     def pull_back(
         self, q: Mixture, geometry: Geometry, mean_gradient: Array, variance_gradient: Array
     ) -> MixtureGradient:
-        """From gradients (K, B, Q) with respect to the marginals to the mixture's."""
+        """Convert gradients (K, B, Q) with respect to the marginals to that of the mixture."""
         xp = array_namespace(q.mean)
         by_mean, by_variance = site_gradients(mean_gradient, variance_gradient)
         W, A = geometry.projection, geometry.weights
         by_projection = xp.sum(q.mean[..., :, None] * xp.matrix_transpose(by_mean), axis=0)
         by_factor = xp.zeros_like(geometry.factor)
         if not geometry.dense:
-            # A = L^-T W; in the dense case A is the identity whatever L is.
+            # A = L^-T W; in the dense case A is the identity for every L.
             by_weights = 2.0 * A * xp.sum(q.spread[..., :, None] * xp.matrix_transpose(by_variance), axis=0)
             whitened = solve_triangular(geometry.factor, by_weights)
             by_projection = by_projection + whitened
@@ -150,22 +150,22 @@ class Diagonal:
         )
 
     def parameter_gradient(self, q: Mixture, gradient: MixtureGradient, parameters: Array) -> Array:  # noqa: ARG002
-        """From a mixture's gradient to the free parameters'."""
+        """Convert the gradient of a mixture to that of the free parameters."""
         return self._pack(logit_gradient(q.weights, gradient.weights), gradient.mean, gradient.spread * q.spread)
 
     def hold_distribution(self, q: Mixture, factor: Array, gradient: MixtureGradient) -> Array:
-        """Gradient of the factor when the distribution of u is held fixed: v = L^-1 m moves with L."""
+        """Compute the gradient of the factor at fixed distribution of u, with v = L^-1 m."""
         xp = array_namespace(factor)
         by_mean = xp.sum(gradient.mean[..., :, None] * q.mean[..., None, :], axis=0)
         return -solve_triangular(factor, by_mean, transposed=True)
 
     def rewhiten(self, q: Mixture, old_factor: Array, new_factor: Array) -> Mixture:
-        """The same distribution of u, its means whitened by another factor."""
+        """Convert a mixture to the same distribution of u, with means whitened by another factor."""
         change = solve_triangular(new_factor, old_factor)
         return Mixture(q.weights, (change @ q.mean[..., None])[..., 0], q.spread)
 
     def _cross_terms(self, q: Mixture, factor: Array, precisions: Array) -> Array:
-        """The bracket of equation crossentropy, summed over latents, (K,)."""
+        """Compute the bracket of eq. (19) of the paper, summed over latents, (K,)."""
         xp = array_namespace(q.mean)
         log_det = 2.0 * xp.sum(xp.log(xp.linalg.diagonal(factor)))
         constant = self.latents * self.inducing * LOG_2PI + log_det
@@ -179,7 +179,7 @@ class Diagonal:
         return by_trace - identity(factor) / xp.linalg.diagonal(factor)[..., None]
 
     def _overlaps(self, q: Mixture, factor: Array) -> tuple[Array, Array, Array]:
-        """Log N_kl (K, K), differences of means and sums of variances of u, (K, K, Q, M)."""
+        """Compute log N_kl (K, K), differences of means and sums of variances of u, (K, K, Q, M)."""
         xp = array_namespace(q.mean)
         u = (factor @ q.mean[..., None])[..., 0]
         difference = u[:, None, ...] - u[None, :, ...]
@@ -198,5 +198,5 @@ def _halves(values: Array) -> tuple[Array, Array]:
 
 
 def _precisions(inverse: Array) -> Array:
-    """Diagonal of (L L^T)^-1 from L^-1, (Q, M)."""
+    """Compute the diagonal of (L L^T)^-1 from L^-1, (Q, M)."""
     return sum_of_squares(inverse)

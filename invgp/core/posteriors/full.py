@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians with a full covariance for each latent; one component is the paper's full Gaussian (FG)."""
+"""Mixtures of Gaussians with a full covariance per latent; one component is the full Gaussian (FG) of the paper."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from invgp.core.posteriors.mixture import (
 class Full:
     """K Gaussians; the spread is the whitened lower Cholesky factor R of each covariance.
 
-    Free parameters: K logits of the weights (none for K = 1), v, and R with the logarithm of its diagonal (what lies
-    above the diagonal is not used).
+    Free parameters: K logits of the weights (none for K = 1), v, and R with the logarithm of its diagonal (elements
+    above the diagonal are ignored).
 
     Parameters
     ----------
-    components : K.
-    latents, inducing : Q and M.
+    latents, inducing, components : int
+        Q, M and K.
     """
 
     latents: int
@@ -51,14 +51,14 @@ class Full:
     components: int = 1
 
     def initial(self, factor: Array, variance_share: float, jitter: Array) -> Array:
-        """Parameters at the prior's mean, moved by `jitter` (K, Q, M), with a share of the prior's variance."""
+        """Return parameters at the prior mean plus `jitter` (K, Q, M), with a fraction of the prior variance."""
         xp = array_namespace(factor)
         share = xp.asarray(variance_share, dtype=factor.dtype, device=device_of(factor))
         raw = xp.broadcast_to(identity(factor) * (0.5 * xp.log(share)), (self.components, *factor.shape))
         return self._pack(xp.zeros_like(jitter[:, 0, 0]), jitter, raw)
 
-    def unpack(self, parameters: Array, factor: Array) -> Mixture:  # noqa: ARG002 - as other families
-        """Free parameters -> mixture."""
+    def unpack(self, parameters: Array, factor: Array) -> Mixture:  # noqa: ARG002 - same arguments in all families
+        """Convert free parameters to a mixture."""
         xp = array_namespace(parameters)
         K, Q, M = self.components, self.latents, self.inducing
         logits = parameters[:K] if K > 1 else None
@@ -68,21 +68,21 @@ class Full:
         return Mixture(weights_of(logits, parameters), xp.reshape(rest[: K * Q * M], (K, Q, M)), R)
 
     def pack(self, q: Mixture) -> Array:
-        """Mixture -> free parameters; the inverse of `unpack`."""
+        """Convert a mixture to free parameters; the inverse of `unpack`."""
         xp = array_namespace(q.spread)
         raw = tril_with_diagonal(q.spread, xp.log(xp.linalg.diagonal(q.spread)))
         return self._pack(xp.log(q.weights), q.mean, raw)
 
     def marginals(self, q: Mixture, geometry: Geometry) -> tuple[Array, Array]:
-        """Means (without the prior's) and variances (K, B, Q)."""
+        """Compute means (minus the prior mean) and variances (K, B, Q) of the latents."""
         return factor_marginals(q, geometry, lower=True)
 
     def covariance(self, q: Mixture, geometry: Geometry, component: int) -> Array:
-        """What the inducing variables add to the covariance between the geometry's inputs, (Q, B, B)."""
+        """Compute the part (Q, B, B) of the covariance between inputs that comes from the inducing variables."""
         return factor_covariance(q, geometry, component)
 
     def negative_kl(self, q: Mixture, factor: Array) -> Array:  # noqa: ARG002 - whitened: the prior is standard normal
-        """Entropy, exact for K = 1 and Jensen's bound otherwise, plus negative cross-entropy."""
+        """Compute entropy (exact for K = 1, else the bound of eq. (18)) plus negative cross-entropy, eq. (19)."""
         xp = array_namespace(q.mean)
         size = self.latents * self.inducing
         cross = -0.5 * xp.sum(q.weights * (size * LOG_2PI + _quadratic(q)))
@@ -91,7 +91,7 @@ class Full:
         return cross + mixture_entropy(q.weights, self._overlaps(q)[0])[0]
 
     def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
-        """Gradient of `negative_kl`."""
+        """Compute the gradient of `negative_kl`."""
         xp = array_namespace(q.mean)
         pi = q.weights[:, None, None]
         weights = -0.5 * (self.latents * self.inducing * LOG_2PI + _quadratic(q))
@@ -113,25 +113,25 @@ class Full:
     def pull_back(
         self, q: Mixture, geometry: Geometry, mean_gradient: Array, variance_gradient: Array
     ) -> MixtureGradient:
-        """From gradients (K, B, Q) with respect to the marginals to the mixture's."""
+        """Convert gradients (K, B, Q) with respect to the marginals to that of the mixture."""
         return factor_pull_back(q, geometry, mean_gradient, variance_gradient)
 
     def parameter_gradient(self, q: Mixture, gradient: MixtureGradient, parameters: Array) -> Array:  # noqa: ARG002
-        """From a mixture's gradient to the free parameters'."""
+        """Convert the gradient of a mixture to that of the free parameters."""
         xp = array_namespace(q.mean)
         on_diagonal = xp.linalg.diagonal(gradient.spread) * xp.linalg.diagonal(q.spread)
         raw = tril_with_diagonal(gradient.spread, on_diagonal)
         return self._pack(logit_gradient(q.weights, gradient.weights), gradient.mean, raw)
 
     def hold_distribution(self, q: Mixture, factor: Array, gradient: MixtureGradient) -> Array:
-        """Gradient of the factor when the distribution of u is held fixed: v = L^-1 m and R = L^-1 C move with L."""
+        """Compute the gradient of the factor at fixed distribution of u, with v = L^-1 m and R = L^-1 C."""
         xp = array_namespace(factor)
         by_mean = gradient.mean[..., :, None] * q.mean[..., None, :]
         by_spread = gradient.spread @ xp.matrix_transpose(q.spread)
         return -solve_triangular(factor, xp.sum(by_mean + by_spread, axis=0), transposed=True)
 
     def rewhiten(self, q: Mixture, old_factor: Array, new_factor: Array) -> Mixture:
-        """The same distribution of u, whitened by another factor."""
+        """Convert a mixture to the same distribution of u, whitened by another factor."""
         xp = array_namespace(old_factor)
         K = self.components
         change = solve_triangular(new_factor, old_factor)
@@ -139,7 +139,7 @@ class Full:
         return Mixture(q.weights, mean, change @ q.spread)
 
     def _overlaps(self, q: Mixture) -> tuple[Array, Array, Array]:
-        """Log N_kl (K, K), C_kl^-1 (m_k - m_l) (K, K, Q, M) and C_kl^-1 (K, K, Q, M, M), C_kl = S_k + S_l."""
+        """Compute log N_kl (K, K), C_kl^-1 (m_k - m_l) (K, K, Q, M) and C_kl^-1 (K, K, Q, M, M), C_kl = S_k + S_l."""
         xp = array_namespace(q.mean)
         covariance = q.spread @ xp.matrix_transpose(q.spread)
         factors = cholesky(covariance[:, None, ...] + covariance[None, :, ...])
@@ -174,7 +174,7 @@ def factor_marginals(q: Mixture, geometry: Geometry, *, lower: bool = False) -> 
 
 
 def factor_covariance(q: Mixture, geometry: Geometry, component: int) -> Array:
-    """W^T R R^T W, (Q, B, B)."""
+    """Compute W^T R R^T W, (Q, B, B)."""
     xp = array_namespace(q.mean)
     half = xp.matrix_transpose(geometry.projection) @ q.spread[component, ...]
     return half @ xp.matrix_transpose(half)
@@ -183,8 +183,8 @@ def factor_covariance(q: Mixture, geometry: Geometry, component: int) -> Array:
 def factor_pull_back(q: Mixture, geometry: Geometry, mean_gradient: Array, variance_gradient: Array) -> MixtureGradient:
     """Pull-back of `factor_marginals`.
 
-    Of the spread only what has to be summed over the sites: `spread_gradient` makes the gradient of it. That of the
-    geometry is left to whoever needs it.
+    For the spread, it returns only the terms to sum over the sites, which `spread_gradient` converts to the gradient.
+    For the geometry, it returns only the gradients with respect to the marginals.
     """
     xp = array_namespace(q.mean)
     by_mean, by_variance = site_gradients(mean_gradient, variance_gradient)
@@ -198,7 +198,7 @@ def factor_pull_back(q: Mixture, geometry: Geometry, mean_gradient: Array, varia
 
 
 def dense_marginals(q: Mixture, factor: Array, unwhitened_factor: Array) -> tuple[Array, Array]:
-    """`factor_marginals` of the inducing inputs themselves, from the lower factors L R (K, Q, M, M) of covariances."""
+    """Compute `factor_marginals` at the inducing inputs, from the lower factors L R (K, Q, M, M) of covariances."""
     xp = array_namespace(q.mean)
     mean, variance = matrix_vector_product(factor, q.mean), xp.vecdot(unwhitened_factor, unwhitened_factor)
     return xp.permute_dims(mean, (0, 2, 1)), xp.permute_dims(variance, (0, 2, 1))
@@ -209,7 +209,7 @@ def dense_pull_back(
 ) -> MixtureGradient:
     """Pull-back of `dense_marginals`.
 
-    Of the spread the lower triangles; of the geometry what `dense_factor_gradient` takes.
+    For the spread, it returns the lower triangles; for the geometry, the argument of `dense_factor_gradient`.
     """
     xp = array_namespace(q.mean)
     by_mean, by_variance = site_gradients(mean_gradient, variance_gradient)
@@ -222,7 +222,7 @@ def dense_pull_back(
 
 
 def dense_factor_gradient(q: Mixture, unwhitened_factor: Array, marginals: MarginalGradient) -> Array:
-    """Gradient with respect to L, (Q, M, M), at a fixed mixture; of it only the lower triangle is to be used."""
+    """Compute the gradient with respect to L, (Q, M, M), at fixed mixture; only its lower triangle is valid."""
     xp = array_namespace(q.mean)
     by_factor = lower_outer_product(2.0 * marginals.variance * unwhitened_factor, q.spread)
     by_factor += marginals.mean * q.mean[..., None, :]
@@ -230,7 +230,7 @@ def dense_factor_gradient(q: Mixture, unwhitened_factor: Array, marginals: Margi
 
 
 def spread_gradient(q: Mixture, gram: Array, *, lower: bool) -> Array:
-    """Gradient 2 G R with respect to the factors R, from that with respect to the covariances, (K, Q, M, M) each."""
+    """Convert the gradient G with respect to covariances to 2 G R with respect to factors R, (K, Q, M, M) each."""
     xp = array_namespace(gram)
     both = xp.matrix_transpose(transpose_multiply(q.spread, gram)) if lower else product(gram, q.spread)
     both *= 2.0
@@ -238,7 +238,7 @@ def spread_gradient(q: Mixture, gram: Array, *, lower: bool) -> Array:
 
 
 def projection_gradient(q: Mixture, geometry: Geometry, marginals: MarginalGradient) -> Array:
-    """Gradient with respect to the projection (Q, M, B), without the part that comes through the residual."""
+    """Compute the gradient with respect to the projection (Q, M, B), without the part through the residual."""
     xp = array_namespace(q.mean)
     weighted = product(xp.matrix_transpose(geometry.projection), q.spread)
     weighted *= 2.0 * marginals.variance
@@ -253,7 +253,7 @@ def _no_geometry(factor: Array) -> GeometryGradient:
 
 
 def _quadratic(q: Mixture) -> Array:
-    """v_k^T v_k + trace S_k, summed over latents, (K,)."""
+    """Compute v_k^T v_k + trace S_k, summed over latents, (K,)."""
     xp = array_namespace(q.mean)
     return xp.sum(xp.square(q.mean), axis=(1, 2)) + xp.sum(sum_of_squares(q.spread), axis=(1, 2))
 

@@ -1,7 +1,7 @@
-"""What every posterior family shares.
+"""Shared parts of the posterior families.
 
 A posterior over the inducing variables u of Q latents is a mixture of K Gaussians, each of which factorises over the
-latents (equation var-posterior of the paper). Means are held whitened, v = L^-1 (u - prior mean) with L L^T = K_zz.
+latents: eq. (8) of Bonilla, Krauth and Dezfouli (2019). Means are whitened, v = L^-1 (u - prior mean), L L^T = K_zz.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ LOG_2PI = math.log(2.0 * math.pi)
 
 
 class Mixture(NamedTuple):
-    """A posterior with its parameters in their natural form.
+    """A mixture of Gaussians over the inducing variables.
 
     Attributes
     ----------
-    weights : pi, (K,).
-    mean : v, (K, Q, M), whitened.
-    spread : what the family makes of its covariances: a whitened factor R (K, Q, M, M) with covariance R R^T, or
-        variances s (K, Q, M) of u itself.
+    weights : array, shape (K,)
+        pi.
+    mean : array, shape (K, Q, M)
+        v, whitened.
+    spread : array, shape (K, Q, M, M) or (K, Q, M)
+        A whitened factor R with covariance R R^T, or the variances of u (not whitened), depending on the family.
     """
 
     weights: Array
@@ -42,7 +44,7 @@ class MixtureGradient(NamedTuple):
 
 @runtime_checkable
 class Posterior(Protocol):
-    """A posterior family. `parameters` is one flat array of free numbers; `geometry` that of all sites."""
+    """A posterior family. `parameters` is one flat array of unconstrained numbers."""
 
     @property
     def components(self) -> int:
@@ -50,44 +52,44 @@ class Posterior(Protocol):
 
     @property
     def inducing(self) -> int:
-        """Number of inducing variables a latent, M."""
+        """Number of inducing variables per latent, M."""
 
     def initial(self, factor: Array, variance_share: float, jitter: Array) -> Array:
-        """Parameters at the prior's mean, moved by `jitter` (K, Q, M), with a share of the prior's variance."""
+        """Return parameters at the prior mean plus `jitter` (K, Q, M), with a fraction of the prior variance."""
 
     def unpack(self, parameters: Array, factor: Array) -> Mixture:
-        """Free parameters -> mixture."""
+        """Convert free parameters to a mixture."""
 
     def marginals(self, q: Mixture, geometry: Geometry) -> tuple[Array, Array]:
-        """Means (without the prior's) and variances (K, B, Q) of the latents at the geometry's inputs."""
+        """Compute means (minus the prior mean) and variances (K, B, Q) of the latents at some inputs."""
 
     def covariance(self, q: Mixture, geometry: Geometry, component: int) -> Array:
-        """What the inducing variables add to the covariance between the geometry's inputs, (Q, B, B)."""
+        """Compute the part (Q, B, B) of the covariance between inputs that comes from the inducing variables."""
 
     def negative_kl(self, q: Mixture, factor: Array) -> Array:
-        """Entropy (for K > 1 its lower bound by Jensen's inequality) plus negative cross-entropy."""
+        """Compute entropy (for K > 1 its lower bound, eq. (18)) plus negative cross-entropy, eq. (19)."""
 
     def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
-        """Gradient of `negative_kl`; of the geometry only the factor's is not zero."""
+        """Compute the gradient of `negative_kl`; within the geometry, only that of the factor is not zero."""
 
     def pull_back(
         self, q: Mixture, geometry: Geometry, mean_gradient: Array, variance_gradient: Array
     ) -> MixtureGradient:
-        """From gradients (K, B, Q) with respect to the marginals to the mixture's; the weights' is zero."""
+        """Convert gradients (K, B, Q) with respect to the marginals to that of the mixture; 0 for the weights."""
 
     def parameter_gradient(self, q: Mixture, gradient: MixtureGradient, parameters: Array) -> Array:
-        """From a mixture's gradient to that of the free parameters, where they stand."""
+        """Convert the gradient of a mixture to that of the free parameters."""
 
 
 def site_gradients(mean_gradient: Array, variance_gradient: Array) -> tuple[Array, Array]:
-    """(K, B, Q) -> (K, Q, B, 1), ready for products."""
+    """Rearrange gradients (K, B, Q) to (K, Q, B, 1) for matrix products."""
     xp = array_namespace(mean_gradient)
     by_mean, by_variance = (xp.permute_dims(g, (0, 2, 1))[..., None] for g in (mean_gradient, variance_gradient))
     return by_mean, by_variance
 
 
 def weights_of(logits: Array | None, like: Array) -> Array:
-    """Softmax of the logits; a single component has no logits."""
+    """Compute the weights, the softmax of the logits; a single component has no logits."""
     xp = array_namespace(like)
     if logits is None:
         return xp.ones_like(like[:1])
@@ -96,18 +98,33 @@ def weights_of(logits: Array | None, like: Array) -> Array:
 
 
 def logit_gradient(weights: Array, gradient: Array) -> Array:
-    """Gradient with respect to the logits of a softmax."""
+    """Convert the gradient with respect to the weights to that with respect to the logits."""
     xp = array_namespace(weights)
     return weights * (gradient - xp.sum(weights * gradient))
 
 
 def mixture_entropy(weights: Array, log_overlaps: Array) -> tuple[Array, Array, Array]:
-    """Jensen's lower bound of a mixture's entropy (equation entropyhat), from log N(m_k; m_l, S_k + S_l), (K, K).
+    """Compute the lower bound of the entropy of a mixture by Jensen's inequality.
+
+    Parameters
+    ----------
+    weights : array, shape (K,)
+        pi.
+    log_overlaps : array, shape (K, K)
+        log N_kl = log N(m_k; m_l, S_k + S_l).
 
     Returns
     -------
-    the bound, its gradient with respect to the weights (K,), and the coupling (K, K) of each pair: the gradient with
-    respect to -log N_kl counted once for each ordered pair, pi_k pi_l N_kl (1 / z_k + 1 / z_l) in the paper's terms.
+    bound : array, shape ()
+    gradient : array, shape (K,)
+        With respect to the weights.
+    coupling : array, shape (K, K)
+        pi_k pi_l N_kl (1 / z_k + 1 / z_l) with z_k = sum_l pi_l N_kl: the gradient with respect to -log N_kl, counted
+        once per ordered pair.
+
+    References
+    ----------
+    Bonilla, Krauth and Dezfouli (2019), eq. (18).
     """
     xp = array_namespace(weights, log_overlaps)
     largest = xp.max(log_overlaps, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The full Gaussian held in N numbers a latent (Theorem 2 of the paper), instead of M (M + 1) / 2."""
+"""The full Gaussian with N parameters per latent (Theorem 2 of the paper) instead of M (M + 1) / 2."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class Sites:
     components: int = 1
 
     def with_projection(self, projection: Array) -> Sites:
-        """The family at sites with this projection."""
+        """Return the family for sites with this projection."""
         return replace(self, projection=projection)
 
-    def initial(self, factor: Array, variance_share: float, jitter: Array) -> Array:  # noqa: ARG002 - as other families
-        """Parameters at the prior's mean; the spread is the prior's, whatever the share."""
+    def initial(self, factor: Array, variance_share: float, jitter: Array) -> Array:  # noqa: ARG002 - same arguments in all families
+        """Return parameters at the prior mean plus `jitter`; the covariance is that of the prior."""
         xp = array_namespace(jitter)
         precisions = xp.zeros((self.latents, self.sites), dtype=jitter.dtype, device=device_of(jitter))
         return xp.concat([xp.reshape(jitter, (-1,)), xp.reshape(precisions, (-1,))])
 
-    def unpack(self, parameters: Array, factor: Array) -> Mixture:  # noqa: ARG002 - as other families
-        """Free parameters -> mixture; the whitened factor of the covariance is upper triangular."""
+    def unpack(self, parameters: Array, factor: Array) -> Mixture:  # noqa: ARG002 - same arguments in all families
+        """Convert free parameters to a mixture; the whitened factor of the covariance is upper triangular."""
         xp = array_namespace(parameters)
         Q, M = self.latents, self.inducing
         mean = xp.reshape(parameters[: Q * M], (1, Q, M))
@@ -62,19 +62,19 @@ class Sites:
         return Mixture(xp.ones_like(mean[:, 0, 0]), mean, xp.matrix_transpose(inverse)[None, ...])
 
     def marginals(self, q: Mixture, geometry: Geometry) -> tuple[Array, Array]:
-        """Means (without the prior's) and variances (K, B, Q)."""
+        """Compute means (minus the prior mean) and variances (K, B, Q) of the latents."""
         return factor_marginals(q, geometry)
 
     def covariance(self, q: Mixture, geometry: Geometry, component: int) -> Array:
-        """What the inducing variables add to the covariance between the geometry's inputs, (Q, B, B)."""
+        """Compute the part (Q, B, B) of the covariance between inputs that comes from the inducing variables."""
         return factor_covariance(q, geometry, component)
 
     def negative_kl(self, q: Mixture, factor: Array) -> Array:
-        """Minus the KL divergence."""
+        """Compute minus the KL divergence."""
         return self._as_full().negative_kl(q, factor)
 
     def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
-        """Gradient of `negative_kl` with respect to the factor as a whole matrix, not only its triangle."""
+        """Compute the gradient of `negative_kl`; that of the spread is a full matrix, not only a triangle."""
         xp = array_namespace(q.mean)
         inverse = lower_inverse(xp.matrix_transpose(q.spread))
         nothing = xp.zeros_like(factor[..., :0])
@@ -84,11 +84,11 @@ class Sites:
     def pull_back(
         self, q: Mixture, geometry: Geometry, mean_gradient: Array, variance_gradient: Array
     ) -> MixtureGradient:
-        """From gradients (K, B, Q) with respect to the marginals to the mixture's."""
+        """Convert gradients (K, B, Q) with respect to the marginals to that of the mixture."""
         return factor_pull_back(q, geometry, mean_gradient, variance_gradient)
 
     def parameter_gradient(self, q: Mixture, gradient: MixtureGradient, parameters: Array) -> Array:
-        """From a mixture's gradient to the free parameters': -w_n^T S (dB / dS) S w_n for lambda_n."""
+        """Convert the gradient of a mixture to that of the free parameters: -w_n^T S (dB / dS) S w_n for lambda_n."""
         xp = array_namespace(q.mean)
         R = q.spread[0, ...]
         inner = xp.matrix_transpose(R) @ gradient.spread[0, ...]
@@ -99,7 +99,7 @@ class Sites:
         return xp.concat([xp.reshape(gradient.mean, (-1,)), xp.reshape(by_free, (-1,))])
 
     def projection_gradient(self, q: Mixture, parameters: Array, gradient: MixtureGradient) -> Array:
-        """Gradient (Q, M, N) with respect to W through the precision I + W Lambda W^T, with Lambda held fixed."""
+        """Compute the gradient (Q, M, N) with respect to W through the precision I + W Lambda W^T, at fixed Lambda."""
         xp = array_namespace(q.mean)
         R = q.spread[0, ...]
         by_precision = -0.5 * R @ (xp.matrix_transpose(R) @ gradient.spread[0, ...]) @ xp.matrix_transpose(R)
@@ -107,7 +107,7 @@ class Sites:
         return (by_precision + xp.matrix_transpose(by_precision)) @ (self.projection * precision)
 
     def _precisions(self, parameters: Array) -> Array:
-        """Lambda, (Q, N)."""
+        """Compute Lambda, (Q, N)."""
         xp = array_namespace(parameters)
         free = xp.reshape(parameters[self.latents * self.inducing :], (self.latents, self.sites))
         return self.scale * xp.sinh(free)

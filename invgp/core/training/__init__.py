@@ -1,4 +1,4 @@
-"""Learning every parameter where the likelihood runs in this process: block by block, or on mini-batches."""
+"""Learning of all parameters, for likelihoods that run in the same process: by blocks, or on mini-batches."""
 
 from invgp.core.training.blocks import PAPER_ORDER, TOGETHER, Blocks
 from invgp.core.training.common import Progress, Report, evaluate

@@ -1,11 +1,11 @@
-"""Learning every parameter block by block, on all data: the paper's loop.
+"""Learning of all parameters by blocks, on all data, as in the paper.
 
-L-BFGS with common random numbers on one block after the other, for a few evaluations, round after round, until the
-bound settles. A single Gaussian is found anew for every trial of other blocks (`invgp.core.profiled_bound`); what that
-leaves is learnt by all blocks of the group together, in whitened form. With mixtures kernels or inducing inputs
-alone are learnt with the distribution of the inducing variables held fixed, so that in the dense case their gradient
-needs no samples at all. A mixture is sought from where it is given and from around the best single Gaussian
-(`invgp.core.training.mixtures`), once.
+In each round, L-BFGS with common random numbers optimises one group of blocks after the other, for a limited number of
+evaluations, until the bound converges. A single Gaussian is optimised for each trial of the other blocks
+(`invgp.core.profiled_bound`); then all blocks of the group are optimised together, in whitened form. For mixtures,
+kernels or inducing inputs alone are learnt with a fixed distribution of the inducing variables, so that in the dense
+case their gradient needs no samples. The search for a mixture starts once from the initial one, and once from a mixture
+around the best single Gaussian (`invgp.core.training.mixtures`).
 """
 
 from __future__ import annotations
@@ -38,26 +38,33 @@ from invgp.core.training.common import (
 from invgp.core.training.mixtures import surround_best_gaussian
 
 TOGETHER = (("posterior", "kernels", "likelihood", "inducing"),)
-MAX_LOG_STEP = 3.0  # step of the log of a variance or length-scale: beyond, nothing may show the way back
-FINAL_EVALUATIONS = 8  # trials of all blocks together where a search over the best posteriors has settled
+MAX_LOG_STEP = 3.0  # largest step of log kernel parameters: beyond, gradients may vanish
+FINAL_EVALUATIONS = 8  # evaluations of all blocks together after a search over optimal posteriors has converged
 PAPER_ORDER = (("kernels",), ("posterior",), ("kernels",), ("likelihood",), ("inducing",))
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """The paper's block loop.
+    """Optimisation by blocks of parameters, with L-BFGS on all data.
 
     Parameters
     ----------
-    learn : blocks that may move at all.
-    order : what is learnt in a round, one group of blocks after the other: `TOGETHER` or `PAPER_ORDER`, or your own.
-    evaluations : trials, at the most, for a group in a round.
-    rounds : at the most.
-    tolerance : settled when a round improves the bound by less, relative to it (at least 1).
-    anew : whether a single Gaussian that is learnt is found anew for every trial of other blocks, also of those
-        that have a group to themselves, and a mixture is also sought around the best one; otherwise these see it as it
-        is, and a mixture is sought from where it starts, as in the authors' own code.
-    optimiser : `LBFGS`, or one of your own with the same `init` and `tell` (`invgp.core.optimisers`).
+    learn : tuple of str
+        Blocks that are learnt, among "posterior", "kernels", "inducing" and "likelihood".
+    order : tuple of tuples of str
+        Groups of blocks that are optimised one after the other in a round: `TOGETHER`, `PAPER_ORDER` or another order.
+    evaluations : int
+        Largest number of evaluations per group and round.
+    rounds : int
+        Largest number of rounds.
+    tolerance : float
+        The fit has converged when a round changes the bound by less than this, relative to max(1, |bound|).
+    anew : bool
+        Whether a single Gaussian is optimised for each trial of other blocks, and the search for a mixture also starts
+        around the best single Gaussian. Otherwise the posterior is fixed while other blocks are learnt, and a
+        mixture starts from its initial components, as in the code of the authors.
+    optimiser : LBFGS
+        Or an object with the same `init` and `tell` (`invgp.core.optimisers`).
     """
 
     learn: tuple[str, ...] = ("posterior", "kernels", "likelihood")
@@ -82,7 +89,7 @@ class Blocks:
     def of_the_paper(
         learn: tuple[str, ...] = ("posterior", "kernels", "likelihood", "inducing"), *, anew: bool = True
     ) -> Blocks:
-        """The order, and the evaluations a block, of the authors' own runs; with `anew=False` their very scheme."""
+        """Return the order and evaluations per block of the authors' runs; with `anew=False` exactly their scheme."""
         return Blocks(learn=learn, order=PAPER_ORDER, evaluations=25, anew=anew)
 
     def fit(
@@ -94,12 +101,27 @@ class Blocks:
         report: Report | None = None,
         after: Progress | None = None,
     ) -> Parameters:
-        """Learn.
+        """Learn the parameters.
 
         Parameters
         ----------
-        report : told after each round; it may raise to stop.
-        after : go on after this round of an earlier fit, to the same numbers as if that had gone on itself.
+        bound : Bound
+            The model.
+        parameters : Parameters
+            Initial parameters.
+        data : Data
+            Likelihood and observations.
+        points : Points
+            Standard normals, the same in every evaluation.
+        report : callable, optional
+            Called with a `Progress` after each round; it may raise an exception to stop the fit.
+        after : Progress, optional
+            Continue after this round of an earlier fit; the results are the same as without the interruption.
+
+        Returns
+        -------
+        invgp.core.parameters.Parameters
+            The learnt parameters.
         """
         learnt = select_blocks(self.learn, bound, parameters)
         order = [group for names in self.order if (group := [name for name in names if name in learnt])]
@@ -125,14 +147,14 @@ class Blocks:
     def fit_group(
         self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
     ) -> tuple[Parameters, str]:
-        """A few trials of L-BFGS on a group of blocks; and why they ended, empty if they were used up."""
+        """Optimise a group of blocks for a limited number of evaluations; also return why the search ended, or ""."""
         found = ""
         if self._profiles_posterior(bound) and "posterior" in self.learn:
             group = ["posterior", *(name for name in group if name != "posterior")]
             parameters, found = self._fit_profile(group, bound, parameters, data, points)
         objective = _objective(group, bound, parameters, data, points)
         state = self.optimiser.init(parameters.flat(group))
-        # The best posteriors leave little to learn; if it is more than that, there will be another round.
+        # After the search over optimal posteriors little remains to learn; otherwise another round follows.
         few = found == CONVERGED and len(group) > 1
         for _ in range(min(FINAL_EVALUATIONS, self.evaluations) if few else self.evaluations):
             if state.finished:
@@ -140,7 +162,7 @@ class Blocks:
             value, gradient = objective(state.trial)
             state = self.optimiser.tell(state, -value, -gradient)
         learnt = parameters.updated(group, state.point)
-        # What the best posteriors have settled already, a last search need not confirm.
+        # If the search over optimal posteriors has converged, this final search need not converge too.
         finished = found if found == CONVERGED else state.finished
         return _keep_distribution(bound, parameters, learnt) if _holds_u(group, bound) else learnt, finished
 
@@ -148,10 +170,10 @@ class Blocks:
         return self.anew and bound.posterior.components == 1
 
     def _fit_posterior_first(self, bound: Bound, parameters: Parameters, data: Data, points: Points) -> Parameters:
-        """The parameters with a posterior that has gone ahead, once.
+        """Optimise the posterior before the first round.
 
-        Beside a posterior that is still the prior, or ahead of it, kernels learn that there is nothing to learn; unless
-        it is found anew for every trial of the others.
+        If the posterior were still near the prior, the kernels would fit to it instead of the data. This is not needed
+        if the posterior is optimised for each trial of the kernels.
         """
         if self._profiles_posterior(bound):
             return parameters
@@ -166,9 +188,9 @@ class Blocks:
     def _fit_profile(
         self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
     ) -> tuple[Parameters, str]:
-        """The best posterior for every trial of the rest of the group; the parameters given if they are better.
+        """Optimise the other blocks of a group, with the optimal posterior of each trial, if that increases the bound.
 
-        And why the search ended, empty if its trials were used up or there was no start for it.
+        Also return why the search ended; empty if its evaluations were used up or it could not start.
         """
         rest = [name for name in group if name != "posterior"]
         profile = Profile(bound, data, points, self.optimiser.tolerance)
@@ -184,7 +206,7 @@ class Blocks:
     def _search(
         self, profile: Profile, parameters: Parameters, best: Trial, blocks: Sequence[str]
     ) -> tuple[Trial, str]:
-        """The best trial of some blocks, each with the posterior that goes with it."""
+        """Search for the best trial of some blocks, each with its optimal posterior."""
         state = self.optimiser.init(parameters.flat(blocks))
         state = self.optimiser.tell(state, -best.elbo, -profile.gradient(best, blocks))
         for _ in range(self.evaluations):
@@ -202,7 +224,7 @@ class Blocks:
 
 
 def _is_near(tried: Parameters, best: Parameters) -> bool:
-    """Whether kernels are near enough to the best so far to go there in one step."""
+    """Whether the kernels are close enough to the best ones so far for one step."""
     xp = array_namespace(tried.kernels)
     return bool(xp.all(xp.abs(tried.kernels - best.kernels) <= MAX_LOG_STEP))
 
@@ -215,10 +237,10 @@ def _holds_u(group: Sequence[str], bound: Bound) -> bool:
 def _objective(
     group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
 ) -> Callable[[Array], tuple[float, Array]]:
-    """The bound and its gradient as a function of a group of blocks alone."""
+    """Return the bound and its gradient as a function of a group of blocks."""
     kernel_cache = bound.kernel_cache(parameters) if set(group) <= {"posterior", "likelihood"} else None
     held = bound.bound_state(parameters) if _holds_u(group, bound) else None
-    # In the dense case the likelihood sees the same marginals whatever the kernels: only the KL term moves.
+    # In the dense case the marginals do not depend on the kernels: only the KL term changes.
     without_samples = bound.dense and held is not None
 
     def objective(vector: Array) -> tuple[float, Array]:
@@ -242,7 +264,7 @@ def _objective(
 def _try_bound_state(
     bound: Bound, parameters: Parameters, kernel_cache: KernelCache | None, held: BoundState | None
 ) -> BoundState | None:
-    """The frame, or None where a line search has gone to kernels whose covariance cannot be factorised."""
+    """Compute the bound state; None if the covariance of the kernels cannot be factorised."""
     try:
         return bound.bound_state(parameters, kernel_cache=kernel_cache, held=held)
     except np.linalg.LinAlgError:
@@ -250,9 +272,9 @@ def _try_bound_state(
 
 
 def _keep_distribution(bound: Bound, old: Parameters, new: Parameters) -> Parameters:
-    """Let the whitened posterior follow kernels and inducing inputs, so that the distribution of u stays."""
+    """Adapt the whitened posterior to new kernels and inducing inputs, so that the distribution of u stays the same."""
     family = bound.posterior
-    if isinstance(family, Sites):  # whose Lambda stays instead
+    if isinstance(family, Sites):  # here Lambda stays the same instead
         return new
     moved = bound.bound_state(new, held=bound.bound_state(old))
     return replace(new, posterior=family.pack(moved.q))

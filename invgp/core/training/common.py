@@ -1,4 +1,4 @@
-"""What both ways of learning share: what they report, what they check, the bound that they raise."""
+"""Shared parts of both learning methods: progress reports, checks, evaluation of the bound."""
 
 from __future__ import annotations
 
@@ -17,15 +17,22 @@ from invgp.core.point_sets import Points
 
 @dataclass(frozen=True)
 class Progress:
-    """What a round, or an epoch, came to: all that is needed to go on after it.
+    """State after a round or epoch, from which the fit can continue.
 
     Attributes
     ----------
-    round : its number, or the epoch's, from 1.
-    elbo : the bound.
-    settled : whether the bound has stopped rising, and no search gave up.
-    status : why no round follows; empty while the fit goes on, or has used up its rounds.
-    optimiser : of mini-batches, where it stands.
+    round : int
+        Number of the round or epoch, from 1.
+    elbo : float
+        The bound, in nats.
+    parameters : Parameters
+        The current parameters.
+    converged : bool
+        Whether the bound no longer increases and no search failed.
+    status : str
+        Why no further round follows; empty while the fit continues or if all rounds are used up.
+    optimiser : object or None
+        State of the optimiser of mini-batches.
     """
 
     round: int
@@ -40,15 +47,15 @@ Report = Callable[[Progress], None]
 
 
 def evaluate(bound: Bound, parameters: Parameters, data: Data, points: Points, learn: Sequence[str]) -> Terms:
-    """The bound and its gradient with respect to the blocks to learn, at the whitened posterior."""
+    """Evaluate the bound and its gradient with respect to the blocks to learn."""
     density = data.log_density(parameters.likelihood, derivatives="likelihood" in learn)
     return bound.bound_state(parameters).evaluate(density, points, learn)
 
 
 def check_start(bound: Bound, parameters: Parameters, data: Data, points: Points) -> None:
-    """Raise unless the log density is finite at every sample that a fit starts with.
+    """Raise `ValueError` unless the log density is finite at every initial sample.
 
-    A likelihood that runs in this process, unlike a simulator, never fails.
+    Unlike a simulator, a likelihood in the same process must not fail.
     """
     bound_state = bound.bound_state(parameters)
     density = data.log_density(parameters.likelihood, derivatives=False)
@@ -68,7 +75,7 @@ def check_start(bound: Bound, parameters: Parameters, data: Data, points: Points
 
 
 def select_blocks(learn: Sequence[str], bound: Bound, parameters: Parameters) -> list[str]:
-    """The blocks of `learn` that this model has: dense inducing inputs do not move, some likelihoods have nothing."""
+    """Select the blocks of `learn` that the model has; a dense model has no free inducing inputs."""
     absent = {"inducing"} if bound.dense else set()
     if not parameters.likelihood.shape[0]:
         absent.add("likelihood")
@@ -76,17 +83,18 @@ def select_blocks(learn: Sequence[str], bound: Bound, parameters: Parameters) ->
 
 
 def check_blocks(argument: str, names: Sequence[str]) -> None:
-    """Raise unless all of them are names of blocks."""
+    """Raise `ValueError` unless all names are names of blocks."""
     unknown = [name for name in names if name not in BLOCKS]
     if unknown or isinstance(names, str):
         raise ValueError(f"{argument} must be a tuple of names among {', '.join(BLOCKS)}, was {names!r}")
 
 
-def check_optimiser(optimiser: Any, told: str, method: str, choices: str) -> None:
-    """Raise unless it has `init(point)` and a `tell` that takes what this method tells it."""
+def check_optimiser(optimiser: Any, argument: str, method: str, choices: str) -> None:
+    """Raise `ValueError` unless the optimiser has `init(point)` and a suitable `tell`."""
     try:
         names = list(signature(optimiser.tell).parameters)
-        fine = callable(optimiser.init) and ("value" in names) == (told == "value") and not isinstance(optimiser, type)
+        takes_value = "value" in names
+        fine = callable(optimiser.init) and takes_value == (argument == "value") and not isinstance(optimiser, type)
     except (AttributeError, TypeError, ValueError):
         fine = False
     if not fine:

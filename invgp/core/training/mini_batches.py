@@ -24,24 +24,31 @@ from invgp.core.training.common import Progress, Report, check_blocks, check_opt
 
 @dataclass(frozen=True)
 class MiniBatches:
-    """Stochastic optimisation on mini-batches, shuffled anew for every pass over the data.
+    """Stochastic optimisation on mini-batches, which are shuffled in each epoch.
 
     Parameters
     ----------
-    learn : blocks that may move.
-    optimiser : `Adam`, `AdaDelta` or your own, for everything that `natural` does not move (see
-        `invgp.core.stochastic_optimisers`).
-    natural : step of natural gradients for the posterior (one full Gaussian); 0 leaves it to the optimiser. The
-        posterior knows some 1 / natural batches at a time: steps that are too long for what a batch can tell, most of
-        all of many latents, feed on their own noise, and the bound falls from epoch to epoch.
-    settle : passes, the last ones of `epochs`, in which the posterior alone moves, by natural gradients whose steps
-        shrink so that all batches count alike. Steps that do not shrink leave it as the last few batches would have it.
-    shrink : whether the optimiser's steps shrink to nothing in the second half of the passes that it has: what it
-        learns then comes to rest at an optimum, where steps that do not shrink leave it somewhere around one. A fit
-        that goes on for more passes once it was over has had other steps than one that was as long from the beginning.
-    batch, epochs, samples : sites a batch, passes over the data, samples a site.
-    unbiased : whether the gradients have no bias at all, at some two to three times the error of each; by default
-        their bias is of order 1 / samples.
+    learn : tuple of str
+        Blocks that are learnt, among "posterior", "kernels", "inducing" and "likelihood".
+    optimiser : Adam or AdaDelta
+        Or an object with the same methods (`invgp.core.stochastic_optimisers`). It moves all blocks, except the
+        posterior if `natural` is not 0.
+    natural : float
+        Step of natural gradients for the posterior (one full Gaussian); 0 leaves the posterior to the optimiser. The
+        posterior depends on about 1 / natural batches. If the steps are too long for the noise of a batch, above
+        all with many latents, the bound falls from epoch to epoch.
+    settle : int
+        Number of final epochs in which only the posterior moves, by natural gradients with decreasing steps, so that
+        all batches have equal weight. With constant steps the result would depend on the last few batches.
+    shrink : bool
+        Whether the steps of the optimiser decrease to zero in the second half of its epochs, so that the parameters
+        converge to an optimum instead of fluctuating around it. A fit that is continued with more epochs has
+        different steps from one with all epochs from the start.
+    batch, epochs, samples : int
+        Sites per batch, passes over the data, and samples per site.
+    unbiased : bool
+        Whether the gradients are unbiased, with two to three times the random error; otherwise their bias is of order
+        1 / samples.
     """
 
     learn: tuple[str, ...] = ("posterior", "kernels", "likelihood")
@@ -80,14 +87,29 @@ class MiniBatches:
         report: Report | None = None,
         after: Progress | None = None,
     ) -> Parameters:
-        """Learn.
+        """Learn the parameters.
 
         Parameters
         ----------
-        rng : every epoch gets a stream of its own from it.
-        report : told after each epoch, with the mean of its batches' estimates of the bound; it may raise to stop.
-        after : go on after this epoch of an earlier fit that began with the same `rng`, to the same numbers as if that
-            had gone on itself.
+        bound : Bound
+            The model.
+        parameters : Parameters
+            Initial parameters.
+        data : Data
+            Likelihood and observations.
+        rng : numpy.random.Generator
+            Random generator; each epoch has its own stream.
+        report : callable, optional
+            Called with a `Progress` after each epoch, with the mean over its batches of the estimated bound. It may
+            raise an exception to stop the fit.
+        after : Progress, optional
+            Continue after this epoch of an earlier fit with the same `rng`; the results are the same as without the
+            interruption.
+
+        Returns
+        -------
+        invgp.core.parameters.Parameters
+            The learnt parameters.
         """
         self._check(bound)
         blocks = [b for b in select_blocks(self.learn, bound, parameters) if not (b == "posterior" and self.natural)]
@@ -102,7 +124,7 @@ class MiniBatches:
     def _check(self, bound: Bound) -> None:
         if isinstance(bound.posterior, Sites):
             raise ValueError(  # noqa: TRY004 - the combination is wrong, not the type
-                "a posterior held at the sites needs all of them at once: use Full with mini-batches"
+                "a posterior of type Sites needs all sites at once: use Full with mini-batches"
             )
         if self.natural and not (isinstance(bound.posterior, Full) and bound.posterior.components == 1):
             raise ValueError(f"natural must be 0 unless the posterior is a single full Gaussian, was {self.natural}")
@@ -117,7 +139,7 @@ class MiniBatches:
         N, parameters, state = bound.X.shape[0], progress.parameters, progress.optimiser
         order, values = rng.permutation(N), []
         starts = range(0, N, self.batch)
-        settling_passes = progress.round - (self.epochs - self.settle)  # passes in which the posterior alone has moved
+        settling_passes = progress.round - (self.epochs - self.settle)  # epochs so far with a moving posterior only
         if settling_passes >= 0:
             blocks = ()
         for number, start in enumerate(starts):
@@ -128,7 +150,7 @@ class MiniBatches:
                 some.log_density(parameters.likelihood, derivatives="likelihood" in blocks),
             )
             try:
-                # Before the step: a batch that the posterior has just been fitted to would flatter the bound.
+                # Evaluate before the step: the bound of a batch after a step on this batch would be too high.
                 terms = bound_state.evaluate(density, points, blocks, strict=progress.round == 0)
             except NotFiniteError:
                 check_start(small, parameters, some, points)
@@ -139,9 +161,9 @@ class MiniBatches:
                 q = natural_step(bound_state, terms.expected, step)
                 parameters = replace(parameters, posterior=cast(Full, bound_state.family).pack(q))
             if state is not None and blocks:
-                told = self.optimiser.tell(state, -terms.gradient.flat(blocks) / N)
+                updated = self.optimiser.tell(state, -terms.gradient.flat(blocks) / N)
                 share = self._share_left(progress.round + number / len(starts))
-                state = replace(told, trial=state.trial + share * (told.trial - state.trial))
+                state = replace(updated, trial=state.trial + share * (updated.trial - state.trial))
                 parameters = parameters.updated(blocks, state.trial)
         return Progress(progress.round + 1, float(np.mean(values)), parameters, optimiser=state)
 
@@ -156,13 +178,13 @@ class MiniBatches:
         return small, data.rows(rows), points
 
     def _share_left(self, passes: float) -> float:
-        """Of the optimiser's step, after so many passes."""
+        """Return the factor of the optimiser's step after this many passes."""
         return min(1.0, 2.0 - 2.0 * passes / (self.epochs - self.settle)) if self.shrink else 1.0
 
     def _natural_size(self, settling: int) -> float:
-        """The step after so many that were to settle the posterior, less than nothing ahead of them.
+        """Return the natural-gradient step after this many steps of the final epochs (negative before these).
 
-        With 1 / (c + t) after t of them, each of these batches has the same weight in what comes out, and what was
-        there before has that of c.
+        With steps 1 / (c + t), c = 1 / natural, each batch of the final epochs has the same weight in the result, and
+        the posterior before them has the weight of c batches.
         """
         return self.natural / (1.0 + self.natural * max(settling, 0))

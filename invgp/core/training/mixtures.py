@@ -1,4 +1,4 @@
-"""Where the search for a mixture starts."""
+"""Starting point of the search for a mixture."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from invgp.core.profiled_bound import Profile
 def surround_best_gaussian(
     bound: Bound, parameters: Parameters, data: Data, points: Points, tolerance: float
 ) -> Parameters | None:
-    """Components that lie a standard deviation from the best single Gaussian, the ways that they lay apart before.
+    """Place components around the best single Gaussian, in the directions of the initial components.
 
-    The one that lay farthest out does; None where no such Gaussian is found, or all components lay in one place.
+    The farthest one is one standard deviation away, the others in proportion. None if no single Gaussian is found, or
+    if all initial components have the same mean.
     """
     family, given = bound.posterior, bound.bound_state(parameters).q
     if isinstance(family, Sites):  # one Gaussian
