@@ -10,7 +10,7 @@ from test_emulated import NOISE, Counted, line_problem, smooth
 
 from invgp.execution.monitor import Silent
 from invgp.execution.pools import Loop
-from invgp.inference.invert import recorded
+from invgp.inference.invert import open_recorder
 from invgp.sampling.chains import Chains
 from invgp.validation.reference_chains import DirectSimulator, emulated_reference
 
@@ -26,7 +26,7 @@ def drawn(counted: Counted, folder: Path, draws: int) -> tuple[Chains, int]:
     """Draws from the problem of a function, with files in a folder, and the runs that were made for them."""
     problem, _ = line_problem(counted, sites=16, max_evaluations=10)
     counted.rows = 0  # of the data
-    with recorded(problem, folder / "ledger.sqlite") as recorder:
+    with open_recorder(problem, folder / "ledger.sqlite") as recorder:
         run = DirectSimulator.of(problem, folder, Loop(), Silent(), recorder)
         chains = emulated_reference(
             problem, run, chains=2, draws=draws, burn_in=0, checkpoint=folder / "chains.npz", seed=0

@@ -274,7 +274,11 @@ def test_that_a_rival_leads_by_the_logarithm_of_its_odds(sites, tmp_path):
         (0.3, True, "Another solution explains the data about as well, and is as probable"),
         (-0.3, False, "Another solution may explain the data about as well, and is as probable"),
         (2.0, True, "explains the data about as well, though this one is 7 times as probable"),
-        (-2.0, False, "may explain the data about as well, and may be the more probable one, which runs were too few"),
+        (
+            -2.0,
+            False,
+            "may explain the data about as well, and may be the more probable one, but there were too few runs",
+        ),
         (4.7, True, None),
     ],
 )

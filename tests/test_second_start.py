@@ -8,7 +8,7 @@ from test_other_solutions import inversion_on, sites_on_a_line
 
 from invgp.errors import RunsFailedError
 from invgp.inference.inversion import BudgetSpent, SearchResult
-from invgp.inference.restart import ROUGHLY, reset_sites, restart_around
+from invgp.inference.restart import RESET_PRECISION, reset_sites, restart_around
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_that_sites_around_which_a_search_starts_again_say_little_and_others_wha
     inversion, first, _ = under_way
     algorithm = inversion.algorithm(inversion.stages())
     start = reset_sites(inversion, algorithm, first.posterior, np.asarray([True, False]))
-    np.testing.assert_allclose(start.sites.precision[0], [[ROUGHLY]])  # of a prior of variance 1
-    assert ROUGHLY == 0.1
+    np.testing.assert_allclose(start.sites.precision[0], [[RESET_PRECISION]])  # of a prior of variance 1
+    assert RESET_PRECISION == 0.1
     np.testing.assert_array_equal(start.sites.precision[1], first.posterior.sites.precision[1])
     np.testing.assert_array_equal(start.sites.shift[1], first.posterior.sites.shift[1])

@@ -14,7 +14,7 @@ from invgp.errors import ConfigError, RunsFailedError, WriteError
 from invgp.execution.monitor import Silent
 from invgp.execution.pools import Loop
 from invgp.execution.simulator import Batch
-from invgp.inference.invert import recorded
+from invgp.inference.invert import open_recorder
 from invgp.plots import comparison as comparison_figure
 from invgp.problem import Column, Latent, Noise, Observation, OutputSettings, Problem, Survey, Wire
 from invgp.sampling import slice_sampling
@@ -391,7 +391,7 @@ def test_that_the_widening_leaves_the_prior_as_it_is() -> None:
 
 def test_that_a_ledger_keeps_the_runs_of_the_fit_and_all_that_are_not_quick(tmp_path: Path) -> None:
     problem = map_problem()
-    with recorded(problem, tmp_path / "runs.sqlite") as recorder:
+    with open_recorder(problem, tmp_path / "runs.sqlite") as recorder:
         run = DirectSimulator.of(problem, tmp_path, Loop(), Silent(), recorder)
         simulator = run.simulator
         assert run.kept == fit_runs(problem) == fit_linearised_gaussian(problem, run).runs == simulator.runs

@@ -137,7 +137,7 @@ def compared(
         ) from error
     from invgp.execution.pools import open_pool  # noqa: PLC0415
     from invgp.execution.simulator import own_directory  # noqa: PLC0415
-    from invgp.inference.invert import recorded  # noqa: PLC0415
+    from invgp.inference.invert import open_recorder  # noqa: PLC0415
     from invgp.validation.reference_chains import DirectSimulator, emulated_reference, reference  # noqa: PLC0415
 
     runs = checkpoint.with_suffix("").with_suffix(".runs")
@@ -145,7 +145,7 @@ def compared(
         with (
             open_pool(problem.inference, workers=workers, scheduler=scheduler) as pool,
             own_directory(runs) as directory,
-            recorded(problem, ledger) as recorder,
+            open_recorder(problem, ledger) as recorder,
             progress() as tally,
         ):
             run = DirectSimulator.of(problem, directory, pool, tally, recorder)

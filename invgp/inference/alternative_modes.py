@@ -1,8 +1,8 @@
-"""Other solutions of the whole field, for which the search starts again elsewhere, on the emulator.
+"""Search for alternative solutions of the whole field, on the emulator.
 
-A site's shape is judged given its neighbours, and in a smooth field these hold it where it is: a field that is mirrored
-as a whole, and explains the data as well, is not seen from there. On an emulator further searches cost no runs. Only a
-solution that may be as good as the first is worth some: the emulator must learn what is there.
+The shape test of a site conditions on its neighbours. In a smooth field it cannot detect another solution of the whole
+field, such as a mirrored one that explains the data equally well. Further searches on the emulator cost no runs. Only a
+solution that may be as probable as the first is explored with new runs, because the emulator must be accurate there.
 """
 
 from __future__ import annotations
@@ -26,19 +26,26 @@ from invgp.wording import counted
 if TYPE_CHECKING:
     from invgp.inference.emulated import EmulatedInversion
 
-ODDS = 100.0  # a solution that is less probable than the best one by more is not told of
-MOST_EXPLORED = 2
+ODDS = 100.0  # an alternative that is less probable than the best solution by a larger factor is not reported
+MOST_EXPLORED = 2  # most alternatives that are explored with new runs
 
 
 @dataclass(frozen=True)
 class ExploredMode:
-    """A solution, with the emulator that was fitted to runs about it.
+    """A solution, with the emulator that was fitted to runs near it.
 
     Attributes
     ----------
-    elbo : its bound on that emulator, with the noise as it is.
-    result : outcome of its search.
-    sure : whether the emulator knows runs about it.
+    candidate : Candidate
+    emulator : Emulator
+    known : Runs
+        Runs of this emulator.
+    elbo : float, nats
+        Bound on this emulator, without the emulator error in the noise.
+    result : SearchResult
+        Outcome of its search.
+    sure : bool
+        Whether the emulator was fitted to runs near this solution.
     """
 
     candidate: Candidate
@@ -48,16 +55,18 @@ class ExploredMode:
     result: SearchResult
     sure: bool = True
 
-    def alternatives(self, best: ExploredMode) -> bool:
-        """Whether this solution is nearly as probable as another, or more so."""
+    def is_plausible(self, best: ExploredMode) -> bool:
+        """Return whether this solution is more probable than `best`, or less by at most a factor of `ODDS`."""
         return self.elbo >= best.elbo - math.log(ODDS)
 
 
 def search_alternative_modes(inversion: EmulatedInversion, result: SearchResult) -> SearchResult:
-    """Keep the best solution there is, and say so if another explains the data about as well.
+    """Search for alternative solutions, keep the best one, and add a note if another is nearly as probable.
 
     Parameters
     ----------
+    inversion : EmulatedInversion
+        Its candidate, emulator and runs become those of the best solution.
     result : SearchResult
         Outcome of the first search.
     """
@@ -65,13 +74,13 @@ def search_alternative_modes(inversion: EmulatedInversion, result: SearchResult)
     if (
         emulator is None
         or first is None
-        or inversion.in_batches
+        or inversion.uses_minibatches
         or not _suspects_other_modes(inversion, first, converged=result.converged)
     ):
         return result
     elbo = inversion.emulated_bound(first.posterior)
     best, others = ExploredMode(first, emulator, inversion.known, elbo, result), []
-    search = Multistart(inversion, inversion.everywhere, first.posterior)
+    search = Multistart(inversion, inversion.all_sites, first.posterior)
     try:
         for lead, rival in sorted(search.alternatives(), key=lambda pair: -pair[0])[:MOST_EXPLORED]:
             if lead < -math.log(ODDS):
@@ -80,17 +89,17 @@ def search_alternative_modes(inversion: EmulatedInversion, result: SearchResult)
             if there is not None and are_distinct(there.candidate.posterior, best.candidate.posterior):
                 best, there = (there, best) if there.sure and there.elbo > best.elbo else (best, there)
                 others.append(there)
-    finally:  # whoever interrupts this gets the best of what was explored, not what was under way
+    finally:  # after an interruption too, keep the best explored solution
         inversion.candidate, inversion.emulator, inversion.known = best.candidate, best.emulator, best.known
     if others:
         inversion.record(best.elbo, accepted=True)
-    nearest = sorted((other for other in others if other.alternatives(best)), key=lambda other: -other.elbo)
+    nearest = sorted((other for other in others if other.is_plausible(best)), key=lambda other: -other.elbo)
     inversion.notes += [describe_alternative(best, other) for other in nearest[:1]]
     return best.result
 
 
 def _suspects_other_modes(inversion: EmulatedInversion, first: Candidate, *, converged: bool) -> bool:
-    """Whether there may be another solution: seen from a part of the survey, which is cheap to search."""
+    """Return whether to search the whole survey: after a poor first search, or if a subset has alternatives."""
     problem = with_learned_hyperparameters(inversion.problem, first.posterior)
     if not converged or find_unexplained(problem, first.predicted, first.predicted_std).any():
         return True
@@ -101,7 +110,7 @@ def _suspects_other_modes(inversion: EmulatedInversion, first: Candidate, *, con
 
 
 def _explore(inversion: EmulatedInversion, rival: Candidate, best: ExploredMode, elbo: float) -> ExploredMode | None:
-    """The rival, with runs about it; None if it came to nothing."""
+    """Explore an alternative with new runs near it; None if its search failed."""
     unsure = ExploredMode(rival, best.emulator, best.known, elbo, best.result, sure=False)
     if not inversion.steps:
         return unsure
@@ -119,22 +128,22 @@ def _explore(inversion: EmulatedInversion, rival: Candidate, best: ExploredMode,
 
 
 def describe_alternative(best: ExploredMode, other: ExploredMode) -> str:
-    """What a person should know of another solution."""
+    """Describe an alternative solution in one note for users."""
     here, there = (to_numpy(one.candidate.posterior.marginals.mean) for one in (best, other))
     spread = np.sqrt(np.diagonal(to_numpy(best.candidate.posterior.marginals.covariance), axis1=1, axis2=2))
     differs = (np.abs(here - there) > spread).any(axis=1)
     return (
         f"Another solution {'explains' if other.sure else 'may explain'} the data about as well, "
-        f"{_describe_odds(best, other)}: it differs at {differs.sum()} of {counted(len(differs), 'site')}, and is no "
-        "part of this posterior. A prior that knows better, or other data, would tell them apart."
+        f"{_describe_odds(best, other)}: it differs at {differs.sum()} of {counted(len(differs), 'site')}, and is not "
+        "part of this posterior. A more specific prior, or other data, would distinguish them."
     )
 
 
 def _describe_odds(best: ExploredMode, other: ExploredMode) -> str:
-    """Of the other, which may be the more probable one only if runs were too few to make sure."""
+    """Describe the odds; the other solution can be more probable only if there were too few runs to verify it."""
     lead = best.elbo - other.elbo
     if abs(lead) < math.log(1.5):
         return "and is as probable"
     if lead < 0.0:
-        return "and may be the more probable one, which runs were too few to make sure of"
+        return "and may be the more probable one, but there were too few runs to verify this"
     return f"though this one is {math.exp(lead):.0f} times as probable"

@@ -1,4 +1,4 @@
-"""The posterior coupled across latents, straight from runs of the simulator."""
+"""Inversion with a posterior coupled across latents, on the simulator without an emulator."""
 
 from __future__ import annotations
 
@@ -30,33 +30,34 @@ from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
 from invgp.processes import StoredSiteFactors
 
-NARROWER_STARTS = (3.0, 30.0)  # precisions that each site adds, in units of the prior's
-REACH = 1.0  # standard deviations that a step may move any site's posterior while it is far from the optimum
-SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 32, 256  # a site; the fewer the sites, the more
-SHAPE_RUNS, EMULATED_SHAPE_SAMPLES = 4096, 512
-DRAWN_TOGETHER = 1500  # sites
-MOST_SHAPE_SITES = 2000  # of an emulator: more take time and memory
+NARROWER_STARTS = (3.0, 30.0)  # site precisions of narrower starts, relative to the prior precision
+REACH = 1.0  # most movement of the posterior of a site in one step of the first stage, in standard deviations
+SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 32, 256  # samples per site of the shape test on the simulator: fewest and most
+SHAPE_RUNS = 4096  # runs of the shape test on the simulator, within these limits
+EMULATED_SHAPE_SAMPLES = 512  # samples per site of the shape test on an emulator
+DRAWN_TOGETHER = 1500  # most sites of a joint conditional sample, to limit memory
+MOST_SHAPE_SITES = 2000  # most sites of the shape test on an emulator, to limit time and memory
 
 
 class CoupledInversion(Inversion):
-    """A Gaussian with a full covariance across latents and sites."""
+    """Inversion with a Gaussian posterior with a full covariance across latents and sites."""
 
     emulates = False
 
     def __init__(self, problem: Problem, backend: Backend, simulator: Simulator, seed: int) -> None:
         super().__init__(problem, backend, simulator, seed)
-        # One stream for each purpose: drawing more realizations must not change the posterior.
+        # One random stream per purpose: the number of realizations must not change the posterior.
         streams = np.random.default_rng(seed).spawn(7)
         self.points, self.realizations, self.inducing, self.design, self.checks, self.shuffles, self.multistart = (
             streams
         )
-        self.everywhere = np.arange(problem.survey.size)
+        self.all_sites = np.arange(problem.survey.size)
         self.candidate: Candidate | None = None
         self.notes: list[str] = []
         if problem.inference.emulator and not self.emulates:
             self.notes.append(
                 f"inference.runs_per_site = {problem.inference.runs_per_site} is too few for an emulator of this "
-                "survey: the simulator itself was run throughout, which takes far more runs."
+                "survey: the simulator was used for every step, which takes far more runs."
             )
         self.shape_notes: list[str] = []
         self.shape_errors = np.full((problem.survey.size, problem.latent_count), np.nan)
@@ -66,7 +67,7 @@ class CoupledInversion(Inversion):
         self.start = self.algorithm(self.stages()).init()
 
     def search(self) -> SearchResult:
-        """From the prior, or from a narrower start where the simulator fails too often under the prior."""
+        """Search from the prior, or from a narrower start if the simulator fails too often under the prior."""
         for precision in NARROWER_STARTS:
             try:
                 return self.search_from_start()
@@ -77,7 +78,7 @@ class CoupledInversion(Inversion):
         return self.search_from_start()
 
     def search_from_start(self) -> SearchResult:
-        """Natural-gradient steps, each from runs of the simulator; from more, if too few have all their outputs."""
+        """Optimise on the simulator, again with more samples if too many outputs are missing, and test the result."""
         algorithm = self.algorithm(self.stages())
         result = self._optimise_on_simulator(algorithm, self.start)
         if not result.converged and not all(self._enough_runs(stage) for stage in algorithm.stages):
@@ -98,11 +99,11 @@ class CoupledInversion(Inversion):
         return self.optimise(algorithm, start, self.evaluate_simulator)
 
     def _enough_runs(self, stage: Stage) -> bool:
-        """Whether its samples are enough, by what is known by now of the outputs that runs lack."""
+        """Return whether a stage has enough samples, given the share of missing outputs so far."""
         return bool(stage.points.base.shape[0] >= self._fewest_runs(stage.kind))
 
     def _fewest_runs(self, kind: str) -> int:
-        """Runs a site of which as many as an estimator needs have what it looks at."""
+        """Return the number of runs per site of which enough have the outputs that the estimator needs."""
         gaps, noise = self.simulator.gaps, self.problem.noise
         share = gaps.share_whole if kind == "log density" or noise.correlation else gaps.share_given
         needed = min_fit_samples(self.problem.latent_count, quadratic=kind != "linear")
@@ -110,19 +111,19 @@ class CoupledInversion(Inversion):
 
     @property
     def evaluator(self) -> Evaluate:
-        """What answers for the simulator."""
+        """Function that evaluates latent values: the simulator, an emulator, or both."""
         return self.evaluate_simulator
 
-    def use_simulator_at(self, sites: NDArray[np.bool_], start: GaussianPosterior) -> None:  # noqa: ARG002 - of others
-        """From now on the simulator itself answers for these sites (N,) too, if it must."""
+    def use_simulator_at(self, sites: NDArray[np.bool_], start: GaussianPosterior) -> None:  # noqa: ARG002 - for subclasses
+        """Use the simulator at these sites (N,) too, from now on."""
         self.direct = self.direct | sites
 
-    def bound_of(self, algorithm: CoupledSavigp, posterior: GaussianPosterior) -> float:  # noqa: ARG002 - of others
-        """The bound at the position that was found last, as the algorithm sees it."""
+    def bound_of(self, algorithm: CoupledSavigp, posterior: GaussianPosterior) -> float:  # noqa: ARG002 - for subclasses
+        """Return the latest bound of the optimisation."""
         return self.trace[-1][0]
 
     def algorithm(self, stages: list[Stage], problem: Problem | None = None) -> CoupledSavigp:
-        """The algorithm for this problem, or for one with other noise, with these estimators."""
+        """Return the algorithm with these stages, for this problem or for one with other noise."""
         problem, backend = problem or self.problem, self.backend
         return CoupledSavigp(
             self.prior,
@@ -132,11 +133,11 @@ class CoupledInversion(Inversion):
         )
 
     def stages(self) -> list[Stage]:
-        """The estimators, one after the other, for runs that cost something."""
+        """Return the stages for runs of the simulator."""
         return [self.stage(plan) for plan in plan_stages(self.problem)]
 
     def stage(self, plan: StagePlan) -> Stage:
-        """An estimator with points of its own."""
+        """Draw the sample points of a stage."""
         reach = math.inf if plan.kind == "hermite" else REACH
         sites, latents = self.problem.survey.size, self.problem.latent_count
         samples = max(plan.samples, self._fewest_runs(plan.kind))
@@ -144,7 +145,7 @@ class CoupledInversion(Inversion):
         return Stage(plan.kind, points, plan.tolerance, reach)
 
     def optimise(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate) -> SearchResult:
-        """Ask, evaluate, tell, until the posterior converges; the best one is kept on the way."""
+        """Optimise from a state, and keep the best posterior as the candidate."""
         result, candidate = self.optimiser(algorithm, state, evaluate, self._keep)
         self.candidate = candidate or self.candidate
         return result
@@ -154,7 +155,15 @@ class CoupledInversion(Inversion):
         self.record(elbo, accepted=candidate is not None)
 
     def check_shape(self, evaluate: Evaluate, simulated_sites: int) -> None:
-        """Ask at each site whether a Gaussian is the right shape, if the runs that it takes are left."""
+        """Test at each site whether the posterior is Gaussian, if the budget has enough runs.
+
+        Parameters
+        ----------
+        evaluate : callable
+            Evaluates latent values.
+        simulated_sites : int
+            Number of sites at which it runs the simulator.
+        """
         samples = EMULATED_SHAPE_SAMPLES
         if simulated_sites == self.problem.survey.size:
             samples = min(max(SHAPE_RUNS // simulated_sites, SHAPE_SAMPLES), MOST_SHAPE_SAMPLES)
@@ -163,7 +172,7 @@ class CoupledInversion(Inversion):
         if self.candidate is None or not self.simulator.affords(samples * simulated_sites):
             return
         problem = with_learned_hyperparameters(self.problem, self.candidate.posterior)
-        sites = self.everywhere
+        sites = self.all_sites
         if len(sites) > MOST_SHAPE_SITES and not simulated_sites:
             sites = np.sort(self.checks.choice(sites, MOST_SHAPE_SITES, replace=False))
         cavity = Cavity(self.candidate.posterior, sites, self.checks, samples)
@@ -173,15 +182,15 @@ class CoupledInversion(Inversion):
 
     @property
     def shape_error(self) -> Floats:
-        """The largest over the latents of each site, (N,); NaN where it could not be told."""
+        """Largest shape error (N,) over the latents of each site; NaN where it could not be determined."""
         return np.asarray(self.shape_errors.max(axis=1))
 
     def report(self) -> EmulatorReport | None:
-        """How far an emulator was trusted."""
+        """Return the accuracy of the emulator; None without an emulator."""
         return None
 
     def solution(self, result: SearchResult) -> tuple[Problem, Solution] | None:
-        """The best posterior so far with the problem that it solves, or None if there is none."""
+        """Return the best posterior and its problem; see `Inversion.solution`."""
         if self.candidate is None:
             return None
         posterior = self.candidate.posterior
@@ -214,7 +223,7 @@ class CoupledInversion(Inversion):
         )
 
     def all_notes(self, posterior: GaussianPosterior) -> list[str]:
-        """What else the person should know, in words."""
+        """Return all notes for users on a posterior."""
         marginals = to_numpy(posterior.marginals.mean), to_numpy(posterior.marginals.covariance)
         learnt = noise_notes(self.problem, to_numpy(posterior.hyper.noise))
         return [
@@ -226,7 +235,7 @@ class CoupledInversion(Inversion):
         ]
 
     def _draws(self, posterior: GaussianPosterior) -> Floats:
-        """Joint draws (R, N, Q) of the latents at the sites."""
+        """Draw joint samples (R, N, Q) of the latents at the sites."""
         count, prior = self.problem.output.realizations, posterior.prior
         inducing, sites = self.realizations.spawn(2)
         normals = self.backend.asarray(inducing.standard_normal((count, prior.latent_count * prior.inducing_count)))
@@ -234,9 +243,9 @@ class CoupledInversion(Inversion):
         return values if prior.dense else values + self._draw_conditional(prior, sites.standard_normal(values.shape))
 
     def _draw_conditional(self, prior: Prior, normals: Floats) -> Floats:
-        """Draws (R, N, Q) of what the inducing variables leave open, from normals.
+        """Draw samples (R, N, Q) of the conditional prior given the inducing variables, from standard normals.
 
-        Joint over sites; of a large survey, over the sites of one part of it.
+        They are joint over all sites, or in a large survey over the sites of each part.
         """
         draws = np.zeros_like(normals)
         along = np.argsort(self.problem.survey.X[:, 0], kind="stable")
@@ -249,7 +258,7 @@ class CoupledInversion(Inversion):
 
 
 def to_stored_factors(posterior: GaussianPosterior) -> StoredSiteFactors:
-    """The posterior as a file holds it."""
+    """Return the site factors of a posterior as host arrays, for a file."""
     prior, sites = posterior.prior, posterior.sites
     inducing = None if prior.dense else to_numpy(prior.Z)
     return StoredSiteFactors(to_numpy(sites.precision), to_numpy(sites.shift), inducing, prior.jitter)

@@ -1,8 +1,8 @@
-"""What can be said about a posterior without knowing the truth.
+"""Diagnostics of a posterior that need no known truth.
 
-The data misfit asks whether the noise explains the residuals. The shape asks, site by site, what the posterior of that
-site would be if all others kept saying what they say: their message is a Gaussian (the cavity), and its product with
-the site's own likelihood can be computed by importance sampling, whatever its form.
+The misfit shows whether the noise explains the residuals. The shape error of a site compares its Gaussian posterior
+with its exact posterior given the site factors of all other sites. These form a Gaussian, the cavity; its product with
+the exact likelihood of the site is computed by importance sampling.
 """
 
 from __future__ import annotations
@@ -24,31 +24,33 @@ from invgp.posterior import Diagnostics
 from invgp.problem import Floats, Problem
 from invgp.wording import counted
 
-WIDENED = 1.5  # of the draws from the posterior: wider than what they are to judge
-LEAST_PRECISION = 0.1  # of what the other sites say, in units of the prior's
-FEWEST_EFFECTIVE = 4.0  # draws: with fewer, nothing is said
-DOUBTFUL = 0.2  # standard deviations, beyond chance
+WIDENED = 1.5  # factor on the posterior spread in the importance proposal, which must be wider than the posterior
+LEAST_PRECISION = 0.1  # smallest eigenvalue of the cavity precision, relative to the prior precision
+FEWEST_EFFECTIVE = 4.0  # effective samples below which the shape error is not determined
+DOUBTFUL = 0.2  # shape error that is reported, in standard deviations
 POOR_FIT, CLOSE_FIT = 2.0, 0.2  # mean squared normalised residual
-UNEXPLAINED = 10.0  # expected misfit of a site, at least; more where chance alone may do that
-CHANCE = 1e-2  # that any site of a survey is called unexplained though all is right
-FARTHEST_NEIGHBOUR = 2.0  # length-scales
-FEWEST_DATA = 20  # of a kind: a few may be fitted well or badly by chance
-NAMED = 5  # sites
+UNEXPLAINED = 10.0  # smallest expected misfit of an unexplained site
+CHANCE = 1e-2  # probability that a correct posterior has any unexplained site
+FARTHEST_NEIGHBOUR = 2.0  # length-scales: median distance to the nearest site above which a note is added
+FEWEST_DATA = 20  # fewest data of an observation and label for a note on their misfit
+NAMED = 5  # most sites that a note lists
 
 
 def chi_square(problem: Problem, predicted: Floats) -> Floats:
-    """Mean square of the residuals in units of the noise, (P,), at predictions (N, P)."""
+    """Compute the mean squared normalised residual (P,) of predictions (N, P); NaN without observations."""
     residuals = (problem.survey.Y - predicted) / problem.noise_std
     counts = np.sum(np.isfinite(residuals), axis=0)
     return np.where(counts, np.nansum(residuals**2, axis=0) / np.maximum(counts, 1), np.nan)
 
 
 def expected_misfit(problem: Problem, predicted: Floats, predicted_std: Floats) -> Floats:
-    """Mean square (N,) of data less outputs at each site, over its data and over the posterior, in units of the noise.
+    """Compute the posterior mean (N,) of the mean squared normalised residual of each site.
 
     Parameters
     ----------
-    predicted, predicted_std : of the outputs under the posterior, (N, P).
+    problem : Problem
+    predicted, predicted_std : arrays, shape (N, P)
+        Posterior mean and standard deviation of the outputs.
     """
     squares = ((problem.survey.Y - predicted) ** 2 + predicted_std**2) / problem.noise_std**2
     counts = np.sum(np.isfinite(squares), axis=1)
@@ -56,13 +58,13 @@ def expected_misfit(problem: Problem, predicted: Floats, predicted_std: Floats) 
 
 
 def find_unexplained(problem: Problem, predicted: Floats, predicted_std: Floats) -> NDArray[np.bool_]:
-    """The sites (N,) whose data lie farther outside the noise than chance can put them anywhere in the survey."""
+    """Return a mask (N,) of the sites whose misfit is larger than chance explains at any site of the survey."""
     misfit = expected_misfit(problem, predicted, predicted_std)
     counts = np.maximum(np.isfinite(problem.survey.Y).sum(axis=1), 1)
     chance = CHANCE / problem.survey.size
     if problem.noise.kind == "gaussian":
         limit = chi2.isf(chance, counts) / counts
-    else:  # the largest of the data may be all of the misfit
+    else:  # the largest residual may dominate the misfit
         degrees = problem.noise.degrees
         heavy = problem.noise.kind == "student-t"
         tail = t.isf(0.5 * chance / counts, degrees) if heavy else -np.log(chance / counts)
@@ -72,7 +74,21 @@ def find_unexplained(problem: Problem, predicted: Floats, predicted_std: Floats)
 
 
 class Cavity:
-    """What all other sites say about some sites (B,), with draws (S, B, Q) that cover it and the posterior."""
+    """Cavity distributions of some sites (B,): the posterior without the site factor of the site.
+
+    Parameters
+    ----------
+    posterior : GaussianPosterior
+    sites : array of int, shape (B,)
+    rng : numpy.random.Generator
+    samples : int
+        Number of samples per site, S.
+
+    Attributes
+    ----------
+    latents : array, shape (S, B, Q)
+        Samples, half of them from the cavity and half from the widened posterior.
+    """
 
     def __init__(
         self, posterior: GaussianPosterior, sites: NDArray[np.intp], rng: np.random.Generator, samples: int
@@ -83,8 +99,8 @@ class Cavity:
         own_precision, own_shift = (to_numpy(part)[sites] for part in posterior.sites)
         precision = np.linalg.inv(covariance)
         prior_std = np.sqrt([float(kernel.variance) for kernel in posterior.prior.kernels])
-        # In units of the prior. Others that take precision away may leave no distribution, or one so wide that a
-        # simulator would be asked for what nobody believes.
+        # In units of the prior. The cavity precision may be indefinite, or so small that samples would be far outside
+        # the prior; its eigenvalues are limited.
         values, vectors = np.linalg.eigh((precision - own_precision) * prior_std[:, None] * prior_std)
         factor = prior_std[:, None] * vectors / np.sqrt(np.maximum(values, LEAST_PRECISION))[:, None, :]
         spread = factor @ factor.swapaxes(-1, -2)
@@ -97,28 +113,35 @@ class Cavity:
         self.latents = np.concatenate([_transform_normals(normals, *gaussian) for gaussian in (self.others, self.wide)])
 
     def shape_errors(self, problem: Problem, batch: Batch) -> Floats:
-        """Distance (B, Q) between posterior and product of cavity and likelihood, from runs at `latents`."""
+        """Compute the shape errors from runs at `latents`.
+
+        Returns
+        -------
+        array, shape (B, Q), in standard deviations
+            Difference between the posterior and the product of cavity and likelihood, minus the Monte Carlo error;
+            NaN where it could not be determined.
+        """
         whole = batch.whole(np.isfinite(problem.survey.Y[self.sites]))
         outputs = np.where(whole[..., None], np.nan_to_num(batch.outputs), 0.0)
         log_density = np.asarray(noise_log_density(problem, Backend(np, "cpu"))(outputs, self.sites))
         proposal = np.logaddexp(_log_normal(self.latents, *self.others), _log_normal(self.latents, *self.wide))
         weight = np.where(whole, _log_normal(self.latents, *self.others) + log_density - proposal, -np.inf)
-        told = np.isfinite(weight.max(axis=0))
-        weight = np.exp(np.where(told, weight - np.where(told, weight.max(axis=0), 0.0), 0.0))
+        known = np.isfinite(weight.max(axis=0))
+        weight = np.exp(np.where(known, weight - np.where(known, weight.max(axis=0), 0.0), 0.0))
         weight /= weight.sum(axis=0)
         mean = np.sum(weight[..., None] * self.latents, axis=0)
         variance = np.sum(weight[..., None] * (self.latents - mean) ** 2, axis=0)
         own = np.diagonal(self.covariance, axis1=1, axis2=2)
         effective = 1.0 / np.sum(weight**2, axis=0)
-        # Less what chance alone would do with so many draws.
+        # Subtract the expected Monte Carlo error.
         chance = 1.0 / np.sqrt(effective) + 5.0 / effective
         off = np.maximum(np.abs(mean - self.mean) / np.sqrt(own), 0.5 * np.abs(np.log(variance / own)))
-        enough = told & (effective >= FEWEST_EFFECTIVE)
+        enough = known & (effective >= FEWEST_EFFECTIVE)
         return np.where(enough[:, None], np.maximum(off - chance[:, None], 0.0), np.nan)
 
 
 def doubtful_latents(problem: Problem, shape_errors: Floats) -> list[str]:
-    """The latents, and labels of theirs, whose shape is in doubt at some site, from errors (N, Q); none if all are."""
+    """Name the latents and labels with a large shape error (N, Q) at any site; empty if all have one."""
     doubtful = np.any(np.nan_to_num(shape_errors) > DOUBTFUL, axis=0).tolist()
     names = [f"{v.name} {label}".strip() for v in problem.latents for label in v.labels or [""]]
     return [] if all(doubtful) else [name for name, doubt in zip(names, doubtful, strict=True) if doubt]
@@ -134,12 +157,22 @@ def diagnose(
     converged: bool = True,
     latents: Sequence[str] = (),
 ) -> Diagnostics:
-    """Numbers and sentences; before the posterior has converged, its misfit says nothing of the noise.
+    """Compute the diagnostics of a posterior, and describe them in sentences.
 
     Parameters
     ----------
-    shape_error : (N,), the largest of each site's.
-    latents : those whose shape is in doubt, if not all of them are.
+    problem : Problem
+        Problem with learnt hyperparameters.
+    predicted, predicted_std : arrays, shape (N, P)
+        Posterior mean and standard deviation of the outputs.
+    shape_error : array, shape (N,)
+        Largest shape error over the latents of each site.
+    notes : sequence of str
+        Further sentences, which come first.
+    converged : bool
+        Whether the posterior has converged. If not, its misfit contains no information on the noise.
+    latents : sequence of str
+        Latents with a large shape error, if not all have one.
     """
     misfit = chi_square(problem, predicted)
     misfits = expected_misfit(problem, predicted, predicted_std)
@@ -175,37 +208,37 @@ def _misfit_sentences(problem: Problem, misfit: Floats) -> list[str]:
 
 
 def _unexplained_sentences(misfit: Floats) -> list[str]:
-    sites, named = _worst(misfit, 0.0)
+    sites, named = _name_worst_sites(misfit, 0.0)
     if not sites:
         return []
     return [
         f"At {sites} of {counted(len(misfit), 'site')} the posterior does not explain the data, which lie far outside "
         f"the noise: site {named}. Either the data there are wrong, which Student-t noise would "
-        "bear, or this is the wrong solution."
+        "tolerate, or this is the wrong solution."
     ]
 
 
 def _shape_sentences(shape_error: Floats, latents: Sequence[str]) -> list[str]:
-    sites, named = _worst(shape_error, DOUBTFUL)
+    sites, named = _name_worst_sites(shape_error, DOUBTFUL)
     if not sites:
         return []
     of = f" of {', '.join(latents)}" if latents else ""
     return [
         f"At {sites} of {counted(len(shape_error), 'site')} the posterior{of} is not Gaussian in shape "
-        f"(several solutions, or a strongly bent one), so that mean and spread there are doubtful: site {named}. "
+        f"(several solutions, or a strongly curved one), so that mean and spread there are doubtful: site {named}. "
         "`invgp compare` samples it."
     ]
 
 
-def _worst(values: Floats, limit: float) -> tuple[int, str]:
-    """How many sites have a larger value, and the numbers of those with the largest."""
+def _name_worst_sites(values: Floats, limit: float) -> tuple[int, str]:
+    """Count the sites with a value above `limit`, and list the numbers of the worst."""
     beyond = np.flatnonzero(np.nan_to_num(values) > limit)
     worst = beyond[np.argsort(-values[beyond])]
     return len(beyond), ", ".join(str(n + 1) for n in worst[:NAMED]) + (" and others" if len(worst) > NAMED else "")
 
 
 def _length_scale_sentences(problem: Problem) -> list[str]:
-    """Of length-scales that were learnt and say no more than that the sites are independent."""
+    """Describe learnt length-scales that are so short that the sites are independent."""
     X, sentences = problem.survey.X, []
     if len(X) < 2:
         return []
@@ -214,11 +247,11 @@ def _length_scale_sentences(problem: Problem) -> list[str]:
             continue
         scaled = X / latent.length_scale
         nearest, _ = KDTree(scaled).query(scaled, k=2)
-        are_distinct = np.median(np.asarray(nearest)[:, 1])
-        if are_distinct > FARTHEST_NEIGHBOUR:
+        spacing = np.median(np.asarray(nearest)[:, 1])
+        if spacing > FARTHEST_NEIGHBOUR:
             sentences.append(
                 f"The length-scale of {latent.name} was learnt to be far below the distance between sites, where the "
-                "data cannot tell one value from another: start it nearer to what you expect, or give it a prior."
+                "data cannot distinguish values: start it nearer to what you expect, or give it a prior."
             )
     return sentences
 

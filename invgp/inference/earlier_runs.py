@@ -1,4 +1,4 @@
-"""Runs of the same simulator that were made for earlier inversions: an inversion knows them from the start."""
+"""Runs of earlier inversions with the same simulator, read from the ledger at the start of an inversion."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from invgp.emulation.training_runs import Integers
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
 
-MOST, MOST_FIELDS = 20_000, 1_000  # runs, the latest
-BEFORE = -1  # the outer step that they count as
-# What leaves the posterior as it is, to the bit.
-OF_NO_CONSEQUENCE = frozenset({"workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"})
-PROVENANCE = frozenset({"file", "digest"})  # of the survey: its values count, not where they were read from
+MOST, MOST_FIELDS = 20_000, 1_000  # most earlier runs that are used, of site and of field models; the latest
+BEFORE = -1  # stage of earlier runs
+# Fields that do not change the posterior.
+IGNORED_FIELDS = frozenset({"workers", "backend", "scheduler", "worker_timeout", "output", "config_text", "title"})
+PROVENANCE = frozenset({"file", "digest"})  # fields of the survey that do not change its values
 
 
 def earlier_runs(problem: Problem, recorder: Recorder | None, seed: int) -> Runs:
-    """What a ledger held when this inversion first began, on the scale of the latents.
+    """Read the runs that the ledger contained when this inversion was first started.
 
-    An inversion that was stopped, or is made again, finds what it found the first time: it must end the same.
+    An inversion that is resumed or repeated reads the same runs as the first time, so that its result is the same.
     """
     none = Runs.empty(problem.latent_count, problem.noise_std.shape[1])
     if recorder is None:
@@ -33,7 +33,7 @@ def earlier_runs(problem: Problem, recorder: Recorder | None, seed: int) -> Runs
     if not len(inputs):
         return none
     latents, columns = problem.from_inputs(inputs)
-    sites = _sites(problem, columns, len(inputs))
+    sites = _match_sites(problem, columns, len(inputs))
     kept = (sites >= 0) & np.isfinite(latents).all(axis=1)
     if not kept.any():
         return none
@@ -45,7 +45,7 @@ def earlier_runs(problem: Problem, recorder: Recorder | None, seed: int) -> Runs
 
 
 def earlier_fields(problem: Problem, recorder: Recorder | None, seed: int) -> tuple[Floats, Floats]:
-    """Latent processes (n, G, Q) and outputs (n, N, P) of such runs of a field model."""
+    """Read latent processes (n, G, Q) and outputs (n, N, P) of such runs of a field model."""
     none = np.empty((0, 0, problem.latent_count)), np.empty((0, *problem.noise_std.shape))
     if recorder is None:
         return none
@@ -60,10 +60,10 @@ def earlier_fields(problem: Problem, recorder: Recorder | None, seed: int) -> tu
     return latents[kept], problem.field_from_simulator(outputs[kept])
 
 
-def _sites(problem: Problem, columns: dict[str, Floats], runs: int) -> Integers:
-    """The site (R,) that each run was for, by what the simulator takes of it; -1 for a place that is not surveyed.
+def _match_sites(problem: Problem, columns: dict[str, Floats], runs: int) -> Integers:
+    """Find the site (R,) of each run by the site columns among the inputs; -1 if no site matches.
 
-    To a simulator that takes nothing of the site all sites are alike: its runs are dealt out to them.
+    If the simulator takes no site columns, the runs are assigned to the sites in turn.
     """
     known = {c.name: c.values for c in (*problem.survey.coordinates, *problem.survey.covariates)}
     if not columns:
@@ -76,12 +76,12 @@ def _sites(problem: Problem, columns: dict[str, Floats], runs: int) -> Integers:
 
 
 def fingerprint(problem: Problem, seed: int) -> str:
-    """Name an inversion by all that decides how it goes on, wherever its files are."""
+    """Compute a digest of everything that determines an inversion, independent of the paths of its files."""
     return _fingerprint(problem, seed, former=False)
 
 
 def former_fingerprint(problem: Problem, seed: int) -> str:
-    """Name an inversion as ledgers of version 1 do, with the paths of its files."""
+    """Compute the digest of ledgers of version 1, which includes the paths of the files."""
     return _fingerprint(problem, seed, former=True)
 
 
@@ -92,13 +92,13 @@ def _fingerprint(problem: Problem, seed: int, *, former: bool) -> str:
 
 
 def _add(digest: Any, value: Any, former: bool) -> None:
-    """Take a value in, whatever it is made of."""
+    """Add a value to a digest, with all its parts."""
     if isinstance(value, np.ndarray):
         digest.update(np.ascontiguousarray(value).tobytes() if value.dtype != object else repr(value.tolist()).encode())
     elif hasattr(value, "digest") and hasattr(value, "evaluate"):
         digest.update((former_digest(value) if former else value.digest).encode())
     elif is_dataclass(value):
-        ignored = OF_NO_CONSEQUENCE if former else OF_NO_CONSEQUENCE | PROVENANCE
+        ignored = IGNORED_FIELDS if former else IGNORED_FIELDS | PROVENANCE
         for field in fields(value):
             if field.name not in ignored:
                 digest.update(field.name.encode())

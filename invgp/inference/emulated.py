@@ -1,8 +1,8 @@
-"""The posterior coupled across latents, from a handful of runs a site: an emulator stands in for the simulator.
+"""Inversion with a posterior coupled across latents, on an emulator that is fitted to a few runs per site.
 
-Outer steps: run the simulator at a few draws from the current posterior, refit the emulator to all runs so far, find
-the posterior with the emulator in the simulator's place. Where the emulator's error is not small against the noise,
-the simulator itself then takes over. At the end fresh runs verify what is left to the emulator.
+Each outer step runs the simulator at samples from the current posterior, refits the emulator to all runs so far, and
+optimises the posterior on the emulator. At sites where the error of the emulator is not small compared with the noise,
+the simulator is used afterwards. At the end, new runs verify the emulator at the other sites.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from invgp.posterior import EmulatorReport
 from invgp.problem import Floats, Problem
 from invgp.wording import counted
 
-CONVERGED = 0.15  # standard deviations that any site's posterior moves from one outer step to the next
-WIDENED = 1.2  # the runs' spread about the posterior: an emulator must not be asked beyond its runs
-GOOD_ENOUGH = 1.0  # noise standard deviations that an emulator may be off far from its posterior
-FARTHEST = 2.0  # standard deviations that a mean may leave the runs behind, which no emulator knows beyond
-LARGEST_ERROR = 1000.0  # noise standard deviations: of a site that nothing is known of
+CONVERGED = 0.15  # largest movement of the posterior of a site in the last outer step, in standard deviations
+WIDENED = 1.2  # factor on the posterior spread for new runs, so that the emulator does not extrapolate
+GOOD_ENOUGH = 1.0  # largest emulator error at the start of a second search, in noise standard deviations
+FARTHEST = 2.0  # most movement of a mean in one outer step, in standard deviations, to stay near the runs
+LARGEST_ERROR = 1000.0  # noise standard deviations: upper limit of the emulator error, for sites without information
 
 
 class EmulatedInversion(CoupledInversion):
-    """A Gaussian with a full covariance, found on an emulator."""
+    """Inversion with a Gaussian posterior with a full covariance, on an emulator."""
 
     emulates = True
 
@@ -53,13 +53,13 @@ class EmulatedInversion(CoupledInversion):
         self.emulator: Emulator | None = None
         self.direct = np.zeros(problem.survey.size, dtype=bool)
         self.verification = np.full(problem.survey.size, np.nan)
-        self.alike = effective_neighbours(problem, self.design)
-        self.stages()  # draws that nobody uses: without them a seed would not give the posterior that it gave
+        self.neighbour_counts = effective_neighbours(problem, self.design)
+        self.stages()  # unused; advances the random stream, so that a seed gives the same posterior as before
         self.emulator_stages = [self.stage(plan) for plan in plan_emulator_stages(problem)]
         self.steps: deque[tuple[int, int]] = deque()
 
     def search_from_start(self) -> SearchResult:
-        """The posterior on the emulator; then, where that is not good enough, with the simulator; then verification."""
+        """Search on the emulator, then with the simulator where the emulator is not accurate enough, and verify."""
         runs, steps = runs_in_a_step(self.problem), runs_of_steps(self.problem)
         self.steps = deque(enumerate(steps))
         self.begin(sum(steps) + runs)
@@ -70,7 +70,7 @@ class EmulatedInversion(CoupledInversion):
         if self.emulator is None:
             self.notes.append(
                 f"No emulator could be fitted, since too many of its runs {self.simulator.lost}: the simulator "
-                "itself was run throughout."
+                "was used for every step."
             )
             return super().search_from_start()
         self.direct = ~self.trusted_sites()
@@ -85,8 +85,11 @@ class EmulatedInversion(CoupledInversion):
         return self.restart_where_doubtful(result)
 
     def restart_where_doubtful(self, result: SearchResult) -> SearchResult:
-        """A second search around the sites of the simulator, if few, whose shape is in doubt: beside a jump, say."""
-        doubtful = self.direct & ~(self.shape_error <= DOUBTFUL)  # nor where it could not be told
+        """Search again around sites that use the simulator and have a large shape error, if these are few.
+
+        Such sites can be next to a jump of the simulator.
+        """
+        doubtful = self.direct & ~(self.shape_error <= DOUBTFUL)  # or not determined
         first = self.candidate
         if 2 * self.direct.sum() <= len(doubtful):
             result = restart_around(self, doubtful, result)
@@ -95,21 +98,22 @@ class EmulatedInversion(CoupledInversion):
         return result
 
     def search_on_emulator(self, posterior: GaussianPosterior, *, patient: bool = False) -> SearchResult:
-        """Outer steps from a position, until the posterior stays where it is and the emulator's error is small.
+        """Make outer steps from a posterior until it has converged and the error of the emulator is small.
 
-        A search that goes on and on though the error is small may be in the wrong place: only a patient one does.
+        A search that does not converge though the error is small may be near a wrong solution. It ends after two such
+        steps unless it is `patient`.
         """
         result, small = SearchResult("", converged=False), False
         verification = runs_in_a_step(self.problem)
         while self.steps:
             step, runs = self.steps.popleft()
-            # What earlier inversions ran does for the first step, if it is enough.
+            # Runs of earlier inversions replace the first step, if there are enough.
             if step or len(self.known) < runs or not self.fit(posterior):
                 if not self.simulator.affords(runs + verification):
                     raise BudgetSpent(runs + verification)
-                if not self.learn_from(posterior, runs, step):
+                if not self.add_runs(posterior, runs, step):
                     self.emulator = None
-                    if self.simulator.partial:  # more runs may have what these lack
+                    if self.simulator.partial:  # further runs may have the missing outputs
                         continue
                     break
             algorithm = self.algorithm(self.emulator_stages, self.with_emulator_error())
@@ -134,43 +138,43 @@ class EmulatedInversion(CoupledInversion):
         return SearchResult(status, converged=False)
 
     def search_with_simulator(self) -> SearchResult:
-        """The simulator itself at the sites where the emulator is not good enough."""
+        """Optimise with the simulator at the sites where the emulator is not accurate enough."""
         algorithm = self.algorithm(self.stages())
         start = (
             self.start if self.candidate is None else algorithm.start_from(self.candidate.posterior, near_optimum=False)
         )
         return self.optimise(algorithm, start, self.evaluate_mixed)
 
-    def learn_from(self, posterior: GaussianPosterior, runs: int, step: int) -> bool:
-        """Run the simulator at draws from a posterior, and refit the emulator to all runs so far, if that can be."""
+    def add_runs(self, posterior: GaussianPosterior, runs: int, step: int) -> bool:
+        """Run the simulator at samples from a posterior and refit the emulator; return whether this was possible."""
         latents, sites = self.draw(posterior, runs, WIDENED if step else 1.0)
         batch = self.evaluate_simulator(latents, f"emulator-step-{step + 1}", sites)
         self.known = self.known.append(latents, batch.outputs, batch.valid, sites, step)
         return self.fit(posterior) and bool(batch.valid.any())
 
     def fit(self, posterior: GaussianPosterior) -> bool:
-        """Fit the emulator to all runs so far, if that can be."""
+        """Fit the emulator to all runs so far; return whether this was possible."""
         noise_std = with_learned_hyperparameters(self.problem, posterior).noise_std
         self.emulator = fit_emulator(self.problem, self.known, noise_std=noise_std, rng=self.design)
         return self.emulator is not None
 
     def with_emulator_error(self) -> Problem:
-        """The problem with the emulator's error among its noise: a poor emulator must not speak with certainty.
+        """Return the problem with the emulator error added to the noise.
 
-        Sites within a length-scale of one another see nearly the same error, which does not average out. Noise that is
-        learnt takes the error in by itself.
+        Sites within a length-scale have nearly the same error, which does not average out; the error is scaled
+        accordingly. Learnt noise includes the error anyway.
         """
         if self.emulator is None:
             return self.problem
-        error = np.minimum(self.emulator.output_error(self.everywhere), LARGEST_ERROR)
+        error = np.minimum(self.emulator.output_error(self.all_sites), LARGEST_ERROR)
         for name in self.problem.noise.learn:
             error[:, self.problem.observation_slices[name]] = 0.0
-        return self.problem.noisier(np.hypot(1.0, np.sqrt(self.alike)[:, None] * error))
+        return self.problem.noisier(np.hypot(1.0, np.sqrt(self.neighbour_counts)[:, None] * error))
 
     def draw(self, posterior: GaussianPosterior, runs: int, widened: float) -> tuple[Floats, NDArray[np.intp]]:
-        """Latent values (S, B, Q) to run the simulator at, and the sites (B,) they are for."""
+        """Draw latent values (S, B, Q) from a posterior for new runs, and select their sites (B,)."""
         N, Q = self.problem.survey.size, self.problem.latent_count
-        some = self.everywhere if runs >= N else np.sort(self.design.choice(N, runs, replace=False))
+        some = self.all_sites if runs >= N else np.sort(self.design.choice(N, runs, replace=False))
         points = qmc.Sobol(Q, rng=self.design).random_base2(math.ceil(math.log2(runs)))[:runs]
         normals = ndtri(np.clip(points, 1e-6, 1.0 - 1e-6))
         normals = normals[self.design.permutation(runs)].reshape(-1, len(some), Q, 1)
@@ -178,46 +182,46 @@ class EmulatedInversion(CoupledInversion):
         return mean + widened * (factor @ normals)[..., 0], some
 
     def evaluate_emulator(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:  # noqa: ARG002 - as `evaluate_simulator`
-        """What the emulator makes of latent values (S, B, Q) at some sites (B,)."""
+        """Evaluate the emulator at latent values (S, B, Q) of sites (B,)."""
         if self.emulator is None:
             raise ValueError("there is no emulator yet")
         return Batch(self.emulator.predict(latents, sites), np.ones(latents.shape[:2], dtype=bool))
 
     @property
     def evaluator(self) -> Evaluate:
-        """What answers for the simulator."""
+        """Function that evaluates latent values: the simulator, the emulator, or both."""
         if self.emulator is None:
             return self.evaluate_simulator
         return self.evaluate_mixed if self.direct.any() else self.evaluate_emulator
 
     def use_simulator_at(self, sites: NDArray[np.bool_], start: GaussianPosterior) -> None:
-        """The simulator itself answers for these sites (N,), unless one run each shows that the emulator can."""
+        """Use the simulator at these sites (N,), unless one run per site shows that the emulator is accurate enough."""
         if self.emulator is None:
             return
         latents, _ = self.draw(start, self.problem.survey.size, 1.0)
         chosen = np.flatnonzero(sites)
         batch = self.evaluate_simulator(latents[:, chosen], "second-start", chosen)
         errors = self.emulator_errors(batch, latents[:, chosen], chosen)
-        if not np.all(errors <= GOOD_ENOUGH):  # nor where runs failed
+        if not np.all(errors <= GOOD_ENOUGH):  # or runs failed
             super().use_simulator_at(sites, start)
 
     def bound_of(self, algorithm: CoupledSavigp, posterior: GaussianPosterior) -> float:
-        """The bound at a position, with the simulator where it answers now, and the noise as it is."""
-        if self.in_batches:
+        """Compute the bound at a posterior, without the emulator error in the noise."""
+        if self.uses_minibatches:
             return super().bound_of(algorithm, posterior)
         return self.optimiser.bound(algorithm, posterior, self.evaluator)
 
     @property
-    def in_batches(self) -> bool:
-        """Whether sites are too many to be looked at together."""
+    def uses_minibatches(self) -> bool:
+        """Whether there are too many sites to process them together."""
         return self.optimiser.batch_size(self.emulator_stages) < self.problem.survey.size
 
     def emulated_bound(self, posterior: GaussianPosterior) -> float:
-        """The bound at a position, on the emulator, with the noise as it is."""
+        """Compute the bound at a posterior on the emulator, without the emulator error in the noise."""
         return self.optimiser.bound(self.algorithm(self.emulator_stages), posterior, self.evaluate_emulator)
 
     def evaluate_mixed(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
-        """The emulator where it is good enough, the simulator elsewhere."""
+        """Evaluate the emulator where it is accurate enough, and the simulator at the other sites."""
         batch, direct = self.evaluate_emulator(latents, label, sites), np.flatnonzero(self.direct[sites])
         if direct.size:
             real = self.evaluate_simulator(latents[:, direct], label, sites[direct])
@@ -225,14 +229,14 @@ class EmulatedInversion(CoupledInversion):
         return batch
 
     def trusted_sites(self) -> NDArray[np.bool_]:
-        """The sites (N,) where the emulator is good enough."""
+        """Return a mask (N,) of the sites where the emulator is accurate enough."""
         if self.emulator is None or self.candidate is None:
             return np.zeros(self.problem.survey.size, dtype=bool)
         latents, _ = self.draw(self.candidate.posterior, 32 * self.problem.survey.size, 1.0)
-        return self.emulator.trusted_sites(latents, self.everywhere, self.problem.inference.emulator_error)
+        return self.emulator.trusted_sites(latents, self.all_sites, self.problem.inference.emulator_error)
 
     def verify(self, runs: int) -> None:
-        """Fresh runs from the posterior, where the emulator was used, if there are runs left for it."""
+        """Verify the emulator with new runs from the posterior at its sites, if the budget has enough runs."""
         if self.emulator is None or self.candidate is None:
             return
         latents, sites = self.draw(self.candidate.posterior, min(runs, self.problem.survey.size), 1.0)
@@ -246,12 +250,12 @@ class EmulatedInversion(CoupledInversion):
         unverified = np.isnan(self.verification[sites]) & np.isfinite(self.problem.survey.Y[sites]).any(axis=1)
         if unverified.any():
             self.notes.append(
-                f"At {unverified.sum()} of {counted(len(sites), 'site')} every run that was to verify the posterior "
-                "failed: what it says there rests on runs elsewhere."
+                f"At {unverified.sum()} of {counted(len(sites), 'site')} every run for the verification "
+                "failed: the posterior there relies on runs elsewhere."
             )
 
     def emulator_errors(self, batch: Batch, latents: Floats, sites: NDArray[np.intp]) -> Floats:
-        """Root mean square (B,) of the emulator's errors at runs, in noise standard deviations; NaN if all failed."""
+        """Compute the root mean square emulator error (B,) at runs, in noise standard deviations; NaN if all failed."""
         if self.emulator is None or self.candidate is None:
             return np.full(len(sites), np.nan)
         noise_std = with_learned_hyperparameters(self.problem, self.candidate.posterior).noise_std[sites]
@@ -262,7 +266,7 @@ class EmulatedInversion(CoupledInversion):
         return np.where(counts > 0, error, np.nan)
 
     def report(self) -> EmulatorReport | None:
-        """How far the emulator was trusted."""
+        """Return the accuracy of the emulator; None without an emulator."""
         if self.emulator is None:
             return None
         return EmulatorReport(self.emulator.name, self.emulator.error, self.verification, self.direct)

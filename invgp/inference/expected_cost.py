@@ -1,4 +1,4 @@
-"""What an inversion will cost, before it starts."""
+"""Expected number of runs of an inversion."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from invgp.inference.factorised import SAMPLES
 from invgp.inference.field import MOST_RUNS
 from invgp.problem import Problem
 
-USUAL_STEPS = 4  # of the emulator, verification included
-USUAL_SAMPLES = 300  # a site, of the coupled posterior without an emulator
-USUAL_EVALUATIONS = 60  # of the bound of the paper's full Gaussian
+USUAL_STEPS = 4  # typical number of outer steps of an emulated inversion, including the verification
+USUAL_SAMPLES = 300  # typical runs per site of the coupled posterior without an emulator
+USUAL_EVALUATIONS = 60  # typical evaluations of the bound of the full Gaussian
 
 
 class Cost(NamedTuple):
-    """Runs to expect, and how they come about."""
+    """Expected number of runs, and an explanation for users."""
 
     runs: int
     words: str
 
 
 def expected_cost(problem: Problem) -> Cost:
-    """The runs that an inversion usually takes."""
+    """Estimate the number of runs of an inversion."""
     settings, sites = problem.inference, problem.survey.size
     if problem.grid is not None:
         most = settings.max_runs or MOST_RUNS
         return Cost(most, "Each run takes the whole field; smooth models converge after about 50 to 300 runs. At most")
     if settings.posterior == "full gaussian":
         each = settings.samples or SAMPLES
-        words = f"The full Gaussian takes {each} runs a site, some {USUAL_EVALUATIONS} times"
+        words = f"The full Gaussian takes {each} runs per site, about {USUAL_EVALUATIONS} times"
         return Cost(USUAL_EVALUATIONS * each * sites, words)
     if settings.emulator and can_emulate(problem):
         steps = runs_of_steps(problem)[: USUAL_STEPS - 1]
         runs = sum(steps) + runs_in_a_step(problem)
-        return Cost(runs, f"The emulator takes some {len(steps) + 1} steps, verification included")
-    return Cost(USUAL_SAMPLES * sites, f"The coupled posterior takes some {USUAL_SAMPLES} runs a site")
+        return Cost(runs, f"The emulator takes about {len(steps) + 1} steps, including the verification")
+    return Cost(USUAL_SAMPLES * sites, f"The coupled posterior takes about {USUAL_SAMPLES} runs per site")

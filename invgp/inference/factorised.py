@@ -1,4 +1,4 @@
-"""The paper's posterior: Gaussians that factorise over the latents."""
+"""Inversion with the factorised full Gaussian of the paper."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from invgp.posterior import Solution
 from invgp.problem import Problem
 from invgp.processes import WhitenedGaussians
 
-START_SHARE = 0.1  # of the prior's variance
-SAMPLES = 256
+START_SHARE = 0.1  # variance of the starting posterior, relative to the prior variance
+SAMPLES = 256  # default number of samples per site
 
 
 class FactorisedInversion(Inversion):
-    """The full Gaussian of the paper, at the sites."""
+    """Inversion with one full Gaussian per latent over the sites (section 3 of the paper)."""
 
     def __init__(self, problem: Problem, backend: Backend, simulator: Simulator, seed: int) -> None:
         super().__init__(problem, backend, simulator, seed)
         self.best: Batch | None = None
-        # One stream for each purpose: drawing more realizations must not change the posterior.
+        # One random stream per purpose: the number of realizations must not change the posterior.
         points, self.realizations = np.random.default_rng(seed).spawn(2)
         settings = problem.inference
         bound, parameters = dense_full_gaussian(problem, backend)
@@ -45,7 +45,7 @@ class FactorisedInversion(Inversion):
         self.state: State = self.algorithm.init()
 
     def search(self) -> SearchResult:
-        """Ask, evaluate, tell, until the bound converges."""
+        """Optimise the bound with L-BFGS; each evaluation runs the simulator at all samples."""
         most = self.problem.inference.max_evaluations
         self.begin(self.algorithm.points.base.shape[0] * self.problem.survey.size * most)
         while not self.state.finished:
@@ -56,14 +56,14 @@ class FactorisedInversion(Inversion):
             label = f"evaluation-{self.state.evaluations + 1}"
             batch = self.evaluate_simulator(latents, label, np.arange(self.problem.survey.size))
             whole = batch.whole(np.isfinite(self.problem.survey.Y))
-            told = self.backend.asarray(batch.outputs), self.backend.asmask(whole)
-            self.state, info = self.algorithm.tell(self.state, *told)
+            outputs, valid = self.backend.asarray(batch.outputs), self.backend.asmask(whole)
+            self.state, info = self.algorithm.tell(self.state, outputs, valid)
             self.best = batch if info.accepted else self.best
             self.record(info.elbo, accepted=info.accepted)
         return SearchResult(self.state.finished, converged=True)
 
     def solution(self, result: SearchResult) -> tuple[Problem, Solution] | None:
-        """The best posterior so far; None if no evaluation of the bound has succeeded."""
+        """Return the best posterior and its problem; see `Inversion.solution`."""
         if self.best is None:
             return None
         problem = self.problem
@@ -93,7 +93,7 @@ class FactorisedInversion(Inversion):
 
 
 def dense_full_gaussian(problem: Problem, backend: Backend) -> tuple[Bound, Parameters]:
-    """The paper's full Gaussian at the sites, and where it starts: the prior's mean, a tenth of its variance."""
+    """Return the bound of the full Gaussian at the sites, and its start: the prior mean and a tenth of its variance."""
     prior = prior_of(problem, backend)
     xp, N, Q = backend.namespace, problem.survey.size, problem.latent_count
     family = Full(latents=Q, inducing=N)

@@ -1,4 +1,4 @@
-"""The posterior of a field model, of which one run takes the latents on the whole grid and returns all data."""
+"""Inversion of a field model: one run takes the latents on the whole grid and returns all data."""
 
 from __future__ import annotations
 
@@ -26,33 +26,37 @@ from invgp.posterior import Solution
 from invgp.problem import FEWEST_FIELD_RUNS, Floats, Problem
 
 FEWEST_FIRST, MOST_FIRST = 24, 100  # runs of the first batch
-FEWEST_LATER = 16
-FIRST_SHARE = 0.4  # of the budget
-GROWTH = 0.3  # of the runs so far, that the next batch adds
-MOST_HELD = 4000  # numbers of a process that predict anywhere, over all processes: their square is in the file
-MOST_RUNS = 1000  # where the config sets no limit
-CONVERGED = 0.05  # standard deviations that a batch of runs still moves the posterior
-FEW_RUNS = 0.05  # of the variance, that more runs would take away
-NARROWER = (1.0, 0.5, 0.2)  # spreads of the draws, where the simulator fails too often
-LEARNABLE = 0.5  # of the variance that comes from few runs: above, the runs say too little of hyperparameters
-SAME = 0.01  # change of a logarithm that is no change
-REFINING_STEPS = 200  # of slice sampling, at the end
-PAIRS = 64  # of points for averages
-PREDICTED = 256  # samples
-MOST_OPEN = 0.1  # of the variance that comes from few runs, before the person is told
+FEWEST_LATER = 16  # runs of later batches
+FIRST_SHARE = 0.4  # largest part of `inference.max_runs` in the first batch
+GROWTH = 0.3  # runs of the next batch, relative to all runs so far
+MOST_HELD = 4000  # most inducing points of all processes in the file, which contains the square of this number
+MOST_RUNS = 1000  # budget if `inference.max_runs` is not set
+CONVERGED = 0.05  # largest movement of the posterior by the last batch, in standard deviations
+FEW_RUNS = 0.05  # largest part of the variance that more runs would remove, at convergence
+NARROWER_SPREADS = (
+    1.0,
+    0.5,
+    0.2,
+)  # factors on the spread of the samples, tried in turn if the simulator fails too often
+LEARNABLE = 0.5  # part of the variance due to few runs above which hyperparameters are not learnt
+SAME = 0.01  # change of all log hyperparameters below which the posterior is not updated
+REFINING_STEPS = 200  # steps of slice sampling at the end
+PAIRS = 64  # antithetic pairs of points for averages over the posterior
+PREDICTED = 256  # samples for the predicted outputs
+MOST_FROM_FEW_RUNS = 0.1  # part of the variance due to few runs above which a note is added
 
 
 class FieldInversion(Inversion):
-    """A Gaussian over the leading modes of the prior, coupled across latents."""
+    """Inversion with a Gaussian posterior of the leading modes of the prior, coupled across latents."""
 
     def __init__(self, problem: Problem, backend: Backend, simulator: Simulator, seed: int) -> None:
         super().__init__(problem, backend, simulator, seed)
-        # One stream for each purpose: drawing more realizations must not change the posterior.
+        # One random stream per purpose: the number of realizations must not change the posterior.
         streams = np.random.default_rng(seed).spawn(6)
         self.draws, self.points, self.sampling, self.refining, self.realizations, self.predicting = streams
         self.learning = FieldLearning(problem)
         self.theta = np.zeros(len(self.learning.spreads))
-        self.learnt, self.asked = not self.learning, False
+        self.learning_converged, self.has_learned = not self.learning, False
         self.outputs = np.empty((0, *problem.noise_std.shape))
         self.latents = np.empty((0, 0 if problem.grid is None else problem.grid.size, problem.latent_count))
         self.info: FieldInfo | None = None
@@ -60,12 +64,12 @@ class FieldInversion(Inversion):
         self.state = self.algorithm.init()
 
     @classmethod
-    def threads(cls, problem: Problem) -> int:  # noqa: ARG003 - of whatever size
-        """One: the many small factorisations between products would have BLAS threads wait for each other."""
+    def threads(cls, problem: Problem) -> int:  # noqa: ARG003 - for any size
+        """Return 1: BLAS threads would slow down the many small factorisations."""
         return 1
 
     def _set_up(self, problem: Problem) -> None:
-        """The algorithm for a problem with these hyperparameters."""
+        """Set up modes, whitening and algorithm for a problem with current hyperparameters."""
         backend = self.backend
         self.field = field_of(problem, backend)
         self.whitened = Whitening(problem, self.missing_counts)
@@ -80,18 +84,18 @@ class FieldInversion(Inversion):
         self.algorithm = FieldInference(modes, data, normals, self.whitened.degrees, blocks, unmixing)
 
     def _data(self) -> tuple[Array, Array | None]:
-        """Data with independent noise, and what makes that of outputs so."""
+        """Return the whitened data, and the matrix that whitens scaled outputs."""
         unmixing = self.whitened.unmixing
         return self.backend.asarray(self.whitened.data), None if unmixing is None else self.backend.asarray(unmixing)
 
     @property
     def missing_counts(self) -> NDArray[np.intp] | None:
-        """How many runs lack each output, (N, P); None if they lack none that was observed."""
+        """Number of runs (N, P) without each output; None if no run lacks an observed output."""
         counts = np.isnan(self.outputs).sum(axis=0)
         return counts if counts[~np.isnan(self.problem.survey.Y)].any() else None
 
     def _update_whitening(self) -> None:
-        """Correlated noise of data is made independent in another way once runs lack outputs."""
+        """Whiten data and outputs again, since correlated noise with missing outputs needs another order."""
         self.whitened = Whitening(self.learning.problem_at(self.theta), self.missing_counts)
         data, unmixing = self._data()
         self.algorithm = replace(self.algorithm, y=data, unmixing=unmixing)
@@ -100,14 +104,14 @@ class FieldInversion(Inversion):
             self.state = replace(self.state, outputs=self.backend.asarray(self.whitened(known)))
 
     def search(self) -> SearchResult:
-        """Batches of runs from the posterior so far, until neither they nor more of them would move it."""
+        """Make batches of runs from the current posterior until it has converged or the budget is used."""
         budget = self.problem.inference.max_runs or MOST_RUNS
         self.begin(budget)
         batch = first_batch(self.variables, self.problem.inference.max_runs)
         if self._knows_enough():
             batch = min(batch, FEWEST_LATER)
         while self.simulator.runs < budget:
-            self.take(min(batch, budget - self.simulator.runs))
+            self.run_batch(min(batch, budget - self.simulator.runs))
             batch = next_batch(self.simulator.runs)
             if self._has_converged():
                 return SearchResult("the posterior has converged", converged=True)
@@ -118,23 +122,26 @@ class FieldInversion(Inversion):
         return SearchResult(status, converged=False)
 
     def _knows_enough(self) -> bool:
-        """Whether runs of earlier inversions do for a first posterior; if so, they have told it."""
+        """Update the posterior with runs of earlier inversions; return whether there were enough of them."""
         latents, outputs = earlier_fields(self.problem, self.simulator.recorder, self.seed)
         if len(latents) < FEWEST_FIELD_RUNS:
             return False
         self.outputs = outputs
         if self.learning:
             self.latents = latents
-        self._tell(self.state, self.field.coordinates(latents))
+        self._update(self.state, self.field.coordinates(latents))
         return True
 
     def _has_converged(self) -> bool:
         return (
-            self.info is not None and self.learnt and self.info.movement < CONVERGED and self.info.few_runs < FEW_RUNS
+            self.info is not None
+            and self.learning_converged
+            and self.info.movement < CONVERGED
+            and self.info.few_runs < FEW_RUNS
         )
 
-    def take(self, count: int) -> None:
-        """One batch of runs, and what it tells."""
+    def run_batch(self, count: int) -> None:
+        """Make one batch of runs, and update posterior and hyperparameters with it."""
         if not self.simulator.affords(count) or (self.state.regression is None and count < FEWEST_FIELD_RUNS):
             raise BudgetSpent(max(count, FEWEST_FIELD_RUNS))
         w, latents, outputs = self._runs(count)
@@ -143,14 +150,14 @@ class FieldInversion(Inversion):
             self.latents = np.concatenate([self.latents, latents])
         if self.missing_counts is not None and (self.problem.noise.correlation or self.problem.noise.joins_sites):
             self._update_whitening()
-        self._tell(self.state, w)
+        self._update(self.state, w)
         if self.learning and self.info is not None and self.info.few_runs < LEARNABLE:
             self._learn()
         if self.info is not None:
             self.record(self.info.elbo + self.whitened.log_scale, accepted=True)
 
-    def _tell(self, state: FieldState, w: Floats) -> None:
-        """What runs at w (n, R) tell a state: the last n of all."""
+    def _update(self, state: FieldState, w: Floats) -> None:
+        """Update a state with the last n runs, at variables w (n, R)."""
         observed = self.whitened.observed
         never = np.argwhere(observed)[np.isnan(self.outputs[:, observed]).all(axis=0)]
         if never.size:
@@ -158,15 +165,15 @@ class FieldInversion(Inversion):
                 f"no run gave the output that was observed at site {never[0, 0] + 1}: leave the datum empty in the "
                 "table of sites if the simulator cannot give it"
             )
-        told = self.backend.asarray(w), self.backend.asarray(self.whitened(self.outputs[-len(w) :]))
-        self.state, self.info = self.algorithm.tell(state, *told, self.sampling)
+        outputs = self.backend.asarray(self.whitened(self.outputs[-len(w) :]))
+        self.state, self.info = self.algorithm.tell(state, self.backend.asarray(w), outputs, self.sampling)
 
     def _learn(self) -> None:
-        """Hyperparameters by the evidence, and the posterior under them from the same runs."""
+        """Maximise the evidence over the hyperparameters, and update the posterior from the same runs."""
         theta = self.learning.fit(self.theta, self.field, self.algorithm, self.state, self.backend)
-        self.asked = True
+        self.has_learned = True
         moved = float(np.abs(theta - self.theta).max())
-        self.learnt = moved < CONVERGED
+        self.learning_converged = moved < CONVERGED
         if moved < SAME:
             return
         old, state, self.theta = self.field, self.state, theta
@@ -174,14 +181,14 @@ class FieldInversion(Inversion):
         turn = self.backend.asarray(old.coordinates_of(self.field))
         mean = self.backend.asarray(self.field.coordinates(old.latents(to_numpy(state.linear.mean)[None]))[0])
         start = LowRankGaussian(mean, turn.T @ state.linear.precision_factor)
-        self._tell(FieldState(start.dense(), start), self.field.coordinates(self.latents))
+        self._update(FieldState(start.dense(), start), self.field.coordinates(self.latents))
 
     def _runs(self, count: int) -> tuple[Floats, Floats, Floats]:
-        """Variables (n, R), latents (n, G, Q) and outputs (n, N, P) of runs that went well.
+        """Run the simulator: variables (n, R), latents (n, G, Q) and outputs (n, N, P) of successful runs.
 
-        Where too many do not, they are nearer to the mean.
+        If too many runs fail, samples closer to the mean are tried.
         """
-        for spread in NARROWER:
+        for spread in NARROWER_SPREADS:
             w = to_numpy(self.algorithm.ask(self.state, count, self.draws, spread))
             if not self.simulator.affords(count):
                 break
@@ -190,7 +197,7 @@ class FieldInversion(Inversion):
                 outputs, valid = self.simulator.run_fields(latents, f"batch-{len(self.trace) + 1}")
             except TooManyFailed:
                 if self.simulator.failed == self.simulator.runs:
-                    break  # everywhere, and so it would nearer to the mean
+                    break  # all runs fail, so samples closer to the mean would fail too
                 continue
             return w[valid], latents[valid], outputs[valid]
         allowed = self.problem.inference.max_failed_share
@@ -199,11 +206,11 @@ class FieldInversion(Inversion):
         )
 
     def refine(self) -> FieldState:
-        """Where the inference stands, with more steps of slice sampling."""
+        """Return the current state, refined with more steps of slice sampling."""
         return self.algorithm.refine(self.state, self.refining.spawn(1)[0], REFINING_STEPS)
 
     def solution(self, result: SearchResult) -> tuple[Problem, Solution] | None:
-        """The best posterior so far with the problem that it solves, or None if there is none."""
+        """Return the posterior and its problem; see `Inversion.solution`."""
         info = self.info
         if info is None:
             return None
@@ -237,38 +244,38 @@ class FieldInversion(Inversion):
 
     def _notes(self, info: FieldInfo) -> list[str]:
         notes = self._notes_on_modes()
-        if info.few_runs > MOST_OPEN:
+        if info.few_runs > MOST_FROM_FEW_RUNS:
             notes.append(
-                f"{info.few_runs:.0%} of the variance that is left where the data inform the field comes from having "
-                "few runs: more runs would narrow the posterior."
+                f"{info.few_runs:.0%} of the remaining variance, where the data inform the field, is due to the small "
+                "number of runs: more runs would narrow the posterior."
             )
-        if self.learning and not self.asked:
+        if self.learning and not self.has_learned:
             notes.append(
-                "Nothing was learnt of the hyperparameters: the runs are too few to say how data depend on them."
+                "The hyperparameters were not learnt: there are too few runs to determine how the data depend on them."
             )
         partial = int(np.isnan(self.outputs[:, self.whitened.observed]).any(axis=1).sum())
         if partial:
             notes.append(
-                f"{partial} of {len(self.outputs)} runs gave only some of their outputs; what they lack is known from "
-                "the other runs, and as far as it is not, the posterior is wider."
+                f"{partial} of {len(self.outputs)} runs gave only some of their outputs; the missing ones are "
+                "estimated from the other runs, and the posterior includes the uncertainty of this estimate."
             )
         noise = np.asarray([self.theta[self.learning.columns["noise", name]][0] for name in self.problem.noise.learn])
         notes += noise_notes(self.problem, noise)
         return notes
 
     def _notes_on_modes(self) -> list[str]:
-        """Whether the prior has more modes than there may be."""
+        """Add a note if the prior has more modes than `MOST_MODES`."""
         left = float(np.max(np.mean(self.field.omitted_variance() / self.field.std**2, axis=0)))
         most = max(part.stop - part.start for part in self.field.slices)
         if most < MOST_MODES or left <= 1.0 - self.problem.inference.kept_variance:
             return []
         return [
-            f"{most:,} modes, the most there may be, leave {left:.2g} of the prior's variance on the grid open, more "
-            "than inference.kept_variance asks for: of finer detail nothing is learnt."
+            f"{most:,} modes, the largest number allowed, omit {left:.2g} of the prior variance on the grid, more "
+            "than inference.kept_variance allows: finer detail is not inferred."
         ]
 
     def _predictions(self, q: Gaussian, regression: AnyRegression, near: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Mean and standard deviation (N, P) of the outputs over the posterior, as the regression has them."""
+        """Compute the posterior mean and standard deviation (N, P) of the outputs from the regression."""
         normals = self.backend.asarray(self.predicting.spawn(1)[0].standard_normal((PREDICTED, self.variables)))
         weights = regression.run_weights(q.samples(normals))
         everywhere = [np.arange(self.outputs.shape[1])]
@@ -282,7 +289,7 @@ class FieldInversion(Inversion):
         return values.mean(axis=0), values.std(axis=0)
 
     def _draws(self, state: FieldState) -> Floats:
-        """Joint draws (R, G, Q) of the latents on the grid."""
+        """Draw joint samples (R, G, Q) of the latents on the grid."""
         modes, rest = self.realizations.spawn(2)
         count = self.problem.output.realizations
         normals = self.backend.asarray(modes.standard_normal((count, self.variables)))
@@ -290,11 +297,11 @@ class FieldInversion(Inversion):
 
 
 def first_batch(variables: int, max_runs: int | None) -> int:
-    """Runs of the first batch."""
+    """Return the number of runs of the first batch."""
     wanted = min(max(FEWEST_FIRST, variables // 2), MOST_FIRST)
     return wanted if max_runs is None else min(wanted, max(FEWEST_FIELD_RUNS, round(FIRST_SHARE * max_runs)))
 
 
 def next_batch(runs: int) -> int:
-    """Runs of the batch that follows after so many."""
+    """Return the number of runs of the batch after `runs` runs."""
     return max(FEWEST_LATER, round(GROWTH * runs))

@@ -1,4 +1,4 @@
-"""Hyperparameters of a field model, learnt by the evidence of its linearisation."""
+"""Learning of the hyperparameters of a field model, by the evidence of its linearisation."""
 
 from __future__ import annotations
 
@@ -15,17 +15,25 @@ from invgp.latent_model.grid_modes import Field
 from invgp.latent_model.learned_problem import with_kernel
 from invgp.problem import Floats, Problem
 
-FARTHEST = 1.0  # change of any logarithm from one batch of runs to the next: far away, the line means little
-EVALUATIONS = 60  # of the evidence's gradient
-DIFFERENCE = 1e-4  # of the logarithms, for gradients
+FARTHEST = 1.0  # largest change of a log hyperparameter per batch, since the linearisation is local
+EVALUATIONS = 60  # most iterations of L-BFGS-B
+DIFFERENCE = 1e-4  # step of the finite differences of the log hyperparameters
 
 
 class FieldLearning:
-    """What is learnt, as logarithms of factors on what the config says.
+    """Learnt hyperparameters theta (H,): logarithms of factors on the configured values.
+
+    It is true if any hyperparameter is learnt.
 
     Parameters
     ----------
-    problem : as configured.
+    problem : Problem
+        Problem with the configured values.
+
+    Attributes
+    ----------
+    spreads : array, shape (H,)
+        Prior standard deviations of theta.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -51,7 +59,7 @@ class FieldLearning:
         return np.zeros(1) if columns is None else theta[columns]
 
     def problem_at(self, theta: Floats) -> Problem:
-        """The problem with these logarithms (H,)."""
+        """Return the problem with hyperparameters theta (H,)."""
         latents = []
         for latent in self.problem.latents:
             _, std = latent.link.gaussian(latent.mean, latent.std)
@@ -59,13 +67,13 @@ class FieldLearning:
             scales = latent.length_scale * np.exp(self._of(theta, latent.name, "length_scale"))
             latents.append(with_kernel(latent, variance, scales))
         noise = self.problem.noise
-        louder = {name: value * np.exp(self._of(theta, "noise", name)) for name, value in noise.std.items()}
-        return replace(self.problem, latents=tuple(latents), noise=replace(noise, std=louder))
+        noise_std = {name: value * np.exp(self._of(theta, "noise", name)) for name, value in noise.std.items()}
+        return replace(self.problem, latents=tuple(latents), noise=replace(noise, std=noise_std))
 
     def fit(
         self, theta: Floats, field: Field, algorithm: FieldInference, state: FieldState, backend: Backend
     ) -> Floats:
-        """The logarithms (H,) of most evidence, not far from those at which the state was found."""
+        """Maximise the evidence over theta (H,), within `FARTHEST` of the theta of the state."""
         line = algorithm.linearised_data(state)
         slopes = self._node_slopes(theta, field, line.slope, backend)
         groups = self._noise_groups()
@@ -79,8 +87,8 @@ class FieldLearning:
                 scales = latent.length_scale * np.exp(self._of(trial, latent.name, "length_scale"))
                 kernel = Kernel(CORRELATIONS[latent.kernel], backend.asarray(change), backend.asarray(scales))
                 covariance = covariance + slopes[latent.name].covariance(kernel)
-            louder = groups @ (trial - theta)
-            evidence = line.log_evidence(covariance, backend.asarray(louder))
+            noise_std = groups @ (trial - theta)
+            evidence = line.log_evidence(covariance, backend.asarray(noise_std))
             return 0.5 * float(np.sum((trial / self.spreads) ** 2)) - evidence
 
         found = minimize(
@@ -108,7 +116,7 @@ class FieldLearning:
         return found
 
     def _noise_groups(self) -> Floats:
-        """(D, H), 1 where the noise of a datum is scaled by what is learnt."""
+        """Return a matrix (D, H): 1 where a hyperparameter scales the noise of a datum."""
         observed = ~np.isnan(self.problem.survey.Y)
         groups = np.zeros((*observed.shape, len(self.spreads)))
         for name in self.problem.noise.learn:

@@ -1,4 +1,4 @@
-"""What every inversion has in common: runs that may fail or run out, and the best posterior so far."""
+"""Base class of inversions: budget and failures of runs, trace of the bound."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from invgp.execution.simulator import Batch, Simulator, TooManyFailed
 from invgp.posterior import Solution
 from invgp.problem import Floats, Problem
 
-WORTH_THREADS = 500  # sites: products of smaller matrices are slowed down by BLAS threads that wait for each other
-RETRACES = 5  # steps in a row that are taken back because the simulator failed there
+WORTH_THREADS = 500  # sites below which one BLAS thread is faster than several
+RETRACES = 5  # most consecutive steps that are rejected because too many runs failed
 
 
-class BudgetSpent(Exception):  # noqa: N818 - it says what happened
-    """The next batch would take more runs than are left."""
+class BudgetSpent(Exception):  # noqa: N818 - not an error
+    """The next batch needs more runs than the budget has left."""
 
     def __init__(self, runs: int) -> None:
         super().__init__(f"{runs} runs are more than are left")
@@ -43,12 +43,21 @@ class SearchResult:
 
 
 class Inversion(ABC):
-    """One inversion under way.
+    """State of one inversion.
 
     Parameters
     ----------
-    where : the arrays live there.
-    seed : of all random numbers.
+    problem : Problem
+    backend : Backend
+        Array library and device.
+    simulator : Simulator
+    seed : int
+        Random seed.
+
+    Attributes
+    ----------
+    trace : list of (float, int)
+        Bound and total number of runs after each accepted evaluation.
     """
 
     def __init__(self, problem: Problem, backend: Backend, simulator: Simulator, seed: int) -> None:
@@ -58,7 +67,7 @@ class Inversion(ABC):
 
     @classmethod
     def threads(cls, problem: Problem) -> int | None:
-        """BLAS threads for the algebra of a problem; None for as many as there are."""
+        """Return the number of BLAS threads for a problem; None for the default."""
         return 1 if problem.survey.size < WORTH_THREADS else None
 
     @abstractmethod
@@ -67,10 +76,27 @@ class Inversion(ABC):
 
     @abstractmethod
     def solution(self, result: SearchResult) -> tuple[Problem, Solution] | None:
-        """The best posterior so far with the problem that it solves, hyperparameters learnt; None if there is none."""
+        """Return the best posterior so far.
+
+        Parameters
+        ----------
+        result : SearchResult
+            Outcome of the search.
+
+        Returns
+        -------
+        (Problem, Solution) or None
+            The problem with learnt hyperparameters, and the posterior; None if there is none yet.
+        """
 
     def run(self) -> SearchResult:
-        """Find the posterior within the budget."""
+        """Find the posterior within the budget.
+
+        Raises
+        ------
+        ConfigError
+            The budget is too small for a first posterior.
+        """
         try:
             return self.search()
         except BudgetSpent as spent:
@@ -89,18 +115,21 @@ class Inversion(ABC):
         return SearchResult(status, converged=False)
 
     def begin(self, most_runs: int) -> None:
-        """Tell the monitor what to expect at the most."""
+        """Report the largest possible number of runs to the monitor."""
         left = self.simulator.left
         self.simulator.monitor.begin(most_runs if left is None else min(most_runs, left))
 
     def record(self, elbo: float, *, accepted: bool) -> None:
-        """An evaluation of the bound."""
+        """Record an evaluation of the bound in the trace, if accepted, and report it to the monitor."""
         if accepted:
             self.trace.append((elbo, self.simulator.runs))
         self.simulator.monitor.evaluated(elbo, accepted=accepted)
 
     def evaluate_simulator(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
-        """Runs at some sites (B,), at latent values (S, B, Q); nothing valid, if the batch was cut short."""
+        """Run the simulator at latent values (S, B, Q) of sites (B,).
+
+        If too many runs fail, no output of the batch is valid.
+        """
         runs = latents.shape[0] * latents.shape[1]
         if not self.simulator.affords(runs):
             raise BudgetSpent(runs)
@@ -113,7 +142,7 @@ class Inversion(ABC):
         return batch
 
     def _retrace(self) -> None:
-        """A step to where the simulator fails is taken back; at the start, or time and again, it is the end."""
+        """Count a rejected step; raise `RunsFailedError` at the start, or after `RETRACES` consecutive ones."""
         self.retraced += 1
         if not self.trace or self.retraced > RETRACES:
             allowed = self.problem.inference.max_failed_share
@@ -123,6 +152,6 @@ class Inversion(ABC):
 
 
 def predictions(batch: Batch) -> tuple[Floats, Floats]:
-    """Mean and standard deviation (N, P) of the outputs of the valid runs."""
+    """Compute mean and standard deviation (N, P) of the outputs of the valid runs."""
     modelled = np.where(batch.valid[..., None], batch.outputs, np.nan)
     return np.nanmean(modelled, axis=0), np.nanstd(modelled, axis=0)

@@ -1,4 +1,4 @@
-"""From a problem to its posterior."""
+"""Computation of the posterior of a problem."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from invgp.inference.sample_sizes import refuse_to_learn_noise
 from invgp.ledger import Ledger, Recorder
 from invgp.posterior import to_dataset
 from invgp.problem import Problem, fewest_samples
-from invgp.progress import progress as displayed
+from invgp.progress import progress as progress_display
 
 
 class InterruptedInversion(KeyboardInterrupt):
-    """The person stopped the inversion.
+    """The user interrupted the inversion.
 
     Attributes
     ----------
-    posterior : the best posterior so far, as `invert` would return it; None if there was none yet.
+    posterior : xarray.Dataset or None
+        Best posterior so far, as from `invert`; None if there is none yet.
     """
 
     def __init__(self, posterior: xr.Dataset | None) -> None:
@@ -59,34 +60,42 @@ def invert(
 
     Parameters
     ----------
-    workers, seed, device : instead of the problem's own settings. The same seed gives the same posterior, to the
-        bit, whatever the number of workers.
-    scheduler : address of a Dask scheduler, or its file, whose workers make the runs, instead of the problem's own
-        back end.
-    run_directory : where simulators run and the directories of failed runs are kept; by default a temporary one,
-        which keeps nothing.
-    progress : whether to show how far it is: live on a terminal and in a notebook, by lines elsewhere.
-    monitor : told of each step, instead.
-    ledger : a file, made if it is not there, that keeps every run and answers those that it knows; None for none. An
-        inversion that was stopped goes on where it was if it is started again with the same ledger.
+    problem : Problem
+    workers : int, optional
+        Number of parallel workers; by default `inference.workers`. The posterior does not depend on it.
+    scheduler : str, optional
+        Address or file of a Dask scheduler, whose workers make the runs; by default as in the problem.
+    seed : int, optional
+        Random seed; by default `inference.seed`. The same seed gives a bit-identical posterior.
+    device : str, optional
+        ``"cpu"``, ``"cuda"`` or ``"auto"``; by default `inference.device`.
+    run_directory : str or Path, optional
+        Directory of the runs, in which failed runs are kept; by default a temporary directory, which is removed.
+    progress : bool
+        Whether to display the progress: live in a terminal and in a notebook, as lines elsewhere.
+    monitor : Monitor, optional
+        Receives each step, instead of the display.
+    ledger : str or Path, optional
+        File that records all runs and replaces runs that it contains; created if it does not exist. An inversion that
+        was stopped continues if it is started again with the same ledger.
 
     Returns
     -------
     xarray.Dataset
-        Posterior mean, spread, quantiles and draws of each latent, the data and their fit, the bound.
+        Posterior mean, standard deviation, quantiles and samples of each latent, the data and their fit, the bound.
 
     Raises
     ------
     RunsFailedError
         More runs failed than `inference.max_failed_share` allows.
     DeviceMissingError
-        The device is not on this machine.
+        The device is not available.
     InterruptedInversion
-        Ctrl-C; it carries the best posterior so far.
+        Ctrl-C; it contains the best posterior so far.
     ConfigError
-        The problem cannot be inverted as its settings say, or there is no such Dask scheduler.
+        The problem cannot be inverted with its settings, or there is no such Dask scheduler.
     LedgerError
-        The ledger cannot be written: a full disk, or another process that keeps it locked.
+        The ledger cannot be written, because the disk is full or another process has locked it.
     """
     settings = problem.inference
     seed = settings.seed if seed is None else seed
@@ -101,8 +110,8 @@ def invert(
         open_pool(settings, workers=workers, scheduler=scheduler) as pool,
         TemporaryDirectory(prefix="invgp-") as scratch,
         own_directory(run_directory or scratch) as directory,
-        recorded(problem, ledger) as recorder,
-        displayed() if progress and monitor is None else nullcontext(Silent()) as display,
+        open_recorder(problem, ledger) as recorder,
+        progress_display() if progress and monitor is None else nullcontext(Silent()) as display,
     ):
         try:
             simulator = Simulator(
@@ -121,7 +130,7 @@ def invert(
             found = inversion.run()
         except KeyboardInterrupt as error:
             if not inversion.simulator.failed:
-                remove_all_runs(directory)  # of runs that were cut short: they tell nothing
+                remove_all_runs(directory)  # directories of interrupted runs contain nothing useful
             stopped = SearchResult("interrupted before it converged", converged=False)
             raise InterruptedInversion(_posterior(inversion, stopped)) from error
         except RunsFailedError as error:
@@ -135,7 +144,7 @@ def invert(
 
 
 def inversion_of(problem: Problem) -> type[Inversion]:
-    """How the posterior of a problem is found."""
+    """Return the type of inversion for a problem."""
     if problem.grid is not None:
         return FieldInversion
     if problem.inference.posterior == "full gaussian":
@@ -144,7 +153,7 @@ def inversion_of(problem: Problem) -> type[Inversion]:
 
 
 def _posterior(inversion: Inversion, result: SearchResult) -> xr.Dataset | None:
-    """The best posterior so far as a dataset, or None if there is none."""
+    """Return the best posterior so far as a dataset; None if there is none."""
     found = inversion.solution(result)
     if found is None:
         return None
@@ -155,8 +164,8 @@ def _posterior(inversion: Inversion, result: SearchResult) -> xr.Dataset | None:
 
 
 @contextmanager
-def recorded(problem: Problem, path: str | Path | None) -> Iterator[Recorder | None]:
-    """The ledger of the simulator's runs, if there is to be one."""
+def open_recorder(problem: Problem, path: str | Path | None) -> Iterator[Recorder | None]:
+    """Open the ledger for the runs of a problem; None without a path."""
     if path is None:
         yield None
         return
@@ -165,7 +174,7 @@ def recorded(problem: Problem, path: str | Path | None) -> Iterator[Recorder | N
 
 
 def _check(problem: Problem, seed: int) -> None:
-    """What a config is checked for already, for a problem built in code."""
+    """Check a problem that was built in Python for mistakes that a configuration cannot have."""
     samples = problem.inference.samples
     least = fewest_samples(problem.inference, problem.latent_count)
     if samples is not None and samples < least:

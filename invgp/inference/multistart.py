@@ -1,4 +1,4 @@
-"""Searches on an emulator that start elsewhere than at the prior, of a whole survey or of a part."""
+"""Searches on an emulator from several starting points, for the whole survey or a subset of sites."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from invgp.problem import Floats, Problem
 if TYPE_CHECKING:
     from invgp.inference.emulated import EmulatedInversion
 
-PAIRS = 2  # of starts on either side of the prior's mean: of fields shifted as a whole, and of fields from the prior
-MANY_SITES, FEWER_PAIRS = 1000, 1
-PRECISION = 3.0  # in units of the prior's, that a start has everywhere: neighbours share it
-APART = 3.0  # standard deviations between the means of two solutions at the site where they differ most, at least
-PART = 32  # sites: enough to hold each other, few enough to cost next to nothing
-PART_REACH = 5.0  # length-scales
+PAIRS = 2  # pairs of starts, mirrored about the prior mean: of shifted fields, and of samples from the prior
+MANY_SITES, FEWER_PAIRS = 1000, 1  # number of pairs if there are more sites
+PRECISION = 3.0  # site precision of a start relative to the prior precision, divided among neighbours
+FEWEST_APART = 3.0  # smallest distance between two solutions at the site where they differ most, in standard deviations
+PART = 32  # sites of a subset: enough for correlations, few enough to be cheap
+PART_REACH = 5.0  # radius of a subset, in length-scales
 
 
 def subset_of_sites(problem: Problem, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Some sites (B,), within some length-scales of one of them; all sites, if they are few."""
+    """Select `PART` sites (B,) near a random site; all sites if there are fewer."""
     X = problem.survey.X
     if len(X) <= PART:
         return np.arange(len(X))
@@ -48,9 +48,16 @@ def subset_of_sites(problem: Problem, rng: np.random.Generator) -> NDArray[np.in
 
 
 class Multistart:
-    """Searches at some sites (B,), with the kernels and the noise of a solution that was found.
+    """Searches at some sites (B,), with the hyperparameters of the first solution.
 
-    The emulator's error counts as noise.
+    The emulator error is added to the noise.
+
+    Parameters
+    ----------
+    inversion : EmulatedInversion
+    sites : array of int, shape (B,)
+    first : GaussianPosterior
+        First solution.
     """
 
     def __init__(self, inversion: EmulatedInversion, sites: NDArray[np.intp], first: GaussianPosterior) -> None:
@@ -67,13 +74,13 @@ class Multistart:
         self.first = first
 
     def _stage(self, stage: Stage) -> Stage:
-        """An estimator with points for these sites alone."""
+        """Return the stage with sample points for these sites."""
         samples, latents = stage.points.base.shape
         points = Points.draw(self.inversion.multistart, samples, len(self.sites), latents, self.inversion.backend)
         return Stage(stage.kind, points, stage.tolerance, stage.max_movement)
 
     def alternatives(self) -> Iterator[tuple[float, Candidate]]:
-        """Solutions that are neither the first one nor each other, with the lead of their bounds over the first's."""
+        """Yield distinct alternative solutions, each with its bound minus the bound of the first solution."""
         here = self._first()
         if here is None:
             return
@@ -90,7 +97,7 @@ class Multistart:
                 )
 
     def _first(self) -> GaussianPosterior | None:
-        """The first solution: as it is, or as it would be with these sites alone."""
+        """Return the first solution for these sites; None if it cannot be computed."""
         xp = array_namespace(self.first.sites.shift)
         if self.whole:
             return self.exact.posterior(self.first.sites, self.exact.init().trial.hyper)
@@ -103,7 +110,7 @@ class Multistart:
         return None if candidate is None else candidate.posterior
 
     def _for_all(self, candidate: Candidate) -> Candidate:
-        """The same, with the hyperparameters that the inversion holds."""
+        """Return the candidate with the hyperparameters of the inversion, if it is for all sites."""
         if not self.whole:
             return candidate
         return Candidate(
@@ -122,9 +129,9 @@ class Multistart:
         return self.inversion.evaluate_emulator(latents, label, self.sites[sites])
 
     def starts(self) -> Iterator[GaussianPosterior]:
-        """Fields shifted as a whole, and fields drawn from the prior, each with its mirror image about its mean.
+        """Yield starting points: shifted fields and samples from the prior, each with its mirror image about the mean.
 
-        Shifts are of one standard deviation of every latent, up or down, then of two, and so on.
+        The first shift is one prior standard deviation of every latent, up or down, the second two, and so on.
         """
         prior, start, rng, backend = (
             self.rough.prior,
@@ -139,20 +146,20 @@ class Multistart:
         shifts = backend.asarray(signs) * spread
         normals = backend.asarray(rng.standard_normal((pairs, prior.latent_count * prior.inducing_count)))
         drawn = start.q.sample_sites(prior, normals) - prior.mean
-        alike = effective_neighbours(self.optimiser.problem, rng)
-        share = backend.asarray(PRECISION / alike)[:, None, None]
+        neighbour_counts = effective_neighbours(self.optimiser.problem, rng)
+        share = backend.asarray(PRECISION / neighbour_counts)[:, None, None]
         for offset in (fields[k, ...] for fields in (shifts, drawn) for k in range(pairs)):
             for sign in (1.0, -1.0):
                 yield self.rough.posterior(site_factors_at(start, prior.mean + sign * offset, share), start.hyper)
 
 
 def are_distinct(one: GaussianPosterior, other: GaussianPosterior) -> bool:
-    """Whether two positions are different solutions, and not one that was found roughly twice."""
+    """Return whether two posteriors are different solutions, and not the same one with different accuracy."""
     between = (one.marginals.mean - other.marginals.mean)[..., None]
-    return math.sqrt(max(_largest_square(p.factor, between) for p in (one, other))) > APART
+    return math.sqrt(max(_largest_square(p.factor, between) for p in (one, other))) > FEWEST_APART
 
 
 def _largest_square(factor: Array, between: Array) -> float:
-    """Of vectors (N, Q, 1) in units of a factor (N, Q, Q)."""
+    """Return the largest squared length of vectors (N, Q, 1) in units of the factors (N, Q, Q)."""
     xp = array_namespace(factor)
     return float(xp.max(xp.sum(xp.square(xp.linalg.solve(factor, between)), axis=(-2, -1))))

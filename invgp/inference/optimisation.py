@@ -1,4 +1,4 @@
-"""Ask, evaluate, tell, until a coupled posterior converges."""
+"""Optimisation of a coupled posterior: ask, evaluate, tell until convergence."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Evaluate = Callable[[Floats, str, Sites], Batch]
 
 @dataclass(frozen=True)
 class Candidate:
-    """The best posterior so far, with mean and standard deviation (N, P) of the outputs under it."""
+    """The best posterior so far, with posterior mean and standard deviation (N, P) of the outputs."""
 
     posterior: GaussianPosterior
     predicted: Floats
     predicted_std: Floats
 
 
-# Told of each evaluation of the bound: its value, and the posterior if it was kept.
+# Called after each evaluation of the bound with its value, and with the posterior if the step was accepted.
 Report = Callable[[float, Candidate | None], None]
 
 
@@ -45,11 +45,14 @@ class Optimum(NamedTuple):
 
 @dataclass(frozen=True)
 class Optimiser:
-    """Optimisation of the posterior of a problem, with any function that answers for its simulator.
+    """Optimisation of the posterior of a problem, on the simulator or an emulator.
 
     Parameters
     ----------
-    shuffles : the order of mini-batches.
+    problem : Problem
+    backend : Backend
+    shuffles : numpy.random.Generator
+        Order of the mini-batches.
     """
 
     problem: Problem
@@ -58,24 +61,34 @@ class Optimiser:
 
     @property
     def observed(self) -> NDArray[np.bool_]:
-        """Where there is an observation, (N, P)."""
+        """Mask (N, P) of the observations."""
         return np.isfinite(self.problem.survey.Y)
 
     def batch_size(self, stages: Sequence[Stage]) -> int:
-        """Sites in a mini-batch."""
+        """Return the number of sites in a mini-batch."""
         return sites_at_once(self.problem, max(stage.points.base.shape[0] for stage in stages))
 
     def __call__(self, algorithm: CoupledSavigp, state: State, evaluate: Evaluate, report: Report) -> Optimum:
-        """From a state of the algorithm; all sites at once, or, if they are too many, on mini-batches."""
+        """Optimise from a state, with all sites together or, if there are too many, with mini-batches.
+
+        Parameters
+        ----------
+        algorithm : CoupledSavigp
+        state : State
+        evaluate : callable
+            Evaluates latent values (S, B, Q) at sites (B,).
+        report : callable
+            Receives the bound of each evaluation, and the posterior if it was accepted.
+        """
         size = self.batch_size(algorithm.stages)
         if size < self.problem.survey.size:
             return self._by_batches(algorithm, state, evaluate, report, size)
-        candidate, everywhere = None, np.arange(self.problem.survey.size)
+        candidate, all_sites = None, np.arange(self.problem.survey.size)
         while not state.finished:
             if state.evaluations >= self.problem.inference.max_evaluations:
                 return Optimum(self._stopped, candidate)
-            batch = evaluate(to_numpy(algorithm.ask(state)), f"evaluation-{state.evaluations + 1}", everywhere)
-            state, info = algorithm.tell(state, *self._told(batch, everywhere))
+            batch = evaluate(to_numpy(algorithm.ask(state)), f"evaluation-{state.evaluations + 1}", all_sites)
+            state, info = algorithm.tell(state, *self._updates(batch, all_sites))
             if kept := info.accepted and state.best is not None:
                 candidate = Candidate(state.best, *predictions(batch))
             report(info.elbo, candidate if kept else None)
@@ -84,7 +97,7 @@ class Optimiser:
     def _by_batches(
         self, algorithm: CoupledSavigp, start: State, evaluate: Evaluate, report: Report, size: int
     ) -> Optimum:
-        """The same on mini-batches of sites; an evaluation of the bound is a pass over all of them."""
+        """Optimise with mini-batches of sites; a pass over all sites counts as one evaluation of the bound."""
         batches = MiniBatches(algorithm, size, self.shuffles)
         state, candidate = batches.init(start.trial, start.stage), None
         predicted, predicted_std = (np.full(self.problem.noise_std.shape, np.nan) for _ in range(2))
@@ -94,7 +107,7 @@ class Optimiser:
             rows, latents = batches.ask(state)
             batch = evaluate(to_numpy(latents), f"pass-{state.passes + 1}", rows)
             predicted[rows], predicted_std[rows] = predictions(batch)
-            state, info = batches.tell(state, *self._told(batch, rows))
+            state, info = batches.tell(state, *self._updates(batch, rows))
             if info is not None:
                 if info.accepted:
                     candidate = Candidate(state.verified or state.posterior, predicted.copy(), predicted_std.copy())
@@ -104,14 +117,14 @@ class Optimiser:
         return Optimum(SearchResult(state.finished, state.converged), candidate)
 
     def bound(self, algorithm: CoupledSavigp, posterior: GaussianPosterior, evaluate: Evaluate) -> float:
-        """The bound at a position, by the last estimator."""
+        """Compute the bound at a posterior with the estimator of the last stage."""
         state = algorithm.start_from(posterior, near_optimum=True)
-        everywhere = np.arange(self.problem.survey.size)
-        batch = evaluate(to_numpy(algorithm.ask(state)), "bound", everywhere)
-        return algorithm.tell(state, *self._told(batch, everywhere))[1].elbo
+        all_sites = np.arange(self.problem.survey.size)
+        batch = evaluate(to_numpy(algorithm.ask(state)), "bound", all_sites)
+        return algorithm.tell(state, *self._updates(batch, all_sites))[1].elbo
 
-    def _told(self, batch: Batch, sites: Sites) -> tuple[object, object]:
-        """What the algorithm is told of a batch at some sites (B,)."""
+    def _updates(self, batch: Batch, sites: Sites) -> tuple[object, object]:
+        """Return outputs and mask of a batch at sites (B,), as `tell` takes them."""
         return self.backend.asarray(batch.needed(self.observed[sites])), self.backend.asmask(batch.valid)
 
     @property

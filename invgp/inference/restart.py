@@ -1,4 +1,4 @@
-"""A second search where the first posterior leaves data unexplained: it may be the wrong one."""
+"""Second search around sites whose data the first posterior does not explain."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from invgp.problem import Problem
 if TYPE_CHECKING:
     from invgp.inference.coupled import CoupledInversion
 
-ATTEMPTS = 3  # from another field each
-ROUGHLY = 0.1  # of the prior's precision, that each site of a second start says
+ATTEMPTS = 3  # most second searches, each from another random field
+RESET_PRECISION = 0.1  # site precision of a second start, relative to the prior precision
 
 
 def restart_where_unexplained(inversion: CoupledInversion, result: SearchResult) -> SearchResult:
-    """Start again around the sites that are not explained, with the simulator if need be; keep the better posterior.
+    """Search again around unexplained sites, with the simulator if necessary, and keep the better posterior.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def restart_where_unexplained(inversion: CoupledInversion, result: SearchResult)
 
 
 def restart_around(inversion: CoupledInversion, sites: NDArray[np.bool_], result: SearchResult) -> SearchResult:
-    """The same around any sites (N,)."""
+    """Search again around some sites (N,), and keep the better posterior."""
     first = inversion.candidate
     if first is None or not sites.any():
         return result
@@ -60,7 +60,7 @@ def restart_around(inversion: CoupledInversion, sites: NDArray[np.bool_], result
         second = inversion.optimise(algorithm, algorithm.start_from(start, near_optimum=False), inversion.evaluator)
     except BudgetSpent:
         second = inversion.out_of_runs
-    except (RunsFailedError, np.linalg.LinAlgError):  # what was found first is as good as it was
+    except (RunsFailedError, np.linalg.LinAlgError):  # keep the first posterior
         inversion.candidate = first
     if inversion.candidate is not first and inversion.trace[-1][0] > bound:
         return second
@@ -70,7 +70,7 @@ def restart_around(inversion: CoupledInversion, sites: NDArray[np.bool_], result
 
 
 def sites_within_length_scale(problem: Problem, sites: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """These sites (N,), and all that lie within a length-scale of them."""
+    """Return a mask (N,) of these sites (N,) and all sites within a length-scale of them."""
     X, near = problem.survey.X, sites.copy()
     if sites.any():
         for latent in problem.latents:
@@ -82,29 +82,29 @@ def sites_within_length_scale(problem: Problem, sites: NDArray[np.bool_]) -> NDA
 def reset_sites(
     inversion: CoupledInversion, algorithm: CoupledSavigp, posterior: GaussianPosterior, sites: NDArray[np.bool_]
 ) -> GaussianPosterior:
-    """A position at which some sites (N,) say little: roughly what they would of a field drawn from the prior.
+    """Return a posterior with weak site factors at some sites (N,), towards a field drawn from the prior.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        Other sites take more precision away than is left.
+        The precision with these site factors is not positive definite.
     """
     start, backend = inversion.start.trial, inversion.backend
     xp, prior = backend.namespace, start.prior
     normals = backend.asarray(inversion.inducing.standard_normal((1, prior.latent_count * prior.inducing_count)))
-    said = site_factors_at(start, start.q.sample_sites(prior, normals)[0, ...], ROUGHLY)
+    weak = site_factors_at(start, start.q.sample_sites(prior, normals)[0, ...], RESET_PRECISION)
     chosen = backend.asmask(sites)
     return algorithm.posterior(
         SiteFactors(
-            xp.where(chosen[:, None, None], said.precision, posterior.sites.precision),
-            xp.where(chosen[:, None], said.shift, posterior.sites.shift),
+            xp.where(chosen[:, None, None], weak.precision, posterior.sites.precision),
+            xp.where(chosen[:, None], weak.shift, posterior.sites.shift),
         ),
         posterior.hyper,
     )
 
 
 def site_factors_at(start: GaussianPosterior, latents: Array, share: Array | float) -> SiteFactors:
-    """Sites that say that their latents are these, (N, Q), with a share (N, 1, 1) of the prior's precision."""
+    """Return site factors towards latents (N, Q), with a share (N, 1, 1) of the precision of the start."""
     xp = array_namespace(latents)
     precision = share * xp.linalg.inv(start.marginals.covariance)
     return SiteFactors(precision, (precision @ (latents - start.marginals.mean)[..., None])[..., 0])

@@ -1,4 +1,4 @@
-"""How many samples of a site the estimators take, and how many sites that leaves room for at once."""
+"""Samples per site of each stage, and sites per mini-batch."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from invgp.emulation.run_schedule import can_emulate
 from invgp.errors import ConfigError
 from invgp.problem import Problem
 
-CONVERGED_ROUGHLY, CONVERGED = 0.3, 0.05  # standard deviations that a step still moves any site's posterior
-SPARE = 2.0  # samples for each number that is estimated from runs that cost something
-EMULATED, FEWEST_EMULATED = 256, 64  # of an emulator, a site: they cost next to nothing, unless sites are many
-SITES_TO_SPARE = 1000  # that may have all of them: the errors of more sites average out
-NUMBERS_AT_ONCE = 5 * 10**7  # of samples or outputs: 400 MB
+CONVERGED_ROUGHLY, CONVERGED = 0.3, 0.05  # movement of a site's posterior at convergence, in standard deviations
+SPARE = 2.0  # samples per estimated coefficient, for runs of the simulator
+EMULATED, FEWEST_EMULATED = 256, 64  # most and fewest samples per site on an emulator
+SITES_TO_SPARE = 1000  # most sites with the full number of samples; errors of more sites average out
+NUMBERS_AT_ONCE = 5 * 10**7  # samples or outputs of a mini-batch: 400 MB
 
 
 class StagePlan(NamedTuple):
-    """An estimator, the samples of a site that it takes, and when it has converged, as `Stage` has it."""
+    """Estimator of a stage, its number of samples per site, and its tolerance as in `Stage`."""
 
     kind: str
     samples: int
@@ -25,7 +25,7 @@ class StagePlan(NamedTuple):
 
 
 def plan_stages(problem: Problem) -> list[StagePlan]:
-    """The estimators, one after the other, for runs that cost something."""
+    """Return the stages for runs of the simulator, in order."""
     Q, estimator, given = problem.latent_count, problem.inference.estimator, problem.inference.samples
     few = max(round(1.5 * SPARE * (Q + 1)), 8)
     many = given or max(round(SPARE * (Q + 1) * (Q + 2) / 2), 24)
@@ -39,7 +39,7 @@ def plan_stages(problem: Problem) -> list[StagePlan]:
 
 
 def plan_emulator_stages(problem: Problem) -> list[StagePlan]:
-    """The same for an emulator."""
+    """Return the stages for an emulator, in order."""
     samples = max(min(EMULATED, EMULATED * SITES_TO_SPARE // problem.survey.size), FEWEST_EMULATED)
     return [p._replace(samples=_enough(problem, p.kind, samples)) for p in plan_stages(problem)]
 
@@ -49,21 +49,21 @@ def _enough(problem: Problem, kind: str, samples: int) -> int:
 
 
 def sites_at_once(problem: Problem, samples: int) -> int:
-    """Sites in a mini-batch: as the config says, or as many as fit in memory with all their samples."""
+    """Return the number of sites in a mini-batch: `inference.batch`, or as many as fit into memory."""
     width = max(problem.latent_count, problem.noise_std.shape[1])
     return problem.inference.batch or max(NUMBERS_AT_ONCE // (samples * width), 1)
 
 
 def refuse_to_learn_noise(problem: Problem) -> None:
-    """Raise `ConfigError` if noise is to be learnt and sites are too many to be looked at together."""
+    """Raise `ConfigError` if noise is to be learnt and there are too many sites to process them together."""
     if problem.grid is not None or problem.inference.posterior != "coupled gaussian" or not problem.noise.learn:
         return
-    plan = plan_stages(problem)  # of the simulator, which may have to take over from an emulator
+    plan = plan_stages(problem)  # the simulator may have to replace an emulator
     if problem.inference.emulator and can_emulate(problem):
         plan += plan_emulator_stages(problem)
     size, sites = sites_at_once(problem, max(p.samples for p in plan)), problem.survey.size
     if size < sites:
         raise ConfigError(
-            f"noise.learn: must be left out for {sites:,} sites, which are looked at in mini-batches of {size:,}, "
+            f"noise.learn: must be left out for {sites:,} sites, which are processed in mini-batches of {size:,}, "
             "as many as fit in memory, was given"
         )

@@ -26,11 +26,11 @@ from .conftest import (
 )
 
 EMULATED = (
-    r"A run takes [\d.]+ (µs|ms)\. The emulator takes some 4 steps[^:\n]*: about 24 runs, [\d.]+ (µs|ms) of simulation "
-    r"with 1 worker\.\n"
+    r"A run takes [\d.]+ (µs|ms)\. The emulator takes about 4 steps[^:\n]*: about 24 runs, [\d.]+ (µs|ms) of "
+    r"simulation with 1 worker\.\n"
 )
 FACTORISED = (
-    r"A run takes [\d.]+ (µs|ms)\. The full Gaussian takes 16 runs a site[^:\n]*: about 5,760 runs, [\d.]+ m?s "
+    r"A run takes [\d.]+ (µs|ms)\. The full Gaussian takes 16 runs per site[^:\n]*: about 5,760 runs, [\d.]+ m?s "
     r"of simulation with 1 worker\.\nNever more than inference\.max_runs = 5,000 runs\.\n"
 )
 
@@ -64,7 +64,7 @@ def test_that_check_says_what_goes_in_comes_out_and_costs(
 def test_that_check_says_what_the_simulator_itself_costs(invgp_here: Command, tmp_path: Path) -> None:
     write_files(tmp_path, with_inference("emulator = false"))
     result = invgp_here("check", "survey.toml", cwd=tmp_path)
-    assert re.search(r"The coupled posterior takes [^:\n]* runs a site[^:\n]*: about [\d,]+ runs, ", result.stdout)
+    assert re.search(r"The coupled posterior takes [^:\n]* runs per site[^:\n]*: about [\d,]+ runs, ", result.stdout)
 
 
 def test_that_what_a_server_does_before_its_first_run_is_not_taken_for_a_run(tmp_path: Path) -> None:
@@ -200,6 +200,6 @@ def test_that_noise_that_cannot_be_learnt_of_so_many_sites_is_told_before_a_run(
     (tmp_path / "was_called").unlink()
     monkeypatch.setattr("invgp.inference.sample_sizes.NUMBERS_AT_ONCE", 1000)
     for command in ("check", "run"):
-        with pytest.raises(ConfigError, match=r"noise\.learn: must be left out for 6 sites, which are looked at in"):
+        with pytest.raises(ConfigError, match=r"noise\.learn: must be left out for 6 sites, which are processed in"):
             app.main([command, "survey.toml"], standalone_mode=False)
     assert not (tmp_path / "was_called").exists()

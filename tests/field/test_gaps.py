@@ -83,10 +83,10 @@ def test_that_numbers_of_a_site_with_correlated_noise_need_not_come_together(rea
 def test_that_runs_without_gaps_count_as_before_once_one_has_some(tmp_path: Path) -> None:
     problem = correlated(problem_with(None))
     inversion = FieldInversion(problem, select_backend("cpu"), Simulator(problem, tmp_path), 0)
-    inversion.take(30)
+    inversion.run_batch(30)
     whole = inversion.state.q
     inversion.problem = inversion.simulator.problem = replace(problem, forward=Lacking(problem.forward, alternating))
-    inversion.take(8)
+    inversion.run_batch(8)
     assert inversion.whitened.unmixing is not None
     np.testing.assert_allclose(inversion.state.q.mean, whole.mean, atol=0.01)
     np.testing.assert_allclose(inversion.state.q.covariance, whole.covariance, atol=0.01)
@@ -120,12 +120,12 @@ def test_that_an_output_that_the_nearest_runs_lack_says_nothing(
 ) -> None:
     problem = problem_with(None)
     inversion = FieldInversion(problem, select_backend("cpu"), Simulator(problem, tmp_path), 0)
-    inversion.take(12)
+    inversion.run_batch(12)
     monkeypatch.setattr(algorithm, "MAX_FITTED_RUNS", 1)  # or twice the modes
     inversion.simulator.problem = replace(
         problem, forward=Lacking(problem.forward, lambda number: (number[:, None] < 2.0) & (np.arange(20) < 2))
     )
-    inversion.take(4 * inversion.variables)
+    inversion.run_batch(4 * inversion.variables)
     scale = np.asarray(inversion.state.regression.scale)
     assert len(inversion.state.fitted_runs) == 2 * inversion.variables
     assert np.all(scale[:2] < 1e-5)

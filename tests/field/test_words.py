@@ -152,7 +152,7 @@ def test_that_a_remark_tells_of_modes_only_where_they_are_too_few(load: Load, mo
     monkeypatch.setattr("invgp.latent_model.grid_modes.MOST_MODES", 3)
     monkeypatch.setattr(field_inference, "MOST_MODES", 3)
     posterior = invgp.invert(problem)
-    assert "3 modes, the most there may be, leave 0." in posterior.attrs["invgp_diagnostics"]
+    assert "3 modes, the largest number allowed, omit 0." in posterior.attrs["invgp_diagnostics"]
 
 
 def test_that_a_field_that_has_not_converged_is_wide_rather_than_wrong(load: Load) -> None:
