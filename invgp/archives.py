@@ -1,4 +1,4 @@
-"""NumPy archives without pickles: arrays and what they are about, written whole or not at all."""
+"""NumPy archives without pickles: arrays with a description, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Keys = Mapping[str, type | tuple[type, ...]]
 
 
 def write_archive(path: Path, kind: str, about: Mapping[str, Any], arrays: Mapping[str, ArrayLike]) -> None:
-    """Write arrays with a description that JSON can hold; the file is there whole, or as it was."""
+    """Write arrays with a JSON description; if this fails, an existing file stays unchanged."""
     held = {name: np.asarray(array) for name, array in arrays.items()}
     described = json.dumps({"format": FORMAT, "kind": kind, "digest": _digest(held), **about})
     with atomic_file(kind, path) as part, part.open("wb") as file:
@@ -33,12 +33,16 @@ def write_archive(path: Path, kind: str, about: Mapping[str, Any], arrays: Mappi
 
 
 def read_archive(path: Path, kind: str, keys: Keys) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read a file of this kind.
+    """Read an archive of a kind, and check its content.
 
     Parameters
     ----------
-    kind : one of `MODEL`, `CHECKPOINT` and `CHAINS`.
-    keys : what the description must hold, and of which type.
+    path : Path
+        The file.
+    kind : str
+        One of `MODEL`, `CHECKPOINT` and `CHAINS`.
+    keys : mapping of str to types
+        Required keys of the description, with the types of their values.
 
     Returns
     -------
@@ -72,12 +76,12 @@ def read_archive(path: Path, kind: str, keys: Keys) -> tuple[dict[str, Any], dic
 
 
 def read_array(path: Path) -> NDArray[Any]:
-    """The array of a .npy file, mapped into memory: what it declares and does not hold takes no room.
+    """Read the array of a .npy file as a memory map, so that a false shape in the header allocates no memory.
 
     Raises
     ------
     ValueError
-        The file holds no array.
+        The file contains no array.
     """
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -90,7 +94,7 @@ def read_array(path: Path) -> NDArray[Any]:
 
 
 def _members(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an archive, none of which is larger than the file."""
+    """Read the arrays of an archive; raise `ValueError` if they are larger than the file."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         # As `write_archive` writes them. A compressed member, or two in one place, may hold far more than the file.
@@ -102,7 +106,7 @@ def _members(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _array(content: bytes) -> NDArray[Any]:
-    """The array in the bytes of a .npy file."""
+    """Read the array from the bytes of a .npy file."""
     stream = BytesIO(content)
     np.lib.format.read_magic(stream)
     shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
@@ -114,7 +118,7 @@ def _array(content: bytes) -> NDArray[Any]:
 
 
 def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Of the names, shapes, types and numbers."""
+    """Compute the SHA-256 digest of the names, types, shapes and values of arrays."""
     found = hashlib.sha256()
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
