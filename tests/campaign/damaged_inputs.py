@@ -130,7 +130,7 @@ def posterior_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:
         ("predict", "damaged.nc", "--grid", "5", "-o", "map.nc"),
         ("plot", "damaged.nc"),
         ("export", "damaged.nc", "out.csv"),
-        ("compare", "damaged.nc", "--draws", "4"),
+        ("compare", "damaged.nc", "--draws", "4", "--chains", "2", "--burn-in", "0"),
     )
     for number in numbers:
         what = damage(project / "posterior.nc", project / "damaged.nc", seed * 10**6 + number)
