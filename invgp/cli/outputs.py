@@ -81,6 +81,8 @@ def check_name(path: Path, key: str) -> None:
 def name_fault(path: Path) -> str:
     """What the file system says of a name that it does not take, such as one that is too long; else nothing."""
     try:
+        if not path.is_absolute() and not Path(os.curdir).stat().st_nlink:  # its name is gone, though it is still open
+            return "the current directory no longer exists"
         path.lstat()
     except ValueError as error:  # of the character NUL
         return str(error)

@@ -208,7 +208,7 @@ class InferenceSection(Section):
     runs_per_site: int = Field(
         default=10,
         ge=1,
-        le=MOST,
+        le=10**5,
         description="runs that the emulator may use, on average over the sites, verification included; too few for "
         "an emulator, and the simulator itself is used throughout",
     )

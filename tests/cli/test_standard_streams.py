@@ -17,11 +17,10 @@ from .conftest import MODULE, PATIENCE, SCRIPT, invgp, with_program, write_files
 COMMANDS = {
     "check": (["check", "survey.toml"], ""),
     "run": (["run", "survey.toml", "-o", "again.nc"], "again.nc"),
-    "run for a machine": (["run", "survey.toml", "-o", "again.nc", "--json"], "again.nc"),
     "predict": (["predict", "posterior.nc", "--grid", "500"], "posterior.map.nc"),
     "plot": (["plot", "posterior.nc", "--dpi", "30"], "posterior.png"),
     "report": (["report", "posterior.nc"], "posterior.html"),
-    "export": (["export", "posterior.nc", "--format", "csv"], "posterior.csv"),
+    "export": (["export", "posterior.nc", "--format", "csv", "--json"], "posterior.csv"),
     "calibrate": (["calibrate", "survey.toml", "--surveys", "1"], "posterior_calibration.nc"),
     "compare": (["compare", "posterior.nc", "--draws", "4", "--burn-in", "0", "-o", "c.nc"], "c.nc"),
     "doctor": (["doctor"], ""),
@@ -97,13 +96,15 @@ def test_that_a_reader_that_stops_early_is_no_failure(project: Path) -> None:
 
 
 def test_that_text_beyond_ascii_is_written_in_any_encoding(tmp_path: Path) -> None:
-    write_files(tmp_path)
-    config = tmp_path / "survey.toml"
-    config.write_text(config.read_text().replace("A short line", "Ligne d'été ±"), encoding="utf-8")
     plain = {"PYTHONIOENCODING": "ascii", "LANG": "C", "LC_ALL": "C", "TERM": "dumb", "COLUMNS": "0", "NO_COLOR": "1"}
     environment = {k: v for k, v in os.environ.items() if k != "HOME"} | plain | {"PYTHONOPTIMIZE": "2"}
-    result = subprocess.run(
-        [*MODULE, "check", "survey.toml", "--json"], cwd=tmp_path, capture_output=True, env=environment, check=False
-    )
-    assert (result.returncode, result.stderr) == (0, b"")
-    assert json.loads(result.stdout.decode("ascii"))["title"] == "Ligne d'été ±"
+    for options, read in (([], bytes.decode), (["--json"], lambda told: json.loads(told.decode("ascii"))["directory"])):
+        result = subprocess.run(
+            [*MODULE, "init", "python", f"été{len(options)}", *options],
+            cwd=tmp_path,
+            capture_output=True,
+            env=environment,
+            check=False,
+        )
+        assert (result.returncode, result.stderr) == (0, b"")
+        assert f"été{len(options)}" in read(result.stdout)
