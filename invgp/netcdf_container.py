@@ -6,14 +6,12 @@ terabytes. So a file is first read in a child process, which may fail.
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import select
 import signal
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +20,6 @@ from invgp.library_paths import utf8_path
 
 if TYPE_CHECKING:
     import netCDF4
-
-logger = logging.getLogger(__name__)
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"  # of HDF5, and so of netCDF-4
 CLASSIC = b"CDF"
@@ -57,10 +53,8 @@ def check_container(path: Path) -> None:
         It is not; the sentence says why.
     """
     # Here, so that help is given without waiting for them, and once, not in every child.
+    import h5py  # noqa: F401, PLC0415
     import netCDF4  # noqa: F401, PLC0415
-
-    with suppress(ModuleNotFoundError):
-        import h5py  # noqa: F401, PLC0415
 
     if not path.is_file():
         raise unreadable(path, "it is not a file" if path.exists() else "no such file")
@@ -122,11 +116,8 @@ def _inspect(path: Path) -> str:
 
 def _find_link(path: Path) -> str:
     """What leads to other files, which the netCDF library would follow."""
-    try:
-        import h5py  # noqa: PLC0415
-    except ModuleNotFoundError:  # a dependency of ours, which an installation may lack all the same
-        logger.info("h5py is not installed, so that %s is not searched for links to other files", path)
-        return ""
+    import h5py  # noqa: PLC0415
+
     with h5py.File(path) as file:
         for name in file:
             if not isinstance(file.get(name, getlink=True), h5py.HardLink):

@@ -51,7 +51,10 @@ def test_that_the_same_seed_gives_the_same_draws(finished: Finished, invgp_here:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--grid", "position=0:10"], "--grid: must be position=start:stop:step with a step that is not 0, was '0:10'"),
+        (
+            ["--grid", "position=0:10"],
+            "--grid: must be position=start:stop:step with a step that is greater than 0, was '0:10'",
+        ),
         (["--latent", "dept"], "--latent: must be a latent of the posterior, was 'dept'; valid: 'depth'"),
         (["--quantiles", "0.5,high"], "--quantiles: must be numbers with commas between, was '0.5,high'"),
         (["--quantiles", "0,0.5"], "--quantiles: must be between 0 and 1, were 0, 0.5"),
