@@ -6,6 +6,7 @@ terabytes. So a file is first read in a child process, which may fail.
 
 from __future__ import annotations
 
+import faulthandler
 import math
 import os
 import select
@@ -81,6 +82,7 @@ def _in_a_child(inspect: Callable[[], str]) -> str:
     if child == 0:
         try:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+            faulthandler.disable()  # a crash is reported by the parent
             os.write(writing, _sentence(inspect).encode())
         finally:
             os._exit(0)
