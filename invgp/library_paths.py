@@ -17,7 +17,7 @@ def utf8_path(path: Path) -> Iterator[Path]:
     path : Path
         A file to read, or to create: a library that creates a file follows the link.
     """
-    if is_utf8(str(path)):
+    if is_utf8(str(path.absolute())):  # libraries may resolve a relative path themselves
         yield path
         return
     with TemporaryDirectory(prefix="invgp-link-") as directory:

@@ -32,6 +32,9 @@ def test_that_names_that_are_not_utf8_work_everywhere(invgp_here: Command, tmp_p
         assert (result.returncode, "Traceback" in result.stderr) == (0, False), result.stderr
     made = {file.name for file in folder.iterdir()}
     assert {posterior, f"map_{NOT_UTF8}.nc", f"{NOT_UTF8}.csv", f"runs_{NOT_UTF8}.nc"} <= made
+    (folder / posterior).rename(folder / "plain.nc")  # a UTF-8 name in a directory whose name is not
+    result = invgp_here("export", "plain.nc", "--format", "csv", cwd=folder)
+    assert result.returncode == 0, result.stderr
 
 
 def test_that_a_name_that_is_not_utf8_is_printed(tmp_path: Path) -> None:
