@@ -62,7 +62,7 @@ class Row(Strict):
         return excess <= self.spread
 
 
-class Candidate(Strict):
+class Finding(Strict):
     """What a case study found in one experiment."""
 
     experiment: str  # a key of paper_experiments.toml, or a new one
@@ -106,11 +106,11 @@ def experiments(path: Path) -> list[Experiment]:
     return [Experiment(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8"))["experiment"]]
 
 
-def findings(*folders: Path) -> dict[str, Candidate]:
+def findings(*folders: Path) -> dict[str, Finding]:
     """Of all case studies and benchmarks, by experiment."""
-    found: dict[str, Candidate] = {}
+    found: dict[str, Finding] = {}
     for path in sorted(path for folder in folders for path in folder.glob("*/results.json")):
-        for entry in TypeAdapter(list[Candidate]).validate_json(path.read_text(encoding="utf-8")):
+        for entry in TypeAdapter(list[Finding]).validate_json(path.read_text(encoding="utf-8")):
             if entry.experiment in found:
                 raise ValueError(f"{path}: experiment '{entry.experiment}' has results elsewhere too")
             found[entry.experiment] = entry
@@ -133,7 +133,7 @@ def table(rows: Iterable[Row]) -> list[str]:
     return [*lines, ""]
 
 
-def section(title: str, status: str, where: str, found: Candidate | None, missing: str = "") -> list[str]:
+def section(title: str, status: str, where: str, found: Finding | None, missing: str = "") -> list[str]:
     """One experiment."""
     lines = [f"### {title}", f"{where}**{status[:1].upper()}{status[1:]}.**"]
     if found is None:
@@ -148,7 +148,7 @@ def section(title: str, status: str, where: str, found: Candidate | None, missin
     return lines
 
 
-def page(paper: list[Experiment], found: dict[str, Candidate]) -> str:
+def page(paper: list[Experiment], found: dict[str, Finding]) -> str:
     """The whole page."""
     keys = {experiment.key for experiment in paper}
     others = [entry for key, entry in found.items() if key not in keys]

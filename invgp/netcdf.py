@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import psutil
 
 from invgp.atomic_files import atomic_file, library_errors
 from invgp.errors import ConfigError
@@ -123,6 +122,8 @@ def opened(path: str | Path) -> Iterator[xr.Dataset]:
 
 def _load(path: str | Path, dataset: xr.Dataset) -> xr.Dataset:
     """Read all values, if they fit in memory."""
+    import psutil  # noqa: PLC0415 - help does not need it
+
     free = psutil.virtual_memory().available
     if dataset.nbytes > free:
         needed = f"{dataset.nbytes / GIBIBYTE:,.1f} GiB of memory, and {free / GIBIBYTE:,.1f} GiB are free"

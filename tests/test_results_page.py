@@ -48,11 +48,11 @@ def test_that_figures_pages_and_commands_of_results_are_there(found, root):
 def test_that_a_row_holds_if_it_is_better_or_within_the_spread(better, ours, holds, maker):
     row = maker["Row"](measure="SSE", setting="", ours=ours, spread=0.1, reference=1.0, source="paper", better=better)
     assert row.holds is holds
-    status = maker["Found"](experiment="a", command="a.py", rows=[row]).status
+    status = maker["Finding"](experiment="a", command="a.py", rows=[row]).status
     assert status == ("reproduced" if holds else "in part: 0 of 1 rows hold")
-    unfinished = maker["Found"](experiment="a", command="a.py", still_open="most of it", rows=[row]).status
+    unfinished = maker["Finding"](experiment="a", command="a.py", still_open="most of it", rows=[row]).status
     assert unfinished == f"in part: {int(holds)} of 1 rows hold, the rest is open"
-    our_own = maker["Found"](experiment="a", title="not in the paper", command="a.py", rows=[row]).status
+    our_own = maker["Finding"](experiment="a", title="not in the paper", command="a.py", rows=[row]).status
     assert our_own == f"{int(holds)} of 1 rows hold"
 
 
@@ -60,7 +60,7 @@ def test_that_a_row_to_look_at_has_no_verdict(maker):
     row = maker["Row"](measure="s", setting="", ours=2.0, reference=1.0, source="another machine", judged=False)
     assert row.holds is None
     assert maker["table"]([row])[2].endswith("| 2 | 1 (another machine) |  |")
-    assert maker["Found"](experiment="a", command="a.py", rows=[row]).status == "run; no figure to reach"
+    assert maker["Finding"](experiment="a", command="a.py", rows=[row]).status == "run; no figure to reach"
 
 
 def test_that_an_experiment_has_one_place_and_known_fields(maker, tmp_path):

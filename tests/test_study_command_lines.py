@@ -147,8 +147,17 @@ def test_that_a_file_that_is_missing_or_wrong_is_a_sentence(name, arguments, sen
         "short.csv": "resistivity_1_ohm_m,resistivity_2_ohm_m\n1.0,2.0\n",
     }.items():
         (tmp_path / file).write_text(text)
-    other = xr.Dataset({"resistivity": (("site", "layer"), np.ones((3, 2)))}, attrs={"invgp_latents": "resistivity"})
-    other.assign_coords(layer_label=("layer", ["top", "bottom"])).to_netcdf(tmp_path / "other.nc")
+    values = ("site", "layer"), np.ones((3, 2)), {"units": "ohm m"}
+    other = xr.Dataset(
+        {"resistivity": values, "resistivity_std": values},
+        {
+            "site": [1, 2, 3],
+            "x": ("site", [0.0, 1.0, 2.0], {"units": "m"}),
+            "layer_label": ("layer", ["top", "bottom"]),
+        },
+        {"invgp_latents": "resistivity", "invgp_coordinates": "x", "invgp_map": "points"},
+    )
+    other.to_netcdf(tmp_path / "other.nc")
     said = complaint(name, *(argument.format(tmp_path) for argument in arguments))
     assert said.startswith(f"{name.split('/')[-1]}: {sentence.format(tmp_path)}")
 

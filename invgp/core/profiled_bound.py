@@ -114,7 +114,8 @@ class Profile:
     points : Points
         Standard normals, the same in every evaluation.
     tolerance : float
-        The search for the posterior ends when a step changes the bound by less than this, relative to max(1, |bound|).
+        The search for the posterior ends when a step changes the bound by less than this, relative to
+        max(1, abs(bound)).
     """
 
     bound: Bound

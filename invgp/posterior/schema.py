@@ -106,7 +106,8 @@ def _check_run(dataset: xr.Dataset, coordinates: Sequence[str], latents: Sequenc
 
 def _check_attributes(dataset: xr.Dataset) -> None:
     """The types of all attributes that are read."""
-    for name in TEXTS:
+    # Of a calibration, it is the number of draws per survey.
+    for name in (name for name in TEXTS if name != "invgp_draws" or "invgp_calibration" not in dataset.attrs):
         if not isinstance(dataset.attrs.get(name, ""), str):
             raise SchemaError(f"its attribute {name!r} must be text, was {_shown(dataset.attrs[name])}")
     for name in (*COUNTS, *NUMBERS):
@@ -146,7 +147,8 @@ def _check_positions(dataset: xr.Dataset, coordinates: Sequence[str]) -> tuple[s
         steps = np.diff(values)
         if on_axes and not (np.all(steps > 0.0) or np.all(steps < 0.0)):
             raise SchemaError(f"its coordinate {name!r} must rise, or fall, from each value to the next")
-    for name in _names(dataset, "invgp_site_coordinates") if "invgp_site_coordinates" in dataset.attrs else ():
+    has_sites = "invgp_site_coordinates" in dataset.attrs and "invgp_map" not in dataset.attrs
+    for name in _names(dataset, "invgp_site_coordinates") if has_sites else ():
         _finite(dataset, name, ("site",))
     for other, array in dataset.data_vars.items():
         if "survey_site" in array.dims or str(other) in {f"survey_{c}" for c in coordinates}:

@@ -84,7 +84,7 @@ def test_that_an_unknown_device_is_refused():
 
 @pytest.mark.parametrize("panel", [3, 256])
 def test_that_products_of_triangles_are_those_of_whole_matrices(panel, backend, tolerance, rng, monkeypatch):
-    monkeypatch.setattr(triangles, "PANEL", panel)
+    monkeypatch.setattr(triangles, "PANEL_SIZE", panel)
     left, right = np.tril(rng.standard_normal((2, 8, 8))), np.tril(rng.standard_normal((3, 2, 8, 8)))
     there = [backend.asarray(left), backend.asarray(right)]
     close = {"rtol": tolerance(backend, 1e-13), "atol": tolerance(backend, 1e-13)}
@@ -109,7 +109,7 @@ def test_that_products_of_triangles_do_not_mind_how_these_lie(rng):
 
 @pytest.mark.parametrize("panel", [3, 256])
 def test_that_triangles_are_cut_out_and_mirrored(panel, backend, rng, monkeypatch):
-    monkeypatch.setattr(triangles, "PANEL", panel)
+    monkeypatch.setattr(triangles, "PANEL_SIZE", panel)
     whole = rng.standard_normal((2, 8, 8)).astype(backend.dtype)
     lower = np.tril(whole)
     np.testing.assert_array_equal(to_numpy(tril(backend.asarray(whole))), lower)

@@ -8,7 +8,7 @@ import pytest
 from test_savigp import dense_savigp
 from test_training import regression
 
-from invgp.core.backend import Backend
+from invgp.core.backend import Backend, to_numpy
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import BLOCKS
@@ -100,4 +100,4 @@ def test_that_an_iteration_reads_only_the_numbers_that_decide_its_next_step(wait
         # Whether the factorisation of a natural-gradient step succeeded.
         assert waits["__bool__"] <= 1, waits
         assert not set(waits) - {"__float__", "__bool__"}, waits
-    assert backend.to_numpy(samples).shape == (32, 6, 2)
+    assert to_numpy(samples).shape == (32, 6, 2)

@@ -490,7 +490,7 @@ def test_that_a_noise_known_for_each_site_goes_with_its_sites(numpy_backend):
 
 def test_that_a_posterior_held_at_the_sites_refuses_mini_batches(numpy_backend):
     bound, parameters, data, _ = regression(numpy_backend, "sites", dense=False)
-    with pytest.raises(ValueError, match="needs all of them at once"):
+    with pytest.raises(ValueError, match="needs all sites at once"):
         MiniBatches().fit(bound, parameters, data, np.random.default_rng(0))
 
 

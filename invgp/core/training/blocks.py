@@ -58,7 +58,7 @@ class Blocks:
     rounds : int
         Largest number of rounds.
     tolerance : float
-        The fit has converged when a round changes the bound by less than this, relative to max(1, |bound|).
+        The fit has converged when a round changes the bound by less than this, relative to max(1, abs(bound)).
     anew : bool
         Whether a single Gaussian is optimised for each trial of other blocks, and the search for a mixture also starts
         around the best single Gaussian. Otherwise the posterior is fixed while other blocks are learnt, and a
