@@ -11,6 +11,9 @@ import math
 import os
 import select
 import signal
+import subprocess
+import sys
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +31,14 @@ MOST_COMPRESSED = 1100  # times smaller is the most that zlib makes of zeros
 MOST_TRIED = 2**28  # bytes that the child reads; of a larger file, only the first value of each variable
 PATIENCE = 60.0  # s for what takes a second
 FINE, DAMAGED = "fine", "it is damaged"
+CRASHES = f"{DAMAGED}, and the netCDF library crashes on it"
+# The modules of a new interpreter are searched where those of this one are.
+NEW_INTERPRETER = """
+import sys
+path, sys.path[:] = sys.argv[1], sys.argv[2:]
+from invgp.netcdf_container import print_inspection
+print_inspection(path)
+"""
 # What the netCDF library and xarray raise where a file is damaged.
 UNREADABLE = (
     *(AttributeError, IndexError, KeyError, MemoryError, NotImplementedError, OSError, OverflowError),
@@ -68,17 +79,47 @@ def check_container(path: Path) -> None:
         classic = start.startswith(CLASSIC)
         raise unreadable(path, "it is netCDF-3, and must be netCDF-4" if classic else "it is not a netCDF file")
     with utf8_path(path) as name:
-        reason = _in_a_child(lambda: _inspect(name))
+        # A forked child has the locks that other threads held, in libraries too, and nobody who releases them.
+        alone = threading.active_count() == 1
+        reason = _in_a_child(lambda: _inspect(name)) if alone else _in_a_new_interpreter(name)
     if reason != FINE:
         raise unreadable(path, reason)
 
 
+def _in_a_new_interpreter(path: Path) -> str:
+    """What is wrong with a file, or `FINE`, found by a process that takes half a second to start."""
+    places = [entry for entry in sys.path if isinstance(entry, str)]
+    command = [sys.executable, "-c", NEW_INTERPRETER, str(path), *places]
+    try:
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return _too_long()
+    return ended.stdout.decode() or CRASHES
+
+
+def print_inspection(path: str) -> None:
+    """Print what is wrong with a file, or `FINE`: what a new interpreter does."""
+    os.write(sys.stdout.fileno(), _sentence(lambda: _inspect(Path(path))).encode())
+
+
 def _in_a_child(inspect: Callable[[], str]) -> str:
-    """What a function says in a process of its own, which may crash or hang."""
+    """What a function says in a forked process, which may crash or hang; only where no other thread is active."""
     reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are no matter: the child only reads a file
-        child = os.fork()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads of OpenBLAS, which is prepared for a fork
+            child = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
     if child == 0:
         try:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -88,13 +129,19 @@ def _in_a_child(inspect: Callable[[], str]) -> str:
             os._exit(0)
     os.close(writing)
     try:
-        ready, _, _ = select.select([reading], [], [], PATIENCE)
-        found = os.read(reading, select.PIPE_BUF).decode() if ready else f"{DAMAGED}, and reading it does not end"
-        return found or f"{DAMAGED}, and the netCDF library crashes on it"
+        answer = select.poll()  # other than select.select, with descriptors above 1023 too
+        answer.register(reading, select.POLLIN)
+        if not answer.poll(1000 * PATIENCE):
+            return _too_long()
+        return os.read(reading, select.PIPE_BUF).decode() or CRASHES
     finally:
         os.close(reading)
         os.kill(child, signal.SIGKILL)  # a child that has ended stays until it is waited for
         os.waitpid(child, 0)
+
+
+def _too_long() -> str:
+    return f"reading it takes too long, more than {PATIENCE:g} s"
 
 
 def _sentence(inspect: Callable[[], str]) -> str:

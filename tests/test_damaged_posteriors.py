@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import resource
 import shutil
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -166,7 +170,81 @@ def test_that_no_other_file_is_read(whole: Path, tmp_path: Path) -> None:
 def test_that_a_library_that_crashes_or_hangs_on_a_file_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "crashes on it" in netcdf_container._in_a_child(lambda: os.kill(os.getpid(), signal.SIGSEGV))
     monkeypatch.setattr(netcdf_container, "PATIENCE", 0.2)
-    assert "does not end" in netcdf_container._in_a_child(lambda: str(os.read(os.pipe()[0], 1)))
+    reason = netcdf_container._in_a_child(lambda: str(os.read(os.pipe()[0], 1)))
+    assert reason == "reading it takes too long, more than 0.2 s"
+
+
+@pytest.fixture
+def second_thread() -> Iterator[None]:
+    ending = threading.Event()
+    thread = threading.Thread(target=ending.wait)
+    thread.start()
+    yield
+    ending.set()
+    thread.join()
+
+
+@pytest.mark.usefixtures("second_thread")
+def test_that_a_process_with_threads_is_not_forked_to_read_a_file(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("a lock of another thread may be held"))
+    netcdf_container.check_container(whole / "posterior.nc")
+    cut = tmp_path / "cut.nc"
+    cut.write_bytes((whole / "posterior.nc").read_bytes()[:5000])
+    with pytest.raises(ConfigError, match="it is damaged"):
+        netcdf_container.check_container(cut)
+
+
+@pytest.mark.usefixtures("second_thread")
+def test_that_a_new_interpreter_that_crashes_or_hangs_on_a_file_is_a_sentence(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(netcdf_container, "NEW_INTERPRETER", "import os; os.kill(os.getpid(), 11)")
+    with pytest.raises(ConfigError, match="the netCDF library crashes on it"):
+        netcdf_container.check_container(whole / "posterior.nc")
+    monkeypatch.setattr(netcdf_container, "NEW_INTERPRETER", "import os; os.read(os.pipe()[0], 1)")
+    monkeypatch.setattr(netcdf_container, "PATIENCE", 0.2)
+    with pytest.raises(ConfigError, match=r"reading it takes too long, more than 0\.2 s"):
+        netcdf_container.check_container(whole / "posterior.nc")
+
+
+def test_that_a_file_is_read_in_a_process_with_many_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    many = 1100
+    if hard != resource.RLIM_INFINITY and hard < many:
+        pytest.skip("so many files cannot be open here")
+    make_pipe = os.pipe
+
+    def high_pipe() -> tuple[int, ...]:
+        low = make_pipe()
+        high = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 1024) for end in low)
+        for end in low:
+            os.close(end)
+        return high
+
+    if soft != resource.RLIM_INFINITY and soft < many:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (many, hard))
+    try:
+        monkeypatch.setattr(os, "pipe", high_pipe)
+        assert netcdf_container._in_a_child(lambda: "read") == "read"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_that_a_failed_fork_leaves_no_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    pipes: list[tuple[int, int]] = []
+    make_pipe = os.pipe
+    monkeypatch.setattr(os, "pipe", lambda: pipes.append(make_pipe()) or pipes[-1])
+    monkeypatch.setattr(os, "fork", fail)
+    with pytest.raises(BlockingIOError):
+        netcdf_container._in_a_child(lambda: "")
+    for end in pipes[0]:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(end)
 
 
 COMMANDS = (
