@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import faulthandler
 import subprocess
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
+from campaign import damaged_inputs
 from campaign.command import PARTS
+from campaign.forks import start
 from campaign.tally import table
 from invgp.adapters import Evaluations, ExecutableModel, OutputFile, Quantity, RunContext, Status
 from invgp.execution.evaluate import evaluate
@@ -35,6 +42,8 @@ ENDINGS = {
     11: (60, Status.OK),  # but a daemon outlives it
     12: (20, Status.EXIT_CODE),  # with a pipe in the place of its standard error
 }
+# What each part of the small campaign must have tried.
+FEWEST_CASES = {"runs": 300, "signals": 1, "moves": 1, "damage": sum(damaged_inputs.SMALL.values())}
 TIMEOUT = 1.5  # s: a busy machine must not let a run of a millisecond take as long
 
 
@@ -128,7 +137,37 @@ def test_that_the_ledger_answers_the_whole_campaign(program: Path, tmp_path: Pat
     assert not directory.exists()
 
 
+def test_that_a_process_that_comes_to_no_case_is_ended_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(*_: object, **places: Any) -> ForkServerProcess:
+        return start(time.sleep, 3600.0, **places)
+
+    monkeypatch.setattr(damaged_inputs, "start", hang)
+    monkeypatch.setattr(damaged_inputs, "SECONDS", 0.05)
+    tally = damaged_inputs.watch_group("npz", tmp_path, 5, 0)
+    assert (tally.cases, tally.hangs, tally.faults) == (0, 1, 1)
+
+
+def test_that_what_comes_before_the_first_case_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    def cases(folder: Path, numbers: range, seed: int) -> Iterator[tuple[str, Callable[[], str]]]:
+        events.append("project")
+        for _ in numbers:
+            yield "case", lambda: events.append("case") or ""
+
+    monkeypatch.setitem(damaged_inputs.GROUPS, "npz", cases)
+    monkeypatch.setattr(damaged_inputs.resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr(damaged_inputs.tempfile, "tempdir", None)
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *_, **__: events.append("watch"))
+    monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: events.append("end"))
+    damaged_inputs.try_group("npz", tmp_path, 2, 0, 0)
+    assert events == ["watch", "project", "watch", "case", "watch", "case", "end"]
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_that_the_small_campaign_finds_no_fault(part: str, tmp_path: Path) -> None:
     tally = PARTS[part](tmp_path, small=True, seed=0)
+    assert tally.cases >= FEWEST_CASES[part]
     assert not tally.faults, "\n".join([table([tally]), *tally.notes])

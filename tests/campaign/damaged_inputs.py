@@ -25,7 +25,7 @@ import numpy as np
 
 from . import faulty_server, mutate_files
 from .faulty_server import reply
-from .forks import start
+from .forks import finish, start
 from .projects import LEDGER, write_project
 from .surroundings import changes, look_at, make_canaries
 from .tally import Tally, combine, has_traceback, summary
@@ -266,20 +266,21 @@ def try_group(group: str, folder: Path, count: int, seed: int, skip: int) -> Non
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     numbers = range(skip, count)
     with (folder / "stack").open("w") as stack:
+        faulthandler.dump_traceback_later(SECONDS, exit=True, file=stack)  # for what comes before the first case, too
         for number, (what, attempt) in zip(numbers, GROUPS[group](folder, numbers, seed), strict=True):
             (folder / "progress").write_text(json.dumps([number, what]))
             faulthandler.dump_traceback_later(SECONDS, exit=True, file=stack)
             wrong = attempt()
-            faulthandler.cancel_dump_traceback_later()
             if wrong:
                 with (folder / "wrong").open("a") as file:
                     file.write(json.dumps([what, wrong]) + "\n")
+        faulthandler.cancel_dump_traceback_later()
     (folder / "progress").write_text(json.dumps([count, "done"]))
 
 
 def watch_group(group: str, folder: Path, count: int, seed: int) -> Tally:
     """Try a group in a process of its own; one that hangs or crashes is counted, and the next goes on behind it."""
-    tally, number = Tally(f"damaged {group}", cases=count), 0
+    tally, number = Tally(f"damaged {group}"), 0
     make_canaries(folder)
     before = look_at(folder / "canaries")
     while number < count:
@@ -289,13 +290,17 @@ def watch_group(group: str, folder: Path, count: int, seed: int) -> Tally:
         process = start(
             try_group, group, home, count, seed, number, cwd=home, log=home / "log", environment=environment
         )
-        process.join()
-        said, progress = (home / "log").read_text(errors="replace"), home / "progress"
-        reached, what = json.loads(progress.read_text()) if progress.exists() else (number, "the first case")
+        ended = finish(process, SECONDS * (count - number + 2))
+        log, progress = home / "log", home / "progress"
+        said = log.read_text(errors="replace") if log.exists() else ""
+        reached, what = json.loads(progress.read_text()) if progress.exists() else (-1, "before the first case")
         if reached < count:
             stack = (home / "stack").read_text() if (home / "stack").exists() else ""
-            kind = "hangs" if stack else "tracebacks"
+            kind = "hangs" if stack or not ended else "tracebacks"
             tally.add(kind, f"{what}: exit code {process.exitcode}: {(stack or said)[-1500:]}")
+        if reached < 0:  # nor would the next process come to a case
+            break
+        tally.cases = min(reached + 1, count)
         if (home / "wrong").exists():
             for line in (home / "wrong").read_text().splitlines():
                 tally.add("tracebacks", ": ".join(json.loads(line)))
