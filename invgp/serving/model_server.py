@@ -55,6 +55,9 @@ class ModelServer:
     under way; a new connection takes the place of the one that has been idle longest, if there is none left; and
     addresses take turns with their runs. Requests that need no run never wait for one.
 
+    A client that closes its connection cannot be told from one that only sends no more and waits for its answer. So its
+    run is made, but after those of the other clients at its address.
+
     Parameters
     ----------
     model : ForwardModel
@@ -195,7 +198,8 @@ class ModelServer:
             return False
         connection.busy = True
         try:
-            reply = await answer(self.model, path, body, partial(self._runs.run, address=connection.address))
+            run = partial(self._runs.run, address=connection.address, has_ended=connection.has_ended)
+            reply = await answer(self.model, path, body, run)
             status = 200
         except RequestError as error:
             status, reply = error.code, _error_reply(error)
@@ -341,6 +345,10 @@ class _Connection:
             async with asyncio.timeout(SECONDS_TO_HANG_UP):
                 while await self._reader.read(BYTES_AT_ONCE):
                     pass
+
+    def has_ended(self) -> bool:
+        """Whether the client sends no more: it has gone, or waits for its last answer."""
+        return self._reader.at_eof() or self._reader.exception() is not None
 
     def abort(self) -> None:
         """Close it at once."""

@@ -6,8 +6,10 @@ import asyncio
 import itertools
 import threading
 from collections import Counter, deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
@@ -23,11 +25,18 @@ from .answers import RequestError
 KEPT = 20  # directories of failed runs, the latest
 
 
+class _Turn(NamedTuple):
+    """What a run waits for, and whether the client who asked for it may have gone."""
+
+    future: asyncio.Future[None]
+    has_ended: Callable[[], bool]
+
+
 class RunQueue:
     """Runs that wait and runs under way.
 
     An address that asks for many runs does not delay those of others: whenever a worker is free, the next address in
-    turn gets it.
+    turn gets it. At one address, clients that may have gone come after the others.
 
     Parameters
     ----------
@@ -48,7 +57,7 @@ class RunQueue:
         self._numbers = itertools.count(1)
         self._failed: deque[str] = deque()
         self._asked: Counter[str] = Counter()  # runs that wait or are under way, by address
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by address, in the order of their turns
+        self._waiting: dict[str, deque[_Turn]] = {}  # by address, in the order of their turns
         self._free = workers
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="invgp-run")
         self._idle: list[ProcessPoolExecutor] = []
@@ -56,7 +65,7 @@ class RunQueue:
         self._stopped = False
         self._lock = threading.Lock()
 
-    async def run(self, row: Floats, address: str) -> Floats:
+    async def run(self, row: Floats, address: str, has_ended: Callable[[], bool]) -> Floats:
         """Run the model once.
 
         Parameters
@@ -65,6 +74,8 @@ class RunQueue:
             Inputs, in the units of the model.
         address : str
             Who asks for it.
+        has_ended : callable
+            Whether the client may have gone.
 
         Returns
         -------
@@ -80,7 +91,7 @@ class RunQueue:
             raise RequestError(503, "Busy", f"{self._asked.total()} runs wait or are under way; ask again later")
         self._asked[address] += 1
         try:
-            await self._wait_for_turn(address)
+            await self._wait_for_turn(address, has_ended)
             try:
                 label = f"run-{next(self._numbers)}"
                 if self._stopped:
@@ -108,9 +119,9 @@ class RunQueue:
             if directory.name not in self._failed:
                 remove_run(self._directory, directory.name)
 
-    async def _wait_for_turn(self, address: str) -> None:
+    async def _wait_for_turn(self, address: str, has_ended: Callable[[], bool]) -> None:
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(address, deque()).append(turn)
+        self._waiting.setdefault(address, deque()).append(_Turn(turn, has_ended))
         self._give_turns()
         try:
             await turn
@@ -125,12 +136,13 @@ class RunQueue:
         while self._free and self._waiting:
             address = next(iter(self._waiting))
             turns = self._waiting.pop(address)
-            turn = turns.popleft()
+            turn = next((turn for turn in turns if not turn.has_ended()), turns[0])
+            turns.remove(turn)
             if turns:
                 self._waiting[address] = turns  # behind the other addresses
-            if not turn.cancelled():
+            if not turn.future.cancelled():
                 self._free -= 1
-                turn.set_result(None)
+                turn.future.set_result(None)
 
     def _run_in_worker(self, row: Floats, label: str) -> Floats:
         """Run the model in a worker process, from a thread that waits for it."""

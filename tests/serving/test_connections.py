@@ -162,6 +162,25 @@ def test_that_clients_take_turns_with_their_runs(tmp_path: Path, monkeypatch: py
     assert order.index("500.0") <= 2
 
 
+def test_that_clients_that_may_have_gone_come_last(tmp_path: Path) -> None:
+    abandoned = post(EVALUATE.replace(b"500", b"2"), path=b"/Evaluate")
+    with serving(tmp_path, held_model(tmp_path)) as server, ThreadPoolExecutor(2) as pool:
+        address = address_of(server)
+        held = pool.submit(ask, address, "/Evaluate", HELD, HERE)
+        wait_until(lambda: server._runs._asked[HERE] == 1)
+        connect(address, abandoned).close()
+        with connect(address, abandoned) as half_closed:
+            half_closed.shutdown(socket.SHUT_WR)
+            wait_until(lambda: sum(connection.has_ended() for connection in tuple(server._connections)) == 2)
+            wait_until(lambda: server._runs._asked[HERE] == 3)
+            present = pool.submit(ask, address, "/Evaluate", EVALUATE, HERE)
+            wait_until(lambda: server._runs._asked[HERE] == 4)
+            (tmp_path / "go").touch()
+            assert [held.result(PATIENCE)[0], present.result(PATIENCE)[0]] == [200, 200]
+            assert half_closed.makefile("rb").read().endswith(b'{"output": [[2.0]]}')
+    assert (tmp_path / "log").read_text().split() == ["1.0", "500.0", "2.0", "2.0"]
+
+
 @pytest.mark.parametrize(
     ("request_", "start", "end"),
     [
