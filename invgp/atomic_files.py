@@ -122,7 +122,7 @@ def _write_error(what: str, path: Path, error: OSError, directory: Path | None) 
 def _is_special(path: Path) -> bool:
     """Whether a path is no place for a regular file: a pipe, a device, an open descriptor."""
     parent = os.path.realpath(path.parent)
-    if parent == "/dev" or parent.startswith("/proc/"):
+    if parent in ("/dev", "/dev/fd") or parent.startswith("/proc/"):  # descriptors: /dev/fd on macOS, or below /proc
         return True
     try:
         mode = path.stat().st_mode
@@ -246,8 +246,12 @@ def _create(file: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in NO_HARD_LINKS:
             raise
-        with target.open("xb"):  # claims the name
+        target.open("xb").close()  # claims the name
+        try:
             os.replace(file, target)  # noqa: PTH105
+        except OSError:
+            target.unlink()
+            raise
     _synchronise(target.parent)
 
 

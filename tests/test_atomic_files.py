@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -19,7 +20,7 @@ import pytest
 
 import invgp
 from invgp import netcdf, report
-from invgp.atomic_files import atomic_file, staging_directory
+from invgp.atomic_files import _is_special, atomic_file, staging_directory
 from invgp.cli import main
 from invgp.errors import WriteError
 from invgp.estimator import SAVIGP
@@ -245,3 +246,34 @@ def test_that_a_project_replaces_no_file_that_appears_meanwhile(tmp_path: Path) 
     with pytest.raises(WriteError, match="File exists"):
         write()
     assert (tmp_path / "survey.toml").read_text() == "theirs"
+
+
+def test_that_an_open_descriptor_is_special_where_its_directory_is_no_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os.path, "realpath", str)  # as on macOS, where /dev/fd is a directory
+    with (tmp_path / "file").open("wb") as file:
+        assert _is_special(Path(f"/dev/fd/{file.fileno()}"))
+    assert not _is_special(tmp_path / "file")
+
+
+def test_that_a_failed_move_without_hard_links_leaves_no_empty_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(number: int) -> Callable[..., None]:
+        def call(*_: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        return call
+
+    monkeypatch.setattr(os, "link", fail(errno.EPERM))
+    with staging_directory("the table", tmp_path / "table.csv", overwrite=False) as directory:
+        (directory / "table.csv").write_text("1")
+    assert (tmp_path / "table.csv").read_text() == "1"
+    monkeypatch.setattr(os, "replace", fail(errno.EIO))
+    with (
+        pytest.raises(WriteError, match="Input/output error"),
+        staging_directory("the table", tmp_path / "other.csv", overwrite=False) as directory,
+    ):
+        (directory / "other.csv").write_text("2")
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
