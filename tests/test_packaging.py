@@ -96,3 +96,23 @@ def test_that_versions_of_another_name_are_refused_before_anything_is_installed(
     assert outcome.returncode == 2
     assert outcome.stderr == "INVGP_VERSIONS must be 'tested' or 'newest', but it is 'latest'.\n"
     assert not (tmp_path / ".venv").exists()
+
+
+def test_that_an_environment_of_another_python_is_refused(root, tmp_path):
+    script, python = tmp_path / ".ci" / "venv", tmp_path / ".venv" / "bin" / "python"
+    for path in (script, python):
+        path.parent.mkdir(parents=True)
+    shutil.copy(root / ".ci" / "venv", script)
+    python.write_text("#!/bin/sh\necho Python 3.8\n")
+    python.chmod(0o755)
+    environment = {**os.environ, "INVGP_VERSIONS": "tested", "PYTHON": sys.executable}
+    outcome = subprocess.run(["bash", script], env=environment, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 2
+    wanted = "Python {}.{}".format(*sys.version_info[:2])
+    sentence = f".venv has Python 3.8, but PYTHON names {wanted}: remove .venv, or unset PYTHON to keep it.\n"
+    assert outcome.stderr == sentence
+
+
+def test_that_case_studies_install_tested_versions_only(root):
+    for script in (root / "case_studies").glob("*/run.sh"):
+        assert "pip install" not in script.read_text(), f"{script}: enter_case_study installs modules"

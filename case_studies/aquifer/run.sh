@@ -4,11 +4,10 @@ set -euo pipefail
 
 source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
 compare_or_nothing "the posterior" 1200 "$@"
-enter_case_study
+enter_case_study ${1:+iterative_ensemble_smoother}
 
 [[ -f data/aquifer.pst ]] || PYTHON=$bin/python bash setup.sh
 if [[ ${1:-} == compare ]]; then
-    "$bin/python" -m pip install --quiet --disable-pip-version-check iterative_ensemble_smoother
     exec "$bin/python" ../compare_smoothers.py aquifer_python.toml --steps 1200 "${@:2}"
 fi
 "$bin/invgp" check aquifer.toml

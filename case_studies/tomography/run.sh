@@ -4,11 +4,10 @@ set -euo pipefail
 
 source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
 compare_or_nothing "the posterior of small.toml" 600 "$@"
-enter_case_study
+enter_case_study ${1:+iterative_ensemble_smoother}
 
 [[ -f data/survey.csv ]] || "$bin/python" make_survey.py
 if [[ ${1:-} == compare ]]; then
-    "$bin/python" -m pip install --quiet --disable-pip-version-check iterative_ensemble_smoother
     exec "$bin/python" ../compare_smoothers.py small.toml "${@:2}"
 fi
 mkdir -p results
