@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +16,9 @@ from cli.conftest import here, with_program, write_files
 from damaged_ledgers import MODELS, RUNS, STATEMENTS, VALUES, Model, campaign, edit, make_ledger
 
 from invgp.adapters import RunContext
-from invgp.errors import ConfigError
+from invgp.errors import ConfigError, LedgerError
 from invgp.execution.evaluate import evaluate
-from invgp.ledger import Ledger
+from invgp.ledger import Ledger, interrupts, schema
 from invgp.ledger.rows import INTACT
 
 BYTES_CHANGED = 60  # files
@@ -108,12 +110,16 @@ def test_that_the_description_of_a_model_is_restored(path: Path) -> None:
         assert len(list(ledger.runs())) == 2 * RUNS
 
 
-def test_that_rows_of_the_version_before_get_their_checksums_on_first_use(path: Path) -> None:
+def to_version_1(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for table in ("models", "runs", "inversions"):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
         connection.execute("DROP TABLE claims")  # which early files lack
         connection.execute("PRAGMA user_version = 1")
+
+
+def test_that_rows_of_the_version_before_get_their_checksums_on_first_use(path: Path) -> None:
+    to_version_1(path)
     before = path.read_bytes()
     with Ledger(path, read_only=True) as ledger:
         assert len(list(ledger.runs())) == 2 * RUNS
@@ -123,6 +129,82 @@ def test_that_rows_of_the_version_before_get_their_checksums_on_first_use(path: 
         assert list(ledger.select(f"SELECT COUNT(*) FROM runs WHERE {INTACT}")) == [(2 * RUNS,)]
     with Ledger(path, read_only=True) as ledger:
         assert len(list(ledger.runs())) == 2 * RUNS
+
+
+class Clock(SimpleNamespace):
+    """A clock on which much time passes between two looks, of which the processor works a share; it may call first."""
+
+    def __init__(self, share: float = 1.0, call=lambda: None) -> None:
+        times = {"wall": 0.0, "processor": 0.0}
+
+        def look(which: str) -> float:
+            call()
+            times["wall"] += 1e6
+            times["processor"] = share * times["wall"]
+            return times[which]
+
+        super().__init__(monotonic=lambda: look("wall"), thread_time=lambda: look("processor"))
+
+
+@pytest.fixture
+def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "_INSTRUCTIONS", 10)
+
+
+@pytest.mark.usefixtures("looked_at_often")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_that_a_signal_while_a_ledger_is_checked_is_no_damage(number: int, path: Path, monkeypatch) -> None:
+    calls = iter(range(1000))
+    signalled = lambda: signal.raise_signal(number) if next(calls) == 3 else None  # noqa: E731
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        monkeypatch.setattr(schema, "time", Clock(0.0, signalled))
+        monkeypatch.setattr(schema, "_SECONDS", 1e20)
+        with pytest.raises(KeyboardInterrupt):
+            Ledger(path)
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+
+
+def test_that_a_signal_while_a_ledger_is_migrated_is_no_damage(path: Path, monkeypatch) -> None:
+    to_version_1(path)
+    checksum = schema.run_checksum
+    monkeypatch.setattr(schema, "run_checksum", lambda *row: signal.raise_signal(signal.SIGINT) or checksum(*row))
+    with pytest.raises(KeyboardInterrupt):
+        Ledger(path)
+    monkeypatch.undo()
+    with closing(sqlite3.connect(path)) as connection:
+        assert list(connection.execute("PRAGMA user_version")) in ([(1,)], [(2,)])
+    assert use(path)[0] == 0
+
+
+@pytest.mark.usefixtures("looked_at_often")
+def test_that_a_slow_disk_is_not_damage(path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(schema, "time", Clock(0.0))
+    with pytest.raises(LedgerError, match="its disk is too slow"):
+        Ledger(path)
+    monkeypatch.setattr(schema, "time", Clock(1.0))
+    with pytest.raises(ConfigError, match="refer to each other without end"):
+        Ledger(path)
+
+
+def test_that_a_sound_ledger_is_scanned_once(path: Path) -> None:
+    statements: list[str] = []
+    with closing(sqlite3.connect(path)) as connection:
+        connection.set_trace_callback(statements.append)
+        assert schema.check(connection, path) == (2, True)
+    assert [s for s in statements if "_check" in s] == ["PRAGMA integrity_check(100)"]
+
+
+def test_that_statistics_of_analyze_are_allowed(path: Path) -> None:
+    edit(path, "CREATE TABLE other(tbl,idx,neq,nlt,ndlt,sample)")
+    edit(
+        path,
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET name = 'sqlite_stat4', tbl_name = 'sqlite_stat4', "
+        "sql = replace(sql, 'other', 'sqlite_stat4') WHERE name = 'other'",
+    )
+    assert use(path)[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ _REASONS = {
     "SQLITE_PERM": "it is not allowed to be written",
     "SQLITE_CANTOPEN": "it cannot be opened",
     "SQLITE_NOMEM": "the memory is full",
+    "SQLITE_INTERRUPT": "a statement was interrupted",
 }
 _IO_FAULT = "SQLITE_IOERR"
 _LIKE_DAMAGE = ("SQLITE_IOERR_SHORT_READ", "SQLITE_IOERR_CORRUPTFS")
@@ -49,8 +50,6 @@ def sentences(path: Path) -> Iterator[None]:
             raise LedgerError(path, known) from error
         if code == "SQLITE_NOTADB":
             raise not_a_ledger(path, f"it is damaged, or no SQLite file ({error})") from error
-        if code == "SQLITE_INTERRUPT":
-            raise damaged_ledger(path, "its pages refer to each other without end") from error
         raise damaged_ledger(path, str(error)) from error
 
 

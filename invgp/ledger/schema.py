@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from invgp.errors import LedgerError
 from invgp.ledger.faults import DamagedError, not_a_ledger
+from invgp.ledger.interrupts import keep_interrupts
 from invgp.ledger.rows import COLUMNS, INVERSION_CHECKSUM, MODEL_CHECKSUM, ROW, run_checksum, run_key, text_checksum
 
 VERSION = 2
@@ -32,14 +34,17 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS claims (digest BLOB PRIMARY KEY, owner TEXT NOT NULL) WITHOUT ROWID",
 )
 _LATE = ("inversions", "claims")  # that early files of version 1 lack
-_OF_ANALYZE = {("table", "sqlite_stat1"): "CREATE TABLE sqlite_stat1(tbl,idx,stat)"}  # which a person may have run
+_OF_ANALYZE = {  # which a person may have run
+    ("table", "sqlite_stat1"): "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+    ("table", "sqlite_stat4"): "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+}
 _WITH_CHECKSUM = ("models", "runs", "inversions")  # since version 2
 
 # Values of the wrong type are in a row, whose checksum tells: the file as such is sound.
 _OF_ONE_ROW = re.compile(r"(NULL|NUMERIC|TEXT|BLOB|INT|REAL|non-\w+) value (in|missing from) ")
 _MOST_FAULTS = 100
 _SECONDS, _BYTES_PER_SECOND = 30.0, 1e6  # that checks may take
-_INSTRUCTIONS = 100_000  # of SQLite's virtual machine between looks at the clock
+_SHARE_OF_PROCESSOR = 0.5  # of the time of a check; if it used less, it has waited for the disk
 _LONGEST_STATEMENT = 1_000_000  # bytes
 
 
@@ -69,6 +74,8 @@ def check(connection: sqlite3.Connection, path: Path) -> tuple[int, bool]:
         The file is no ledger of a known version.
     DamagedError
         It was one.
+    LedgerError
+        The disk is too slow to check it.
     """
     with _time_limit(connection, path):
         connection.execute("BEGIN")  # as it is at one moment: another process may be making it
@@ -140,20 +147,37 @@ def _schema(version: int) -> Iterator[tuple[tuple[str, str], str]]:
 
 def _is_sound(connection: sqlite3.Connection) -> bool:
     """Whether the indexes agree with the tables; raise `DamagedError` if the tables themselves are not whole."""
-    faults = [str(fault) for (fault,) in connection.execute(f"PRAGMA quick_check({_MOST_FAULTS})")]
-    for fault in faults:
-        if fault != "ok" and not _OF_ONE_ROW.match(fault):
+    faults = _faults(connection, "integrity_check")
+    if not faults:
+        return True
+    for fault in _faults(connection, "quick_check"):  # it leaves the indexes out
+        if not _OF_ONE_ROW.match(fault):
             raise DamagedError(" ".join(fault.split()))
-    faults = [str(fault) for (fault,) in connection.execute(f"PRAGMA integrity_check({_MOST_FAULTS})")]
-    return all(fault == "ok" or _OF_ONE_ROW.match(fault) for fault in faults)
+    return all(_OF_ONE_ROW.match(fault) for fault in faults)
+
+
+def _faults(connection: sqlite3.Connection, check: str) -> list[str]:
+    found = connection.execute(f"PRAGMA {check}({_MOST_FAULTS})")
+    return [str(fault) for (fault,) in found if fault != "ok"]
 
 
 @contextmanager
 def _time_limit(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
     """A file whose pages refer to each other in circles would be read for ever."""
-    deadline = time.monotonic() + _SECONDS + path.stat().st_size / _BYTES_PER_SECOND
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, _INSTRUCTIONS)
+    seconds = _SECONDS + path.stat().st_size / _BYTES_PER_SECOND
+    start, worked = time.monotonic(), time.thread_time()
+
+    def is_over() -> bool:
+        return time.monotonic() - start > seconds
+
     try:
-        yield
-    finally:
-        connection.set_progress_handler(None, 0)
+        with keep_interrupts(connection, is_over):
+            yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT or not is_over():
+            raise
+        if time.thread_time() - worked < _SHARE_OF_PROCESSOR * seconds:
+            raise LedgerError(
+                path, f"its disk is too slow: {seconds:.0f} s were not enough to check the file"
+            ) from error
+        raise DamagedError("its pages refer to each other without end") from error

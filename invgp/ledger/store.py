@@ -23,6 +23,7 @@ import numpy as np
 from invgp.adapters.protocol import Floats, ForwardModel, Quantity, Status, former_digest, input_size, output_size
 from invgp.errors import LedgerError
 from invgp.ledger.faults import damaged_ledger, not_a_ledger, sentences
+from invgp.ledger.interrupts import keep_interrupts
 from invgp.ledger.recorder import FLOAT, Recorder
 from invgp.ledger.rows import INTACT, MODEL_CHECKSUM, ROW, is_intact, row_of, run_key, text_checksum
 from invgp.ledger.schema import VERSION, check, distrust, prepare
@@ -180,10 +181,10 @@ class Ledger:
 
     def select(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """The rows of a query."""
-        with sentences(self.path):
+        with sentences(self.path), keep_interrupts(self.connection):
             cursor = self.connection.execute(query, values)
         while True:
-            with sentences(self.path):
+            with sentences(self.path), keep_interrupts(self.connection):
                 some = cursor.fetchmany(FETCHED_AT_ONCE)
             if not some:
                 return
@@ -192,7 +193,7 @@ class Ledger:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """What happens within is there whole, or not at all."""
-        with sentences(self.path):
+        with sentences(self.path), keep_interrupts(self.connection):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
