@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sqlite3
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,20 @@ from invgp.ledger.recorder import Recorder
 from invgp.ledger.store import Ledger
 
 _mine = threading.local()  # a connection of SQLite stays in its thread
+
+
+class _Opened:
+    """The recorder of one thread, which closes its ledger when the thread ends or opens another one."""
+
+    def __init__(self, reach: Reach, recorder: Recorder | None) -> None:
+        self.reach, self.recorder = reach, recorder
+
+    def __del__(self, error: type[Exception] = sqlite3.Error) -> None:  # the module may be gone when Python ends
+        try:
+            if self.recorder is not None:
+                self.recorder.ledger.connection.close()
+        except error:  # Python ends before the thread: another thread may not close it, and need not
+            return
 
 
 @dataclass(frozen=True)
@@ -52,13 +67,10 @@ class Reach:
 
     def recorder(self) -> Recorder | None:
         """To record in this thread of this process; None if the ledger is out of reach."""
-        if getattr(_mine, "reach", None) != self:
-            if hasattr(_mine, "recorder") and _mine.recorder is not None:
-                _mine.recorder.ledger.connection.close()
-            _mine.recorder = self._opened()
-            _mine.reach = self
-        mine: Recorder | None = _mine.recorder
-        return mine
+        mine: _Opened | None = getattr(_mine, "opened", None)
+        if mine is None or mine.reach != self:
+            mine = _mine.opened = _Opened(self, self._opened())
+        return mine.recorder
 
     def _opened(self) -> Recorder | None:
         if platform.node() != self.host:

@@ -308,5 +308,52 @@ def test_that_a_batch_that_is_stopped_leaves_nothing_running(program: Program, p
     assert recorded(tmp_path) == {0: Status.OK}
 
 
+def test_that_a_batch_after_one_that_was_stopped_runs(program: Program, pool: Pool, tmp_path: Path) -> None:
+    def stop(part: Evaluations) -> None:
+        raise KeyboardInterrupt
+
+    model = program(f'[ "$1" = 0.0 ] || [ -e {tmp_path}/quick ] || sleep 600')
+    with pytest.raises(KeyboardInterrupt):
+        run(model, rows(*range(6)), pool, tmp_path, watch=stop)
+    (tmp_path / "quick").touch()
+    outcome = run(model, rows(*range(8)), pool, tmp_path)
+    assert outcome.ok.all(), outcome.messages
+    assert recorded(tmp_path) == dict.fromkeys(range(8), Status.OK)
+
+
+def test_that_threads_are_kept_and_close_their_ledgers(program: Program, tmp_path: Path) -> None:
+    def open_ledgers() -> int:
+        return [file.resolve() for file in Path("/proc/self/fd").iterdir()].count(tmp_path / "runs.sqlite")
+
+    model = program()
+    before = set(threading.enumerate())
+    with open_pool(InferenceSettings(backend="threading", workers=2)) as pool:
+        run(model, rows(0, 1), pool, tmp_path)
+        first = set(threading.enumerate()) - before
+        run(model, rows(2, 3), pool, tmp_path)
+        assert set(threading.enumerate()) - before == first != set()
+    assert set(threading.enumerate()) <= before
+    assert open_ledgers() == 0
+
+
+def test_that_the_threads_of_a_stopped_batch_end_before_the_next(tmp_path: Path) -> None:
+    begun, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(number: int) -> int:
+        if number == 1:
+            begun.set()
+            goes_on.wait(PATIENCE)
+            ended.set()
+        return number
+
+    with open_pool(InferenceSettings(backend="threading", workers=2)) as pool:
+        batch = pool.run(slow, [0, 1], tmp_path)
+        next(batch)
+        assert begun.wait(PATIENCE)
+        batch.close()
+        threading.Timer(0.05, goes_on.set).start()
+        assert list(pool.run(lambda _: ended.is_set(), [0], tmp_path)) == [(0, True)]
+
+
 def test_that_one_worker_is_a_loop() -> None:
     assert isinstance(open_pool(InferenceSettings(backend="threading")), Loop)

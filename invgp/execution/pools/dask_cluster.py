@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from invgp.errors import ConfigError, InvgpError, RunsFailedError
 from invgp.execution.pools.base import Died, R, T
-from invgp.execution.pools.dask_worker import in_worker
+from invgp.execution.pools.dask_worker import allow_runs_again, in_worker
 from invgp.execution.stray_programs import end_programs, stop_runs, stopped
 
 SECONDS_TO_ANSWER = 10.0  # for a scheduler, when we first call it, and for a worker whose result is there
@@ -55,6 +55,7 @@ class Cluster:
         self.scheduler, self.patience = scheduler, patience
         self.client: Any
         self._directories: set[Path] = set()
+        self._stopped: set[Path] = set()
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it would say is told by our errors
         try:
             address = _address(scheduler)
@@ -74,6 +75,10 @@ class Cluster:
         suspects: list[int] = []
         self._directories.add(directory)
         whole = False
+        if directory in self._stopped:
+            with suppress(Exception):  # workers that have gone
+                self.client.run(allow_runs_again, directory, on_error="ignore")
+                self._stopped.discard(directory)
         try:
             for number, result in batch.results(range(len(items)), together=True):
                 if isinstance(result, Died):
@@ -86,6 +91,7 @@ class Cluster:
             whole = True
         finally:
             if not whole and self.client.status == "running":
+                self._stopped |= self._directories
                 with suppress(Exception):  # what led here is what counts
                     self.client.cancel(list(batch.running), force=True)
                 with stopped(directory):  # one may end the programs of another before that hears of it

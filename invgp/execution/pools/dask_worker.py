@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -13,17 +16,45 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from invgp.execution.pools.base import THREADS_PER_WORKER
-from invgp.execution.stray_programs import abandon_runs
+from invgp.execution.stray_programs import abandon_runs, allow_runs
 
 LOOK_EVERY = 1.0  # s, at whether somebody still wants the item
+SECONDS_TO_STOP = 10.0  # for runs whose programs were killed
+SECONDS_BETWEEN_LOOKS = 0.02  # at whether they have stopped
+
+_active: Counter[Path] = Counter()  # items that this worker works on, by their directory
+_active_lock = threading.Lock()
 
 
 def in_worker(payload: bytes, directory: str) -> Any:
     """Do a pickled piece of work on an item, as long as it is wanted; its runs are in `directory`."""
     work, item = pickle.loads(payload)  # noqa: S301 - what the pool made
     _cap_threads()
-    with _stopped_if_unwanted(Path(directory)):
+    with _counted(Path(directory)), _stopped_if_unwanted(Path(directory)):
         return work(item)
+
+
+async def allow_runs_again(directory: Path) -> None:
+    """Allow runs in `directory` after a batch was stopped, when the runs of that batch are over.
+
+    Otherwise a run whose program was killed could be recorded as one that failed. A Python function cannot be stopped,
+    but what it gives is an outcome, so the wait for it is limited.
+    """
+    deadline = time.monotonic() + SECONDS_TO_STOP
+    while _active[directory] and time.monotonic() < deadline:
+        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+    allow_runs(directory)
+
+
+@contextmanager
+def _counted(directory: Path) -> Iterator[None]:
+    with _active_lock:
+        _active[directory] += 1
+    try:
+        yield
+    finally:
+        with _active_lock:
+            _active[directory] -= 1
 
 
 @cache

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from types import TracebackType
 
 from threadpoolctl import threadpool_limits
 
@@ -15,7 +16,7 @@ from invgp.open_files import reserve_open_files
 
 
 class Threads(Loop):
-    """As many threads; nothing to start or to end between two batches.
+    """Threads, started when they are first needed, and kept from batch to batch.
 
     An item that kills its worker kills this process: there is nobody to take over.
     """
@@ -25,22 +26,37 @@ class Threads(Loop):
     def __init__(self, workers: int) -> None:
         reserve_open_files(workers)
         self.workers = workers
+        self._threads: ThreadPool | None = None
+        self._stopped: ThreadPool | None = None
 
     def run(
         self, work: Callable[[T], R], items: Sequence[T], directory: Path
     ) -> Generator[tuple[int, R | Died], None, None]:
         """Give each item's number and what became of it, as they finish."""
         whole = False
+        if self._stopped is not None:  # its threads must not take a run that was killed for one that failed
+            self._stopped.join()
+            self._stopped = None
         allow_runs(directory)
-        threads = ThreadPool(self.workers)
+        threads = self._threads = self._threads or ThreadPool(self.workers)
         try:
             with threadpool_limits(THREADS_PER_WORKER):
                 yield from threads.imap_unordered(partial(_numbered, work), enumerate(items))
             whole = True
         finally:
             if not whole:  # a thread cannot be stopped, but what it waits for can
+                self._threads, self._stopped = None, threads
                 stop_runs(directory)
-            threads.terminate()
+                threads.terminate()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the threads; each closes its connection to the ledger."""
+        if self._threads is not None:
+            self._threads.terminate()
+            self._threads.join()
+            self._threads = None
 
 
 def _numbered(work: Callable[[T], R], item: tuple[int, T]) -> tuple[int, R]:
