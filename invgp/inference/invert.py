@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 import numpy as np
 import xarray as xr
@@ -108,7 +108,7 @@ def invert(
     with (
         threadpool_limits(kind.threads(problem)),
         open_pool(settings, workers=workers, scheduler=scheduler) as pool,
-        TemporaryDirectory(prefix="invgp-") as scratch,
+        _temporary_directory() as scratch,
         own_directory(run_directory or scratch) as directory,
         open_recorder(problem, ledger) as recorder,
         progress_display() if progress and monitor is None else nullcontext(Silent()) as display,
@@ -161,6 +161,16 @@ def _posterior(inversion: Inversion, result: SearchResult) -> xr.Dataset | None:
     return to_dataset(*found).assign_attrs(
         invgp_runs_from_ledger=simulator.answered, invgp_runs_at_once=round(simulator.concurrency.reached, 2)
     )
+
+
+@contextmanager
+def _temporary_directory() -> Iterator[Path]:
+    """Make a directory that is removed at the end, however deep the trees are that programs have left in it."""
+    directory = Path(mkdtemp(prefix="invgp-"))
+    try:
+        yield directory
+    finally:
+        remove_all_runs(directory)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from invgp.adapters import RunContext
 from invgp.adapters.directory_trees import empty_directory, remove_tree
+from invgp.inference.invert import _temporary_directory
 
 from .conftest import MakeProgram
 from .executing import one
@@ -60,6 +62,15 @@ def test_that_a_link_to_a_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="link"):
         remove_tree(tmp_path / "link")
     assert (tmp_path / "tree" / "file").exists()
+
+
+def test_that_the_temporary_directory_of_an_inversion_is_removed_however_deep_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with _temporary_directory() as directory:
+        fill(directory, 1500)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("ending", ["", "exit 3"])
