@@ -183,7 +183,8 @@ class DakotaResults:
             raise ValueError(f"is not JSON: {error}") from error
         if not isinstance(content, dict):
             raise ValueError("must be a JSON object with 'functions'")  # noqa: TRY004 - a fault of the file
-        if str(content.get("fail", "false")).lower() == "true":
+        failed = content.get("fail")
+        if failed is True or (isinstance(failed, str) and failed.lower() == "true"):
             raise ValueError("the driver reports a failure, 'fail': 'true'")
         functions = content.get("functions")
         if not isinstance(functions, dict):

@@ -86,11 +86,16 @@ def _entry(value: Any, place: int) -> Any:
 
 
 def _flat(value: Any) -> Iterator[Any]:
-    if not isinstance(value, list):
-        yield value
-        return
-    for item in value:
-        yield from _flat(item)
+    """The items of lists within lists, in order, however deep they are."""
+    waiting = [iter([value])]
+    while waiting:
+        for item in waiting[-1]:
+            if isinstance(item, list):
+                waiting.append(iter(item))
+                break
+            yield item
+        else:
+            waiting.pop()
 
 
 @dataclass(frozen=True)

@@ -139,3 +139,12 @@ def test_that_a_driver_that_is_not_there_is_told(tmp_path: Path) -> None:
     twins = (Quantity("a", "m", ("top",)), Quantity("b", "m", ("top",)))
     with pytest.raises(AdapterError, match=r"descriptor: '\{label\}' calls two of the inputs 'top'"):
         dakota_model(("true",), twins, (TIME,), descriptor="{label}")
+
+
+def test_that_a_report_of_failure_may_be_nested_deeply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    (tmp_path / "results.out").touch()
+    monkeypatch.setattr(json, "loads", lambda _: {"fail": deep, "functions": {"a": 1.0}})  # not all Pythons parse it
+    assert DakotaResults("json", ("a",)).read(tmp_path, (Quantity("a", "m"),)).tolist() == [1.0]

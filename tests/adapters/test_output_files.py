@@ -212,3 +212,14 @@ def test_that_a_link_out_of_the_directory_is_not_followed(tmp_path: Path) -> Non
     for reader in (OutputFile("out"), TableFile("out"), JsonFile("out"), RegexFile("out", pattern=".*")):
         with pytest.raises(ValueError, match="is a link that leads out of the run's directory"):
             read(reader, run)
+
+
+def test_that_lists_within_lists_are_read_however_deep_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep: list[Any] = [1.0]
+    for _ in range(5000):
+        deep = [deep]
+    (tmp_path / "out").touch()
+    monkeypatch.setattr(json, "loads", lambda _: [deep, [2.0, [3.0]]])  # not all Pythons parse it
+    assert read(JsonFile("out"), tmp_path, 3) == [1.0, 2.0, 3.0]
