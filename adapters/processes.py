@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -107,9 +108,10 @@ def run_process(
     """
     place = str(directory)
     check_wanted(place)
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
     with open_directory(place) as descriptor, _open_logs(descriptor) as logs:
-        with Program(argv, descriptor, environment_in(place, place, environment), *logs) as program:
+        variables = environment_in(place, place, environment)
+        with Program(argv, descriptor, variables, logs[0], logs[1], deadline=deadline) as program:
             ending = _wait(program, deadline, logs, log_limit, place)
         # A flood of the last moment, or one that ended by itself, is no less a flood.
         flood = _flood(logs, log_limit)
@@ -147,12 +149,12 @@ def _tail(log: int) -> str:
     return os.pread(log, 4 * TAIL, max(0, size - 4 * TAIL)).decode(errors="replace").strip()[-TAIL:] if size else ""
 
 
-def _wait(program: Program, deadline: float | None, logs: Sequence[int], limit: int, place: str) -> Ending:
+def _wait(program: Program, deadline: float, logs: Sequence[int], limit: int, place: str) -> Ending:
     while True:
-        left = _LOOK_EVERY if deadline is None else min(_LOOK_EVERY, deadline - time.monotonic())
+        left = min(_LOOK_EVERY, deadline - time.monotonic())
         if program.wait(max(left, 0.0)):
             return Ending.EXITED
-        if deadline is not None and time.monotonic() >= deadline:
+        if time.monotonic() >= deadline:
             return Ending.TIMEOUT
         flood = _flood(logs, limit)
         if flood is not None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import errno
 import logging
 import marshal
+import math
 import os
 import select
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.util import Finalize
@@ -32,6 +34,7 @@ from .supervisor_process import ANSWER, ENDED, LENGTH, NOT_ENDED, PATIENCE, STAR
 SUBREAPER = sys.platform == "linux"
 """Whether supervisors are to be child subreapers; without, they find daemons by their environment."""
 
+_LOOK_EVERY = 0.1  # s, whether a program that has not started stopped its supervisor
 _log = logging.getLogger(__name__)
 _idle: list[_Supervisor] = []
 _owner = 0
@@ -46,6 +49,7 @@ class Program:
     directory : descriptor of its working directory.
     environment : all of it, with ``INVGP_RUN_DIRECTORY``.
     stdout, stderr, stdin : descriptors; without `stdin` its standard input is empty.
+    deadline : of `time.monotonic`, up to which we wait for its start; `wait` and `end` go on from there.
 
     Raises
     ------
@@ -61,23 +65,32 @@ class Program:
         stdout: int,
         stderr: int,
         stdin: int | None = None,
+        deadline: float = math.inf,
     ) -> None:
         self._mark = os.fsdecode(environment[RUN_DIRECTORY_VARIABLE.encode()])
+        self._argv = argv
         self._status: int | None = None
         self._supervisor = _take()
         try:
             files = (directory, stdout, stderr) if stdin is None else (directory, stdout, stderr, stdin)
             self._supervisor.ask((list(argv), dict(environment), self._mark), files)
-            number, _ = self._supervisor.answer(None) or (errno.EAGAIN, 0)
+            answer = self._supervisor.answer(_LOOK_EVERY)
+            while answer is None and time.monotonic() < deadline:
+                self._supervisor.wake()
+                answer = self._supervisor.answer(max(0.0, min(_LOOK_EVERY, deadline - time.monotonic())))
         except BaseException as error:
             self.end()
             if isinstance(error, EOFError | BrokenPipeError):
-                raise OSError(errno.ECANCELED, "the process that was to supervise it has ended") from error
+                sentence = f"the process that was to supervise it has ended, {self._supervisor.ending}"
+                raise OSError(errno.ECANCELED, sentence) from error
             raise
-        if number != STARTED:
+        self._check_started(answer)
+
+    def _check_started(self, answer: tuple[int, int] | None) -> None:
+        if answer is not None and answer[0] > STARTED:
             self._status = 0
             _idle.append(self._supervisor)
-            raise OSError(number, os.strerror(number), argv[0])
+            raise OSError(answer[0], os.strerror(answer[0]), self._argv[0])
 
     def __enter__(self) -> Self:
         return self
@@ -100,8 +113,13 @@ class Program:
             except EOFError:
                 _log.warning("the process that supervised the run in %s was killed", self._mark)
                 self._end_without_supervisor()
+                self._supervisor.dismiss()
                 return True
-            if answer is None or answer[0] == STARTED:
+            if answer is None:
+                self._supervisor.wake()
+                return False
+            self._check_started(answer)
+            if answer[0] == STARTED:
                 return False
             self._status = answer[1]
             if answer[0] == ENDED:
@@ -172,9 +190,9 @@ class _Supervisor:
         sent = socket.send_fds(self._socket, [content], files)
         self._socket.sendall(content[sent:])
 
-    def answer(self, seconds: float | None) -> tuple[int, int] | None:
+    def answer(self, seconds: float) -> tuple[int, int] | None:
         """Wait for the next answer; None if there is none in time. `EOFError` says that there will be none."""
-        if not self._poll.poll(None if seconds is None else 1000 * seconds):
+        if not self._poll.poll(1000 * seconds):
             return None
         try:
             content = self._socket.recv(ANSWER.size, socket.MSG_WAITALL)
@@ -185,6 +203,11 @@ class _Supervisor:
         number, status = ANSWER.unpack(content)
         return number, status
 
+    @property
+    def ending(self) -> str:
+        """What it was and how it ended, in words."""
+        return f"{sys.executable} with exit code {self._process.poll()}"
+
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
@@ -192,7 +215,11 @@ class _Supervisor:
         """Have it end what it runs, answer, and end itself."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
-        self._process.send_signal(signal.SIGCONT)  # the program may have stopped it
+        self.wake()
+
+    def wake(self) -> None:
+        """Have it go on: the program may have stopped it."""
+        self._process.send_signal(signal.SIGCONT)
 
     def dismiss(self) -> None:
         """Wait for its end; kill it if that takes too long."""

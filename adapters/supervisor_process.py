@@ -29,7 +29,7 @@ STARTED, ENDED, NOT_ENDED = 0, -1, -2
 PATIENCE = 10.0
 """Seconds for processes that were killed to end."""
 
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LOOK_EVERY = 1000  # ms, at whose child we are: a forked copy of our parent may hold the socket open
 _PAUSE = 0.005  # s, between looks at processes that were killed
 
@@ -161,10 +161,10 @@ class Supervisor:
         while (reaped := _reap()) is not None:
             if reaped[0] == program:
                 status = reaped[1]
-            if reaped[0]:
-                continue
             if time.monotonic() > end:
                 return signal.SIGKILL if status is None else status, False
+            if reaped[0]:
+                continue
             for child in self._own_children():
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(child, signal.SIGKILL)
@@ -206,7 +206,10 @@ def _become_subreaper() -> bool:
     import ctypes  # noqa: PLC0415 - only on Linux
 
     try:
-        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+        library = ctypes.CDLL(None)
+        # A program may have stopped us when our parent dies, and nobody else would wake us.
+        library.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
+        return bool(library.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (OSError, AttributeError):
         return False
 
