@@ -14,7 +14,7 @@ from .directories import RunDirectory, check_labels
 from .failures import check_inputs, check_settings, judged, not_started
 from .outcomes import RunError, check_ending, check_intact, check_success, last_words
 from .processes import STDERR, STDOUT, make_environment, run_process
-from .programs import find_program, program_files, text_of
+from .programs import find_program, program_files, project_files, text_of
 from .protocol import BATCH, GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import check_batch, check_quantities, columns_of, digest_of, size_of, written
 from .readers import read_numbers, read_text
@@ -152,8 +152,9 @@ class BatchedModel:
         except OSError as error:
             raise not_started(error) from error
         try:
+            intact = directory.is_intact()  # looked at first: another directory must not be removed, however it ended
             check_ending(outcome, self.timeout)
-            check_intact(directory)
+            check_intact(intact=intact)
             check_success(outcome, None)
             return self._read(directory.path, len(values))
         except RunError as failure:
@@ -205,7 +206,13 @@ class BatchedModel:
         settings = (self.command, self.inputs, self.outputs, self.threads, sorted(self.environment.items()))
         files = (self.input_file, self.output_file, self.format, self.skip_lines, self.partial)
         return digest_of(
-            ["batched", text_of(settings, folder), repr(files), *program_files(self._program, self.command)]
+            [
+                "batched",
+                text_of(settings, folder),
+                repr(files),
+                *program_files(self._program, self.command),
+                *project_files(self.command, self.environment, folder),
+            ]
         )
 
 

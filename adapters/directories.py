@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .directory_trees import empty_directory, remove_tree
+from .directory_trees import empty_directory, mark_directory, remove_tree
 from .protocol import HOMES, SPARE, RunContext
 
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _log = logging.getLogger(__name__)
 _foreign: set[Path] = set()  # where a program has put something else in the place of its directory
 
@@ -54,12 +55,12 @@ class RunDirectory:
         if not self.path.parent.is_dir():
             self.path.parent.mkdir(parents=True, exist_ok=True)
         with _open_home(self.path.parent) as home:
-            if self.path in _foreign and _is_directory(name, home):
-                raise OSError(errno.EEXIST, "a program put another directory there", str(self.path))
+            if self.path in _foreign and (mode := _mode(name, home)) and not stat.S_ISLNK(mode):
+                raise OSError(errno.EEXIST, "a program put something else there", str(self.path))
             if not _is_taken_over(name, home):
                 _remove(name, home)
                 os.mkdir(name, dir_fd=home)
-            self._identity = _identity(os.stat(name, dir_fd=home, follow_symlinks=False))
+            self._identity = _identity(mark_directory(name, home))
 
     def is_intact(self) -> bool:
         """Whether it is still where it was made, with nothing else in its place."""
@@ -118,10 +119,15 @@ def _is_taken_over(name: str, home: int) -> bool:
 
 def _is_directory(name: str, home: int) -> bool:
     """Whether there is a directory, and not a link to one."""
+    return stat.S_ISDIR(_mode(name, home))
+
+
+def _mode(name: str, home: int) -> int:
+    """Which kind of file there is; a link is not followed, and 0 stands for none."""
     try:
-        return stat.S_ISDIR(os.stat(name, dir_fd=home, follow_symlinks=False).st_mode)
+        return os.stat(name, dir_fd=home, follow_symlinks=False).st_mode
     except FileNotFoundError:
-        return False
+        return 0
 
 
 def _remove(name: str, home: int) -> None:
@@ -135,7 +141,7 @@ def _remove(name: str, home: int) -> None:
 
 def _was_emptied(name: str, home: int, identity: tuple[int, int]) -> bool:
     """Remove what is in a directory; False if it is not as a new one would be."""
-    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=home)
+    descriptor = os.open(name, _DIRECTORY, dir_fd=home)
     try:
         about = os.fstat(descriptor)
         if _identity(about) != identity:

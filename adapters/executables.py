@@ -24,6 +24,7 @@ from .programs import (
     load_template,
     local_files,
     program_files,
+    project_files,
     text_of,
 )
 from .protocol import GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
@@ -179,8 +180,9 @@ class ExecutableModel:
         except OSError as error:
             raise RunError(Status.NOT_STARTED, f"could not be started: {reason(error)}") from error
         try:
+            intact = directory.is_intact()  # looked at first: another directory must not be removed, however it ended
             check_ending(outcome, self.timeout)
-            check_intact(directory)
+            check_intact(intact=intact)
             check_success(outcome, directory.path / self.target_file if self.target_file else None)
             return self._read(directory.path)
         except RunError as failure:
@@ -312,6 +314,7 @@ class ExecutableModel:
                     for (program, _), command in zip(self._commands, (self.command, self.fallback), strict=False)
                     for data in program_files(program, command)
                 ),
+                *project_files((*self.command, *self.fallback), self.environment, folder),
             ]
         )
 

@@ -6,7 +6,6 @@ import errno
 import signal
 from pathlib import Path
 
-from .directories import RunDirectory
 from .processes import KEPT, LOG_LIMIT, Ending, Outcome
 from .protocol import Status
 
@@ -33,9 +32,9 @@ def check_ending(outcome: Outcome, timeout: float | None) -> None:
         )
 
 
-def check_intact(directory: RunDirectory) -> None:
+def check_intact(*, intact: bool) -> None:
     """Raise `RunError` if the program has put something else in the place of its directory."""
-    if not directory.is_intact():
+    if not intact:
         raise RunError(Status.UNREADABLE, "the program removed its directory, or put something else in its place")
 
 

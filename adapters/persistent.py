@@ -16,7 +16,7 @@ from .failures import check_inputs, check_settings, judged
 from .lines import RequestWriter, line_limit, read_answer
 from .outcomes import RunError
 from .processes import make_environment
-from .programs import find_program, program_files, text_of
+from .programs import find_program, program_files, project_files, text_of
 from .protocol import Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import check_batch, check_quantities, digest_of, size_of
 from .servers import Server
@@ -141,4 +141,11 @@ class PersistentModel:
             sorted(self.environment.items()),
             self.partial,
         )
-        return digest_of(["persistent", text_of(settings, folder), *program_files(self._program, self.command)])
+        return digest_of(
+            [
+                "persistent",
+                text_of(settings, folder),
+                *program_files(self._program, self.command),
+                *project_files(self.command, self.environment, folder),
+            ]
+        )

@@ -18,6 +18,7 @@ from .readers.base import Reader, select
 from .templates import InputTemplate, Template, TemplateError
 
 _TEMPLATES = {"plain": Template, "tpl": PestTemplate}
+_PATH_END = re.compile(r"[\s'\",:;]")  # in an argument or a variable
 _LIKENESS = 0.8  # of names of files: many end alike
 
 
@@ -199,15 +200,54 @@ def check_output_files(files: tuple[Reader, ...], outputs: tuple[Quantity, ...])
 def text_of(settings: object, folder: Path | None) -> str:
     """Write settings for a digest, with the paths below `folder` relative to it: a project may be moved.
 
+    The path of a directory stays as it is: what it holds is not part of the digest, and may differ in a copy.
+
     Parameters
     ----------
+    settings : texts, and tuples and lists of them; all else has no paths.
     folder : the project's directory; None leaves all paths as they are.
     """
-    text = repr(settings)
+    return repr(settings if folder is None else _make_relative(settings, folder))
+
+
+def project_files(command: tuple[str, ...], environment: Mapping[str, str], folder: Path | None) -> Iterator[bytes]:
+    """Give a digest of each file whose path `text_of` makes relative, unless `program_files` gives its bytes.
+
+    Parameters
+    ----------
+    command : all words of it.
+    environment : variables of the program.
+    folder : the project's directory; None gives nothing.
+    """
     if folder is None:
-        return text
-    below = re.escape(repr(str(folder))[1:-1] + os.sep)
-    return re.sub(rf"(?<=['\"=:,]){below}", f".{os.sep}", text)
+        return
+    words = [word for word in command if not os.path.isfile(word)]  # noqa: PTH113 - a word need not be a path
+    for word in (*words, *(value for _, value in sorted(environment.items()))):
+        for _, path in _paths_below(folder, word):
+            if path is not None and path.is_file():
+                yield _digest_of_file(path) if os.access(path, os.R_OK) else _bytes(path)
+
+
+def _make_relative(settings: object, folder: Path) -> object:
+    if isinstance(settings, tuple | list):
+        return type(settings)(_make_relative(item, folder) for item in settings)
+    if not isinstance(settings, str):
+        return settings
+    text = settings
+    for start, path in reversed(_paths_below(folder, settings)):
+        if path is None or not path.is_dir():
+            text = f"{text[:start]}.{text[start + len(str(folder)) :]}"
+    return text
+
+
+def _paths_below(folder: Path, text: str) -> list[tuple[int, Path | None]]:
+    """Where a text has paths below a directory, and which, the longest that exists; None if none does."""
+    found: list[tuple[int, Path | None]] = []
+    for match in re.finditer(rf"(?:\A|(?<=['\"=:,])){re.escape(str(folder) + os.sep)}", text):
+        ends = [len(text), *(end.start() for end in reversed([*_PATH_END.finditer(text, match.end())]))]
+        paths = (Path(text[match.start() : end]) for end in ends)
+        found.append((match.start(), next((path for path in paths if os.path.exists(path)), None)))  # noqa: PTH110
+    return found
 
 
 def program_files(program: str, command: tuple[str, ...]) -> Iterator[bytes]:
@@ -223,8 +263,12 @@ def local_files(files: tuple[LocalFile, ...], folder: Path) -> Iterator[bytes]:
         source = folder / file.source
         for path in sorted(p for p in source.rglob("*") if p.is_file()) if source.is_dir() else [source]:
             yield str(file.place / path.relative_to(source)).encode()
-            with path.open("rb") as content:
-                yield hashlib.file_digest(content, "sha256").digest()
+            yield _digest_of_file(path)
+
+
+def _digest_of_file(path: Path) -> bytes:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").digest()
 
 
 def _bytes(path: Path) -> bytes:

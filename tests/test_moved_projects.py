@@ -210,6 +210,36 @@ def test_that_absolute_paths_inside_a_project_do_not_make_another_model(kind: st
     assert model(tmp_path / "other", kind).digest != one.digest
 
 
+@pytest.mark.parametrize("where", ["argument", "list", "variable"])
+@pytest.mark.parametrize("kind", [ExecutableModel, PersistentModel, BatchedModel])
+def test_that_the_content_of_a_file_inside_a_project_is_part_of_the_model(
+    kind: Any, where: str, tmp_path: Path
+) -> None:
+    def digest(name: str) -> str:
+        folder = tmp_path / name
+        words = {"argument": [f"--mesh={folder}/mesh 1.dat"], "list": [f"{folder}/no,{folder}/mesh 1.dat"]}
+        variables = {"MESH": f"{folder}/mesh 1.dat"} if where == "variable" else {}
+        command = (str(folder / "simulator.sh"), *["{x}"] * (kind is ExecutableModel), *words.get(where, []))
+        quantities = (Quantity("x", "m"),), (Quantity("z", "s"),)
+        return str(kind(command, *quantities, environment=variables, search_path=folder).digest)
+
+    for name in ("one", "other"):
+        make_project(tmp_path / name, {})
+        (tmp_path / name / "mesh 1.dat").write_text("1")
+    assert digest("one") == digest("other")
+    (tmp_path / "other" / "mesh 1.dat").write_text("2")
+    assert digest("one") != digest("other")
+
+
+def test_that_the_path_of_a_directory_inside_a_project_is_part_of_the_model(tmp_path: Path) -> None:
+    digests = []
+    for name in ("one", "other"):
+        make_project(tmp_path / name, {})
+        (tmp_path / name / "data").mkdir()
+        digests.append(model(tmp_path / name, "executable").digest)
+    assert digests[0] != digests[1]
+
+
 def test_that_a_path_outside_of_a_project_is_part_of_the_model(tmp_path: Path) -> None:
     for name in ("project", "one", "other"):
         make_project(tmp_path / name, {})

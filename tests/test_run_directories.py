@@ -2,24 +2,79 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from invgp.adapters import ExecutableModel, OutputFile, Quantity, RunContext, Status
+from invgp.adapters.directories import RunDirectory
+from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE
 from invgp.execution.evaluate import evaluate
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import remove_run
+from invgp.execution.stray_programs import end_programs
 from invgp.problem import InferenceSettings
 
 
 def test_that_the_directories_of_a_run_are_removed(tmp_path: Path) -> None:
     for name in ("r0", "r0-batch", "r1"):
-        (tmp_path / name).mkdir()
+        RunDirectory(tmp_path / name).make()
         (tmp_path / name / "file").touch()
     remove_run(tmp_path, "r0")
     assert [p.name for p in tmp_path.iterdir()] == ["r1"]
+
+
+def test_that_a_spare_directory_that_was_taken_over_is_removed(tmp_path: Path) -> None:
+    first = RunDirectory(tmp_path / "r0")
+    first.make()
+    first.remove(keep_spare=True)
+    RunDirectory(tmp_path / "r1").make()
+    remove_run(tmp_path, "r1")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["moved", "copied"])
+def test_that_another_directory_in_the_place_of_that_of_a_run_is_left(copied: bool, tmp_path: Path) -> None:
+    RunDirectory(tmp_path / "r0").make()
+    (tmp_path / "r0").rename(tmp_path / "old")
+    if copied:
+        shutil.copytree(tmp_path / "old", tmp_path / "r0")
+    else:
+        (tmp_path / "r0").mkdir()
+    (tmp_path / "r0" / "precious").touch()
+    remove_run(tmp_path, "r0")
+    assert (tmp_path / "r0" / "precious").exists()
+
+
+def test_that_a_file_in_the_place_of_the_directory_of_a_run_is_left(tmp_path: Path) -> None:
+    RunDirectory(tmp_path / "r0").make()
+    (tmp_path / "r0").rename(tmp_path / "old")
+    (tmp_path / "r0").write_text("precious")
+    remove_run(tmp_path, "r0")
+    assert (tmp_path / "r0").exists()
+
+
+def test_that_programs_that_do_not_die_are_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Undying:
+        pid = 12345
+
+        def environ(self) -> dict[str, str]:
+            return {RUN_DIRECTORY_VARIABLE: str(tmp_path / "r0")}
+
+        def status(self) -> str:
+            return "disk-sleep"
+
+        def kill(self) -> None:
+            pass
+
+    monkeypatch.setattr(psutil, "process_iter", lambda: [Undying()])
+    end_programs(tmp_path, patience=0.01)
+    assert "have been killed, but have not ended: [12345]" in caplog.text
 
 
 @pytest.mark.parametrize("what", ["run", "home", "parent"])

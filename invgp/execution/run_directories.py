@@ -6,14 +6,15 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from invgp.adapters.directory_trees import remove_tree
+from invgp.adapters.directory_trees import remove_marked, remove_tree
 from invgp.adapters.protocol import BATCH
 
 
 def remove_run(home: Path, label: str) -> None:
     """Remove the directory of a run, and that of a batch that is named by it.
 
-    A program can put a link to elsewhere in the place of its directory, or of `home`: nothing is removed there.
+    A program can put another directory, or a link to one, in the place of its own or of `home`: nothing is removed
+    there.
 
     Parameters
     ----------
@@ -26,11 +27,8 @@ def remove_run(home: Path, label: str) -> None:
             if os.path.realpath(home) != str(home):
                 return
             for name in (label, f"{label}{BATCH}"):
-                if (home / name).is_symlink():
-                    os.unlink(name, dir_fd=descriptor)
-                else:
-                    with suppress(OSError):
-                        remove_tree(name, dir_fd=descriptor)
+                with suppress(OSError):
+                    remove_marked(name, descriptor)
         finally:
             os.close(descriptor)
 

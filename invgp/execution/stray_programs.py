@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,16 +13,29 @@ import psutil
 from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE, STOPPED
 
 SECONDS_TO_DIE = 0.05
+PATIENCE = 10.0
+"""Seconds for programs that were killed to end: one that waits for a disk may never do so."""
 MARK = ".stopped"
 
+_log = logging.getLogger(__name__)
 _stopped: set[Path] = set()
 
 
-def end_programs(directory: Path) -> None:
-    """Kill the programs of runs in `directory`: a worker that was killed can no longer end its own."""
+def end_programs(directory: Path, patience: float = PATIENCE) -> None:
+    """Kill the programs of runs in `directory`: a worker that was killed can no longer end its own.
+
+    Parameters
+    ----------
+    directory : of the runs.
+    patience : seconds that programs may take to end; a warning names those that have not.
+    """
     home = directory.absolute()
+    end = time.monotonic() + patience
     # One that started while the others were looked through is seen the next time.
-    while sum(_killed(process, home) for process in psutil.process_iter()):
+    while left := [process.pid for process in psutil.process_iter() if _killed(process, home)]:
+        if time.monotonic() > end:
+            _log.warning("processes of the runs in %s have been killed, but have not ended: %s", home, sorted(left))
+            return
         time.sleep(SECONDS_TO_DIE)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -297,6 +299,37 @@ def test_that_nothing_is_removed_where_a_program_has_led_us(
         assert not spare.is_symlink()
     run(make("executable"), tmp_path, 1.0, 2.0, more=more)
     assert contents(where) == kept
+
+
+@pytest.mark.parametrize("kind", ["executable", "batched"])
+def test_that_a_program_that_is_timed_out_does_not_lose_what_it_put_in_the_place_of_its_directory(
+    kind: str, make: Make, tmp_path: Path, elsewhere: Path
+) -> None:
+    kept = contents(elsewhere)
+    body = REPLACEMENTS["its directory by another"].format(elsewhere=str(elsewhere)) + "\ntime.sleep(60)"
+    assert run(make(kind, body, timeout=0.5), tmp_path).status == (Status.TIMEOUT,)
+    got = run(make(kind), tmp_path)
+    assert "a program put something else there" in got.messages[0]
+    assert contents(tmp_path / "runs" / "batch" / "r0") == kept
+
+
+def test_that_a_program_that_stops_its_supervisor_is_timed_out(make: Make, tmp_path: Path) -> None:
+    body = "for _ in range(5000):\n    os.kill(os.getppid(), 19)\n    time.sleep(0.01)"
+    got = run(make("executable", body, timeout=0.5), tmp_path)
+    assert got.status == (Status.TIMEOUT,)
+
+
+def test_that_a_supervisor_that_was_stopped_once_goes_on(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = supervisor._Supervisor.ask
+
+    def stop_and_ask(self: supervisor._Supervisor, *request: Any) -> None:
+        self._process.send_signal(signal.SIGSTOP)  # as a program does whose first act it is
+        ask(self, *request)
+
+    monkeypatch.setattr(supervisor._Supervisor, "ask", stop_and_ask)
+    assert run(make("executable", timeout=None), tmp_path).ok.all()
 
 
 @pytest.mark.parametrize("scrub", [False, True], ids=["marked", "scrubbed"])

@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from invgp.adapters import CallableModel, Quantity
+from invgp.adapters.directories import RunDirectory
 from invgp.serving import ModelServer
 from invgp.serving.run_queue import KEPT
 
@@ -350,6 +351,6 @@ def test_that_of_failed_runs_the_latest_are_kept(tmp_path: Path) -> None:
     directory = tmp_path / "runs"
     with ModelServer(MODEL, directory, port=0) as server:
         for i in range(KEPT + 5):
-            (directory / f"run-{i}").mkdir(parents=True)
+            RunDirectory(directory / f"run-{i}").make()
             server._runs._forget_older(f"run-{i}")
     assert len(list(directory.iterdir())) == KEPT
