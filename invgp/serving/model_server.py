@@ -104,22 +104,22 @@ class ModelServer:
         Raises
         ------
         KeyboardInterrupt
-            If it was ended by Ctrl-C, or by another signal that `signal.default_int_handler` handles. Runs that are
+            If it was ended by Ctrl-C, or by another signal that has a handler in Python. Runs that are
             under way are ended, and their requests get an answer.
         """
         if self._ending.is_set():
             return
-        interrupts = []
+        handlers = {}
         if threading.current_thread() is threading.main_thread():
             candidates = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-            interrupts = [number for number in candidates if signal.getsignal(number) is signal.default_int_handler]
+            handlers = {number: found for number in candidates if callable(found := signal.getsignal(number))}
         self._ended.clear()
         try:
-            interrupted = asyncio.run(self._serve(interrupts))
+            interrupted = asyncio.run(self._serve([*handlers]))
         finally:
             self._ended.set()
-            for number in interrupts:
-                signal.signal(number, signal.default_int_handler)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         if interrupted:
             raise KeyboardInterrupt
 
