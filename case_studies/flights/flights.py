@@ -84,7 +84,7 @@ def gaussian(y: Floats, f: Floats, parameters: Floats) -> Floats:
     return np.asarray(-0.5 * residual**2 - parameters[0] - 0.5 * np.log(2.0 * np.pi))
 
 
-class Candidate(NamedTuple):
+class Outcome(NamedTuple):
     """Of one set: scores by the way they were come by, ours first, and how they came down."""
 
     scores: dict[str, Score]
@@ -113,7 +113,7 @@ def fits(split: Split, inducing: int, epochs: int) -> Iterator[SAVIGP]:
             yield model.fit(split.X, split.y)
 
 
-def compared(split: Split, inducing: int, epochs: int, subsets: Sequence[int], seed: int) -> Candidate:
+def compared(split: Split, inducing: int, epochs: int, subsets: Sequence[int], seed: int) -> Outcome:
     """Ours, pass by pass, then what it is set beside."""
     stopwatch = Stopwatch()
     curve, seconds = Curve([], [], []), 0.0
@@ -137,7 +137,7 @@ def compared(split: Split, inducing: int, epochs: int, subsets: Sequence[int], s
         on_some = subset_process(split.X, split.y, split.X_test, size, rng)
         found[on_subset(size)] = score(split, *on_some, stopwatch.lap())
     found["linear"] = score(split, *linear(split.X, split.y, split.X_test), stopwatch.lap())
-    return Candidate(found, curve)
+    return Outcome(found, curve)
 
 
 def on_subset(size: int) -> str:
@@ -164,7 +164,7 @@ class Stopwatch:
         return self.clock - before
 
 
-def by_way(found: Sequence[Candidate]) -> dict[str, list[Score]]:
+def by_way(found: Sequence[Outcome]) -> dict[str, list[Score]]:
     """Scores of all sets."""
     return {way: [one.scores[way] for one in found] for way in found[0].scores}
 

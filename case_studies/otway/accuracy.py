@@ -42,7 +42,7 @@ LEAST_ELBO = {OURS: 470.0, LEARNT: 810.0}  # bars of the real times
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Outcome:
     """A posterior, and the same beside the chains: none where its prior is another one."""
 
     posterior: xr.Dataset
@@ -75,7 +75,7 @@ def main() -> None:
     found = {}
     for way, case in ways(problem, arguments.start, with_simulators=not real):
         posterior = invgp.invert(case)
-        found[way] = Candidate(posterior, None if way == LEARNT else compare(problem, posterior, chains))
+        found[way] = Outcome(posterior, None if way == LEARNT else compare(problem, posterior, chains))
         print_row(way, found[way], truth)
     comparison = found[OURS].comparison
     floor = np.sqrt(np.mean([row.error_mcse**2 for row in comparison_rows(comparison)]))
@@ -115,7 +115,7 @@ def ways(problem: Problem, start: float, *, with_simulators: bool) -> Iterator[t
     yield PAPER, with_settings(posterior="full gaussian")
 
 
-def print_row(way: str, found: Candidate, truth: Mapping[str, np.ndarray] | None) -> None:
+def print_row(way: str, found: Outcome, truth: Mapping[str, np.ndarray] | None) -> None:
     """One line of the table."""
     posterior = found.posterior
     cells = f"{posterior.attrs['invgp_runs'] / posterior.sizes['site']:12,.0f}"
@@ -135,7 +135,7 @@ def distance(comparison: xr.Dataset) -> tuple[float, float]:
     return float(error), float(np.median([comparison[f"{latent}_ratio"].values for latent in LATENTS]))
 
 
-def bars(problem: Problem, found: Mapping[str, Candidate], *, real: bool) -> list[dict[str, object]]:
+def bars(problem: Problem, found: Mapping[str, Outcome], *, real: bool) -> list[dict[str, object]]:
     """What was found beside what it must reach, for results.json."""
     if real:
         return [
@@ -164,7 +164,7 @@ def print_bar(bar: Mapping[str, Any]) -> None:
     print(f"{bar['setting']}: {bar['measure']} {bar['ours']:.4g}, {limit}: {'held' if held else 'NOT HELD'}")
 
 
-def runs_a_site(problem: Problem, found: Candidate) -> float:
+def runs_a_site(problem: Problem, found: Outcome) -> float:
     """Verification included."""
     return float(found.posterior.attrs["invgp_runs"]) / problem.survey.size
 
@@ -174,7 +174,7 @@ def elbo(posterior: xr.Dataset) -> float:
     return float(posterior["elbo"][-1])
 
 
-def entry(problem: Problem, found: Mapping[str, Candidate], *, real: bool) -> dict[str, object]:
+def entry(problem: Problem, found: Mapping[str, Outcome], *, real: bool) -> dict[str, object]:
     """What results.json keeps."""
     paper, ours, learnt = (found[way] for way in (PAPER, OURS, LEARNT))
     beside = {"reference": PUBLISHED_ELBO, "source": "paper", "better": "higher"} if real else {}
@@ -236,7 +236,7 @@ def field(dataset: xr.Dataset, name: str) -> Field:
     return Field(*(dataset[n].transpose("site", "layer").values for n in (name, f"{name}_std")))
 
 
-def beside_chains(way: str, found: Candidate) -> Row:
+def beside_chains(way: str, found: Outcome) -> Row:
     """A posterior over the chains."""
     lines = {latent: field(found.posterior, latent) for latent in LATENTS}
     return Row(f"{way}, over chains", lines, {n: field(found.comparison, f"{n}_reference") for n in LATENTS})

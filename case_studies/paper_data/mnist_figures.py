@@ -33,7 +33,7 @@ SPREADS = (
     "Spreads are standard errors over the 10,000 test digits; in comparisons with other results of invgp, they are "
     "those of the difference. They do not include the variation between seeds."
 )
-Candidate = Mapping[Setting, Measured]
+Measurements = Mapping[Setting, Measured]
 Pair = tuple[Setting, Setting]  # ours, and what it is set beside: of the paper's if there is such a figure, or our own
 
 
@@ -77,7 +77,7 @@ REMARKS = {
 }
 
 
-def effort(by_setting: Candidate, compared: list[Pair]) -> str:
+def effort(by_setting: Measurements, compared: list[Pair]) -> str:
     """What the fits of an experiment took, in words."""
     told_of = dict.fromkeys(s for pair in compared for s in pair if s in by_setting)
     each = []
@@ -88,7 +88,7 @@ def effort(by_setting: Candidate, compared: list[Pair]) -> str:
     return f"Passes over the digits and CPU seconds: {'; '.join(each)}."
 
 
-def rows(by_setting: Candidate, compared: list[Pair]) -> Iterator[dict[str, object]]:
+def rows(by_setting: Measurements, compared: list[Pair]) -> Iterator[dict[str, object]]:
     """Means over the digits left out; the spread is a standard error, beside our own figures that of the difference."""
     for ours, beside in compared:
         if ours not in by_setting:
@@ -115,7 +115,7 @@ def standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def draw(by_setting: Candidate, path: Path) -> None:
+def draw(by_setting: Measurements, path: Path) -> None:
     """Error rate and NLP of odd and even digits by the number of inducing inputs, with the paper's."""
     drawn, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     kinds = {
@@ -146,7 +146,7 @@ def draw(by_setting: Candidate, path: Path) -> None:
     plt.close(drawn)
 
 
-def entry(experiment: str, by_setting: Candidate, compared: list[Pair]) -> dict[str, object]:
+def entry(experiment: str, by_setting: Measurements, compared: list[Pair]) -> dict[str, object]:
     """For the page of results."""
     lacking = sorted({s.name for pair in compared for s in pair if s in WHOLE.settings and s not in by_setting})
     shown = {"figure": FIGURE, "caption": "Odd and even digits: errors by inducing inputs, fixed or learnt"}
