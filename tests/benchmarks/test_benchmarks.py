@@ -2,6 +2,8 @@
 
 import importlib
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,3 +116,14 @@ def test_that_a_map_is_measured_in_time_and_memory(benchmark, capsys):
     measured = benchmark("large_map").main(["--side", "20", "--sites", "10", "--draws", "2"])
     assert all(math.isfinite(number) and number > 0 for number in measured.values())
     assert "velocity, depth at 20 x 20 points; 2 exact draws" in capsys.readouterr().out
+
+
+def test_that_one_small_run_is_traced_from_the_command_to_the_simulator():
+    script = [sys.executable, HERE / "trace_run.py", "--files", "--stack"]
+    printed = subprocess.run(script, capture_output=True, text=True, check=True).stdout
+    assert "invgp/cli/run.py" in printed
+    assert "adapters/callables.py" in printed
+    files, depth = (int(line.rpartition(" ")[2]) for line in printed.splitlines()[-2:])
+    # The path from the command to the file must not become longer again.
+    assert 20 < files <= 106
+    assert 5 < depth <= 28
