@@ -89,11 +89,11 @@ def opened(path: str | Path) -> Iterator[xr.Dataset]:
     ------
     ConfigError
         The file cannot be read, declares more than it can hold, leads to other files, or is not a posterior or a map as
-        `invgp.posterior.schema` has it.
+        `invgp.posterior.dataset_schema` has it.
     """
     import xarray as xr  # noqa: PLC0415 - help is given without waiting for it
 
-    from invgp.posterior.schema import SchemaError, check_schema  # noqa: PLC0415
+    from invgp.posterior.dataset_schema import SchemaError, check_schema  # noqa: PLC0415
 
     check_container(Path(path))
     with ExitStack() as stack:

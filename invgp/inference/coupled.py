@@ -17,6 +17,7 @@ from invgp.core.point_sets import Points
 from invgp.errors import RunsFailedError
 from invgp.execution.missing_outputs import runs_for
 from invgp.execution.simulator import Simulator
+from invgp.gaussian_processes import StoredSiteFactors
 from invgp.inference.diagnostics import Cavity, diagnose, doubtful_latents
 from invgp.inference.inversion import Inversion, SearchResult
 from invgp.inference.notes import inducing_notes, noise_notes, undetermined_shape_notes
@@ -28,7 +29,6 @@ from invgp.latent_model.noise_density import likelihood_of
 from invgp.latent_model.prior import learning_of, prior_of
 from invgp.posterior import EmulatorReport, Solution
 from invgp.problem import Floats, Problem
-from invgp.processes import StoredSiteFactors
 
 NARROWER_STARTS = (3.0, 30.0)  # site precisions of narrower starts, relative to the prior precision
 REACH = 1.0  # most movement of the posterior of a site in one step of the first stage, in standard deviations

@@ -13,13 +13,13 @@ from invgp.core.point_sets import Points
 from invgp.core.posteriors import Full
 from invgp.core.savigp import Savigp, State
 from invgp.execution.simulator import Batch, Simulator
+from invgp.gaussian_processes import WhitenedGaussians
 from invgp.inference.diagnostics import diagnose
 from invgp.inference.inversion import Inversion, SearchResult, predictions
 from invgp.latent_model.noise_density import noise_log_density
 from invgp.latent_model.prior import prior_of
 from invgp.posterior import Solution
 from invgp.problem import Problem
-from invgp.processes import WhitenedGaussians
 
 START_SHARE = 0.1  # variance of the starting posterior, relative to the prior variance
 SAMPLES = 256  # default number of samples per site

@@ -12,8 +12,8 @@ from invgp.core.backend import Backend, to_numpy
 from invgp.core.field.field_gaussian import Gaussian
 from invgp.core.field.grid_basis import Basis, leading_modes
 from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.gaussian_processes import WhitenedInducing
 from invgp.problem import Floats, Problem
-from invgp.processes import WhitenedInducing
 
 MOST_MODES = 1000  # most modes of one process
 FAR_AWAY = 1e6  # distance of unused inducing points, in length-scales and extents of the grid: no correlation left

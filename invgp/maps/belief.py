@@ -18,9 +18,15 @@ from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import inducing_factor, sparse_geometry
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import ConfigError
+from invgp.gaussian_processes import (
+    ProcessPosterior,
+    StoredSiteFactors,
+    WhitenedGaussians,
+    WhitenedInducing,
+    read_process_posterior,
+)
 from invgp.links import LINKS, Link
 from invgp.problem import Floats
-from invgp.processes import Processes, StoredSiteFactors, WhitenedGaussians, WhitenedInducing, held_by
 
 Projections = dict[int, tuple[Floats, Floats]]  # by number of the shape, what `Shape.project` gives
 
@@ -113,7 +119,7 @@ class Belief:
     def of(posterior: xr.Dataset) -> Belief:
         """From a file that `invgp run` wrote."""
         coordinates = posterior.attrs["invgp_coordinates"].split()
-        held = held_by(posterior, coordinates)
+        held = read_process_posterior(posterior, coordinates)
         if held is None:
             raise ConfigError(
                 "the posterior does not hold what prediction needs: it is a map, was written by an older invgp (run "
@@ -188,7 +194,7 @@ def _fields(posterior: xr.Dataset) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-def _believed(fields: tuple[Field, ...], X: Floats, held: Processes) -> Belief:
+def _believed(fields: tuple[Field, ...], X: Floats, held: ProcessPosterior) -> Belief:
     mean, std = (np.concatenate([getattr(f, part) for f in fields]) for part in ("mean", "std"))
     Q = len(mean)
     inducing = None if isinstance(held, WhitenedGaussians) else held.inducing

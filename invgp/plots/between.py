@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from invgp.gaussian_processes import read_process_posterior
 from invgp.maps.predict import predict
-from invgp.processes import held_by
 
 MOST_UNKNOWNS = 2500  # inducing points times processes: beyond, prediction would keep the reader waiting
 LINE, SIDE = 200, 80  # points along a line, along the longest side of a map
@@ -24,7 +24,7 @@ def between_sites(ds: xr.Dataset, draws: int = 0) -> xr.Dataset:
 
 
 def _can_predict(ds: xr.Dataset, names: list[str]) -> bool:
-    held = held_by(ds, names)
+    held = read_process_posterior(ds, names)
     if held is None:
         return False
     inducing = getattr(held, "inducing", None)

@@ -1,4 +1,4 @@
-"""Arrays -> xarray: the posterior as one dataset, with names, units and provenance."""
+"""The posterior as one xarray dataset, with names, units and provenance."""
 
 from invgp.posterior.dataset import to_dataset
 from invgp.posterior.solution import Diagnostics, EmulatorReport, Solution

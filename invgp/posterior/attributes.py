@@ -1,4 +1,4 @@
-"""Where a posterior comes from, and how it was found: the attributes of its dataset."""
+"""Attributes of a posterior dataset: provenance, and the outcome of the inference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,18 @@ DEPENDENCIES = ("numpy", "scipy", "xarray", "netCDF4", "joblib")
 
 
 def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
-    """Conventions, provenance, how it went, and the names by which other parts find the variables."""
+    """Return the attributes of a posterior dataset.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
+
+    Returns
+    -------
+    dict
+        Conventions, provenance, outcome of the inference, and the names of coordinates, latents and observations.
+    """
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     software = [f"invgp {version('invgp')}", f"Python {platform.python_version()}"]
     software += [f"{name} {version(name)}" for name in DEPENDENCIES]
@@ -51,9 +62,19 @@ def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
 
 
 def has_converged(posterior: xr.Dataset) -> bool:
-    """Whether the inference of a posterior, from any version of invgp, had converged; True if its file does not say.
+    """Return whether the inference of a posterior had converged.
 
     Files of earlier versions have the attribute ``invgp_settled`` instead of ``invgp_converged``.
+
+    Parameters
+    ----------
+    posterior : Dataset
+        A posterior from any version of invgp.
+
+    Returns
+    -------
+    bool
+        True if the dataset has neither attribute.
     """
     return str(posterior.attrs.get("invgp_converged", posterior.attrs.get("invgp_settled", "yes"))) == "yes"
 

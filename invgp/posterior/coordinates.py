@@ -1,4 +1,4 @@
-"""Coordinates of the sites and nodes, of labels, draws and iterations, as CF names them."""
+"""Coordinates of a posterior dataset: sites, nodes, labels, draws and iterations, with their CF attributes."""
 
 from __future__ import annotations
 
@@ -9,59 +9,69 @@ import numpy as np
 import xarray as xr
 
 from invgp.axes import axis_letters, standard_name
-from invgp.posterior.arrays import array
+from invgp.posterior.data_arrays import make_array
 from invgp.posterior.solution import Solution
 from invgp.problem import Column, Labels, Latent, Observation, Problem
 
 
 def dataset_coordinates(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:
-    """All coordinates, by name."""
+    """Return all coordinates of a posterior dataset.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
     owners: tuple[Latent | Observation, ...] = (*problem.latents, *problem.survey.observations)
     labels: dict[str, Labels] = {
         owner.dimension: owner.labels for owner in owners if owner.dimension is not None and owner.labels is not None
     }
     coordinates = dict(_label_coordinate(name, values) for name, values in labels.items())
     for column in problem.survey.covariates:
-        coordinates[column.name] = array(("site",), column.values, _column_attributes(column))
+        coordinates[column.name] = make_array(("site",), column.values, _column_attributes(column))
     crs = problem.survey.crs
-    for column, attributes in _positioned(problem.survey.coordinates, crs):
-        name = site_coordinate(problem, column)
+    for column, attributes in _coordinate_attributes(problem.survey.coordinates, crs):
+        name = site_coordinate_name(problem, column)
         if name != column.name:  # CF has one easting for a projection: that of the nodes
             attributes.pop("standard_name", None)
-        coordinates[name] = array(("site",), column.values, attributes)
+        coordinates[name] = make_array(("site",), column.values, attributes)
     if problem.grid is not None:
-        for column, attributes in _positioned(problem.grid.coordinates, crs):
-            coordinates[column.name] = array(("node",), column.values, attributes)
+        for column, attributes in _coordinate_attributes(problem.grid.coordinates, crs):
+            coordinates[column.name] = make_array(("node",), column.values, attributes)
         about_nodes = {"long_name": "node of the model grid, the last coordinate fastest where it is regular"}
-        coordinates["node"] = array(("node",), np.arange(1, problem.grid.size + 1), about_nodes)
-    coordinates["site"] = array(
+        coordinates["node"] = make_array(("node",), np.arange(1, problem.grid.size + 1), about_nodes)
+    coordinates["site"] = make_array(
         ("site",), np.arange(1, problem.survey.size + 1), {"long_name": "site, in the order of the survey file"}
     )
-    coordinates["quantile"] = array(
+    coordinates["quantile"] = make_array(
         ("quantile",), np.asarray(problem.output.quantiles), {"long_name": "probability of the quantile", "units": "1"}
     )
-    coordinates["realization"] = array(
+    coordinates["realization"] = make_array(
         ("realization",),
         np.arange(1, len(solution.draws) + 1),
         {"long_name": "draw from the posterior", "standard_name": "realization", "units": "1"},
     )
-    coordinates["iteration"] = array(
+    coordinates["iteration"] = make_array(
         ("iteration",), np.arange(1, len(solution.elbo) + 1), {"long_name": "iteration of the inference", "units": "1"}
     )
     return coordinates
 
 
-def site_coordinate(problem: Problem, column: Column) -> str:
-    """What the file calls a coordinate of the sites: a grid's coordinate of that name comes first."""
+def site_coordinate_name(problem: Problem, column: Column) -> str:
+    """Return the name of a site coordinate in the file: with the prefix ``site_`` if the grid has the same name."""
     taken = () if problem.grid is None else [c.name for c in problem.grid.coordinates]
     return f"site_{column.name}" if column.name in taken else column.name
 
 
 def _label_coordinate(dimension: str, labels: Labels) -> tuple[str, xr.DataArray]:
-    """CF wants numbers in a coordinate of its dimension's name; names are an auxiliary coordinate beside it."""
+    """Return a coordinate of labels: CF requires that labels which are text are an auxiliary coordinate."""
     numeric = not isinstance(labels[0], str)
     name = dimension if numeric else f"{dimension}_label"
-    return name, array((dimension,), np.asarray(labels), {"long_name": dimension})
+    return name, make_array((dimension,), np.asarray(labels), {"long_name": dimension})
 
 
 def _column_attributes(column: Column) -> dict[str, str]:
@@ -70,31 +80,34 @@ def _column_attributes(column: Column) -> dict[str, str]:
     return {"long_name": column.long_name or column.name, "units": column.unit, **named}
 
 
-def _positioned(columns: Sequence[Column], crs: str | None) -> Iterator[tuple[Column, dict[str, str]]]:
-    """Coordinates with their attributes; CF's name for what is an easting, a northing, a latitude, if none is given."""
+def _coordinate_attributes(columns: Sequence[Column], crs: str | None) -> Iterator[tuple[Column, dict[str, str]]]:
+    """Yield each coordinate with its attributes, including the CF standard name of an easting, northing or latitude."""
     about = {column.name: _column_attributes(column) for column in columns}
     for column, letter in zip(columns, axis_letters(about).values(), strict=True):
         name = column.standard_name or standard_name(letter, column.unit, crs)
         yield column, about[column.name] | ({"standard_name": name} if name else {})
 
 
-def positions(problem: Problem) -> tuple[Column, ...]:
-    """The coordinates of the latents, in the order of their kernels."""
+def latent_coordinates(problem: Problem) -> tuple[Column, ...]:
+    """Return the coordinates of the latents, in the order of their length-scales."""
     return problem.survey.coordinates if problem.grid is None else problem.grid.coordinates
 
 
-def order_of(problem: Problem) -> list[int]:
-    """Of these coordinates in the file: a grid's order is the simulator's; figures have the survey's first across."""
-    names, wanted = [c.name for c in positions(problem)], [c.name for c in problem.survey.coordinates]
+def coordinate_order(problem: Problem) -> list[int]:
+    """Return the order of `latent_coordinates` in the file: that of the survey, if the names are the same.
+
+    The order of a grid is that of the simulator; figures draw the first coordinate of the file horizontally.
+    """
+    names, wanted = [c.name for c in latent_coordinates(problem)], [c.name for c in problem.survey.coordinates]
     return [names.index(name) for name in wanted] if set(names) == set(wanted) else list(range(len(names)))
 
 
 def position_attributes(problem: Problem) -> dict[str, Any]:
-    """What the coordinates of the latents are called; of a field model, those of the sites too."""
-    sites = " ".join(site_coordinate(problem, c) for c in problem.survey.coordinates)
+    """Return attributes with the coordinate names of the latents and, for a field model, of the sites."""
+    sites = " ".join(site_coordinate_name(problem, c) for c in problem.survey.coordinates)
     if problem.grid is None:
         return {"invgp_coordinates": sites}
     names = [c.name for c in problem.grid.coordinates]
-    nodes = " ".join(names[i] for i in order_of(problem))
+    nodes = " ".join(names[i] for i in coordinate_order(problem))
     regular = {"invgp_grid_shape": list(problem.grid.shape), "invgp_grid_coordinates": " ".join(names)}
     return {"invgp_coordinates": nodes, "invgp_site_coordinates": sites, **(regular if problem.grid.shape else {})}

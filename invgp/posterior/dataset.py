@@ -1,4 +1,4 @@
-"""The posterior as one dataset."""
+"""Build the dataset of a posterior."""
 
 from __future__ import annotations
 
@@ -8,33 +8,47 @@ import numpy as np
 import xarray as xr
 
 from invgp.georeference import grid_mapping
-from invgp.posterior.arrays import array
 from invgp.posterior.attributes import dataset_attributes
-from invgp.posterior.coordinates import dataset_coordinates, order_of, positions
-from invgp.posterior.data import data_variables, diagnostic_variables
-from invgp.posterior.latents import correlation, latent_variables
+from invgp.posterior.coordinates import coordinate_order, dataset_coordinates, latent_coordinates
+from invgp.posterior.data_arrays import make_array
+from invgp.posterior.data_variables import data_variables, diagnostic_variables
+from invgp.posterior.latent_variables import correlation_variable, latent_variables
 from invgp.posterior.solution import Solution
 from invgp.problem import Problem
 
 
 def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
-    """The posterior of a problem as a dataset; see the documentation of the result for its variables."""
+    """Return the posterior of a problem as a dataset.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
+        Result of the inference.
+
+    Returns
+    -------
+    Dataset
+        The page on the posterior file (docs/result.md) describes its variables.
+    """
     survey = problem.survey
     variables: dict[str, xr.DataArray] = {}
     for latent in problem.latents:
-        ordered = replace(latent, length_scale=latent.length_scale[order_of(problem)])
+        ordered = replace(latent, length_scale=latent.length_scale[coordinate_order(problem)])
         variables |= latent_variables(ordered, solution, problem.latent_slices[latent.name], problem.output.quantiles)
     for observation in survey.observations:
         columns = problem.observation_slices[observation.name]
         variables |= data_variables(observation, solution, columns, problem.noise.std[observation.name])
-    variables["correlation"] = correlation(problem, solution)
-    variables["elbo"] = array(
+    variables["correlation"] = correlation_variable(problem, solution)
+    variables["elbo"] = make_array(
         ("iteration",), solution.elbo, {"long_name": "evidence lower bound", "units": "1", "comment": "in nats"}
     )
-    variables["runs"] = array(("iteration",), solution.runs, {"long_name": "simulator runs spent so far", "units": "1"})
+    variables["runs"] = make_array(
+        ("iteration",), solution.runs, {"long_name": "simulator runs spent so far", "units": "1"}
+    )
     variables |= diagnostic_variables(problem, solution)
     if solution.processes is not None:
-        variables |= solution.processes.variables({c.name: c.unit for c in positions(problem)})
+        variables |= solution.processes.to_variables({c.name: c.unit for c in latent_coordinates(problem)})
     dataset = xr.Dataset(
         variables, coords=dataset_coordinates(problem, solution), attrs=dataset_attributes(problem, solution)
     )

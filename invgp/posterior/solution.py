@@ -1,4 +1,4 @@
-"""What an inference found, as host arrays, and what can be said of it."""
+"""Result of an inference, as host arrays, with its diagnostics."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from invgp.gaussian_processes import ProcessPosterior
 from invgp.problem import Floats
-from invgp.processes import Processes
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What can be said about a posterior without knowing the truth.
+    """Diagnostics of a posterior that do not need the truth.
 
     Attributes
     ----------
-    chi_square : (P,), mean squared normalised residual, over the sites; NaN with no observation.
-    shape_error : (N,), how far the Gaussian is from the exact posterior of each site given all the others, in standard
-        deviations: of the mean, or the logarithm of the ratio of spreads; NaN where it could not be told.
-    sentences : in plain words.
+    chi_square : array, shape (P,)
+        Mean squared normalised residual over the sites; NaN for an output without observations.
+    shape_error : array, shape (N,)
+        Distance of the Gaussian from the exact posterior of each site given all other sites, in standard deviations:
+        the larger of the error of the mean and the logarithm of the ratio of standard deviations; NaN if unknown.
+    sentences : tuple of str
+        The diagnostics as sentences.
     """
 
     chi_square: Floats
@@ -30,14 +33,18 @@ class Diagnostics:
 
 @dataclass(frozen=True)
 class EmulatorReport:
-    """How far an emulator was trusted. Errors are in standard deviations of the noise.
+    """Accuracy of an emulator. Errors are in standard deviations of the noise.
 
     Attributes
     ----------
-    name : the regression.
-    held_out_error : root mean square at runs that were left out of the fit.
-    verification_error : (N,), root mean square at fresh runs, made after the fit; NaN at sites without.
-    direct : (N,), sites where the simulator itself was run throughout.
+    name : str
+        Type of regression.
+    held_out_error : float
+        Root mean square error at runs that were left out of the fit.
+    verification_error : array, shape (N,)
+        Root mean square error at new runs, made after the fit; NaN at sites without such runs.
+    direct : array of bool, shape (N,)
+        Sites where the simulator was run instead of the emulator.
     """
 
     name: str
@@ -48,25 +55,46 @@ class EmulatorReport:
 
 @dataclass(frozen=True)
 class Solution:
-    """What the inference found, as host arrays.
+    """Result of an inference, as host arrays.
+
+    Latents are on the scale of the Gaussian processes. For a field model, N is the number of grid nodes in `mean`,
+    `covariance` and `draws`, and the number of sites elsewhere.
 
     Attributes
     ----------
-    mean, covariance : (N, Q) and (N, Q, Q), of the latent processes at each site, on the scale of the Gaussian process.
-    draws : (R, N, Q), joint over sites and latents.
-    processes : the posterior in the form that predicts anywhere; None where that would be too much to hold.
-    predicted, predicted_std : (N, P), of the simulator's outputs under the posterior, in the observations' units.
-    elbo, runs : (I,), the bound and the runs spent so far, at each iteration.
-    status, converged : why the inference ended, and whether that is where it should.
-    emulator : how far the emulator was trusted; None if there was none.
-    few_runs_std : (N, Q), of a field model: the part of the spread of the processes that comes from having few runs.
-        Its latents live on the nodes of a grid, which then stand for the sites in `mean`, `covariance` and `draws`.
+    mean : array, shape (N, Q)
+        Posterior mean of the latent processes.
+    covariance : array, shape (N, Q, Q)
+        Posterior covariance of the latent processes at each site.
+    draws : array, shape (R, N, Q)
+        Posterior draws, joint over sites and latents.
+    processes : ProcessPosterior or None
+        Posterior in a form that can be predicted at any point; None if it would be too large to store.
+    predicted, predicted_std : array, shape (N, P)
+        Posterior mean and standard deviation of the simulator outputs, in the units of the observations.
+    elbo : array, shape (I,)
+        Evidence lower bound at each iteration, in nats.
+    runs : array, shape (I,)
+        Number of simulator runs until each iteration.
+    runs_total, runs_failed : int
+        Number of all runs and of failed runs.
+    seed : int
+        Random seed.
+    status : str
+        Reason why the inference ended.
+    converged : bool
+        Whether the inference converged.
+    diagnostics : Diagnostics
+    emulator : EmulatorReport or None
+        Accuracy of the emulator; None without an emulator.
+    few_runs_std : array, shape (N, Q), or None
+        For a field model, the part of the standard deviation of the processes that is due to the small number of runs.
     """
 
     mean: Floats
     covariance: Floats
     draws: Floats
-    processes: Processes | None
+    processes: ProcessPosterior | None
     predicted: Floats
     predicted_std: Floats
     elbo: Floats
@@ -82,5 +110,5 @@ class Solution:
 
     @property
     def points(self) -> str:
-        """The dimension that the latents live on."""
+        """Dimension of the latents in the dataset."""
         return "site" if self.few_runs_std is None else "node"

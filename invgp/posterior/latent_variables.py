@@ -1,4 +1,4 @@
-"""The variables of the latents: the fields below the survey, with their priors and their correlations."""
+"""Variables of a posterior dataset about the latents: posterior, prior, draws and correlations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from invgp.posterior.arrays import array, labelled
+from invgp.posterior.data_arrays import label_array, make_array
 from invgp.posterior.solution import Solution
 from invgp.problem import Floats, Latent, Problem
 
@@ -18,7 +18,22 @@ _PROCESSES = ("process", "other_process")
 def latent_variables(
     latent: Latent, solution: Solution, columns: slice, quantiles: tuple[float, ...]
 ) -> dict[str, xr.DataArray]:
-    """Of a latent: posterior and prior of the physical quantity, draws, and what the data told of it."""
+    """Return the variables of one latent.
+
+    Parameters
+    ----------
+    latent : Latent
+    solution : Solution
+    columns : slice
+        Columns of the latent among the Q processes.
+    quantiles : tuple of float
+        Probabilities of the quantiles.
+
+    Returns
+    -------
+    dict of str to DataArray
+        Posterior and prior moments of the physical quantity, quantiles, draws and information.
+    """
     link, mean, covariance = latent.link, solution.mean[:, columns], solution.covariance[:, columns, columns]
     physical_mean, physical_std = link.moments(mean, covariance)
     process_mean, process_std = link.gaussian(latent.mean, latent.std)
@@ -35,17 +50,17 @@ def latent_variables(
     positive = {"positive": latent.positive} if latent.positive else {}
 
     def field(values: Floats, attributes: Mapping[str, Any], leading: tuple[str, ...] = ()) -> xr.DataArray:
-        return labelled(values, latent.dimension, attributes, leading, solution.points)
+        return label_array(values, latent.dimension, attributes, leading, solution.points)
 
     few_runs = {}
     if solution.few_runs_std is not None:
         few_runs[f"{name}_few_runs_std"] = field(
             solution.few_runs_std[:, columns],
             {
-                "long_name": f"spread of {what} that comes from few runs",
+                "long_name": f"standard deviation of {what} due to the small number of runs",
                 "units": "1",
-                "comment": "in prior standard deviations of the Gaussian process; it is part of the standard "
-                "deviation, in squares, and further runs would take it away",
+                "comment": "in prior standard deviations of the Gaussian process; its square is part of the "
+                "posterior variance, and more runs would reduce it",
             },
         )
     return few_runs | {
@@ -85,36 +100,36 @@ def latent_variables(
                 "long_name": f"information gained on {what}",
                 "units": "1",
                 "comment": f"1 - posterior variance / prior variance of {measured} (link: {link.name}): "
-                "0 where the data say nothing, 1 where they fix the value",
+                "0 where the data contain no information, 1 where they determine the value",
             },
         ),
     }
 
 
 def _prior_attributes(latent: Latent, process_mean: Floats, process_std: Floats) -> dict[str, Any]:
-    """The prior of a latent, as it was learnt, so that it can be used again; netCDF keeps no list of one number."""
+    """Return the prior of a latent with its learnt values; a list of one number becomes a number, as in netCDF."""
     numbers = {"length_scale": latent.length_scale, "process_mean": process_mean, "process_std": process_std}
     learnt = {"learnt": " ".join(latent.learn)} if latent.learn else {}
     kept = {name: value if value.size > 1 else float(value[0]) for name, value in numbers.items()}
     return {"kernel": latent.kernel, "link": latent.link.name, **kept, **learnt}
 
 
-def correlation(problem: Problem, solution: Solution) -> xr.DataArray:
-    """Correlations (N, Q, Q) between the latent processes at each site, or node."""
+def correlation_variable(problem: Problem, solution: Solution) -> xr.DataArray:
+    """Return the posterior correlations (N, Q, Q) of the latent processes at each site or node."""
     std = np.sqrt(np.diagonal(solution.covariance, axis1=1, axis2=2))
     values = (solution.covariance / (std[:, :, None] * std[:, None, :])).astype(np.float32)
     names = [latent.name for latent in problem.latents for _ in range(latent.size)]
-    labels = [_text(latent, label) for latent in problem.latents for label in latent.labels or ("",)]
+    labels = [_label_text(latent, label) for latent in problem.latents for label in latent.labels or ("",)]
     texts = np.asarray([f"{name} {label}".strip() for name, label in zip(names, labels, strict=True)])
     about = {
         "long_name": f"posterior correlation between latents at a {solution.points}",
         "units": "1",
         "comment": "on the scale of the Gaussian processes",
     }
-    coordinates = {f"{d}_label": array((d,), texts, {"long_name": "latent, and its label"}) for d in _PROCESSES}
+    coordinates = {f"{d}_label": make_array((d,), texts, {"long_name": "latent and label"}) for d in _PROCESSES}
     return xr.DataArray(values, coordinates, (solution.points, *_PROCESSES), attrs=about)
 
 
-def _text(latent: Latent, label: str | int | float) -> str:
-    """A label as figures write it: ``layer 2``, ``early``."""
+def _label_text(latent: Latent, label: str | int | float) -> str:
+    """Return the text of a label, as figures show it: ``layer 2``, ``early``."""
     return label if isinstance(label, str) else f"{latent.dimension} {label}"

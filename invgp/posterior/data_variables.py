@@ -1,4 +1,4 @@
-"""The variables of the data: observed, modelled, and how far one is from the other."""
+"""Variables of a posterior dataset about the data: observations, predictions, residuals and diagnostics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from invgp.posterior.arrays import array, labelled
+from invgp.posterior.data_arrays import label_array, make_array
 from invgp.posterior.solution import Solution
 from invgp.problem import Floats, Observation, Problem
 
@@ -16,14 +16,29 @@ from invgp.problem import Floats, Observation, Problem
 def data_variables(
     observation: Observation, solution: Solution, columns: slice, noise_std: Floats
 ) -> dict[str, xr.DataArray]:
-    """Of an observation: as measured, as modelled, and their difference."""
+    """Return the variables of one observation.
+
+    Parameters
+    ----------
+    observation : Observation
+    solution : Solution
+    columns : slice
+        Columns of the observation among the P outputs.
+    noise_std : array, shape (N, p)
+        Standard deviation of the noise, in the unit of the observation.
+
+    Returns
+    -------
+    dict of str to DataArray
+        Observed and predicted values, their standard deviations, and residuals.
+    """
     name, what = observation.name, observation.long_name or observation.name
     unit = {"units": observation.unit}
     named = {"standard_name": observation.standard_name} if observation.standard_name else {}
     predicted = solution.predicted[:, columns]
 
     def field(values: Floats, long_name: str, extra: Mapping[str, str] | None = None) -> xr.DataArray:
-        return labelled(values, observation.dimension, {"long_name": long_name, **unit, **(extra or {})})
+        return label_array(values, observation.dimension, {"long_name": long_name, **unit, **(extra or {})})
 
     return {
         f"{name}_observed": field(
@@ -43,27 +58,37 @@ def data_variables(
 
 
 def diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:
-    """How far the posterior, and the emulator, can be trusted."""
-    found = solution.diagnostics
+    """Return the diagnostics of the posterior and of the emulator.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
+    diagnostics = solution.diagnostics
     variables = {}
     if problem.grid is None:
-        variables["shape_error"] = array(
+        variables["shape_error"] = make_array(
             ("site",),
-            found.shape_error,
+            diagnostics.shape_error,
             {
-                "long_name": "distance of the Gaussian from the exact posterior of a site given the others",
+                "long_name": "distance of the Gaussian from the exact posterior of a site given the other sites",
                 "units": "1",
                 "comment": "in standard deviations: of the mean, or the logarithm of the ratio of spreads",
             },
         )
     for observation in problem.survey.observations:
-        values = found.chi_square[problem.observation_slices[observation.name]]
+        values = diagnostics.chi_square[problem.observation_slices[observation.name]]
         about = {
             "long_name": f"mean squared normalised residual of {observation.long_name or observation.name}",
             "units": "1",
         }
         dims = () if observation.dimension is None else (observation.dimension,)
-        variables[f"{observation.name}_chi_square"] = array(dims, values if dims else values[0], about)
+        variables[f"{observation.name}_chi_square"] = make_array(dims, values if dims else values[0], about)
     if solution.emulator is not None:
         error = {"long_name": "error of the emulator at fresh runs", "units": "1"}
         error["comment"] = "root mean square over the outputs, in standard deviations of the noise"
@@ -72,6 +97,6 @@ def diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.D
             "flag_meanings": "emulator simulator",
         }
         direct["flag_values"] = np.asarray([0, 1], dtype=np.int8)
-        variables["emulator_error"] = array(("site",), solution.emulator.verification_error, error)
-        variables["direct_evaluation"] = array(("site",), solution.emulator.direct.astype(np.int8), direct)
+        variables["emulator_error"] = make_array(("site",), solution.emulator.verification_error, error)
+        variables["direct_evaluation"] = make_array(("site",), solution.emulator.direct.astype(np.int8), direct)
     return variables

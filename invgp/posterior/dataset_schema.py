@@ -1,7 +1,7 @@
-"""What a file of a posterior or a map must hold, so that everything that reads it can rely on it.
+"""Check that a posterior or map file has the required variables, attributes, types and sizes.
 
-A file comes from `invgp run` or `invgp predict`, but perhaps by way of other programs, other people and bad disks. It
-is checked once, when it is opened.
+A file is written by `invgp run` or `invgp predict`, but it may have been edited by other programs or damaged. It is
+checked once, when it is opened, so that the code which reads it can rely on its contents.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pyproj import CRS
 from pyproj.exceptions import CRSError
 
 from invgp.core.kernels import CORRELATIONS
+from invgp.gaussian_processes import INDUCING_SUFFIX
 from invgp.links import LINKS
-from invgp.processes import INDUCING
 from invgp.units import is_unit
 
-TEXTS = (
+TEXT_ATTRIBUTES = (
     *("Conventions", "title", "history", "source", "references", "invgp_status", "invgp_posterior"),
     *("invgp_converged", "invgp_settled"),
     *("invgp_diagnostics", "invgp_emulator", "invgp_survey", "invgp_survey_digest", "invgp_simulator"),
@@ -28,43 +28,54 @@ TEXTS = (
     *("invgp_grid_coordinates", "invgp_latents", "invgp_derived", "invgp_observations", "invgp_config", "invgp_map"),
     *("invgp_points", "invgp_draws", "invgp_calibration"),
 )
-COUNTS = ("invgp_runs", "invgp_runs_failed", "invgp_runs_from_ledger", "invgp_seed", "invgp_surveys")
-NUMBERS = ("invgp_runs_at_once", "invgp_emulator_held_out_error", "invgp_emulator_verification_error")
-TEXTS_OF_VARIABLES = (
+COUNT_ATTRIBUTES = ("invgp_runs", "invgp_runs_failed", "invgp_runs_from_ledger", "invgp_seed", "invgp_surveys")
+NUMBER_ATTRIBUTES = ("invgp_runs_at_once", "invgp_emulator_held_out_error", "invgp_emulator_verification_error")
+VARIABLE_TEXT_ATTRIBUTES = (
     *("long_name", "units", "standard_name", "positive", "comment", "ancillary_variables", "grid_mapping", "axis"),
     *("kernel", "link", "learnt", "flag_meanings", "coordinates"),
 )
-OF_RUN = ("invgp_config", "invgp_survey", "invgp_survey_digest", "invgp_simulator_digest", "invgp_seed", "history")
-OF_FIELDS = ("_std", "_prior", "_prior_std", "_information", "_few_runs_std")  # along the dimensions of the latent
-OF_PREDICTION = ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_information")
-OF_DATA = ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual")
-ALONG_SITES = ("shape_error", "emulator_error", "direct_evaluation")
-HELD = ("site_precision", "site_shift", "whitened_mean", "whitened_factor", "whitened_root")
+REQUIRED_ATTRIBUTES = (
+    "invgp_config",
+    "invgp_survey",
+    "invgp_survey_digest",
+    "invgp_simulator_digest",
+    "invgp_seed",
+    "history",
+)
+FIELD_SUFFIXES = ("_std", "_prior", "_prior_std", "_information", "_few_runs_std")  # along the dimensions of the latent
+PREDICTION_SUFFIXES = ("_std", "_quantile", "_sample", "_prior", "_prior_std", "_information")
+DATA_SUFFIXES = ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual")
+SITE_VARIABLES = ("shape_error", "emulator_error", "direct_evaluation")
+PROCESS_VARIABLES = ("site_precision", "site_shift", "whitened_mean", "whitened_factor", "whitened_root")
 MAY_BE_EMPTY = ("quantile", "realization")
-ROUNDING = 1e-6  # of the largest number: a matrix of single precision may be so far from symmetric
+ROUNDING = 1e-6  # relative to the largest number: the asymmetry of a matrix in single precision
 
 
 class SchemaError(Exception):
-    """A dataset that is not as it must be; the text says what is wrong."""
+    """The dataset does not have the required contents; the message states the first defect."""
 
 
 def check_schema(dataset: xr.Dataset) -> None:
-    """Check a dataset that `invgp run` or `invgp predict` may have written.
+    """Check a dataset that should come from `invgp run` or `invgp predict`.
 
-    Of the files of `invgp calibrate` and `invgp compare`, which name latents too, the attributes are checked.
+    For files of `invgp calibrate` and `invgp compare`, only the attributes are checked.
+
+    Parameters
+    ----------
+    dataset : Dataset
 
     Raises
     ------
     SchemaError
-        Something is missing, or of another type, size or value than it must be.
+        A variable or attribute is missing, or has the wrong type, size or value.
     """
     attributes = dataset.attrs
     _check_attributes(dataset)
     if "invgp_calibration" in attributes or "invgp_reference_converged" in attributes:
         return
-    coordinates = _names(dataset, "invgp_coordinates")
-    latents = [*_names(dataset, "invgp_latents", empty="invgp_derived" in attributes)]
-    latents += [*_names(dataset, "invgp_derived", empty=True)] if "invgp_derived" in attributes else []
+    coordinates = _read_names(dataset, "invgp_coordinates")
+    latents = [*_read_names(dataset, "invgp_latents", empty="invgp_derived" in attributes)]
+    latents += [*_read_names(dataset, "invgp_derived", empty=True)] if "invgp_derived" in attributes else []
     if not latents:
         raise SchemaError("its attribute 'invgp_latents' names no latent")
     _check_labels(dataset)
@@ -78,48 +89,50 @@ def check_schema(dataset: xr.Dataset) -> None:
 
 
 def _check_run(dataset: xr.Dataset, coordinates: Sequence[str], latents: Sequence[str]) -> None:
-    """What a posterior has beside a map: where it comes from, its data, and the processes."""
-    missing = [name for name in OF_RUN if name not in dataset.attrs]
+    """Check what a posterior has and a map has not: provenance, data and processes."""
+    missing = [name for name in REQUIRED_ATTRIBUTES if name not in dataset.attrs]
     if missing:
         raise SchemaError(f"it lacks the attribute {missing[0]!r}")
     if "site" not in dataset.dims:
         raise SchemaError("it lacks the dimension 'site'")
-    for name in _names(dataset, "invgp_observations", empty=True):
+    for name in _read_names(dataset, "invgp_observations", empty=True):
         _check_observation(dataset, name)
-    for name in ALONG_SITES:
+    for name in SITE_VARIABLES:
         if name in dataset:
-            _numbers(dataset, name, ("site",))
+            _number_values(dataset, name, ("site",))
     for name in ("elbo", "runs"):
         if name in dataset:
-            _numbers(dataset, name, ("iteration",))
+            _number_values(dataset, name, ("iteration",))
     if "node" in dataset.dims:
         _check_nodes(dataset)
     processes = sum(_label_count(dataset, name) for name in latents)
     where = "node" if "node" in dataset.dims else "site"
     if "correlation" in dataset:
-        _numbers(dataset, "correlation", (where, "process", "other_process"))
+        _number_values(dataset, "correlation", (where, "process", "other_process"))
     if "process" in dataset.dims and dataset.sizes["process"] != processes:
         raise SchemaError(f"its dimension 'process' must have the size {processes}, was {dataset.sizes['process']}")
-    if any(name in dataset for name in HELD):
+    if any(name in dataset for name in PROCESS_VARIABLES):
         _check_prediction(dataset, coordinates, latents, where)
 
 
 def _check_attributes(dataset: xr.Dataset) -> None:
-    """The types of all attributes that are read."""
-    # Of a calibration, it is the number of draws per survey.
-    for name in (name for name in TEXTS if name != "invgp_draws" or "invgp_calibration" not in dataset.attrs):
+    """Check the types of all attributes that are read."""
+    # In a calibration, invgp_draws is the number of draws per survey.
+    for name in (name for name in TEXT_ATTRIBUTES if name != "invgp_draws" or "invgp_calibration" not in dataset.attrs):
         if not isinstance(dataset.attrs.get(name, ""), str):
-            raise SchemaError(f"its attribute {name!r} must be text, was {_shown(dataset.attrs[name])}")
-    for name in (*COUNTS, *NUMBERS):
+            raise SchemaError(f"its attribute {name!r} must be text, was {_format_value(dataset.attrs[name])}")
+    for name in (*COUNT_ATTRIBUTES, *NUMBER_ATTRIBUTES):
         value = dataset.attrs.get(name, 0)
-        if not _is_number(value) or (name in COUNTS and not (float(value).is_integer() and value >= 0)):
-            kind = "a whole number from 0" if name in COUNTS else "a number"
-            raise SchemaError(f"its attribute {name!r} must be {kind}, was {_shown(value)}")
+        if not _is_number(value) or (name in COUNT_ATTRIBUTES and not (float(value).is_integer() and value >= 0)):
+            kind = "a whole number from 0" if name in COUNT_ATTRIBUTES else "a number"
+            raise SchemaError(f"its attribute {name!r} must be {kind}, was {_format_value(value)}")
     for own, variable in dataset.variables.items():
-        for key in TEXTS_OF_VARIABLES:
+        for key in VARIABLE_TEXT_ATTRIBUTES:
             value = variable.attrs.get(key, "")
             if not isinstance(value, str):
-                raise SchemaError(f"the attribute {key!r} of its variable {own!r} must be text, was {_shown(value)}")
+                raise SchemaError(
+                    f"the attribute {key!r} of its variable {own!r} must be text, was {_format_value(value)}"
+                )
         unit = variable.attrs.get("units")
         if unit is not None and not is_unit(unit):
             raise SchemaError(f"the attribute 'units' of its variable {own!r} must be a unit, was {unit!r}")
@@ -137,27 +150,27 @@ def _holds_text(variable: xr.Variable) -> bool:
 
 
 def _check_positions(dataset: xr.Dataset, coordinates: Sequence[str]) -> tuple[str, ...]:
-    """The dimensions of the points: sites, nodes, or the axes of a grid."""
+    """Check the coordinates of the points and return their dimensions: site, node, or the axes of a grid."""
     on_axes = dataset.attrs.get("invgp_map") == "grid"
     point = "node" if "node" in dataset.dims else "site"
     for name in coordinates:
-        values = _finite(dataset, name, (name,) if on_axes else (point,))
+        values = _finite_values(dataset, name, (name,) if on_axes else (point,))
         if "units" not in dataset[name].attrs:
             raise SchemaError(f"its coordinate {name!r} lacks the attribute 'units'")
         steps = np.diff(values)
         if on_axes and not (np.all(steps > 0.0) or np.all(steps < 0.0)):
             raise SchemaError(f"its coordinate {name!r} must rise, or fall, from each value to the next")
     has_sites = "invgp_site_coordinates" in dataset.attrs and "invgp_map" not in dataset.attrs
-    for name in _names(dataset, "invgp_site_coordinates") if has_sites else ():
-        _finite(dataset, name, ("site",))
+    for name in _read_names(dataset, "invgp_site_coordinates") if has_sites else ():
+        _finite_values(dataset, name, ("site",))
     for other, array in dataset.data_vars.items():
         if "survey_site" in array.dims or str(other) in {f"survey_{c}" for c in coordinates}:
-            _finite(dataset, str(other), ("survey_site",))
+            _finite_values(dataset, str(other), ("survey_site",))
     return tuple(coordinates) if on_axes else (point,)
 
 
 def _check_labels(dataset: xr.Dataset) -> None:
-    """The coordinates of layers, quantiles, draws and thresholds."""
+    """Check the coordinates of labels, quantiles, draws and thresholds."""
     empty = [str(d) for d, size in dataset.sizes.items() if not size and d not in MAY_BE_EMPTY]
     if empty:
         raise SchemaError(f"its dimension {empty[0]!r} must not be empty")
@@ -173,27 +186,27 @@ def _check_labels(dataset: xr.Dataset) -> None:
         if name in dataset.dims and name in dataset and dataset[name].dtype.kind not in "iu":
             raise SchemaError(f"its coordinate {name!r} must hold whole numbers, was of the type {dataset[name].dtype}")
     if "quantile" in dataset.dims:
-        levels = _finite(dataset, "quantile", ("quantile",))
+        levels = _finite_values(dataset, "quantile", ("quantile",))
         if not (np.all(np.diff(levels) > 0.0) and np.all((levels > 0.0) & (levels < 1.0))):
             raise SchemaError("its coordinate 'quantile' must rise between 0 and 1")
 
 
 def _check_latent(dataset: xr.Dataset, name: str, points: Sequence[str]) -> None:
-    """The variables of a latent, or of a quantity that was derived from latents."""
-    _variable(dataset, name)
+    """Check the variables of a latent, or of a quantity derived from latents."""
+    _require_variable(dataset, name)
     dims = tuple(str(d) for d in dataset[name].dims)
     labels = [d for d in dims if d not in points]
     if not set(points) <= set(dims) or len(labels) > 1:
         raise SchemaError(
-            f"its variable {name!r} must lie along {_listed(points)} and labels at most, was along {dims}"
+            f"its variable {name!r} must lie along {_quote_names(points)} and labels at most, was along {dims}"
         )
     if "units" not in dataset[name].attrs:
         raise SchemaError(f"its variable {name!r} lacks the attribute 'units'")
     for label in labels:
         if label not in dataset.coords and f"{label}_label" not in dataset:
             raise SchemaError(f"it lacks the coordinate of the dimension {label!r} of its variable {name!r}")
-    _variable(dataset, f"{name}_std")
-    for suffix in ("", *OF_FIELDS):
+    _require_variable(dataset, f"{name}_std")
+    for suffix in ("", *FIELD_SUFFIXES):
         if f"{name}{suffix}" in dataset:
             _check_layout(dataset, f"{name}{suffix}", dims)
     threshold = f"{name}_threshold"
@@ -205,101 +218,107 @@ def _check_latent(dataset: xr.Dataset, name: str, points: Sequence[str]) -> None
 
 
 def _check_latent_values(dataset: xr.Dataset, name: str) -> None:
-    """The values of a latent of a posterior; those of a map may be too many, and undefined at some points."""
+    """Check the values of a latent of a posterior; those of a map may be too many, and undefined at some points."""
     dims = tuple(str(d) for d in dataset[name].dims)
-    for suffix in ("", *OF_FIELDS):
+    for suffix in ("", *FIELD_SUFFIXES):
         if f"{name}{suffix}" in dataset:
-            values = _finite(dataset, f"{name}{suffix}", dims)
+            values = _finite_values(dataset, f"{name}{suffix}", dims)
             if suffix.endswith("_std") and np.any(values < 0.0):
                 raise SchemaError(f"its variable '{name}{suffix}' must not be negative, was {values.min():g}")
     if f"{name}_sample" in dataset:
-        _finite(dataset, f"{name}_sample", ("realization", *dims))
+        _finite_values(dataset, f"{name}_sample", ("realization", *dims))
     if f"{name}_quantile" in dataset:
-        values = _finite(dataset, f"{name}_quantile", ("quantile", *dims))
-        if np.any(np.diff(values, axis=0) < -ROUNDING * _largest(values)):
+        values = _finite_values(dataset, f"{name}_quantile", ("quantile", *dims))
+        if np.any(np.diff(values, axis=0) < -ROUNDING * _largest_magnitude(values)):
             raise SchemaError(f"its variable '{name}_quantile' must not fall from one quantile to the next")
 
 
 def _check_observation(dataset: xr.Dataset, name: str) -> None:
-    """The variables of the data, which may be missing at some sites."""
-    first = f"{name}{OF_DATA[0]}"
-    _variable(dataset, first)
+    """Check the variables of the data, which may be missing at some sites."""
+    first = f"{name}{DATA_SUFFIXES[0]}"
+    _require_variable(dataset, first)
     dims = tuple(str(d) for d in dataset[first].dims)
     if dims[:1] != ("site",) or len(dims) > 2:
         raise SchemaError(f"its variable {first!r} must lie along 'site' and labels at most, was along {dims}")
     for label in dims[1:]:
         if label not in dataset.coords and f"{label}_label" not in dataset:
             raise SchemaError(f"it lacks the coordinate of the dimension {label!r} of its variable {first!r}")
-    values = {suffix: _numbers(dataset, f"{name}{suffix}", dims) for suffix in OF_DATA}
+    values = {suffix: _number_values(dataset, f"{name}{suffix}", dims) for suffix in DATA_SUFFIXES}
     noise = values["_noise_std"][np.isfinite(values["_observed"])]
     if np.any(np.isinf(values["_observed"])) or not np.all((noise > 0.0) & np.isfinite(noise)):
         raise SchemaError(f"its variable '{name}_noise_std' must be positive wherever there are observations")
 
 
 def _check_nodes(dataset: xr.Dataset) -> None:
-    """The grid of a field model."""
+    """Check the grid of a field model."""
     shape = np.atleast_1d(np.asarray(dataset.attrs.get("invgp_grid_shape", [])))
     if "invgp_site_coordinates" not in dataset.attrs:
         raise SchemaError("it lacks the attribute 'invgp_site_coordinates'")
     if not shape.size:
         return
-    names = _names(dataset, "invgp_grid_coordinates")
+    names = _read_names(dataset, "invgp_grid_coordinates")
     if shape.dtype.kind not in "iu" or len(shape) != len(names) or np.prod(shape, dtype=float) != dataset.sizes["node"]:
-        raise SchemaError(f"its attribute 'invgp_grid_shape' must be the shape of its nodes, was {_shown(shape)}")
+        raise SchemaError(
+            f"its attribute 'invgp_grid_shape' must be the shape of its nodes, was {_format_value(shape)}"
+        )
     for place, name in enumerate(names):
-        values = np.moveaxis(_finite(dataset, name, ("node",)).reshape(shape), place, 0).reshape(shape[place], -1)
+        values = np.moveaxis(_finite_values(dataset, name, ("node",)).reshape(shape), place, 0).reshape(
+            shape[place], -1
+        )
         steps = np.diff(values[:, 0])
         if np.any(values != values[:, :1]) or not (np.all(steps > 0.0) or np.all(steps < 0.0)):
             raise SchemaError(f"its coordinate {name!r} must be an axis of the grid that 'invgp_grid_shape' describes")
 
 
 def _check_prediction(dataset: xr.Dataset, coordinates: Sequence[str], latents: Sequence[str], points: str) -> None:
-    """What prediction needs: the prior of each latent, and the posterior of the processes."""
+    """Check what prediction needs: the prior of each latent, and the posterior of the processes."""
     for name in ("quantile", "realization"):
         if name not in dataset.coords:
             raise SchemaError(f"it lacks the coordinate {name!r}")
     for name in latents:
         _check_prior(dataset, name, len(coordinates))
-    inducing = [f"{name}{INDUCING}" for name in coordinates if f"{name}{INDUCING}" in dataset]
+    inducing = [f"{name}{INDUCING_SUFFIX}" for name in coordinates if f"{name}{INDUCING_SUFFIX}" in dataset]
     if inducing or "whitened_root" in dataset:
         for name in coordinates:
-            _finite(dataset, f"{name}{INDUCING}", ("process", "inducing"))
+            _finite_values(dataset, f"{name}{INDUCING_SUFFIX}", ("process", "inducing"))
     if "whitened_root" in dataset:
-        mean = _finite(dataset, "whitened_mean", ("process", "inducing"))
-        root = _finite(dataset, "whitened_root", ("whitened", "other_whitened"))
+        mean = _finite_values(dataset, "whitened_mean", ("process", "inducing"))
+        root = _finite_values(dataset, "whitened_root", ("whitened", "other_whitened"))
         if root.shape != (mean.size, mean.size):
             raise SchemaError(f"its variable 'whitened_root' must be {mean.size} by {mean.size}, was {root.shape}")
     elif "whitened_mean" in dataset or "whitened_factor" in dataset:
-        _finite(dataset, "whitened_mean", ("process", points))
-        factor = _finite(dataset, "whitened_factor", ("process", points, f"other_{points}"))
+        _finite_values(dataset, "whitened_mean", ("process", points))
+        factor = _finite_values(dataset, "whitened_factor", ("process", points, f"other_{points}"))
         _check_square("whitened_factor", factor)
     else:
-        jitter = _variable(dataset, "site_shift").attrs.get("inducing_jitter", 0.0)
+        jitter = _require_variable(dataset, "site_shift").attrs.get("inducing_jitter", 0.0)
         if not _is_number(jitter) or not 0.0 <= float(jitter) < np.inf:
-            raise SchemaError(f"the attribute 'inducing_jitter' of 'site_shift' must be from 0, was {_shown(jitter)}")
-        _finite(dataset, "site_shift", (points, "process"))
-        precision = _finite(dataset, "site_precision", (points, "process", "other_process"))
+            raise SchemaError(
+                f"the attribute 'inducing_jitter' of 'site_shift' must be from 0, was {_format_value(jitter)}"
+            )
+        _finite_values(dataset, "site_shift", (points, "process"))
+        precision = _finite_values(dataset, "site_precision", (points, "process", "other_process"))
         _check_square("site_precision", precision)
-        if np.any(np.abs(precision - precision.swapaxes(1, 2)) > ROUNDING * _largest(precision)):
+        if np.any(np.abs(precision - precision.swapaxes(1, 2)) > ROUNDING * _largest_magnitude(precision)):
             raise SchemaError("its variable 'site_precision' must be symmetric, was not")
 
 
 def _check_prior(dataset: xr.Dataset, name: str, dimensions: int) -> None:
-    """The prior of a latent, and the variables whose attributes a map takes over."""
-    for suffix in OF_PREDICTION:
-        _variable(dataset, f"{name}{suffix}")
+    """Check the prior of a latent, and that the variables exist whose attributes a map copies."""
+    for suffix in PREDICTION_SUFFIXES:
+        _require_variable(dataset, f"{name}{suffix}")
     about, count = dataset[name].attrs, _label_count(dataset, name)
     for key, known in (("kernel", CORRELATIONS), ("link", LINKS)):
         if about.get(key) not in known:
-            told = f"was {about[key]!r}" if key in about else "was missing"
-            raise SchemaError(f"the attribute {key!r} of its variable {name!r} must be {_listed(known)}, {told}")
+            found = f"was {about[key]!r}" if key in about else "was missing"
+            raise SchemaError(f"the attribute {key!r} of its variable {name!r} must be {_quote_names(known)}, {found}")
     for key, size in (("length_scale", dimensions), ("process_mean", count), ("process_std", count)):
         values = np.atleast_1d(np.asarray(about.get(key, np.nan)))
         good = values.dtype.kind in "iuf" and values.shape == (size,) and bool(np.all(np.isfinite(values)))
         if not good or (key != "process_mean" and not np.all(values > 0.0)):
             kind = "finite" if key == "process_mean" else "positive"
-            told = f"was {_shown(about[key])}" if key in about else "was missing"
-            raise SchemaError(f"the attribute {key!r} of its variable {name!r} must be {size} {kind}, {told}")
+            found = f"was {_format_value(about[key])}" if key in about else "was missing"
+            raise SchemaError(f"the attribute {key!r} of its variable {name!r} must be {size} {kind}, {found}")
 
 
 def _check_square(name: str, values: NDArray[np.float64]) -> None:
@@ -307,8 +326,8 @@ def _check_square(name: str, values: NDArray[np.float64]) -> None:
         raise SchemaError(f"its variable {name!r} must hold square matrices, was {values.shape}")
 
 
-def _names(dataset: xr.Dataset, key: str, *, empty: bool = False) -> list[str]:
-    """The names of variables in an attribute."""
+def _read_names(dataset: xr.Dataset, key: str, *, empty: bool = False) -> list[str]:
+    """Read the names of variables in an attribute."""
     if key not in dataset.attrs and not empty:
         raise SchemaError(f"it lacks the attribute {key!r}")
     names = str(dataset.attrs.get(key, "")).split()
@@ -317,7 +336,7 @@ def _names(dataset: xr.Dataset, key: str, *, empty: bool = False) -> list[str]:
     return names
 
 
-def _variable(dataset: xr.Dataset, name: str) -> xr.DataArray:
+def _require_variable(dataset: xr.Dataset, name: str) -> xr.DataArray:
     if name not in dataset.variables:
         raise SchemaError(f"it lacks the variable {name!r}")
     return dataset[name]
@@ -325,28 +344,30 @@ def _variable(dataset: xr.Dataset, name: str) -> xr.DataArray:
 
 def _check_layout(dataset: xr.Dataset, name: str, dims: tuple[str, ...]) -> None:
     """Check that a variable holds numbers along these dimensions."""
-    array = _variable(dataset, name)
+    array = _require_variable(dataset, name)
     if array.dims != dims:
-        raise SchemaError(f"its variable {name!r} must lie along {_listed(dims)}, was along {_listed(array.dims)}")
+        raise SchemaError(
+            f"its variable {name!r} must lie along {_quote_names(dims)}, was along {_quote_names(array.dims)}"
+        )
     if array.dtype.kind not in "iuf":
         raise SchemaError(f"its variable {name!r} must hold numbers, was of the type {array.dtype}")
 
 
-def _numbers(dataset: xr.Dataset, name: str, dims: tuple[str, ...]) -> NDArray[np.float64]:
-    """The values of a variable that must hold numbers along these dimensions."""
+def _number_values(dataset: xr.Dataset, name: str, dims: tuple[str, ...]) -> NDArray[np.float64]:
+    """Return the values of a variable after a check of its type and dimensions."""
     _check_layout(dataset, name, dims)
     return np.asarray(dataset[name].values, dtype=np.float64)
 
 
-def _finite(dataset: xr.Dataset, name: str, dims: tuple[str, ...]) -> NDArray[np.float64]:
-    values = _numbers(dataset, name, dims)
+def _finite_values(dataset: xr.Dataset, name: str, dims: tuple[str, ...]) -> NDArray[np.float64]:
+    values = _number_values(dataset, name, dims)
     if not np.all(np.isfinite(values)):
         raise SchemaError(f"its variable {name!r} must hold finite numbers, had {values[~np.isfinite(values)][0]}")
     return values
 
 
 def _label_count(dataset: xr.Dataset, name: str) -> int:
-    """The number of processes of a latent."""
+    """Return the number of processes of a latent."""
     points = ("site", "node")
     return int(np.prod([dataset.sizes[d] for d in dataset[name].dims if d not in points], dtype=np.int64))
 
@@ -359,15 +380,15 @@ def _is_text(array: xr.DataArray) -> bool:
     return array.dtype.kind == "U" or _holds_text(array.variable)
 
 
-def _largest(values: NDArray[np.float64]) -> float:
+def _largest_magnitude(values: NDArray[np.float64]) -> float:
     known = np.abs(values[np.isfinite(values)])
     return float(known.max()) if known.size else 0.0
 
 
-def _listed(names: Iterable[object]) -> str:
+def _quote_names(names: Iterable[object]) -> str:
     return ", ".join(repr(str(name)) for name in names) or "no dimension"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = repr(value.tolist() if hasattr(value, "tolist") else value)
     return text if len(text) <= 60 else f"{text[:57]}..."
