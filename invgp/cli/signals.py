@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from invgp.lost_interrupts import resend_lost_interrupts
+
 # Batch systems ask a job to end by SIGTERM, a closed terminal by SIGHUP, a limit of processor time by SIGXCPU.
 REQUESTS_TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
 
@@ -26,7 +28,8 @@ def signals_as_interrupts() -> Iterator[None]:
         if handler is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
     try:
-        yield
+        with resend_lost_interrupts():
+            yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

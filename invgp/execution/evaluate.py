@@ -19,6 +19,7 @@ from invgp.execution.pools import Died, Loop, Pool
 from invgp.execution.retries import picked, some_of
 from invgp.execution.tasks import Task, Work, check_room, in_ledger, killed
 from invgp.ledger import Finished, Reach, Recorder
+from invgp.lost_interrupts import resend_lost_interrupts
 from invgp.problem import Floats
 
 HOPELESS = 5  # rows of a task: if the first all kill their workers, so will the rest
@@ -61,7 +62,10 @@ def evaluate(
     once = _once(values)
     run = _Run(model, pool or Loop(), retries, recorder, concurrency, monitor)
     parts = []
-    with closing(run.parts(values[once.first], some_of(context, once.first))) as several:
+    with (
+        resend_lost_interrupts(),
+        closing(run.parts(values[once.first], some_of(context, once.first))) as several,
+    ):
         for part, made in once.repeat(several):
             succeeded = int(part.ok.sum())
             monitor.ran(succeeded, len(part.status) - succeeded, answered=len(part.status) - made)

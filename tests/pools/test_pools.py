@@ -321,6 +321,29 @@ def test_that_a_batch_after_one_that_was_stopped_runs(program: Program, pool: Po
     assert recorded(tmp_path) == dict.fromkeys(range(8), Status.OK)
 
 
+def test_that_ctrl_c_in_the_finalizer_of_a_future_stops_the_batch(
+    program: Program, dask_file: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from distributed import Future  # noqa: PLC0415
+
+    finalize, sent = Future.__del__, []
+
+    def finalize_after_ctrl_c(future: Future) -> None:
+        finalize(future)
+        if not sent and threading.current_thread() is threading.main_thread():
+            sent.append(future.key)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Future, "__del__", finalize_after_ctrl_c)
+    with (
+        open_pool(InferenceSettings(backend="dask", scheduler=dask_file)) as pool,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run(program('[ "$1" = 1.0 ] || sleep 60'), rows(1.0, 2.0, 3.0), pool, tmp_path)
+    assert sent
+    assert 1.0 in recorded(tmp_path)
+
+
 def test_that_threads_are_kept_and_close_their_ledgers(program: Program, tmp_path: Path) -> None:
     def open_ledgers() -> int:
         return [file.resolve() for file in Path("/proc/self/fd").iterdir()].count(tmp_path / "runs.sqlite")
