@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import invgp
-from invgp import netcdf, report
+from invgp import netcdf, reports
 from invgp.atomic_files import _is_special, atomic_file, staging_directory
 from invgp.cli import main
 from invgp.errors import WriteError
@@ -55,7 +55,7 @@ def fitted_model(folder: Path) -> None:
 
 
 def report_without_figures(folder: Path) -> None:
-    report.write(netcdf.read("posterior.nc"), folder / "page.html", kinds=())
+    reports.write(netcdf.read("posterior.nc"), folder / "page.html", kinds=())
 
 
 # What writes files, by the names of the files, of which the first is the first to be written.

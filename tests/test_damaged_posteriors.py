@@ -22,7 +22,7 @@ import xarray as xr
 
 import invgp
 from campaign.mutate_posterior import damage
-from invgp import netcdf, netcdf_container, report
+from invgp import netcdf, netcdf_container, reports
 from invgp.cli import app
 from invgp.cli.voice import Voice
 from invgp.errors import ConfigError, InvgpError
@@ -266,7 +266,7 @@ def test_that_damaged_files_give_sentences_in_every_command(
     for seed in range(24):
         damage(whole / name, Path("x.nc"), seed)
         try:
-            report.write(netcdf.read("x.nc"), "page.html", kinds=())
+            reports.write(netcdf.read("x.nc"), "page.html", kinds=())
         except InvgpError:
             refused += 1
             continue  # every command opens it in the same way

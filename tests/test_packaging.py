@@ -45,7 +45,7 @@ def test_that_the_wheel_holds_every_module_and_the_simulator_sources(wheel, root
         for path in (root / folder).rglob("*.py"):
             assert f"{inside}/{path.relative_to(root / folder).as_posix()}" in held
     assert {"invgp/py.typed", "invgp/forward_models/two_way_times.c"} <= held
-    page = {f"invgp/report/{path.name}" for path in (root / "invgp" / "report").iterdir() if path.suffix != ".py"}
+    page = {f"invgp/reports/{path.name}" for path in (root / "invgp" / "reports").iterdir() if path.suffix != ".py"}
     assert {name for name in page if not name.endswith("__pycache__")} <= held
 
 

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from invgp import invert, netcdf, report
+from invgp import invert, netcdf, reports
 from invgp.errors import ConfigError
 from invgp.ledger import Ledger
 from invgp.ledger.rows import ROW
 from invgp.maps.predict import predict
 from invgp.posterior.attributes import has_converged
-from invgp.report.ledger import runs_kept
+from invgp.reports.ledger import runs_kept
 from problems import map_problem, reflector_map
 
 CHROMIUM, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
@@ -45,7 +45,7 @@ def area() -> xr.Dataset:
 @pytest.fixture(scope="session")
 def page(area: xr.Dataset) -> str:
     """Its whole report, which takes a moment to draw."""
-    return report.render(area, "area.nc")
+    return reports.render(area, "area.nc")
 
 
 @pytest.fixture(scope="session")
@@ -163,7 +163,7 @@ def test_that_hostile_names_stay_text(area: xr.Dataset) -> None:
     hostile = area.assign_attrs(title=HOSTILE, invgp_config=HOSTILE, invgp_diagnostics=HOSTILE)
     hostile["depth"] = hostile["depth"].assign_attrs(long_name=HOSTILE, units=HOSTILE)
     hostile = hostile.assign_coords(layer_label=("layer", [HOSTILE, "early"]))
-    page = report.render(hostile, HOSTILE, kinds=["fit"])
+    page = reports.render(hostile, HOSTILE, kinds=["fit"])
     assert page.count("</script>") == 2
     assert not [attrs for tag, attrs in Text(page).tags if "onerror" in attrs]
     assert payload(page)["latents"][0]["words"] == HOSTILE
@@ -174,7 +174,7 @@ def test_that_missing_numbers_do_no_harm(area: xr.Dataset) -> None:
     missing["depth"][3:6, 0] = np.nan
     missing["depth_information"][:, 1] = np.nan
     missing["time_observed"][:, 1] = np.nan
-    page = report.render(missing, kinds=["map", "fit"])
+    page = reports.render(missing, kinds=["map", "fit"])
     assert payload(page)["latents"][0]["layers"][1]["information"] is None
     assert "nothing was observed" in str(Text(page))
 
@@ -184,16 +184,16 @@ def test_that_files_of_earlier_versions_state_whether_they_converged(earlier: st
     old = area.assign_attrs(invgp_settled=earlier)
     del old.attrs["invgp_converged"]
     assert has_converged(old) == (earlier == "yes")
-    assert ("has not converged" in str(Text(report.render(old, kinds=())))) == (earlier == "no")
+    assert ("has not converged" in str(Text(reports.render(old, kinds=())))) == (earlier == "no")
 
 
 def test_that_a_posterior_that_has_not_converged_is_not_praised(area: xr.Dataset) -> None:
     words = str(
-        Text(report.render(area.assign_attrs(invgp_converged="no", invgp_status="max_runs were spent"), kinds=()))
+        Text(reports.render(area.assign_attrs(invgp_converged="no", invgp_status="max_runs were spent"), kinds=()))
     )
     assert "The posterior has not converged (max_runs were spent). Do not trust its spreads yet." in words
     doubtful = str(
-        Text(report.render(area.assign_attrs(invgp_diagnostics="time 2 is fitted worse than it should"), kinds=()))
+        Text(reports.render(area.assign_attrs(invgp_diagnostics="time 2 is fitted worse than it should"), kinds=()))
     )
     assert "Read with care" in doubtful
     assert "time 2 is fitted worse than it should" in doubtful
@@ -203,7 +203,7 @@ def test_that_ten_thousand_sites_fit_in_a_page(area: xr.Dataset) -> None:
     large = many_sites(area, 10_000)
     large["depth_std"] = large["depth_std"] * np.exp(np.linspace(-8.0, 8.0, 10_000))[:, None]
     large["depth_std"][5] = np.nan
-    page = report.render(large, kinds=())
+    page = reports.render(large, kinds=())
     assert len(page.encode()) < LARGEST_PAGE / 2  # the other half is for figures
     found = payload(page)
     assert found["step"] == 1
@@ -214,7 +214,7 @@ def test_that_ten_thousand_sites_fit_in_a_page(area: xr.Dataset) -> None:
 
 
 def test_that_of_more_sites_some_are_in_the_page_and_it_says_so(area: xr.Dataset) -> None:
-    found = payload(report.render(many_sites(area, 40_000), kinds=()))
+    found = payload(reports.render(many_sites(area, 40_000), kinds=()))
     assert found["every"] == 40_000
     assert found["count"] == len(range(0, 40_000, found["step"])) < 30_000
 
@@ -228,7 +228,7 @@ def test_that_runs_and_failures_come_from_the_ledger(tmp_path: Path) -> None:
     kept = runs_kept(tmp_path / "map.ledger.sqlite", problem.forward.digest)
     assert kept is not None
     assert kept.total == posterior.attrs["invgp_runs"]
-    words = str(Text(report.render(posterior, "map.nc", kept, kinds=())))
+    words = str(Text(reports.render(posterior, "map.nc", kept, kinds=())))
     assert "The ledger map.ledger.sqlite holds" in words
     assert "it <b>diverged</b>" in words
     assert runs_kept(tmp_path / "map.ledger.sqlite", "another simulator") is None
@@ -261,7 +261,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def opened(browser: Any, ds: xr.Dataset, folder: Path, kinds: tuple[str, ...] = ()) -> None:
     """Open the report with these figures, without a word of complaint from the browser."""
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    browser.get(report.write(ds, folder / "report.html", kinds=kinds).as_uri())
+    browser.get(reports.write(ds, folder / "report.html", kinds=kinds).as_uri())
     assert browser.get_log("browser") == []
 
 
@@ -412,4 +412,4 @@ def test_that_a_posterior_gives_the_same_page_before_and_after_it_was_written(
     area: xr.Dataset, page: str, tmp_path: Path
 ) -> None:
     path = netcdf.write(area, tmp_path / "area.nc")
-    assert report.render(netcdf.read(path), "area.nc") == page
+    assert reports.render(netcdf.read(path), "area.nc") == page

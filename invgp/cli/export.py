@@ -10,7 +10,7 @@ from invgp import netcdf
 from invgp.cli.options import FilePath, refuse_calibration
 from invgp.cli.outputs import check_not_survey, check_other, check_writable
 from invgp.cli.voice import give, json_option, say
-from invgp.export import FORMATS, export
+from invgp.exporters import FORMATS, export
 
 
 @click.command(

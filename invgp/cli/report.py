@@ -13,7 +13,7 @@ from invgp.cli.voice import give, json_option, say, warn
 from invgp.errors import ConfigError, LedgerError
 
 if TYPE_CHECKING:
-    from invgp.report.ledger import RunsKept
+    from invgp.reports.ledger import RunsKept
 
 
 @click.command(epilog="Examples: invgp report posterior.nc; invgp report posterior.nc -o line.html")
@@ -32,21 +32,21 @@ def command(posterior: Path, output: Path | None, ledger: Path | None) -> None:
         raise ConfigError(f"--output: must end in .html, was {str(output)!r}")
     check_writable(output, "--output")
     # Here, not above: a mistake is told, and help given, without waiting for xarray and matplotlib.
-    from invgp import netcdf, report  # noqa: PLC0415
+    from invgp import netcdf, reports  # noqa: PLC0415
 
     dataset = netcdf.read(posterior)
     refuse_calibration(dataset, posterior)
     if "site" not in dataset.dims or "invgp_config" not in dataset.attrs:
         raise ConfigError(f"POSTERIOR: must be a file that `invgp run` wrote, was {str(posterior)!r}")
     runs = read_runs(posterior, ledger, str(dataset.attrs.get("invgp_simulator_digest", "")))
-    page = report.write(dataset, output, posterior.name, runs)
+    page = reports.write(dataset, output, posterior.name, runs)
     say(page)
     give({"report": page})
 
 
 def read_runs(posterior: Path, ledger: Path | None, simulator_digest: str) -> RunsKept | None:
     """What the ledger says: that which is named must be one, that beside the posterior may be."""
-    from invgp.report.ledger import runs_kept  # noqa: PLC0415
+    from invgp.reports.ledger import runs_kept  # noqa: PLC0415
 
     beside = posterior.with_suffix(".ledger.sqlite")
     if ledger is not None:

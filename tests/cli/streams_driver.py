@@ -15,7 +15,7 @@ from pathlib import Path
 
 from invgp.cli import COMMANDS, main
 
-LIBRARIES = ("invgp.config.build", "invgp.inference.invert", "invgp.plots", "invgp.report", "invgp.maps.predict")
+LIBRARIES = ("invgp.config.build", "invgp.inference.invert", "invgp.plots", "invgp.reports", "invgp.maps.predict")
 
 
 def arrange(streams: str, told: Path) -> None:

@@ -13,7 +13,7 @@ import xarray as xr
 import invgp
 from invgp import netcdf as cf_netcdf
 from invgp.errors import ConfigError
-from invgp.export import FORMATS, export
+from invgp.exporters import FORMATS, export
 from invgp.maps.predict import predict
 from problems import map_problem
 

@@ -11,7 +11,7 @@ import pytest
 
 import invgp
 from invgp import netcdf
-from invgp.export import export
+from invgp.exporters import export
 from problems import map_problem
 
 pytestmark = pytest.mark.skipif(shutil.which("gdalinfo") is None, reason="gdalinfo is not here (Debian: gdal-bin)")

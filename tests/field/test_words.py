@@ -15,7 +15,7 @@ from invgp import plots
 from invgp.cli.check import extents
 from invgp.errors import ConfigError
 from invgp.inference import field as field_inference
-from invgp.report.findings import verdict
+from invgp.reports.findings import verdict
 from invgp.wording import not_converged
 
 SITES = np.array([[5.0, 5.0], [20.0, 12.0], [33.0, 3.0], [12.0, 18.0], [38.0, 17.0]])

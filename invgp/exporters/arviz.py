@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from invgp.atomic_files import library_errors
-from invgp.export.layers import draws
+from invgp.exporters.layers import draws
 
 LIBRARY = "invgp"
 ELSEWHERE = ("grid_mapping", "ancillary_variables")

@@ -11,7 +11,7 @@ import xarray as xr
 from pyproj import CRS
 
 from invgp.errors import ConfigError
-from invgp.export.layers import chosen, coordinates, layers, positions
+from invgp.exporters.layers import chosen, coordinates, layers, positions
 from invgp.problem import Floats
 
 NULL = -999999999.0  # no exponent: not every reader knows one in a definition

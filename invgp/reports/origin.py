@@ -9,7 +9,7 @@ from typing import Any
 
 import xarray as xr
 
-from invgp.report.ledger import RunsKept
+from invgp.reports.ledger import RunsKept
 from invgp.wording import counted, duration
 
 CONFIG = "survey.toml"  # as the page calls the config, whose name the posterior does not hold

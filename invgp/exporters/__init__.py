@@ -46,7 +46,7 @@ def export(dataset: xr.Dataset, kind: str, path: str | Path, variables: Sequence
 
     path = Path(path)
     write: Callable[[xr.Dataset, Path, Sequence[str]], list[Path]] = import_module(
-        f"invgp.export.{FORMATS[kind].module}"
+        f"invgp.exporters.{FORMATS[kind].module}"
     ).write
     with staging_directory("the export", path) as directory:
         written = write(as_map(dataset), directory / path.name, variables)

@@ -21,9 +21,9 @@ from invgp.errors import ConfigError
 from invgp.maps.nodes import as_points
 from invgp.plots import KINDS, Look, suitable
 from invgp.plots.style import STYLE
-from invgp.report import findings, origin
-from invgp.report.arrays import explorer
-from invgp.report.ledger import RunsKept
+from invgp.reports import findings, origin
+from invgp.reports.arrays import explorer
+from invgp.reports.ledger import RunsKept
 
 SCRIPTS = ("numbers.js", "axes.js", "fields.js", "fit.js", "site.js", "main.js")
 DOTS = 140  # an inch: sharp on a screen and in print, and small
@@ -84,7 +84,7 @@ def render(
     fields = as_points(ds)
     script = "\n".join(["'use strict';", *(_text(name) for name in SCRIPTS)])
     environment = Environment(
-        loader=PackageLoader("invgp.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("invgp.reports", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template("page.html.j2").render(
         title=str(ds.attrs.get("title", "Posterior")),
@@ -110,7 +110,7 @@ def render(
 
 
 def _text(name: str) -> str:
-    return resources.files("invgp.report").joinpath(name).read_text(encoding="utf-8").strip()
+    return resources.files("invgp.reports").joinpath(name).read_text(encoding="utf-8").strip()
 
 
 def _figures(ds: xr.Dataset, kinds: Sequence[str]) -> list[dict[str, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import xarray as xr
 
-from invgp.export.layers import chosen, layers, positions
+from invgp.exporters.layers import chosen, layers, positions
 
 
 def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Path]:

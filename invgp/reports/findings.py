@@ -12,7 +12,7 @@ from invgp.inference.diagnostics import CLOSE_FIT, POOR_FIT
 from invgp.plots.labels import MINUS, quantity_name, unit_label
 from invgp.plots.reading import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
 from invgp.posterior.attributes import has_converged
-from invgp.report.origin import config_of
+from invgp.reports.origin import config_of
 from invgp.wording import counted, not_converged
 
 NOTHING = "\N{EN DASH}"

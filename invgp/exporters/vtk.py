@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from invgp.export.layers import chosen, is_grid, layers, needed, point_dims, positions
+from invgp.exporters.layers import chosen, is_grid, layers, needed, point_dims, positions
 from invgp.maps.grids import letters_of
 from invgp.problem import Floats
 

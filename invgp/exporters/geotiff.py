@@ -10,7 +10,7 @@ import xarray as xr
 from pyproj import CRS
 
 from invgp.errors import ConfigError
-from invgp.export.layers import chosen, is_grid, layers, needed, point_dims
+from invgp.exporters.layers import chosen, is_grid, layers, needed, point_dims
 from invgp.maps.grids import letters_of
 
 EVEN = 1e-6  # of a step

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import xarray as xr
 
-from invgp.export.layers import draws, layers
+from invgp.exporters.layers import draws, layers
 from invgp.problem import Floats
 
 REALISATION = "real_name"
