@@ -28,7 +28,7 @@ def simulated(problem: Problem, rng: np.random.Generator) -> tuple[Problem, np.n
     """A survey from the prior, and its truth (G, Q), modes that the inference leaves out included."""
     field = field_of(problem, select_backend("cpu"))
     w = rng.standard_normal((1, sum(basis.size for basis in field.bases)))
-    physical = problem.physical(field.latents(w) + field.draw_omitted(rng, 1))
+    physical = problem.to_physical(field.latents(w) + field.draw_omitted(rng, 1))
     rows = problem.field_to_simulator(physical)
     outputs = problem.forward.evaluate(rows, RunContext(["truth"], Path())).outputs
     data = problem.field_from_simulator(outputs)[0] + draw_noise(problem, rng)

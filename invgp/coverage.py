@@ -48,7 +48,7 @@ class Coverage(NamedTuple):
         return np.asarray(self.share > self.upper)
 
 
-def coverage(pit: Floats, probability: float, tests: int = 1) -> Coverage:
+def interval_coverage(pit: Floats, probability: float, tests: int = 1) -> Coverage:
     """Coverage of the central intervals of a probability.
 
     Parameters

@@ -38,11 +38,11 @@ class Link(Protocol):
     def inverse(self, values: Floats) -> Floats:
         """The f of physical values, (..., L); not finite where there is none."""
 
-    def gaussian(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
+    def prior_to_process(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation (L,) of f for a prior mean and standard deviation as the config gives them."""
 
-    def configured(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """The inverse of `gaussian`: what the config would say of such f."""
+    def process_to_prior(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
+        """The inverse of `prior_to_process`: what the config would say of such f."""
 
     def moments(self, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation (..., L) of the physical values of f ~ N(mean, covariance (..., L, L))."""
@@ -104,11 +104,11 @@ class Identity:
         """The f of physical values."""
         return values
 
-    def gaussian(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
+    def prior_to_process(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of f."""
         return mean, std
 
-    def configured(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
+    def process_to_prior(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """The same."""
         return mean, std
 
@@ -141,19 +141,19 @@ class Log:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.log(values))
 
-    def gaussian(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
+    def prior_to_process(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of f whose exponential has the mean and standard deviation given."""
         variance = np.log1p((std / mean) ** 2)
         return np.log(mean) - 0.5 * variance, np.sqrt(variance)
 
-    def configured(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
+    def process_to_prior(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of exp(f)."""
         physical = np.exp(mean + 0.5 * std**2)
         return physical, physical * np.sqrt(np.expm1(std**2))
 
     def moments(self, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of exp(f)."""
-        return self.configured(mean, _std(covariance))
+        return self.process_to_prior(mean, _std(covariance))
 
     def quantiles(self, mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
         """Quantiles of exp(f)."""
@@ -183,13 +183,13 @@ class Increasing:
         """The f of physical values."""
         return Log().inverse(np.diff(values, axis=-1, prepend=0.0))
 
-    def gaussian(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
+    def prior_to_process(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of f whose exponentials are the increments."""
-        return Log().gaussian(np.diff(mean, prepend=0.0), std)
+        return Log().prior_to_process(np.diff(mean, prepend=0.0), std)
 
-    def configured(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
+    def process_to_prior(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean of the quantity, standard deviation of its increments."""
-        increments, spread = Log().configured(mean, std)
+        increments, spread = Log().process_to_prior(mean, std)
         return np.cumsum(increments), spread
 
     def moments(self, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:

@@ -13,7 +13,7 @@ import numpy as np
 from invgp.atomic_files import atomic_file, library_errors
 from invgp.errors import ConfigError
 from invgp.library_paths import as_text, utf8_path
-from invgp.netcdf_container import UNREADABLE, check_container, unreadable
+from invgp.netcdf_container import UNREADABLE, check_container, unreadable_error
 
 if TYPE_CHECKING:
     import netCDF4
@@ -76,13 +76,13 @@ def _declare(
 
 
 def read(path: str | Path) -> xr.Dataset:
-    """Read a posterior or a map into memory; raises as `opened` does."""
-    with opened(path) as dataset:
+    """Read a posterior or a map into memory; raises as `open_posterior` does."""
+    with open_posterior(path) as dataset:
         return _load(path, dataset)
 
 
 @contextmanager
-def opened(path: str | Path) -> Iterator[xr.Dataset]:
+def open_posterior(path: str | Path) -> Iterator[xr.Dataset]:
     """Open a posterior, or a map whose values are read when they are needed.
 
     Raises
@@ -104,7 +104,7 @@ def opened(path: str | Path) -> Iterator[xr.Dataset]:
                 xr.open_dataset(name, engine="netcdf4", decode_times=False, decode_timedelta=False)
             )
         except UNREADABLE as error:
-            raise unreadable(path, "it is damaged") from error
+            raise unreadable_error(path, "it is damaged") from error
         try:
             if "invgp_latents" not in dataset.attrs:
                 raise ConfigError(f"{str(path)!r} is a netCDF file, but not a posterior that invgp wrote")
@@ -117,7 +117,7 @@ def opened(path: str | Path) -> Iterator[xr.Dataset]:
         except RuntimeError as error:
             if not str(error).startswith("NetCDF: "):
                 raise
-            raise unreadable(path, "it is damaged") from error
+            raise unreadable_error(path, "it is damaged") from error
 
 
 def _load(path: str | Path, dataset: xr.Dataset) -> xr.Dataset:
@@ -127,11 +127,11 @@ def _load(path: str | Path, dataset: xr.Dataset) -> xr.Dataset:
     free = psutil.virtual_memory().available
     if dataset.nbytes > free:
         needed = f"{dataset.nbytes / GIBIBYTE:,.1f} GiB of memory, and {free / GIBIBYTE:,.1f} GiB are free"
-        raise unreadable(path, f"it takes {needed}")
+        raise unreadable_error(path, f"it takes {needed}")
     try:
         return dataset.load()
     except UNREADABLE as error:
-        raise unreadable(path, "it is damaged") from error
+        raise unreadable_error(path, "it is damaged") from error
 
 
 def _with_text_attributes(posterior: xr.Dataset) -> xr.Dataset:

@@ -46,7 +46,7 @@ UNREADABLE = (
 )
 
 
-def unreadable(path: str | Path, reason: str) -> ConfigError:
+def unreadable_error(path: str | Path, reason: str) -> ConfigError:
     """The error for a file that cannot be read."""
     return ConfigError(f"the posterior {str(path)!r} cannot be read: {reason}")
 
@@ -69,21 +69,21 @@ def check_container(path: Path) -> None:
     import netCDF4  # noqa: F401, PLC0415
 
     if not path.is_file():
-        raise unreadable(path, "it is not a file" if path.exists() else "no such file")
+        raise unreadable_error(path, "it is not a file" if path.exists() else "no such file")
     try:
         with path.open("rb") as file:
             start = file.read(len(SIGNATURE))
     except OSError as error:
-        raise unreadable(path, error.strerror or str(error)) from error
+        raise unreadable_error(path, error.strerror or str(error)) from error
     if start != SIGNATURE:
         classic = start.startswith(CLASSIC)
-        raise unreadable(path, "it is netCDF-3, and must be netCDF-4" if classic else "it is not a netCDF file")
+        raise unreadable_error(path, "it is netCDF-3, and must be netCDF-4" if classic else "it is not a netCDF file")
     with utf8_path(path) as name:
         # A forked child has the locks that other threads held, in libraries too, and nobody who releases them.
         alone = threading.active_count() == 1
         reason = _in_a_child(lambda: _inspect(name)) if alone else _in_a_new_interpreter(name)
     if reason != FINE:
-        raise unreadable(path, reason)
+        raise unreadable_error(path, reason)
 
 
 def _in_a_new_interpreter(path: Path) -> str:

@@ -11,7 +11,7 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-from invgp.wording import counted, duration
+from invgp.formatting import count_noun, format_duration
 
 SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_DRAWINGS = 0.25  # in a notebook
@@ -78,15 +78,18 @@ class Tally:
         made = self.done - self.answered  # what the ledger answers says nothing of how long a run takes
         left = max(self.most_runs - self.done, 0) * seconds / max(made, 1)
         within = (
-            f", {self.batch_done:,} of {counted(self.batch_size, 'run')}" if self.batch_done < self.batch_size else ""
+            f", {self.batch_done:,} of {count_noun(self.batch_size, 'run')}"
+            if self.batch_done < self.batch_size
+            else ""
         )
         elbo = "-" if self.elbo is None else f"{self.elbo:.2f}"
         times = "once" if self.evaluations == 1 else f"{self.evaluations:,} times"
         return (
             f"{self.purpose}{within}{self.elsewhere if within else ''}",
             f"bound evaluated {times} | ELBO {elbo}",
-            f"{counted(self.done, 'run')}, {self.failed:,} failed | {rate(made / seconds) if made else '- runs/s'} | "
-            f"at most {duration(left) if made else '-'} of runs",
+            f"{count_noun(self.done, 'run')}, {self.failed:,} failed | "
+            f"{rate(made / seconds) if made else '- runs/s'} | "
+            f"at most {format_duration(left) if made else '-'} of runs",
         )
 
 

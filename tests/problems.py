@@ -7,7 +7,17 @@ import numpy as np
 from invgp.adapters import CallableModel, Quantity
 from invgp.forward_models.seismic import two_way_times
 from invgp.links import LINKS
-from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, OutputSettings, Problem, Survey, Wire
+from invgp.problem import (
+    Column,
+    InferenceSettings,
+    Latent,
+    Noise,
+    Observation,
+    OutputSettings,
+    Problem,
+    SimulatorVariable,
+    Survey,
+)
 from invgp.units import conversion
 
 
@@ -60,8 +70,8 @@ def map_problem(**inference) -> Problem:
         latents=latents,
         noise=Noise("gaussian", {"near": np.full((12, 1), 5.0), "far": np.full((12, 2), 4e-3)}),
         forward=model,
-        inputs=(Wire("resistivity"), Wire("thickness"), Wire("elevation")),
-        outputs=(Wire("near"), Wire("far", conversion("ohm m", "kohm m"))),
+        inputs=(SimulatorVariable("resistivity"), SimulatorVariable("thickness"), SimulatorVariable("elevation")),
+        outputs=(SimulatorVariable("near"), SimulatorVariable("far", conversion("ohm m", "kohm m"))),
         inference=InferenceSettings(
             **{"seed": 3, **({"samples": 64} if "posterior" in inference else {}), **inference}
         ),
@@ -105,8 +115,8 @@ def linear_problem(link="identity", **inference) -> Problem:
             inputs=(Quantity("velocity", "m s-1"), Quantity("depth", "m")),
             outputs=(Quantity("first", "1"), Quantity("second", "1")),
         ),
-        inputs=(Wire("velocity"), Wire("depth")),
-        outputs=(Wire("first"), Wire("second")),
+        inputs=(SimulatorVariable("velocity"), SimulatorVariable("depth")),
+        outputs=(SimulatorVariable("first"), SimulatorVariable("second")),
         inference=InferenceSettings(**{"seed": 3, **inference}),
         output=OutputSettings(Path("unused.nc"), (0.05, 0.5, 0.95), 7),
     )
@@ -148,8 +158,8 @@ def reflector_map(sites: int = 150, **inference) -> Problem:
         latents=latents,
         noise=Noise("gaussian", {"time": noise}),
         forward=model,
-        inputs=(Wire("depth"), Wire("velocity")),
-        outputs=(Wire("time"),),
+        inputs=(SimulatorVariable("depth"), SimulatorVariable("velocity")),
+        outputs=(SimulatorVariable("time"),),
         inference=InferenceSettings(**{"seed": 3, **inference}),
         output=OutputSettings(Path("unused.nc"), (0.025, 0.5, 0.975), 20),
     )

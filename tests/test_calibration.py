@@ -9,11 +9,11 @@ from scipy import stats
 
 from invgp import netcdf, plots
 from invgp.adapters import CallableModel, Quantity
-from invgp.coverage import bin_count, count_band, coverage, rank_counts
+from invgp.coverage import bin_count, count_band, interval_coverage, rank_counts
 from invgp.errors import ConfigError, PlotError, RunsFailedError
 from invgp.links import LINKS
 from invgp.plots.calibration import picked_ranks
-from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, Survey, Wire
+from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, SimulatorVariable, Survey
 from invgp.validation import calibration_trial as trial
 from invgp.validation.calibrate import InterruptedCalibration, calibrate, identity
 from invgp.validation.calibration_summary import coverage_of
@@ -40,8 +40,8 @@ def line_problem(noise: float = 2.0, function=twice) -> Problem:
         latents=(Latent("depth", "m", np.asarray([10.0]), np.asarray([2.0]), "matern 3/2", np.asarray([2.0])),),
         noise=Noise("gaussian", {"time": np.full((SITES, 1), noise)}),
         forward=CallableModel(function=function, inputs=(Quantity("depth", "m"),), outputs=(Quantity("time", "s"),)),
-        inputs=(Wire("depth"),),
-        outputs=(Wire("time"),),
+        inputs=(SimulatorVariable("depth"),),
+        outputs=(SimulatorVariable("time"),),
         inference=InferenceSettings(seed=4, emulator=False),
     )
 
@@ -181,11 +181,11 @@ def test_that_what_is_learnt_is_drawn_from_its_prior(rng):
         noise=replace(problem.noise, learn={"time": 1.5}),
     )
     drawn = [with_drawn_hyperparameters(learnt, one) for one in rng.spawn(2000)]
-    mean, std = learnt.prior()
-    factors = np.log([one.prior()[1] / std for one in drawn])
+    mean, std = learnt.prior_moments()
+    factors = np.log([one.prior_moments()[1] / std for one in drawn])
     assert np.std(factors) == pytest.approx(np.log(2.0), rel=0.1)
     assert np.mean(factors) == pytest.approx(0.0, abs=0.05)
-    np.testing.assert_allclose([one.prior()[0] for one in drawn], np.tile(mean, (2000, 1)))
+    np.testing.assert_allclose([one.prior_moments()[0] for one in drawn], np.tile(mean, (2000, 1)))
     assert np.std(np.log([one.noise_std[0, 0] for one in drawn])) == pytest.approx(np.log(1.5), rel=0.1)
     assert {float(one.latents[0].length_scale[0]) for one in drawn} == {2.0}
 
@@ -204,18 +204,20 @@ def test_that_scores_on_the_scale_of_a_log_link_are_right():
 def test_that_sites_that_stand_and_fall_together_do_not_narrow_the_band(rng):
     """Calibrated posteriors leave a band of 95% five times in a hundred, also where sites are copies of each other."""
     pits = np.repeat(rng.random((2000, 60, 1)), 10, axis=2)
-    flagged = [found.below or found.above for found in (coverage(pit, 0.5) for pit in pits)]
+    flagged = [found.below or found.above for found in (interval_coverage(pit, 0.5) for pit in pits)]
     assert 0.03 < np.mean(flagged) < 0.07
-    assert coverage(0.4 + 0.2 * pits[0], 0.5).above
-    assert coverage(np.round(pits[0]), 0.5).below
+    assert interval_coverage(0.4 + 0.2 * pits[0], 0.5).above
+    assert interval_coverage(np.round(pits[0]), 0.5).below
     pit = rng.random((60, 10, 2))
-    together = coverage(pit, 0.8, tests=30)
+    together = interval_coverage(pit, 0.8, tests=30)
     assert together.share.shape == (2,)
-    assert (together.upper - together.lower > coverage(pit, 0.8).upper - coverage(pit, 0.8).lower).all()
+    assert (
+        together.upper - together.lower > interval_coverage(pit, 0.8).upper - interval_coverage(pit, 0.8).lower
+    ).all()
 
 
 def test_that_one_survey_has_the_band_of_one_truth():
-    found = coverage(np.full((1, 50), 0.5), 0.95)
+    found = interval_coverage(np.full((1, 50), 0.5), 0.95)
     assert float(found.standard_error) == pytest.approx(np.sqrt(0.95 * 0.05))
     assert not found.above
 

@@ -198,7 +198,9 @@ def test_that_a_pest_case_and_a_dakota_driver_run_as_the_page_says(root, tmp_pat
         (folder / "driver.py").chmod(0o755)
         keys = merged(tomllib.loads((folder / "survey.toml").read_text()), given[adapter])
         problem = build(Config.model_validate(keys), folder, "", None)
-        at_prior_mean = problem.to_simulator(problem.physical(problem.prior()[0])[None, None], np.asarray([0]))
+        at_prior_mean = problem.to_simulator(
+            problem.to_physical(problem.prior_moments()[0])[None, None], np.asarray([0])
+        )
         outcome = problem.forward.evaluate(at_prior_mean, RunContext(["first"], folder))
         assert outcome.messages == ("",)
         assert (outcome.outputs > 0).all()

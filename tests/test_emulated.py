@@ -11,7 +11,17 @@ import invgp
 from invgp.adapters import CallableModel, Quantity
 from invgp.errors import ConfigError
 from invgp.links import LINKS
-from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, OutputSettings, Problem, Survey, Wire
+from invgp.problem import (
+    Column,
+    InferenceSettings,
+    Latent,
+    Noise,
+    Observation,
+    OutputSettings,
+    Problem,
+    SimulatorVariable,
+    Survey,
+)
 from problems import map_problem
 
 NOISE = 0.1
@@ -60,8 +70,8 @@ def line_problem(function, sites=40, seed=0, links=("identity", "identity"), **i
         latents=latents,
         noise=Noise("gaussian", {"t": np.full((sites, 2), NOISE)}),
         forward=model,
-        inputs=(Wire("a"), Wire("b")),
-        outputs=(Wire("t"),),
+        inputs=(SimulatorVariable("a"), SimulatorVariable("b")),
+        outputs=(SimulatorVariable("t"),),
         inference=InferenceSettings(**inference),
     )
     return problem, truth
@@ -223,8 +233,8 @@ def one_site(function, noise, **inference):
         latents=(Latent("a", "m", np.zeros(1), np.ones(1), "matern 5/2", np.ones(1)),),
         noise=Noise("gaussian", {"t": np.full((1, 1), noise)}),
         forward=model,
-        inputs=(Wire("a"),),
-        outputs=(Wire("t"),),
+        inputs=(SimulatorVariable("a"),),
+        outputs=(SimulatorVariable("t"),),
         inference=InferenceSettings(**inference),
     )
 
@@ -294,8 +304,8 @@ def test_that_ordered_depths_stay_ordered_and_fit():
         forward=CallableModel(
             function=times, inputs=(Quantity("depth", "m", (1, 2, 3)),), outputs=(Quantity("t", "s", (1, 2, 3)),)
         ),
-        inputs=(Wire("depth"),),
-        outputs=(Wire("t"),),
+        inputs=(SimulatorVariable("depth"),),
+        outputs=(SimulatorVariable("t"),),
     )
     few = invgp.invert(problem)
     many = invgp.invert(replace(problem, inference=InferenceSettings(emulator=False)))

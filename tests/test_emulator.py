@@ -30,7 +30,7 @@ def rms(errors, axis=None):
 
 
 def prior_draws(problem, rng, samples):
-    mean, std = problem.prior()
+    mean, std = problem.prior_moments()
     return mean + std * rng.standard_normal((samples, problem.survey.size, len(mean)))
 
 
@@ -43,7 +43,7 @@ def smooth_centres(problem, rng):
 
 def posterior_draws(problem, rng, centres, width, samples):
     """Narrow clouds, with depth and velocity strongly correlated, as travel times leave them."""
-    mean, std = problem.prior()
+    mean, std = problem.prior_moments()
     z = rng.standard_normal((samples, *centres.shape))
     z[..., 4:] = 0.9 * z[..., :4] + np.sqrt(1 - 0.9**2) * z[..., 4:]
     return mean + std * (centres + width * z)
@@ -54,7 +54,7 @@ def times(f):
 
 
 def times_with_jump(problem, size):
-    mean, std = problem.prior()
+    mean, std = problem.prior_moments()
 
     def simulate(f):
         y = times(f)
@@ -135,7 +135,7 @@ def test_that_left_out_errors_of_a_process_are_those_of_fits_without_the_fold(mo
 
 def test_that_a_polynomial_is_recovered_exactly(line):
     rng = np.random.default_rng(0)
-    mean, std = line.prior()
+    mean, std = line.prior_moments()
     weights = rng.standard_normal((4, 8, 8))
 
     def cubic(f):
@@ -174,7 +174,7 @@ def test_that_runs_of_the_posterior_make_it_better_where_it_will_be_used(line, w
     assert found < 0.02
     assert 1 / 1.5 < emulator.error / found < 1.5
     assert emulator.trusted_sites(fresh, SITES, 0.1).mean() > 0.95
-    assert not emulator.trusted_sites(fresh + 4 * line.prior()[1], SITES, 0.1).any()
+    assert not emulator.trusted_sites(fresh + 4 * line.prior_moments()[1], SITES, 0.1).any()
 
 
 @pytest.mark.parametrize(("width", "size", "seed"), [(0.15, 20.0, 0), (0.15, 3.0, 1)])
@@ -196,7 +196,7 @@ def test_that_a_jump_is_seen_where_it_is_and_does_not_spoil_the_rest(line, width
 
 
 def test_that_roughness_which_no_polynomial_can_follow_is_left_to_a_process(line):
-    mean, std = line.prior()
+    mean, std = line.prior_moments()
 
     def rough(f):
         z = (f - mean) / std
@@ -215,7 +215,7 @@ def test_that_site_covariates_are_inputs_and_log_links_stay_on_the_scale_of_the_
     rng = np.random.default_rng(0)
 
     def simulate(f, sites=None):
-        rows = problem.to_simulator(problem.physical(f), sites)
+        rows = problem.to_simulator(problem.to_physical(f), sites)
         resistivity, thickness, elevation = rows[:, :2], rows[:, 2], rows[:, 3]
         near = 0.7 * resistivity[:, 0] + 0.03 * elevation * thickness
         return np.stack([near, 1e-3 * resistivity[:, 1], 1e-3 * thickness], axis=-1).reshape(*f.shape[:2], 3)

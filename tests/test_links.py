@@ -9,7 +9,7 @@ EVERY_LINK = pytest.mark.parametrize("link", LINKS.values(), ids=LINKS.keys())
 
 @EVERY_LINK
 def test_that_the_prior_has_the_mean_and_spread_that_the_user_gave(link):
-    mean, std = link.configured(*link.gaussian(MEAN, STD))
+    mean, std = link.process_to_prior(*link.prior_to_process(MEAN, STD))
     np.testing.assert_allclose(mean, MEAN, rtol=1e-12)
     np.testing.assert_allclose(std, STD, rtol=1e-12)
 

@@ -18,7 +18,7 @@ from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.inversion import BudgetSpent, SearchResult
 from invgp.inference.multistart import Multistart, are_distinct, subset_of_sites
 from invgp.inference.restart import site_factors_at, sites_within_length_scale
-from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, Survey, Wire
+from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, SimulatorVariable, Survey
 
 CONVERGED = SearchResult("converged", converged=True)
 
@@ -41,8 +41,8 @@ def mirrored_problem(prior_mean, truth_side, **inference):
         ),
         noise=Noise("gaussian", {"t": np.full((40, 1), NOISE)}),
         forward=CallableModel(function=squared, inputs=(Quantity("h", "m"),), outputs=(Quantity("t", "s"),)),
-        inputs=(Wire("h"),),
-        outputs=(Wire("t"),),
+        inputs=(SimulatorVariable("h"),),
+        outputs=(SimulatorVariable("t"),),
         inference=InferenceSettings(**inference),
     )
     return problem, h
@@ -128,8 +128,8 @@ def sites_on_a_line(x, length_scales=(1.0,), **inference):
             inputs=tuple(Quantity(n, "m") for n in names),
             outputs=(Quantity("t", "s"),),
         ),
-        inputs=tuple(Wire(n) for n in names),
-        outputs=(Wire("t"),),
+        inputs=tuple(SimulatorVariable(n) for n in names),
+        outputs=(SimulatorVariable("t"),),
         inference=InferenceSettings(**inference),
     )
 

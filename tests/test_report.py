@@ -229,7 +229,7 @@ def test_that_runs_and_failures_come_from_the_ledger(tmp_path: Path) -> None:
     assert kept is not None
     assert kept.total == posterior.attrs["invgp_runs"]
     words = str(Text(reports.render(posterior, "map.nc", kept, kinds=())))
-    assert "The ledger map.ledger.sqlite holds" in words
+    assert "The ledger map.ledger.sqlite contains" in words
     assert "it <b>diverged</b>" in words
     assert runs_kept(tmp_path / "map.ledger.sqlite", "another simulator") is None
     (tmp_path / "none.sqlite").write_text("no ledger")

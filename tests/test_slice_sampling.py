@@ -16,7 +16,7 @@ from invgp.execution.pools import Loop
 from invgp.execution.simulator import Batch
 from invgp.inference.invert import open_recorder
 from invgp.plots import comparison as comparison_figure
-from invgp.problem import Column, Latent, Noise, Observation, OutputSettings, Problem, Survey, Wire
+from invgp.problem import Column, Latent, Noise, Observation, OutputSettings, Problem, SimulatorVariable, Survey
 from invgp.sampling import slice_sampling
 from invgp.sampling.chains import Chains
 from invgp.sampling.proposal import Proposal
@@ -51,8 +51,8 @@ def line_problem(Y: np.ndarray, latents: int = 2, length_scale: float = 2.0) -> 
             inputs=tuple(Quantity(f"f{q}", "1") for q in range(latents)),
             outputs=(Quantity("data", "1", names if P > 1 else None),),
         ),
-        inputs=tuple(Wire(f"f{q}") for q in range(latents)),
-        outputs=(Wire("data"),),
+        inputs=tuple(SimulatorVariable(f"f{q}") for q in range(latents)),
+        outputs=(SimulatorVariable("data"),),
         output=OutputSettings(Path("unused.nc")),
     )
 
@@ -370,7 +370,7 @@ def test_that_a_map_with_links_units_and_labels_compares(tmp_path: Path) -> None
     run = DirectSimulator.of(problem, tmp_path, Loop(), Silent())
     chains = reference(problem, run, draws=60, burn_in=20)
     assert run.simulator.runs == chains.runs
-    physical = problem.physical(chains.draws.reshape(-1, 12, 3))
+    physical = problem.to_physical(chains.draws.reshape(-1, 12, 3))
     posterior = dataset_of(problem, physical.mean(axis=0), physical.std(axis=0))
     found = compare(problem, posterior, chains)
     assert [(row.latent, row.label) for row in comparison_rows(found)] == [

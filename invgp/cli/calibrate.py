@@ -20,7 +20,7 @@ from invgp.cli.voice import give, json_option, note, say, speaks, voice
 from invgp.cli.voice import warn as warn_of
 from invgp.config import load
 from invgp.errors import ConfigError
-from invgp.wording import counted, duration
+from invgp.formatting import count_noun, format_duration
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -102,7 +102,7 @@ def refuse_fewer(surveys: int, output: Path) -> None:
     if not output.exists():
         return
     try:
-        with netcdf.opened(output) as earlier:
+        with netcdf.open_posterior(output) as earlier:
             there = int(earlier.attrs.get("invgp_surveys", 0))
     except ConfigError:  # no file of ours
         return
@@ -176,7 +176,7 @@ def progress(surveys: int, already: int) -> Iterator[Callable[[], None]]:
         seconds = time.perf_counter() - started
         if seconds - last > SECONDS_BETWEEN_LINES:
             last = seconds
-            left = duration((surveys - done) * seconds / (done - already))
+            left = format_duration((surveys - done) * seconds / (done - already))
             click.echo(f"survey {done:,} of {surveys:,} | about {left} left", err=True)
 
     yield advance
@@ -267,7 +267,7 @@ def explanation(result: xr.Dataset, outside: int) -> str:
     attributes = result.attrs
     redrawn = attributes["invgp_truths_redrawn"]
     lines = [
-        f"{counted(attributes['invgp_surveys'], 'simulated survey')} of {counted(result.sizes['site'], 'site')}, "
+        f"{count_noun(attributes['invgp_surveys'], 'simulated survey')} of {count_noun(result.sizes['site'], 'site')}, "
         f"seed {attributes['invgp_seed']}; ± is one standard error, across surveys.",
         "|error|: mean absolute error in posterior standard deviations, 0.80 is right; "
         "rms: root mean square error over that reported, 1 is right.",

@@ -17,7 +17,7 @@ from invgp.cli.outputs import check_posterior_path, remove_if_empty
 from invgp.cli.voice import give, json_option, say, warn
 from invgp.config import load
 from invgp.errors import DeviceMissingError, RunsFailedError
-from invgp.wording import counted, duration, with_unit
+from invgp.formatting import append_unit, count_noun, format_duration
 
 if TYPE_CHECKING:
     from invgp.adapters.protocol import Evaluations, Quantity
@@ -164,7 +164,7 @@ def warn_of_failures(outcome: Evaluations) -> None:
     bad = np.flatnonzero(~outcome.ok)
     if bad.size:
         warn(
-            f"the simulator failed at the prior mean at {bad.size} of {counted(len(outcome.status), 'site')}: "
+            f"the simulator failed at the prior mean at {bad.size} of {count_noun(len(outcome.status), 'site')}: "
             f"{outcome.messages[bad[0]]}"
         )
 
@@ -181,20 +181,22 @@ def warn_of_hanging(problem: Problem) -> None:
 def say_survey(problem: Problem) -> None:
     """Sites, observations, latents."""
     survey = problem.survey
-    say(f"{problem.title or 'Survey'}: {counted(survey.size, 'site')}, {extents(survey.coordinates)}")
+    say(f"{problem.title or 'Survey'}: {count_noun(survey.size, 'site')}, {extents(survey.coordinates)}")
     if problem.grid is not None:
-        say(f"Grid: {counted(problem.grid.size, 'node')}, {extents(problem.grid.coordinates)}")
+        say(f"Grid: {count_noun(problem.grid.size, 'node')}, {extents(problem.grid.coordinates)}")
     present = ~np.isnan(survey.Y)
-    say(f"{counted(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
+    say(f"{count_noun(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
     names = ", ".join(
         latent.name if latent.size == 1 else f"{latent.name} x {latent.size}" for latent in problem.latents
     )
-    say(f"{counted(problem.latent_count, 'latent process', 'latent processes')}: {names}")
+    say(f"{count_noun(problem.latent_count, 'latent process', 'latent processes')}: {names}")
 
 
 def extents(coordinates: Sequence[Column]) -> str:
     """From where to where, along each coordinate."""
-    return ", ".join(with_unit(f"{c.name} {c.values.min():.10g} to {c.values.max():.10g}", c.unit) for c in coordinates)
+    return ", ".join(
+        append_unit(f"{c.name} {c.values.min():.10g} to {c.values.max():.10g}", c.unit) for c in coordinates
+    )
 
 
 def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats) -> None:
@@ -203,7 +205,7 @@ def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats
         some = [f"{v:.6g}" for v in quantity["values"][:MOST_NUMBERS]]
         left_out = len(quantity["values"]) - len(some)
         numbers = ", ".join([*some, f"... and {left_out:,} more"] if left_out else some)
-        say(with_unit(f"  {direction:>3}  {name} = {numbers}", quantity["unit"]))
+        say(append_unit(f"  {direction:>3}  {name} = {numbers}", quantity["unit"]))
 
 
 def as_dictionary(quantities: Sequence[Quantity], row: Floats) -> dict[str, dict[str, Any]]:
@@ -238,10 +240,10 @@ def described(noise: Floats, misfit: Floats, kind: str, unit: str) -> str:
         return "nothing was observed"
     spread = f"{noise.min():.4g}" if np.ptp(noise) == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
     known = misfit[~np.isnan(misfit)]
-    text = with_unit(f"{kind} noise, standard deviation {spread}", unit)
+    text = append_unit(f"{kind} noise, standard deviation {spread}", unit)
     if not known.size:
         return f"{text}; misfit not known"
-    where = "" if known.size == noise.size else f" at {counted(known.size, 'site')}"
+    where = "" if known.size == noise.size else f" at {count_noun(known.size, 'site')}"
     worst = int(np.nanargmax(np.abs(misfit)))
     return (
         f"{text}; root mean square misfit {plain(np.sqrt(np.mean(known**2)))} standard deviations{where}, "
@@ -260,8 +262,8 @@ def say_cost(problem: Problem, seconds: float, pace: float, workers: int) -> Cos
 
     cost = expected_cost(problem)
     say(
-        f"\nA run takes {duration(seconds)}. {cost.words}: about {cost.runs:,} runs, "
-        f"{duration(cost.runs * pace / workers)} of simulation with {counted(workers, 'worker')}."
+        f"\nA run takes {format_duration(seconds)}. {cost.words}: about {cost.runs:,} runs, "
+        f"{format_duration(cost.runs * pace / workers)} of simulation with {count_noun(workers, 'worker')}."
     )
     if problem.inference.max_runs is not None:
         say(f"Never more than inference.max_runs = {problem.inference.max_runs:,} runs.")

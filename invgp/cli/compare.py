@@ -18,7 +18,7 @@ from invgp.cli.same_problem import found_config, same_problem
 from invgp.cli.sampling_progress import Tally, progress
 from invgp.cli.voice import give, json_option, note, say
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.wording import counted
+from invgp.formatting import count_noun
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -167,7 +167,7 @@ def compared(
 
 def kept(tally: Tally, checkpoint: Path, ledger: Path | None) -> str:
     """What there is, and how to go on."""
-    spent = counted(tally.runs, "run")
+    spent = count_noun(tally.runs, "run")
     if not checkpoint.exists():
         held = ledger is not None and holds_runs(ledger)
         what = f"the runs are kept in {ledger}, and the same command goes on from there" if held else "nothing was kept"

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from invgp.cli.voice import say, speaks, warn
-from invgp.wording import counted, duration
+from invgp.formatting import count_noun, format_duration
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,7 +57,7 @@ def tell(comparison: xr.Dataset, made: int, seconds: float) -> None:
     say(
         f"Runs: posterior {attributes['invgp_runs']:,}; reference {attributes['invgp_reference_runs']:,} "
         f"({attributes['invgp_reference_chains']} chains of {attributes['invgp_reference_draws']:,} draws, "
-        f"{counted(made, 'run')} and {duration(seconds)} now)."
+        f"{count_noun(made, 'run')} and {format_duration(seconds)} now)."
     )
     if chains_have_converged(comparison):
         say(f"Reference: {describe_convergence(comparison)}.")

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import click
 
 from invgp.cli.voice import give, json_option, say
-from invgp.wording import counted
+from invgp.formatting import count_noun
 
 GIB = 2**30
 EXTRAS = {"dask": "dask", "rasterio": "geotiff", "pyevtk": "vtk"}
@@ -62,7 +62,7 @@ def threads() -> list[str]:
     for name in ("numpy", "scipy.linalg"):
         importlib.import_module(name)
     found = [
-        f"{i['internal_api']} {i.get('version') or ''}: {counted(i['num_threads'], 'thread')}"
+        f"{i['internal_api']} {i.get('version') or ''}: {count_noun(i['num_threads'], 'thread')}"
         for i in threadpool_info()
     ]
     return found or ["none that threadpoolctl knows"]

@@ -32,7 +32,7 @@ def command(source: Path, kind: str, output: Path | None, variables: tuple[str, 
     output = output or source.with_suffix(FORMATS[kind].suffix)
     check_other(output, source)
     check_writable(output, "--output")
-    with netcdf.opened(source) as dataset:
+    with netcdf.open_posterior(source) as dataset:
         refuse_calibration(dataset, source)
         check_not_survey(output, dataset)
         written = export(dataset, kind, output, variables)

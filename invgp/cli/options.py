@@ -11,7 +11,7 @@ import click
 
 from invgp.cli.outputs import name_fault
 from invgp.errors import ConfigError
-from invgp.wording import shorten
+from invgp.formatting import shorten
 
 if TYPE_CHECKING:
     import xarray as xr

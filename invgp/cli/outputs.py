@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from invgp import netcdf
 from invgp.errors import ConfigError
-from invgp.wording import shorten
+from invgp.formatting import shorten
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -61,7 +61,7 @@ def check_not_posterior(path: Path) -> None:
     if not path.is_file():
         return
     try:
-        with netcdf.opened(path) as other:
+        with netcdf.open_posterior(path) as other:
             costly = "invgp_map" not in other.attrs
     except ConfigError:  # no file of ours
         return

@@ -17,7 +17,7 @@ from invgp.cli.progress import Tally, progress
 from invgp.cli.voice import give, json_option, note, say, warn
 from invgp.config import load
 from invgp.errors import RunsFailedError
-from invgp.wording import counted, duration, not_converged
+from invgp.formatting import convergence_advice, count_noun, format_duration
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -111,12 +111,11 @@ def inverted(
 def kept(interruption: InterruptedInversion, tally: Tally, output: Path) -> str:
     """Write what there is, and say so."""
     if interruption.posterior is None:
-        return (
-            f"after {counted(tally.done, 'run')}, before the first evaluation of the bound was done; nothing was kept"
-        )
+        runs = count_noun(tally.done, "run")
+        return f"after {runs}, before the first evaluation of the bound was done; nothing was kept"
     path = output.with_suffix(".interrupted.nc")
     netcdf.write(interruption.posterior, path)
-    return f"after {counted(tally.done, 'run')}; the best posterior so far was kept in {path}"
+    return f"after {count_noun(tally.done, 'run')}; the best posterior so far was kept in {path}"
 
 
 def tell(posterior: xr.Dataset, output: Path, seconds: float) -> None:
@@ -126,11 +125,11 @@ def tell(posterior: xr.Dataset, output: Path, seconds: float) -> None:
     known = f" ({answered:,} from the ledger)" if answered else ""
     say(
         f"{output}: {posterior.attrs['invgp_status']}; ELBO {float(posterior['elbo'][-1]):.2f} nats, "
-        f"{counted(runs, 'run')}{known}, {failed:,} failed, "
-        f"{duration(seconds)}{at_once(posterior.attrs['invgp_runs_at_once'])}"
+        f"{count_noun(runs, 'run')}{known}, {failed:,} failed, "
+        f"{format_duration(seconds)}{at_once(posterior.attrs['invgp_runs_at_once'])}"
     )
     if posterior.attrs["invgp_converged"] == "no":
-        warn(f"the posterior has not converged; {not_converged(posterior)}")
+        warn(f"the posterior has not converged; {convergence_advice(posterior)}")
     for sentence in notes(posterior):
         note(f"note: {sentence}")
     directory = output.with_suffix(".runs")

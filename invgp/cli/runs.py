@@ -19,7 +19,7 @@ from invgp.cli.progress import progress
 from invgp.cli.voice import give, json_option, note, say
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.wording import counted, duration
+from invgp.formatting import count_noun, format_duration
 
 if TYPE_CHECKING:
     from invgp.ledger import Ledger, Model, Run
@@ -107,7 +107,7 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
     ours = [run for run in runs if run.model.digest == problem.forward.digest]
     if len(ours) < len(runs):
         others = len(runs) - len(ours)
-        note(f"note: left out, as of another simulator, template or setting: {counted(others, 'failed run')}")
+        note(f"note: left out, as of another simulator, template or setting: {count_noun(others, 'failed run')}")
     if not ours:
         say("no failed run to make again")
         give({"runs": 0, "failed": 0})
@@ -133,10 +133,10 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
         )
     remove_if_empty(kept)
     bad = np.flatnonzero(~outcome.ok)
-    say(f"{counted(len(ours), 'run')} made again: {len(ours) - len(bad):,} went well, {len(bad):,} failed")
+    say(f"{count_noun(len(ours), 'run')} made again: {len(ours) - len(bad):,} went well, {len(bad):,} failed")
     if bad.size:
         raise RunsFailedError(
-            f"{len(bad):,} of {counted(len(ours), 'run')} failed again; the first: {outcome.messages[bad[0]]}"
+            f"{len(bad):,} of {count_noun(len(ours), 'run')} failed again; the first: {outcome.messages[bad[0]]}"
         )
     give({"runs": len(ours), "failed": 0})
 
@@ -159,7 +159,7 @@ def export(ledger: Path, output: Path, model: str) -> None:
     with opened(ledger) as book:
         chosen = choose(book.models(), model, ledger)
         count = write(chosen, book.runs(model=chosen), output)
-    say(f"{output}: {counted(count, 'run')} of {chosen.name!r}")
+    say(f"{output}: {count_noun(count, 'run')} of {chosen.name!r}")
     give({"file": output, "runs": count, "simulator": chosen.name})
 
 
@@ -208,7 +208,7 @@ def line(run: Run) -> str:
     words = words if len(words) <= WIDTH else words[: WIDTH - 1] + "…"
     return (
         f"{run.run:8}  {run.model.digest[:SHOWN]}  {run.status.value:20}  {run.attempts:8}  "
-        f"{duration(run.seconds):>8}  {words}"
+        f"{format_duration(run.seconds):>8}  {words}"
     )
 
 

@@ -80,8 +80,8 @@ def _as_learnt(latent: Latent, attributes: Mapping[str, Any]) -> Latent:
     """The latent with the prior that the posterior found, held fixed."""
     if not latent.learn:
         return latent
-    process_mean, _ = latent.link.gaussian(latent.mean, latent.std)
-    mean, std = latent.link.configured(process_mean, np.atleast_1d(attributes["process_std"]))
+    process_mean, _ = latent.link.prior_to_process(latent.mean, latent.std)
+    mean, std = latent.link.process_to_prior(process_mean, np.atleast_1d(attributes["process_std"]))
     return replace(latent, mean=mean, std=std, length_scale=np.atleast_1d(attributes["length_scale"]), learn={})
 
 

@@ -12,7 +12,7 @@ import click
 
 from invgp.cli.progress import SECONDS_BETWEEN_LINES, rate
 from invgp.cli.voice import voice
-from invgp.wording import counted, duration
+from invgp.formatting import count_noun, format_duration
 
 
 @dataclass
@@ -61,11 +61,11 @@ class Tally:
         """Where the chains are."""
         now = time.perf_counter()
         seconds = max(now - self.started, 1e-9)
-        spent = f"{counted(self.runs, 'run')}, {self.failed:,} failed | {rate(self.runs / seconds)}"
+        spent = f"{count_noun(self.runs, 'run')}, {self.failed:,} failed | {rate(self.runs / seconds)}"
         if not self.goal:
             return f"fitting a Gaussian | {spent}"
         gone = self.done - (self.first or 0)
-        left = duration((self.goal - self.done) * (now - self.began) / gone) if gone else "-"
+        left = format_duration((self.goal - self.done) * (now - self.began) / gone) if gone else "-"
         return f"iteration {self.done:,} of {self.goal:,} | {spent} | about {left} left"
 
 

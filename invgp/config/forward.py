@@ -31,10 +31,10 @@ from invgp.config.simulators import (
     UmbridgeSection,
 )
 from invgp.errors import ConfigError
-from invgp.problem import Labels, Wire
+from invgp.problem import Labels, SimulatorVariable
 from invgp.units import conversion
 
-Wires = tuple[Wire, ...]
+Wires = tuple[SimulatorVariable, ...]
 Quantities = tuple[Quantity, ...]
 Ends = dict[str, tuple[str, Labels | None]]  # what a wire may lead from or to: its unit, its labels
 
@@ -50,8 +50,8 @@ _MODELS: dict[str, Callable[..., ForwardModel]] = {
 class Wiring(NamedTuple):
     """The simulator's inputs and outputs, and what each is wired to."""
 
-    inputs: tuple[tuple[Quantity, Wire], ...]
-    outputs: tuple[tuple[Quantity, Wire], ...]
+    inputs: tuple[tuple[Quantity, SimulatorVariable], ...]
+    outputs: tuple[tuple[Quantity, SimulatorVariable], ...]
 
     @property
     def inward(self) -> Wires:
@@ -112,19 +112,19 @@ def _labelled(
     return dict(zip(sections, each(end, sections), strict=True))
 
 
-def _inputs(section: AnySimulator, latents: Ends, columns: Ends) -> tuple[tuple[Quantity, Wire], ...]:
+def _inputs(section: AnySimulator, latents: Ends, columns: Ends) -> tuple[tuple[Quantity, SimulatorVariable], ...]:
     found = each(lambda item: _input(*item, latents | columns), enumerate(section.inputs))
     _check_each_once("latents", "forward.inputs", list(latents), [wire for _, wire in found])
     return found
 
 
-def _outputs(section: AnySimulator, observations: Ends) -> tuple[tuple[Quantity, Wire], ...]:
+def _outputs(section: AnySimulator, observations: Ends) -> tuple[tuple[Quantity, SimulatorVariable], ...]:
     found = each(lambda item: _output(*item, observations), enumerate(section.outputs))
     _check_each_once("survey.observations", "forward.outputs", list(observations), [wire for _, wire in found])
     return found
 
 
-def _input(index: int, section: InputSection, known: Ends) -> tuple[Quantity, Wire]:
+def _input(index: int, section: InputSection, known: Ends) -> tuple[Quantity, SimulatorVariable]:
     source = section.source or section.name
     key = path_of("forward", "inputs", index)
     if source not in known:
@@ -136,10 +136,10 @@ def _input(index: int, section: InputSection, known: Ends) -> tuple[Quantity, Wi
     change = conversion(unit, own)
     if change is None:
         raise ConfigError(f"{key}.unit: must be a unit that {source!r} (in {unit!r}) can be converted to, was {own!r}")
-    return Quantity(section.name, own, labels), Wire(source, change)
+    return Quantity(section.name, own, labels), SimulatorVariable(source, change)
 
 
-def _output(index: int, section: OutputSection, known: Ends) -> tuple[Quantity, Wire]:
+def _output(index: int, section: OutputSection, known: Ends) -> tuple[Quantity, SimulatorVariable]:
     name = section.observation or section.name
     key = path_of("forward", "outputs", index)
     if name not in known:
@@ -151,7 +151,7 @@ def _output(index: int, section: OutputSection, known: Ends) -> tuple[Quantity, 
         raise ConfigError(
             f"{key}.unit: must be a unit that can be converted to that of {name!r} ({unit!r}), was {own!r}"
         )
-    return Quantity(section.name, own, labels), Wire(name, change)
+    return Quantity(section.name, own, labels), SimulatorVariable(name, change)
 
 
 def _everywhere(quantity: Quantity, size: int) -> Quantity:
@@ -172,7 +172,7 @@ def _at_all_sites(quantity: Quantity, sites: int) -> Quantity:
     return Quantity(quantity.name, quantity.unit, labels)
 
 
-def _check_each_once(owner: str, key: str, names: Sequence[str], wires: Sequence[Wire]) -> None:
+def _check_each_once(owner: str, key: str, names: Sequence[str], wires: Sequence[SimulatorVariable]) -> None:
     used = [wire.name for wire in wires]
     wrong = []
     for name in names:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from invgp.wording import shorten
+from invgp.formatting import shorten
 
 LONGEST_VALUE = 60
 MOST_NAMES = 12

@@ -37,7 +37,7 @@ class Inputs:
         latents = np.concatenate([processes[s] for name, s in problem.latent_slices.items() if name in wired])
         known = (*problem.survey.coordinates, *problem.survey.covariates)
         columns = [c.values for c in known if c.name in wired and np.ptp(c.values) > 0]
-        mean, std = problem.prior()
+        mean, std = problem.prior_moments()
         return Inputs(
             latents,
             mean[latents],

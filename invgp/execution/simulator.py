@@ -115,7 +115,7 @@ class Simulator:
         numbers = np.arange(problem.survey.size) if sites is None else sites
         samples = f.shape[0]
         runs = [f"site{n + 1}-sample{s + 1}" for s in range(samples) for n in numbers]
-        batch = self._evaluated(problem.to_simulator(problem.physical(f), numbers), label, runs)
+        batch = self._evaluated(problem.to_simulator(problem.to_physical(f), numbers), label, runs)
         valid = batch.ok.reshape(samples, len(numbers))
         self.outcomes.add(f, numbers, valid)
         outputs = problem.from_simulator(batch.outputs, samples)
@@ -131,7 +131,7 @@ class Simulator:
             As for `run`.
         """
         runs = [f"sample{s + 1}" for s in range(len(f))]
-        batch = self._evaluated(self.problem.field_to_simulator(self.problem.physical(f)), label, runs)
+        batch = self._evaluated(self.problem.field_to_simulator(self.problem.to_physical(f)), label, runs)
         return self.problem.field_from_simulator(batch.outputs), batch.ok
 
     def _evaluated(self, rows: Floats, label: str, runs: Sequence[str]) -> Evaluations:

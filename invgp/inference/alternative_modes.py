@@ -16,12 +16,12 @@ import numpy as np
 from invgp.core.backend import to_numpy
 from invgp.emulation import Emulator, Runs
 from invgp.errors import RunsFailedError
+from invgp.formatting import count_noun
 from invgp.inference.diagnostics import find_unexplained
 from invgp.inference.inversion import BudgetSpent, SearchResult
 from invgp.inference.multistart import Multistart, are_distinct, subset_of_sites
 from invgp.inference.optimisation import Candidate
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
-from invgp.wording import counted
 
 if TYPE_CHECKING:
     from invgp.inference.emulated import EmulatedInversion
@@ -134,8 +134,8 @@ def describe_alternative(best: ExploredMode, other: ExploredMode) -> str:
     differs = (np.abs(here - there) > spread).any(axis=1)
     return (
         f"Another solution {'explains' if other.sure else 'may explain'} the data about as well, "
-        f"{_describe_odds(best, other)}: it differs at {differs.sum()} of {counted(len(differs), 'site')}, and is not "
-        "part of this posterior. A more specific prior, or other data, would distinguish them."
+        f"{_describe_odds(best, other)}: it differs at {differs.sum()} of {count_noun(len(differs), 'site')}, and is "
+        "not part of this posterior. A more specific prior, or other data, would distinguish them."
     )
 
 

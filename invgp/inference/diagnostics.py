@@ -19,10 +19,10 @@ from invgp.core.backend import Backend, to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.point_sets import Points
 from invgp.execution.simulator import Batch
+from invgp.formatting import count_noun
 from invgp.latent_model.noise_density import noise_log_density
 from invgp.posterior import Diagnostics
 from invgp.problem import Floats, Problem
-from invgp.wording import counted
 
 WIDENED = 1.5  # factor on the posterior spread in the importance proposal, which must be wider than the posterior
 LEAST_PRECISION = 0.1  # smallest eigenvalue of the cavity precision, relative to the prior precision
@@ -212,8 +212,8 @@ def _unexplained_sentences(misfit: Floats) -> list[str]:
     if not sites:
         return []
     return [
-        f"At {sites} of {counted(len(misfit), 'site')} the posterior does not explain the data, which lie far outside "
-        f"the noise: site {named}. Either the data there are wrong, which Student-t noise would "
+        f"At {sites} of {count_noun(len(misfit), 'site')} the posterior does not explain the data, which lie far "
+        f"outside the noise: site {named}. Either the data there are wrong, which Student-t noise would "
         "tolerate, or this is the wrong solution."
     ]
 
@@ -224,7 +224,7 @@ def _shape_sentences(shape_error: Floats, latents: Sequence[str]) -> list[str]:
         return []
     of = f" of {', '.join(latents)}" if latents else ""
     return [
-        f"At {sites} of {counted(len(shape_error), 'site')} the posterior{of} is not Gaussian in shape "
+        f"At {sites} of {count_noun(len(shape_error), 'site')} the posterior{of} is not Gaussian in shape "
         f"(several solutions, or a strongly curved one), so that mean and spread there are doubtful: site {named}. "
         "`invgp compare` samples it."
     ]

@@ -32,7 +32,7 @@ def earlier_runs(problem: Problem, recorder: Recorder | None, seed: int) -> Runs
     inputs, outputs = recorder.earlier(fingerprint(problem, seed), former_fingerprint(problem, seed), MOST)
     if not len(inputs):
         return none
-    latents, columns = problem.from_inputs(inputs)
+    latents, columns = problem.from_simulator_inputs(inputs)
     sites = _match_sites(problem, columns, len(inputs))
     kept = (sites >= 0) & np.isfinite(latents).all(axis=1)
     if not kept.any():
@@ -52,7 +52,7 @@ def earlier_fields(problem: Problem, recorder: Recorder | None, seed: int) -> tu
     inputs, outputs = recorder.earlier(fingerprint(problem, seed), former_fingerprint(problem, seed), MOST_FIELDS)
     if not len(inputs):
         return none
-    latents, columns = problem.field_from_inputs(inputs)
+    latents, columns = problem.field_from_simulator_inputs(inputs)
     known = {c.name: c.values for c in (*problem.survey.coordinates, *problem.survey.covariates)}
     kept = np.isfinite(latents).all(axis=(1, 2))
     for name, values in columns.items():

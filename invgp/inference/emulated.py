@@ -22,6 +22,7 @@ from invgp.core.coupled.gaussian_posterior import GaussianPosterior, movement
 from invgp.emulation import Emulator, fit_emulator
 from invgp.emulation.run_schedule import FEWEST_STEPS, effective_neighbours, runs_in_a_step, runs_of_steps
 from invgp.execution.simulator import Batch, Simulator
+from invgp.formatting import count_noun
 from invgp.inference.alternative_modes import search_alternative_modes
 from invgp.inference.coupled import CoupledInversion
 from invgp.inference.diagnostics import DOUBTFUL
@@ -33,7 +34,6 @@ from invgp.inference.sample_sizes import plan_emulator_stages
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.posterior import EmulatorReport
 from invgp.problem import Floats, Problem
-from invgp.wording import counted
 
 CONVERGED = 0.15  # largest movement of the posterior of a site in the last outer step, in standard deviations
 WIDENED = 1.2  # factor on the posterior spread for new runs, so that the emulator does not extrapolate
@@ -169,7 +169,7 @@ class EmulatedInversion(CoupledInversion):
         error = np.minimum(self.emulator.output_error(self.all_sites), LARGEST_ERROR)
         for name in self.problem.noise.learn:
             error[:, self.problem.observation_slices[name]] = 0.0
-        return self.problem.noisier(np.hypot(1.0, np.sqrt(self.neighbour_counts)[:, None] * error))
+        return self.problem.with_scaled_noise(np.hypot(1.0, np.sqrt(self.neighbour_counts)[:, None] * error))
 
     def draw(self, posterior: GaussianPosterior, runs: int, widened: float) -> tuple[Floats, NDArray[np.intp]]:
         """Draw latent values (S, B, Q) from a posterior for new runs, and select their sites (B,)."""
@@ -250,7 +250,7 @@ class EmulatedInversion(CoupledInversion):
         unverified = np.isnan(self.verification[sites]) & np.isfinite(self.problem.survey.Y[sites]).any(axis=1)
         if unverified.any():
             self.notes.append(
-                f"At {unverified.sum()} of {counted(len(sites), 'site')} every run for the verification "
+                f"At {unverified.sum()} of {count_noun(len(sites), 'site')} every run for the verification "
                 "failed: the posterior there relies on runs elsewhere."
             )
 

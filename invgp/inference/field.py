@@ -148,7 +148,7 @@ class FieldInversion(Inversion):
         self.outputs = np.concatenate([self.outputs, outputs])
         if self.learning:
             self.latents = np.concatenate([self.latents, latents])
-        if self.missing_counts is not None and (self.problem.noise.correlation or self.problem.noise.joins_sites):
+        if self.missing_counts is not None and (self.problem.noise.correlation or self.problem.noise.correlates_sites):
             self._update_whitening()
         self._update(self.state, w)
         if self.learning and self.info is not None and self.info.few_runs < LEARNABLE:

@@ -62,7 +62,7 @@ class FieldLearning:
         """Return the problem with hyperparameters theta (H,)."""
         latents = []
         for latent in self.problem.latents:
-            _, std = latent.link.gaussian(latent.mean, latent.std)
+            _, std = latent.link.prior_to_process(latent.mean, latent.std)
             variance = (std * np.exp(self._of(theta, latent.name, "std"))) ** 2
             scales = latent.length_scale * np.exp(self._of(theta, latent.name, "length_scale"))
             latents.append(with_kernel(latent, variance, scales))

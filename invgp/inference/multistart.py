@@ -63,7 +63,7 @@ class Multistart:
     def __init__(self, inversion: EmulatedInversion, sites: NDArray[np.intp], first: GaussianPosterior) -> None:
         self.inversion, self.sites, backend = inversion, sites, inversion.backend
         self.whole = len(sites) == inversion.problem.survey.size
-        problem = with_learned_hyperparameters(inversion.with_emulator_error(), first).at_sites(sites)
+        problem = with_learned_hyperparameters(inversion.with_emulator_error(), first).select_sites(sites)
         prior = first.prior if self.whole else prior_of(problem, backend)
         likelihood = likelihood_of(problem, backend)
         rough, exact = (

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from invgp.core.backend import to_numpy
 from invgp.core.coupled import Prior
+from invgp.formatting import count_noun
 from invgp.problem import Floats, Problem
-from invgp.wording import counted
 
 FARTHEST_NOISE = 30.0  # factor between learnt and given noise above which a note is added
 NAMED = 5  # most sites that a note lists
@@ -33,7 +33,7 @@ def undetermined_shape_notes(unknown: NDArray[np.intp], looked_at: int, samples:
         return []
     named = ", ".join(str(n + 1) for n in unknown[:NAMED]) + (" and others" if len(unknown) > NAMED else "")
     return [
-        f"At {len(unknown)} of {counted(looked_at, 'site')} the shape of the posterior could not be determined from "
+        f"At {len(unknown)} of {count_noun(looked_at, 'site')} the shape of the posterior could not be determined from "
         f"{samples} samples: site {named}."
     ]
 

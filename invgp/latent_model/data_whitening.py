@@ -43,7 +43,7 @@ class Whitening:
         self.observed: NDArray[np.bool_] = ~np.isnan(y)
         self.degrees = problem.noise.degrees if problem.noise.kind == "student-t" else None
         self.unmixing: Floats | None = None
-        if problem.noise.joins_sites or (missing_counts is not None and problem.noise.correlation):
+        if problem.noise.correlates_sites or (missing_counts is not None and problem.noise.correlation):
             covariance = data_covariance(problem)
             self.std = np.sqrt(np.diagonal(covariance))
             # Each datum is whitened given the data before it, so outputs that runs lack must come last.

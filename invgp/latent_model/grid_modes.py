@@ -120,7 +120,7 @@ def field_of(problem: Problem, backend: Backend) -> Field:
     """Compute the leading modes of each latent on the grid."""
     if problem.grid is None:
         raise ValueError("the problem has no grid")
-    mean, std = problem.prior()
+    mean, std = problem.prior_moments()
     nodes = backend.asarray(problem.grid.X)
     bases: list[Basis] = []
     for latent in problem.latents:

@@ -34,6 +34,6 @@ def with_kernel(latent: Latent, variance: np.ndarray, length_scale: np.ndarray) 
         latent = replace(latent, length_scale=length_scale)
     if "std" not in latent.learn:
         return latent
-    mean, _ = latent.link.gaussian(latent.mean, latent.std)
-    physical_mean, physical_std = latent.link.configured(mean, np.sqrt(variance))
+    mean, _ = latent.link.prior_to_process(latent.mean, latent.std)
+    physical_mean, physical_std = latent.link.process_to_prior(mean, np.sqrt(variance))
     return replace(latent, mean=physical_mean, std=physical_std)

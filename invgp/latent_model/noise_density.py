@@ -53,7 +53,7 @@ def likelihood_of(problem: Problem, backend: Backend) -> GaussianNoise | LogDens
 def draw_noise(problem: Problem, rng: np.random.Generator) -> Floats:
     """Draw noise (N, P) for one survey; NaN where the problem has no observation."""
     shape = problem.noise_std.shape
-    if problem.noise.joins_sites:
+    if problem.noise.correlates_sites:
         observed = ~np.isnan(problem.survey.Y)
         noise = np.full(shape, np.nan)
         noise[observed] = np.linalg.cholesky(data_covariance(problem)) @ rng.standard_normal(int(observed.sum()))

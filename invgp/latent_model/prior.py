@@ -16,7 +16,7 @@ JITTER = 1e-6  # fraction of the variance added at inducing points, so that the 
 
 def kernels_of(problem: Problem, backend: Backend) -> tuple[Kernel, ...]:
     """Return the kernel of each latent process."""
-    _, std = problem.prior()
+    _, std = problem.prior_moments()
     return tuple(
         Kernel(CORRELATIONS[latent.kernel], backend.asarray(float(s) ** 2), backend.asarray(latent.length_scale))
         for latent in problem.latents
@@ -34,7 +34,7 @@ def prior_of(problem: Problem, backend: Backend, rng: np.random.Generator | None
     rng : numpy.random.Generator, optional
         Places `inference.inducing` inducing points. Without it the prior is dense.
     """
-    mean, _ = problem.prior()
+    mean, _ = problem.prior_moments()
     X, count, Q = problem.survey.X, problem.inference.inducing, problem.latent_count
     dense = rng is None or count is None or count >= len(X)
     Z = X if rng is None or count is None or dense else cluster_centres(X, count, rng)

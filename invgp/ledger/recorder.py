@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.adapters.protocol import GAVE_OUTPUTS, Evaluations, Floats, RunContext, Status
+from invgp.formatting import count_noun
 from invgp.ledger.claims import LOOKED_UP_AT_ONCE, Claims
 from invgp.ledger.faults import damaged_ledger
 from invgp.ledger.rows import COLUMNS, INTACT, INVERSION_CHECKSUM, ROW, is_intact, new_row, row_of, run_key
-from invgp.wording import counted
 
 if TYPE_CHECKING:
     from invgp.ledger.store import Ledger
@@ -230,7 +230,7 @@ class Recorder:
         if damaged - self.damaged:
             _log.warning(
                 "%s of the ledger %r damaged: made again",
-                counted(len(damaged - self.damaged), "run"),
+                count_noun(len(damaged - self.damaged), "run"),
                 str(self.ledger.path),
             )
             self.damaged |= damaged

@@ -22,12 +22,12 @@ import numpy as np
 
 from invgp.adapters.protocol import Floats, ForwardModel, Quantity, Status, former_digest, input_size, output_size
 from invgp.errors import LedgerError
+from invgp.formatting import count_noun
 from invgp.ledger.faults import damaged_ledger, not_a_ledger, sentences
 from invgp.ledger.interrupts import keep_interrupts
 from invgp.ledger.recorder import FLOAT, Recorder
 from invgp.ledger.rows import INTACT, MODEL_CHECKSUM, ROW, is_intact, row_of, run_key, text_checksum
 from invgp.ledger.schema import VERSION, check, distrust, prepare
-from invgp.wording import counted
 
 PATIENCE = 30.0  # s, while another process writes
 FETCHED_AT_ONCE = 1000  # rows
@@ -175,7 +175,7 @@ class Ledger:
         if damaged:
             _log.warning(
                 "%s of the ledger %r left out: damaged; an inversion that needs them makes them again",
-                counted(damaged, "run"),
+                count_noun(damaged, "run"),
                 str(self.path),
             )
 

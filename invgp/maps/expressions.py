@@ -19,9 +19,9 @@ from cf_units import Unit, suppress_errors
 
 from invgp.config.sentences import listed, suggestion
 from invgp.errors import ConfigError
+from invgp.formatting import shorten
 from invgp.problem import Floats
 from invgp.units import conversion, is_unit
-from invgp.wording import shorten
 
 Values = Mapping[str, Floats]  # physical values (..., L) of each latent, in its unit
 FORM = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\[([^\]]*)\])?\s*=(?!=)(.*)", re.DOTALL)

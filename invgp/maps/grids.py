@@ -21,8 +21,8 @@ from invgp.axes import axis_letters
 from invgp.config.sentences import suggestion
 from invgp.config.tables import NETCDF_SUFFIXES, NetcdfTable, read_table
 from invgp.errors import ConfigError
+from invgp.formatting import shorten
 from invgp.problem import Floats
-from invgp.wording import shorten
 
 POINTS_ALONG = 100  # of a grid that nobody described, along its longest side
 MOST_POINTS = 10**9

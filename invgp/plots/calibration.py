@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from invgp.coverage import INTERVALS, bin_count, count_band, coverage, rank_counts
+from invgp.coverage import INTERVALS, bin_count, count_band, interval_coverage, rank_counts
 from invgp.errors import PlotError
 from invgp.plots.reading import Curve, read_curves
 from invgp.plots.style import COLOURS, GREY, PAGE, STYLE, add_legend, letter_panels
@@ -100,13 +100,13 @@ def _draw_coverage(ax: Axes, ds: xr.Dataset, name: str) -> None:
     curves = read_curves(ds, f"{name}_error_ratio")
     pit = np.asarray(ds[f"{name}_pit"].transpose("survey", "site", ...).values, dtype=np.float64)
     pit = pit.reshape(*pit.shape[:2], -1)
-    found = [coverage(pit, float(p), int(ds.attrs["invgp_bands"])) for p in _PROBABILITIES]
+    found = [interval_coverage(pit, float(p), int(ds.attrs["invgp_bands"])) for p in _PROBABILITIES]
     lower, upper = np.asarray([(one.lower.min(), one.upper.max()) for one in found]).T
     percent = 100.0 * _PROBABILITIES
     ax.fill_between(percent, 100.0 * lower, 100.0 * upper, color=_BAND, linewidth=0.0, zorder=0)
     ax.plot([0.0, 100.0], [0.0, 100.0], color=GREY, linewidth=0.7, zorder=1)
     shares = np.asarray([one.share for one in found])
-    marked = np.asarray([coverage(pit, p).share for p in INTERVALS])
+    marked = np.asarray([interval_coverage(pit, p).share for p in INTERVALS])
     for curve in curves:
         ax.plot(percent, 100.0 * shares[:, curve.column], color=curve.colour, label=curve.label)
         ax.plot(100.0 * np.asarray(INTERVALS), 100.0 * marked[:, curve.column], "o", color=curve.colour, markersize=3.0)

@@ -10,9 +10,9 @@ import xarray as xr
 from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
+from invgp.formatting import append_unit
 from invgp.plots.labels import MINUS, axis_label, quantity_name, unit_label
 from invgp.plots.reading import Floats
-from invgp.wording import with_unit
 
 _LONG_LINE = 5000.0  # m, from where a survey is drawn in km
 _METRES = ("m", "metre", "meter", "metres", "meters")
@@ -86,5 +86,5 @@ def _origin(positions: Floats, span: float) -> tuple[float, int]:
 def name_site(ds: xr.Dataset, index: int) -> str:
     """Name a site by its number and its coordinates: ``Site 57 (position 22.4 km)``."""
     coordinates = str(ds.attrs["invgp_coordinates"]).split()
-    places = [with_unit(f"{name} {ds[name].values[index]:.10g}", unit_label(ds[name]) or "1") for name in coordinates]
+    places = [append_unit(f"{name} {ds[name].values[index]:.10g}", unit_label(ds[name]) or "1") for name in coordinates]
     return f"{str(ds.attrs.get('invgp_points', 'site')).capitalize()} {ds['site'].values[index]} ({', '.join(places)})"

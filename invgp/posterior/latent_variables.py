@@ -36,7 +36,7 @@ def latent_variables(
     """
     link, mean, covariance = latent.link, solution.mean[:, columns], solution.covariance[:, columns, columns]
     physical_mean, physical_std = link.moments(mean, covariance)
-    process_mean, process_std = link.gaussian(latent.mean, latent.std)
+    process_mean, process_std = link.prior_to_process(latent.mean, latent.std)
     prior_mean, prior_std = link.moments(process_mean, np.diag(process_std**2))
     if link.elementwise:
         variance_ratio, measured = np.diagonal(covariance, axis1=1, axis2=2) / process_std**2, "the Gaussian process"

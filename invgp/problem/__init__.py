@@ -1,14 +1,14 @@
-"""What is unknown, what was measured, and the simulator between the two.
+"""The inverse problem: survey, latents with their priors, noise, simulator and settings.
 
-Units: every array is in the unit that its owner names. Order: the Q latent processes are the latents in order,
-each with its labels in order; the P outputs of a site are the observations in order, each with its labels.
+Units: every array is in the unit of the object that it belongs to. Order: the Q latent processes are the latents in
+order, each with its labels in order; the P outputs of a site are the observations in order, each with its labels.
 """
 
-from invgp.problem.beliefs import SMALLEST_EIGENVALUE, Latent, Noise
+from invgp.problem.prior_and_noise import SMALLEST_EIGENVALUE, Latent, Noise
 from invgp.problem.problem import Problem
 from invgp.problem.settings import FEWEST_FIELD_RUNS, InferenceSettings, OutputSettings, fewest_samples
+from invgp.problem.simulator_variables import SimulatorVariable
 from invgp.problem.survey import Column, Floats, Grid, Labels, Observation, Survey
-from invgp.problem.wiring import Wire
 
 __all__ = [
     "FEWEST_FIELD_RUNS",
@@ -23,7 +23,7 @@ __all__ = [
     "Observation",
     "OutputSettings",
     "Problem",
+    "SimulatorVariable",
     "Survey",
-    "Wire",
     "fewest_samples",
 ]

@@ -1,4 +1,4 @@
-"""The whole problem, and its way to the simulator and back."""
+"""The inverse problem, and the conversion of latents to simulator inputs and of outputs to observations."""
 
 from __future__ import annotations
 
@@ -9,29 +9,41 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp import describing
+from invgp import summary
 from invgp.adapters.protocol import ForwardModel
-from invgp.problem.beliefs import Latent, Noise
+from invgp.problem.prior_and_noise import Latent, Noise
 from invgp.problem.settings import InferenceSettings, OutputSettings
+from invgp.problem.simulator_variables import SimulatorVariable
 from invgp.problem.survey import Floats, Grid, Survey
-from invgp.problem.wiring import Wire
 
 
 @dataclass(frozen=True, repr=False)
 class Problem:
-    """A survey, the unknown fields below it, and the simulator that ties them.
+    """An inverse problem: a survey, unknown fields with their priors, and a simulator.
 
-    `invgp.load` makes one of a config file, `invgp.define` of Python's own data.
+    `invgp.load` creates a problem from a configuration file, `invgp.define` from Python objects.
 
     Parameters
     ----------
-    latents, noise : the unknown fields with their priors, and what separates data from the simulator's outputs.
-    forward : the simulator, in units of its own.
-    inputs : one wire for each input of `forward`, from a latent, a covariate or a coordinate.
-    outputs : one wire for each output of `forward`, to an observation.
-    grid : where the latents live, if one run of `forward` takes them everywhere and returns all data (a field model);
-        None for a model of one site, whose latents live at the sites.
-    config_text : the config as read, kept for provenance; empty for a problem built in code.
+    title : str
+    survey : Survey
+        Sites and observations.
+    latents : tuple of Latent
+        Unknown fields with their priors.
+    noise : Noise
+        Distribution of the observations minus the simulator outputs.
+    forward : ForwardModel
+        The simulator, with its own units.
+    inputs : tuple of SimulatorVariable
+        One per input of `forward`: a latent, a covariate or a coordinate.
+    outputs : tuple of SimulatorVariable
+        One per output of `forward`: an observation.
+    inference : InferenceSettings
+    output : OutputSettings
+    config_text : str
+        The configuration file, for provenance; empty for a problem made in Python.
+    grid : Grid or None
+        Nodes of the latents of a field model; None for a site model, whose latents are at the sites.
     """
 
     title: str
@@ -39,8 +51,8 @@ class Problem:
     latents: tuple[Latent, ...]
     noise: Noise
     forward: ForwardModel
-    inputs: tuple[Wire, ...]
-    outputs: tuple[Wire, ...]
+    inputs: tuple[SimulatorVariable, ...]
+    outputs: tuple[SimulatorVariable, ...]
     inference: InferenceSettings = field(default_factory=InferenceSettings)
     output: OutputSettings = field(default_factory=OutputSettings)
     config_text: str = ""
@@ -53,12 +65,12 @@ class Problem:
 
     @cached_property
     def latent_slices(self) -> dict[str, slice]:
-        """Where each latent's processes stand among the Q."""
+        """Columns of each latent among the Q processes."""
         return _slices((latent.name, latent.size) for latent in self.latents)
 
     @cached_property
     def observation_slices(self) -> dict[str, slice]:
-        """Where each observation's numbers stand among the P."""
+        """Columns of each observation among the P outputs."""
         return _slices((o.name, o.values.shape[1]) for o in self.survey.observations)
 
     @cached_property
@@ -66,13 +78,33 @@ class Problem:
         """Standard deviation of the noise, (N, P)."""
         return np.concatenate([self.noise.std[o.name] for o in self.survey.observations], axis=-1)
 
-    def noisier(self, factor: Floats) -> Problem:
-        """The same problem with the noise's standard deviations multiplied by a factor (N, P)."""
+    def with_scaled_noise(self, factor: Floats) -> Problem:
+        """Return the same problem with scaled noise.
+
+        Parameters
+        ----------
+        factor : array, shape (N, P)
+            Factor for the standard deviation of each datum.
+
+        Returns
+        -------
+        Problem
+        """
         std = {name: factor[:, columns] * self.noise.std[name] for name, columns in self.observation_slices.items()}
         return replace(self, noise=replace(self.noise, std=std))
 
-    def at_sites(self, sites: NDArray[np.intp]) -> Problem:
-        """The problem of some sites alone, by their numbers (B,)."""
+    def select_sites(self, sites: NDArray[np.intp]) -> Problem:
+        """Return the problem of a subset of the sites.
+
+        Parameters
+        ----------
+        sites : array of int, shape (B,)
+            Indices of the sites.
+
+        Returns
+        -------
+        Problem
+        """
         survey = self.survey
         coordinates, covariates = (
             tuple(replace(column, values=column.values[sites]) for column in columns)
@@ -84,109 +116,169 @@ class Problem:
         return replace(self, survey=part, noise=replace(self.noise, std=std))
 
     def __repr__(self) -> str:
-        return describing.text(self)
+        return summary.to_text(self)
 
     def _repr_html_(self) -> str:
-        return describing.html(self)
+        return summary.to_html(self)
 
-    def prior(self) -> tuple[Floats, Floats]:
-        """Mean and standard deviation, (Q,) each, of the latent processes, on the scale of the Gaussian process."""
-        pairs = [latent.link.gaussian(latent.mean, latent.std) for latent in self.latents]
+    def prior_moments(self) -> tuple[Floats, Floats]:
+        """Return the prior mean and standard deviation, (Q,) each, of the latent processes."""
+        pairs = [latent.link.prior_to_process(latent.mean, latent.std) for latent in self.latents]
         return np.concatenate([m for m, _ in pairs]), np.concatenate([s for _, s in pairs])
 
-    def physical(self, f: Floats) -> Floats:
-        """Latent processes (..., Q) -> physical values (..., Q), in the latents' units."""
+    def to_physical(self, f: Floats) -> Floats:
+        """Convert latent processes (..., Q) to physical values (..., Q), in the units of the latents."""
         return np.concatenate(
             [latent.link(f[..., self.latent_slices[latent.name]]) for latent in self.latents], axis=-1
         )
 
     def to_simulator(self, values: Floats, sites: NDArray[np.intp] | None = None) -> Floats:
-        """Physical values (S, B, Q) of the latents at B sites -> rows (S B, I) for the simulator, in its units.
+        """Convert latents at sites to rows of simulator inputs.
 
         Parameters
         ----------
-        sites : numbers (B,) of the sites, from 0; by default all N.
+        values : array, shape (S, B, Q)
+            Physical values of the latents, in their units.
+        sites : array of int, shape (B,)
+            Indices of the sites; by default all N sites.
+
+        Returns
+        -------
+        array, shape (S B, I)
+            Inputs, in the units of the simulator.
         """
         samples = values.shape[0]
         sites = np.arange(self.survey.size) if sites is None else sites
         site_columns = {c.name: c.values[sites] for c in (*self.survey.coordinates, *self.survey.covariates)}
         parts = []
-        for wire in self.inputs:
-            if wire.name in self.latent_slices:
-                part = values[..., self.latent_slices[wire.name]]
+        for variable in self.inputs:
+            if variable.name in self.latent_slices:
+                part = values[..., self.latent_slices[variable.name]]
             else:
-                part = np.broadcast_to(site_columns[wire.name][:, None], (samples, len(sites), 1))
-            parts.append(wire.converted(part))
+                part = np.broadcast_to(site_columns[variable.name][:, None], (samples, len(sites), 1))
+            parts.append(variable.convert(part))
         return np.concatenate(parts, axis=-1).reshape(samples * len(sites), -1)
 
     def field_to_simulator(self, values: Floats) -> Floats:
-        """Physical values (S, G, Q) of the latents on the grid -> rows (S, I) for a field model, in its units.
+        """Convert latents on the grid to rows of inputs of a field model.
 
-        A latent with labels goes in label by label, each with all its nodes.
+        Parameters
+        ----------
+        values : array, shape (S, G, Q)
+            Physical values of the latents, in their units.
+
+        Returns
+        -------
+        array, shape (S, I)
+            Inputs, in the units of the simulator. A latent with labels is passed label by label, each with all nodes.
         """
         site_columns = {c.name: c.values for c in (*self.survey.coordinates, *self.survey.covariates)}
         parts = []
-        for wire in self.inputs:
-            if wire.name in self.latent_slices:
-                part = values[..., self.latent_slices[wire.name]].swapaxes(1, 2).reshape(len(values), -1)
+        for variable in self.inputs:
+            if variable.name in self.latent_slices:
+                part = values[..., self.latent_slices[variable.name]].swapaxes(1, 2).reshape(len(values), -1)
             else:
-                part = np.broadcast_to(site_columns[wire.name], (len(values), self.survey.size))
-            parts.append(wire.converted(part))
+                part = np.broadcast_to(site_columns[variable.name], (len(values), self.survey.size))
+            parts.append(variable.convert(part))
         return np.concatenate(parts, axis=-1)
 
     def field_from_simulator(self, rows: Floats) -> Floats:
-        """A field model's outputs, rows (S, N P) -> (S, N, P), in the observations' order and units.
+        """Convert rows of outputs of a field model to observations.
 
-        An observation with labels comes out site by site, each with all its labels.
+        Parameters
+        ----------
+        rows : array, shape (S, N P)
+            Outputs; an observation with labels is returned site by site, each with all labels.
+
+        Returns
+        -------
+        array, shape (S, N, P)
+            Outputs in the order and the units of the observations.
         """
         shape = (len(rows), self.survey.size, -1)
-        return np.concatenate([part.reshape(shape) for part in self._in_order(rows)], axis=-1)
+        return np.concatenate([part.reshape(shape) for part in self._split_outputs(rows)], axis=-1)
 
-    def from_inputs(self, rows: Floats) -> tuple[Floats, dict[str, Floats]]:
-        """The inverse of `to_simulator`: rows (R, I) -> latent processes (R, Q), and columns (R,) of the sites.
+    def from_simulator_inputs(self, rows: Floats) -> tuple[Floats, dict[str, Floats]]:
+        """Convert rows of simulator inputs back to latent processes: the inverse of `to_simulator`.
 
-        A process that the simulator does not take is at its prior mean.
+        Parameters
+        ----------
+        rows : array, shape (R, I)
+            Inputs, in the units of the simulator.
+
+        Returns
+        -------
+        f : array, shape (R, Q)
+            Latent processes; one that is not an input has its prior mean.
+        columns : dict of str to array, shape (R,)
+            Coordinates and covariates among the inputs.
         """
-        f = np.tile(self.prior()[0], (len(rows), 1))
-        taken, columns = self._taken(rows)
-        for name, values in taken.items():
+        f = np.tile(self.prior_moments()[0], (len(rows), 1))
+        processes, columns = self._split_inputs(rows)
+        for name, values in processes.items():
             f[:, self.latent_slices[name]] = values
         return f, {name: values[:, 0] for name, values in columns.items()}
 
-    def field_from_inputs(self, rows: Floats) -> tuple[Floats, dict[str, Floats]]:
-        """The inverse of `field_to_simulator`: rows (S, I) -> latent processes (S, G, Q), and columns (S, N)."""
-        taken, columns = self._taken(rows)
+    def field_from_simulator_inputs(self, rows: Floats) -> tuple[Floats, dict[str, Floats]]:
+        """Convert rows of inputs of a field model back to latent processes: the inverse of `field_to_simulator`.
+
+        Parameters
+        ----------
+        rows : array, shape (S, I)
+            Inputs, in the units of the simulator.
+
+        Returns
+        -------
+        f : array, shape (S, G, Q)
+            Latent processes.
+        columns : dict of str to array, shape (S, N)
+            Coordinates and covariates among the inputs.
+        """
+        processes, columns = self._split_inputs(rows)
         labels = {name: part.stop - part.start for name, part in self.latent_slices.items()}
         parts = [
-            taken[latent.name].reshape(len(rows), labels[latent.name], -1).swapaxes(1, 2) for latent in self.latents
+            processes[latent.name].reshape(len(rows), labels[latent.name], -1).swapaxes(1, 2) for latent in self.latents
         ]
         return np.concatenate(parts, axis=-1), columns
 
-    def _taken(self, rows: Floats) -> tuple[dict[str, Floats], dict[str, Floats]]:
-        """Of rows (R, I) for the simulator what it takes of each latent, as a process, and of each column."""
-        taken: dict[str, Floats] = {}
+    def _split_inputs(self, rows: Floats) -> tuple[dict[str, Floats], dict[str, Floats]]:
+        """Split rows (R, I) of simulator inputs into latent processes and columns, by name."""
+        processes: dict[str, Floats] = {}
         columns: dict[str, Floats] = {}
         links = {latent.name: latent.link for latent in self.latents}
         ends = np.cumsum([q.size for q in self.forward.inputs])[:-1]
-        for wire, part in zip(self.inputs, np.split(rows, ends, axis=-1), strict=True):
-            values = wire.back(part)
-            if wire.name in links:
-                taken[wire.name] = links[wire.name].inverse(values)
+        for variable, part in zip(self.inputs, np.split(rows, ends, axis=-1), strict=True):
+            values = variable.convert_back(part)
+            if variable.name in links:
+                processes[variable.name] = links[variable.name].inverse(values)
             else:
-                columns[wire.name] = values
-        return taken, columns
+                columns[variable.name] = values
+        return processes, columns
 
     def from_simulator(self, rows: Floats, samples: int) -> Floats:
-        """The simulator's outputs, rows (S B, P) -> (S, B, P), in the observations' order and units."""
-        ordered = np.concatenate(self._in_order(rows), axis=-1)
+        """Convert rows of simulator outputs to observations.
+
+        Parameters
+        ----------
+        rows : array, shape (S B, P)
+            Outputs, in the units of the simulator.
+        samples : int
+            Number of samples per site, S.
+
+        Returns
+        -------
+        array, shape (S, B, P)
+            Outputs in the order and the units of the observations.
+        """
+        ordered = np.concatenate(self._split_outputs(rows), axis=-1)
         return ordered.reshape(samples, -1, ordered.shape[-1])
 
-    def _in_order(self, rows: Floats) -> list[Floats]:
-        """The simulator's outputs, rows (R, ...), cut by observation, in the observations' order and units."""
+    def _split_outputs(self, rows: Floats) -> list[Floats]:
+        """Split rows (R, ...) of simulator outputs by observation, in the order and units of the observations."""
         ends = np.cumsum([q.size for q in self.forward.outputs])[:-1]
         by_name = {
-            wire.name: wire.converted(part)
-            for wire, part in zip(self.outputs, np.split(rows, ends, axis=-1), strict=True)
+            variable.name: variable.convert(part)
+            for variable, part in zip(self.outputs, np.split(rows, ends, axis=-1), strict=True)
         }
         return [by_name[o.name] for o in self.survey.observations]
 

@@ -1,4 +1,4 @@
-"""How a posterior is found, and what is written of it."""
+"""Settings of the inference and of the output."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from invgp.problem.survey import Floats
 
-FEWEST_FIELD_RUNS = 8  # for a posterior at all
+FEWEST_FIELD_RUNS = 8  # minimum for a posterior of a field model
 
 
 @dataclass(frozen=True)
 class InferenceSettings:
-    """How the posterior is found; see the config reference for each."""
+    """Settings of the inference; docs/config.md describes each of them in the section ``[inference]``."""
 
     posterior: str = "coupled gaussian"
     estimator: str = "auto"
@@ -40,7 +40,7 @@ class InferenceSettings:
 
 @dataclass(frozen=True)
 class OutputSettings:
-    """What is written, and where."""
+    """Settings of the output; docs/config.md describes each of them in the section ``[output]``."""
 
     file: Path = Path("posterior.nc")
     quantiles: tuple[float, ...] = (0.025, 0.25, 0.5, 0.75, 0.975)
@@ -49,7 +49,18 @@ class OutputSettings:
 
 
 def fewest_samples(settings: InferenceSettings, processes: int) -> int:
-    """Fewest samples a site with which the estimators are well posed, for that many latent processes."""
+    """Return the smallest number of samples per site for which the estimators are well posed.
+
+    Parameters
+    ----------
+    settings : InferenceSettings
+    processes : int
+        Number of latent processes, Q.
+
+    Returns
+    -------
+    int
+    """
     Q = processes
     if settings.posterior == "full gaussian":
         return 2 * (2 * Q + 1)

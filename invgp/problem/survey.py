@@ -1,4 +1,4 @@
-"""Sites and nodes: where they are, and what is known or was measured there."""
+"""Survey and grid: positions of the sites and nodes, observations and covariates."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ Labels = tuple[int, ...] | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Column:
-    """A quantity known at each site: a coordinate, or a covariate of the forward model.
+    """A known quantity with one value per site or node: a coordinate, or a covariate of the simulator.
 
     Parameters
     ----------
-    values : (N,), in `unit`.
-    positive : ``"down"`` or ``"up"`` for a vertical position.
+    name : str
+    unit : str
+        Unit that UDUNITS understands; ``"1"`` for none.
+    values : array, shape (N,)
+        Values, in `unit`.
+    long_name : str
+        Name for figures and the file.
+    standard_name : str
+        CF standard name.
+    positive : str
+        ``"down"`` or ``"up"`` for a vertical position, otherwise empty.
     """
 
     name: str
@@ -31,11 +40,22 @@ class Column:
 
 @dataclass(frozen=True)
 class Observation:
-    """What was measured at each site: one number, or one for each label of a dimension.
+    """A measured quantity: one number per site, or one per site and label.
 
     Parameters
     ----------
-    values : (N, p), in `unit`; NaN where nothing was measured.
+    name : str
+    unit : str
+        Unit that UDUNITS understands; ``"1"`` for none.
+    values : array, shape (N, p)
+        Measured values, in `unit`; NaN for a missing observation.
+    dimension : str or None
+        Name of the dimension of the labels; None without labels.
+    labels : tuple of int or str, length p, or None
+    long_name : str
+        Name for figures and the file.
+    standard_name : str
+        CF standard name.
     """
 
     name: str
@@ -49,13 +69,19 @@ class Observation:
 
 @dataclass(frozen=True)
 class Survey:
-    """Sites, where they are, and what was measured there.
+    """The sites of a survey with their coordinates, observations and covariates.
 
     Parameters
     ----------
-    coordinates : one to three.
-    crs : anything that PROJ understands, such as ``"EPSG:28354"``; None if the coordinates have none.
-    file, digest : where it was read from, and the SHA-256 of that file, for provenance; empty if it was made in code.
+    coordinates : tuple of Column
+        One to three coordinates of the sites.
+    observations : tuple of Observation
+    covariates : tuple of Column
+        Known numbers per site that the simulator needs.
+    crs : str or None
+        Coordinate reference system that PROJ understands, such as ``"EPSG:28354"``; None for local coordinates.
+    file, digest : str
+        File that the survey was read from, and its SHA-256 digest, for provenance; empty for a survey made in Python.
     """
 
     coordinates: tuple[Column, ...]
@@ -83,12 +109,15 @@ class Survey:
 
 @dataclass(frozen=True)
 class Grid:
-    """Nodes of a model that takes whole fields; the latents live there.
+    """The nodes of a field model, at which its latents are defined.
 
     Parameters
     ----------
-    coordinates : one to three, with a value a node.
-    shape : nodes along each coordinate of a regular grid, whose last coordinate runs fastest; empty for any points.
+    coordinates : tuple of Column
+        One to three coordinates of the nodes.
+    shape : tuple of int
+        Numbers of nodes of a regular grid along each coordinate, the last of which varies fastest; empty for an
+        irregular grid.
     """
 
     coordinates: tuple[Column, ...]

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from invgp.formatting import convergence_advice, count_noun
 from invgp.inference.diagnostics import CLOSE_FIT, POOR_FIT
 from invgp.plots.labels import MINUS, quantity_name, unit_label
 from invgp.plots.reading import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
 from invgp.posterior.attributes import has_converged
 from invgp.reports.origin import config_of
-from invgp.wording import counted, not_converged
 
 NOTHING = "\N{EN DASH}"
 _MOST_DECIMALS, _LARGE = 6, 1e7  # beyond them, powers of ten
@@ -37,24 +37,27 @@ def verdict(ds: xr.Dataset) -> Verdict:
     doubts = _sentences(ds)
     if not has_converged(ds):
         status = str(ds.attrs.get("invgp_status", "it was stopped"))
-        return Verdict("bad", f"The posterior has not converged ({status}). {not_converged(ds).capitalize()}.")
+        return Verdict("bad", f"The posterior has not converged ({status}). {convergence_advice(ds).capitalize()}.")
     if doubts:
         return Verdict(
-            "doubt", f"The posterior has converged. {counted(len(doubts), 'remark')} below should be read first."
+            "doubt", f"The posterior has converged. {count_noun(len(doubts), 'remark')} below should be read first."
         )
     return Verdict("good", "The posterior has converged, and its diagnostics give no cause for doubt.")
 
 
 def summary(ds: xr.Dataset) -> str:
     """What was inverted, in a sentence."""
-    latents = [counted(len(read_curves(ds, name)), f"field of {name}", f"fields of {name}") for name in _latents(ds)]
+    latents = [count_noun(len(read_curves(ds, name)), f"field of {name}", f"fields of {name}") for name in _latents(ds)]
     data = sum(int(np.isfinite(ds[f"{name}_observed"].values).sum()) for name in _observations(ds))
     where = (
-        f"on {counted(ds.sizes['node'], 'node')}" if "node" in ds.dims else f"below {counted(ds.sizes['site'], 'site')}"
+        f"on {count_noun(ds.sizes['node'], 'node')}"
+        if "node" in ds.dims
+        else f"below {count_noun(ds.sizes['site'], 'site')}"
     )
     return (
-        f"{_listed(latents)} {where}, from {counted(data, 'observation')} and "
-        f"{counted(int(ds.attrs.get('invgp_runs', 0)), 'run')} of the simulator {ds.attrs.get('invgp_simulator', '')}."
+        f"{_listed(latents)} {where}, from {count_noun(data, 'observation')} and "
+        f"{count_noun(int(ds.attrs.get('invgp_runs', 0)), 'run')} of the simulator "
+        f"{ds.attrs.get('invgp_simulator', '')}."
     )
 
 
@@ -163,7 +166,7 @@ def _shape_remarks(ds: xr.Dataset) -> list[str]:
     if not known.size:
         return ["Whether the posterior is Gaussian in shape was not checked. `invgp compare` does it by sampling."]
     return [
-        f"The Gaussian shape was checked at {counted(known.size, 'site')}: the worst is {known.max():.2f} standard "
+        f"The Gaussian shape was checked at {count_noun(known.size, 'site')}: the worst is {known.max():.2f} standard "
         "deviations from the exact posterior of a site given the others."
     ]
 
@@ -182,7 +185,7 @@ def _emulator_remarks(ds: xr.Dataset) -> list[str]:
         words.append(f"; at fresh runs, made after its fit, its error was {error:.2g} standard deviations of the noise")
     if "direct_evaluation" in ds:
         direct = int(ds["direct_evaluation"].sum())
-        words.append(f"; at {counted(direct, 'site')} the simulator itself was run throughout" if direct else "")
+        words.append(f"; at {count_noun(direct, 'site')} the simulator itself was run throughout" if direct else "")
     return ["".join(words) + "."]
 
 
@@ -191,7 +194,7 @@ def _run_remarks(ds: xr.Dataset) -> list[str]:
     if not failed:
         return []
     return [
-        f"{failed:,} of {counted(runs, 'run')} failed and were left out. Failures at random do no harm; if the "
+        f"{failed:,} of {count_noun(runs, 'run')} failed and were left out. Failures at random do no harm; if the "
         "simulator fails for some latents rather than others, what it says of them is missing."
     ]
 

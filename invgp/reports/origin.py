@@ -9,8 +9,8 @@ from typing import Any
 
 import xarray as xr
 
+from invgp.formatting import count_noun, format_duration
 from invgp.reports.ledger import RunsKept
-from invgp.wording import counted, duration
 
 CONFIG = "survey.toml"  # as the page calls the config, whose name the posterior does not hold
 
@@ -20,14 +20,14 @@ def cost(ds: xr.Dataset, runs: RunsKept | None) -> list[str]:
     spent, failed, known = (int(ds.attrs.get(f"invgp_runs{s}", 0)) for s in ("", "_failed", "_from_ledger"))
     answered = f", {known:,} of them answered by the ledger of an earlier call" if known else ""
     each = "each of the whole field" if "node" in ds.dims else f"{spent / ds.sizes['site']:,.3g} a site"
-    sentences = [f"{counted(spent, 'run')} of the simulator, {each}; {failed:,} failed{answered}."]
+    sentences = [f"{count_noun(spent, 'run')} of the simulator, {each}; {failed:,} failed{answered}."]
     if runs is None:
         sentences.append("No ledger of these runs lies beside the posterior, so that the time they took is not known.")
     else:
         sentences.append(
-            f"The ledger {runs.file} holds {counted(runs.total, 'run')} of this simulator, {duration(runs.seconds)} of "
-            f"simulation in all; half of them took less than {duration(runs.median)}, the longest "
-            f"{duration(runs.longest)}."
+            f"The ledger {runs.file} contains {count_noun(runs.total, 'run')} of this simulator, "
+            f"{format_duration(runs.seconds)} of simulation in total; the median run took "
+            f"{format_duration(runs.median)}, the longest {format_duration(runs.longest)}."
         )
     return sentences
 

@@ -73,7 +73,15 @@ def fingerprint(problem: Problem, proposal: Proposal, made: tuple[object, ...]) 
     """Compute a digest of everything that determines the chains; `made` are the settings of the sampler."""
     survey, noise, digest = problem.survey, problem.noise, hashlib.sha256()
     columns = [c.values for c in (*survey.coordinates, *survey.covariates)]
-    for array in (*columns, survey.Y, problem.noise_std, *problem.prior(), proposal.mean, proposal.axes, proposal.gain):
+    for array in (
+        *columns,
+        survey.Y,
+        problem.noise_std,
+        *problem.prior_moments(),
+        proposal.mean,
+        proposal.axes,
+        proposal.gain,
+    ):
         digest.update(np.ascontiguousarray(array).tobytes())
     for latent in problem.latents:
         digest.update(repr((latent.name, latent.kernel, latent.length_scale.tolist(), latent.link.name)).encode())

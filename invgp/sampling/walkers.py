@@ -55,7 +55,7 @@ def walkers_of(
     factor = prior.factor
     spread = np.diagonal(factor, axis1=1, axis2=2)
     tied = np.abs(factor - spread[:, :, None] * np.eye(factor.shape[-1])) > INDEPENDENT * spread[:, :, None]
-    if tied.any() or problem.noise.joins_sites:
+    if tied.any() or problem.noise.correlates_sites:
         return JointWalkers(prior, likelihood, proposal, chains)
     return SiteWalkers(prior, likelihood, proposal, chains)
 

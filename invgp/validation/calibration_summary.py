@@ -9,7 +9,7 @@ from importlib.metadata import version
 import numpy as np
 import xarray as xr
 
-from invgp.coverage import CONFIDENCE, DRAWS, INTERVALS, Coverage, coverage
+from invgp.coverage import CONFIDENCE, DRAWS, INTERVALS, Coverage, interval_coverage
 from invgp.problem import Floats, Problem
 
 # Attributes that a calibration copies from its posteriors.
@@ -97,7 +97,7 @@ def _add_latent(result: xr.Dataset, name: str, tests: int) -> None:
 
 
 def _add_coverage(result: xr.Dataset, name: str, pit: Floats, labels: tuple[str, ...], tests: int, what: str) -> None:
-    found = [coverage(pit, interval, tests) for interval in INTERVALS]
+    found = [interval_coverage(pit, interval, tests) for interval in INTERVALS]
     stem = f"{name}_coverage" if name else "coverage"
     for field, suffix, long_name in (
         ("share", "", "share of truths inside the interval"),

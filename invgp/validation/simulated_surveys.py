@@ -55,13 +55,13 @@ def draw_survey(
         except TooManyFailed:
             continue
         if batch.whole(np.isfinite(problem.survey.Y)).all():
-            return SimulatedSurvey(problem.physical(f), batch.outputs[0] + draw_noise(drawn, noise), redrawn)
+            return SimulatedSurvey(problem.to_physical(f), batch.outputs[0] + draw_noise(drawn, noise), redrawn)
     raise RunsFailedError(simulator.failures(f"none of {MOST_ATTEMPTS} truths drawn from the prior could be simulated"))
 
 
 def draw_prior(problem: Problem, rng: np.random.Generator) -> Floats:
     """Draw one sample (N, Q) of the latent processes from the prior, joint over the sites."""
-    X, (mean, std) = problem.survey.X, problem.prior()
+    X, (mean, std) = problem.survey.X, problem.prior_moments()
     normals = rng.standard_normal((problem.latent_count, problem.survey.size))
     draw = np.empty((problem.survey.size, problem.latent_count))
     for latent in problem.latents:
@@ -89,8 +89,8 @@ def _with_drawn_kernel(latent: Latent, rng: np.random.Generator) -> Latent:
         latent = replace(latent, length_scale=scale)
     if "std" not in latent.learn:
         return latent
-    mean, std = latent.link.gaussian(latent.mean, latent.std)
-    mean, std = latent.link.configured(mean, std * _draw_factors(latent.learn["std"], 1, rng))
+    mean, std = latent.link.prior_to_process(latent.mean, latent.std)
+    mean, std = latent.link.process_to_prior(mean, std * _draw_factors(latent.learn["std"], 1, rng))
     return replace(latent, mean=mean, std=std)
 
 

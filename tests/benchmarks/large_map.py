@@ -20,7 +20,17 @@ import invgp
 from invgp import netcdf
 from invgp.adapters import CallableModel, Quantity
 from invgp.links import LINKS
-from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, OutputSettings, Problem, Survey, Wire
+from invgp.problem import (
+    Column,
+    InferenceSettings,
+    Latent,
+    Noise,
+    Observation,
+    OutputSettings,
+    Problem,
+    SimulatorVariable,
+    Survey,
+)
 
 LAYERS = (1, 2, 3, 4)
 EXTENT = 10_000.0  # m
@@ -64,8 +74,8 @@ def posterior(sites: int):
             inputs=(Quantity("velocity", "m s-1", LAYERS), Quantity("depth", "m", LAYERS)),
             outputs=(Quantity("time", "s", LAYERS),),
         ),
-        inputs=(Wire("velocity"), Wire("depth")),
-        outputs=(Wire("time"),),
+        inputs=(SimulatorVariable("velocity"), SimulatorVariable("depth")),
+        outputs=(SimulatorVariable("time"),),
         inference=InferenceSettings(max_evaluations=2, emulator=False),
         output=OutputSettings(quantiles=(0.05, 0.5, 0.95), realizations=1),
     )  # fmt: skip

@@ -13,7 +13,7 @@ import xarray as xr
 
 from invgp.cli.progress import Live, rate
 from invgp.config.names import RESERVED, SUFFIXES
-from invgp.wording import duration
+from invgp.formatting import format_duration
 
 from .conftest import (
     CONFIG,
@@ -186,7 +186,7 @@ def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
     assert max(len(line) for line in display) <= 80
     assert any(line.startswith(f"{tmp_path}/posterior.nc: stopped at inference.max_evaluations = 2") for line in plain)
     assert any(
-        re.match(r"invgp: warning: the posterior has not converged; do not trust its spreads yet", line)
+        re.match(r"invgp: warning: the posterior has not converged; do not rely on its standard deviations yet", line)
         for line in plain
     )
 
@@ -207,7 +207,7 @@ def test_that_a_display_fits_a_terminal() -> None:
     ],
 )
 def test_that_durations_are_short(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(

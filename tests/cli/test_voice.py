@@ -104,7 +104,7 @@ def test_that_quiet_leaves_warnings_and_errors(survey: Path, invgp_here: Command
     result = invgp_here("run", "survey.toml", "-q", cwd=survey)
     assert (result.stdout, result.stderr) == (
         "",
-        "invgp: warning: the posterior has not converged; do not trust its spreads yet\n",
+        "invgp: warning: the posterior has not converged; do not rely on its standard deviations yet\n",
     )
     assert invgp_here("run", "none.toml", "-q", cwd=survey).stderr.startswith("invgp: the config 'none.toml'")
 

@@ -69,7 +69,7 @@ def arguments(**changes: Any) -> dict[str, Any]:
 def numbers(problem: invgp.Problem) -> list[np.ndarray]:
     """All that an inversion looks at."""
     rows = problem.to_simulator(np.broadcast_to([200.0, 500.0, 2000.0], (1, 3, 3)))
-    return [problem.survey.X, problem.survey.Y, problem.noise_std, *problem.prior(), rows]
+    return [problem.survey.X, problem.survey.Y, problem.noise_std, *problem.prior_moments(), rows]
 
 
 def test_that_the_problem_is_that_of_the_config(write_survey: WriteSurvey) -> None:

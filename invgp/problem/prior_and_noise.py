@@ -1,0 +1,115 @@
+"""Latents with their Gaussian process priors, and the noise of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from invgp.errors import ConfigError
+from invgp.links import LINKS, Link
+from invgp.problem.survey import Floats, Labels
+
+SMALLEST_EIGENVALUE = 1e-12  # of a correlation matrix; a smaller one may be rounding of a singular matrix
+
+
+@dataclass(frozen=True)
+class Latent:
+    """An unknown field with its Gaussian process prior: one process, or one process per label.
+
+    Parameters
+    ----------
+    name : str
+    unit : str
+        Unit of the physical quantity, as UDUNITS understands it; ``"1"`` for none.
+    mean, std : array, shape (L,)
+        Prior mean and standard deviation of the physical quantity, in `unit`.
+    kernel : str
+        Key of `invgp.core.kernels.CORRELATIONS`.
+    length_scale : array, shape (D,)
+        Length-scales, in the units of the coordinates.
+    link : Link
+        Function from the process to the physical quantity.
+    dimension : str or None
+        Name of the dimension of the labels; None without labels.
+    labels : tuple of int or str, length L, or None
+    long_name : str
+        Name for figures and the file.
+    standard_name : str
+        CF standard name.
+    positive : str
+        ``"down"`` or ``"up"`` for a vertical position, otherwise empty; used by figures and CF.
+    learn : mapping of str to float
+        Learnt parameters, ``"std"`` or ``"length_scale"``, with the factor of their log-normal prior: its median is the
+        value given here, and one standard deviation is a change by the factor. An infinite factor is a flat prior.
+    """
+
+    name: str
+    unit: str
+    mean: Floats
+    std: Floats
+    kernel: str
+    length_scale: Floats
+    link: Link = LINKS["identity"]
+    dimension: str | None = None
+    labels: Labels | None = None
+    long_name: str = ""
+    standard_name: str = ""
+    positive: str = ""
+    learn: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        return len(self.mean)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Distribution of the observations minus the simulator outputs.
+
+    Parameters
+    ----------
+    kind : str
+        ``"gaussian"``, ``"student-t"`` or ``"laplace"``.
+    std : mapping of str to array, shape (N, p)
+        Standard deviation of each observation, in its unit.
+    correlation : mapping of str to array, shape (p, p)
+        Correlations between the labels of an observation (Gaussian noise only).
+    degrees : float
+        Degrees of freedom of Student-t noise.
+    learn : mapping of str to float
+        Observations whose noise level is learnt, with a factor as in `Latent`.
+    correlation_length : mapping of str to array, shape (D,)
+        Correlation lengths between sites (Gaussian noise only), in the units of the coordinates: the correlation is
+        exp(-distance), with each coordinate divided by its length.
+    covariance : array, shape (N P, N P), or None
+        Covariance of all data, ordered by site, instead of all other parameters (Gaussian noise only).
+
+    Raises
+    ------
+    ConfigError
+        A correlation matrix is not positive definite.
+    """
+
+    kind: str
+    std: Mapping[str, Floats]
+    correlation: Mapping[str, Floats] = field(default_factory=dict)
+    degrees: float = 4.0
+    learn: Mapping[str, float] = field(default_factory=dict)
+    correlation_length: Mapping[str, Floats] = field(default_factory=dict)
+    covariance: Floats | None = None
+
+    @property
+    def correlates_sites(self) -> bool:
+        """Whether the noise of different sites is correlated."""
+        return bool(self.correlation_length) or self.covariance is not None
+
+    def __post_init__(self) -> None:
+        for name, matrix in self.correlation.items():
+            if np.linalg.eigvalsh(matrix)[0] <= SMALLEST_EIGENVALUE:
+                raise ConfigError(
+                    f"noise.correlation.{name}: must be positive definite, was not: some of its correlations "
+                    "contradict others"
+                )
