@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from invgp.errors import ConfigError
+from invgp.formatting import key_path
 
 LARGEST_FILE = 2**24  # bytes
 DEEPEST = 32  # tables and lists within each other
@@ -51,9 +52,7 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 def check_values(keys: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for values that no file, program or library takes, whatever their key."""
-    from invgp.config.sentences import path_of  # noqa: PLC0415 - it waits for pydantic
-
-    wrong = [f"{path_of(*where) or 'the config'}: {sentence}" for where, sentence in _faults(keys, (), 0)]
+    wrong = [f"{key_path(*where) or 'the config'}: {sentence}" for where, sentence in _faults(keys, (), 0)]
     if wrong:
         raise ConfigError(wrong)
 

@@ -19,7 +19,6 @@ from invgp.config.gathering import Mistakes, each
 from invgp.config.names import labels_of
 from invgp.config.programs import build_dakota, build_executable, build_pest, settings_of
 from invgp.config.schema import Config, LatentSection, ObservationSection
-from invgp.config.sentences import one_line, path_of, suggestion
 from invgp.config.simulators import (
     AnySimulator,
     CallableSection,
@@ -31,6 +30,7 @@ from invgp.config.simulators import (
     UmbridgeSection,
 )
 from invgp.errors import ConfigError
+from invgp.formatting import key_path, one_line, suggest
 from invgp.problem import Labels, SimulatorVariable
 from invgp.units import conversion
 
@@ -126,10 +126,10 @@ def _outputs(section: AnySimulator, observations: Ends) -> tuple[tuple[Quantity,
 
 def _input(index: int, section: InputSection, known: Ends) -> tuple[Quantity, SimulatorVariable]:
     source = section.source or section.name
-    key = path_of("forward", "inputs", index)
+    key = key_path("forward", "inputs", index)
     if source not in known:
         raise ConfigError(
-            f"{key}: must be a latent, a covariate or a coordinate, was {source!r}{suggestion(source, list(known))}"
+            f"{key}: must be a latent, a covariate or a coordinate, was {source!r}{suggest(source, list(known))}"
         )
     unit, labels = known[source]
     own = section.unit or unit
@@ -141,9 +141,9 @@ def _input(index: int, section: InputSection, known: Ends) -> tuple[Quantity, Si
 
 def _output(index: int, section: OutputSection, known: Ends) -> tuple[Quantity, SimulatorVariable]:
     name = section.observation or section.name
-    key = path_of("forward", "outputs", index)
+    key = key_path("forward", "outputs", index)
     if name not in known:
-        raise ConfigError(f"{key}: must be an observation of the survey, was {name!r}{suggestion(name, list(known))}")
+        raise ConfigError(f"{key}: must be an observation of the survey, was {name!r}{suggest(name, list(known))}")
     unit, labels = known[name]
     own = section.unit or unit
     change = conversion(own, unit)

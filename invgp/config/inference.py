@@ -8,8 +8,8 @@ import numpy as np
 
 from invgp.config.latents import length_scales
 from invgp.config.schema import Config
-from invgp.config.sentences import listed, shown
 from invgp.errors import ConfigError
+from invgp.formatting import format_value, join_names
 from invgp.problem import FEWEST_FIELD_RUNS, Floats, Grid, InferenceSettings, Latent, Survey, fewest_samples
 from invgp.units import IDENTITY, conversion
 
@@ -132,7 +132,7 @@ def check_reach(config: Config, reach: Floats, survey: Survey, grid: Grid) -> No
     if away[farthest] >= 1.0:
         raise ConfigError(
             "inference.localisation: must reach a node of the grid from every site that has data, was "
-            f"{shown(config.inference.localisation)}, and from site {farthest + 1} the nearest node is "
+            f"{format_value(config.inference.localisation)}, and from site {farthest + 1} the nearest node is "
             f"{away[farthest]:.3g} times as far"
         )
 
@@ -146,11 +146,11 @@ def localisation(config: Config) -> Floats | None:
     lacking = [name for name in ends if name not in sites]
     if lacking:
         raise ConfigError(
-            f"{key}: must be left out unless the survey has the coordinates of the grid ({listed(list(ends))}): it "
-            f"has no {listed(lacking, 'or')}"
+            f"{key}: must be left out unless the survey has the coordinates of the grid ({join_names(list(ends))}): it "
+            f"has no {join_names(lacking, 'or')}"
         )
     if config.noise.correlation_length or config.noise.covariance is not None:
-        raise ConfigError(f"{key}: must be left out with noise that joins sites, was {shown(value)}")
+        raise ConfigError(f"{key}: must be left out with noise that joins sites, was {format_value(value)}")
     for name, coordinate in ends.items():
         if conversion(sites[name].unit, coordinate.unit) != IDENTITY:
             raise ConfigError(

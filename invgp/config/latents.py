@@ -9,9 +9,9 @@ import numpy as np
 from invgp.config.gathering import Mistakes, each
 from invgp.config.names import labels_of, per_label
 from invgp.config.schema import Config, LatentSection
-from invgp.config.sentences import listed, shown
 from invgp.config.values import percentage
 from invgp.errors import ConfigError
+from invgp.formatting import format_value, join_names
 from invgp.links import LINKS
 from invgp.problem import Floats, Labels, Latent
 from invgp.units import IDENTITY, conversion
@@ -60,7 +60,7 @@ def _prior(section: LatentSection, labels: Labels | None, key: str) -> tuple[Flo
     if not np.all(std > 0):
         raise ConfigError(
             f"{key}.std: must be a number in {section.unit!r} where a mean is zero, "
-            f"was {section.std} of {shown(section.mean)}"
+            f"was {section.std} of {format_value(section.mean)}"
         )
     return mean, std
 
@@ -68,7 +68,7 @@ def _prior(section: LatentSection, labels: Labels | None, key: str) -> tuple[Flo
 def _check_link(section: LatentSection, mean: Floats, key: str) -> None:
     """What a link needs of the mean, (L,)."""
     if section.link == "log" and not np.all(mean > 0):
-        raise ConfigError(f"{key}.mean: must be positive with link = 'log', was {shown(section.mean)}")
+        raise ConfigError(f"{key}.mean: must be positive with link = 'log', was {format_value(section.mean)}")
     if section.link != "increasing":
         return
     if section.dimension is None:
@@ -79,7 +79,7 @@ def _check_link(section: LatentSection, mean: Floats, key: str) -> None:
     if not np.all(np.diff(mean, prepend=0.0) > 0):
         raise ConfigError(
             f"{key}.mean: must be positive and grow from label to label with link = 'increasing', "
-            f"was {shown(section.mean)}"
+            f"was {format_value(section.mean)}"
         )
 
 
@@ -95,7 +95,7 @@ def length_scales(value: object, units: Sequence[str], key: str) -> Floats:
     if not scales.ndim and any(conversion(unit, units[0]) != IDENTITY for unit in units):
         raise ConfigError(
             f"{key}: must be a list of {dimensions}, one for each coordinate, since their units differ "
-            f"({listed(units)}), was {shown(value)}"
+            f"({join_names(units)}), was {format_value(value)}"
         )
     if scales.ndim and len(scales) != dimensions:
         wanted = f"one number, or a list of {dimensions}: one for each coordinate"

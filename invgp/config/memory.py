@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from invgp.config.sentences import suggestion
 from invgp.config.tables import NetcdfTable, Table, read_table
 from invgp.errors import ConfigError
+from invgp.formatting import suggest
 from invgp.problem import Floats
 
 
@@ -47,7 +47,7 @@ class ColumnsTable:
     def _column(self, name: str, key: str) -> Floats:
         if self.names.count(name) != 1:
             wrong = f"have {self.names.count(name)} columns" if name in self.names else "have no column"
-            valid = suggestion(name, self.names) if name not in self.names else ""
+            valid = suggest(name, self.names) if name not in self.names else ""
             raise ConfigError(f"{key}: must be a column of the data, which {wrong} {name!r}{valid}")
         values = self.data[name]
         array = np.asarray(values)

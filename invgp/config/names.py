@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from invgp.config.schema import Config
-from invgp.config.sentences import suggestion
 from invgp.errors import ConfigError
+from invgp.formatting import suggest
 from invgp.problem import Floats, Labels
 
 RESERVED = (
@@ -95,7 +95,7 @@ def labels_of(config: Config, dimension: str | None, key: str) -> Labels | None:
     if dimension not in config.dimensions:
         valid = list(config.dimensions)
         raise ConfigError(
-            f"{key}.dimension: must be a key of [dimensions], was {dimension!r}{suggestion(dimension, valid)}"
+            f"{key}.dimension: must be a key of [dimensions], was {dimension!r}{suggest(dimension, valid)}"
         )
     labels: Labels = tuple(config.dimensions[dimension])
     return labels

@@ -14,11 +14,11 @@ from invgp.config.gathering import Mistakes, each
 from invgp.config.latents import factors, length_scales
 from invgp.config.names import per_label
 from invgp.config.schema import Config
-from invgp.config.sentences import nearest, one_line, suggestion
 from invgp.config.survey import columns
 from invgp.config.tables import Table, check_regular
 from invgp.config.values import percentage
 from invgp.errors import ConfigError
+from invgp.formatting import nearest_name, one_line, suggest
 from invgp.problem import SMALLEST_EIGENVALUE, Floats, Noise, Observation, Survey
 
 OF_GAUSSIAN = ("correlation", "learn", "correlation_length")  # keys that other noise has not
@@ -130,11 +130,11 @@ def check_noise_names(config: Config) -> None:
             wrong.append(f"noise.{table}: must be left out where noise.kind is not 'gaussian', was given")
             continue
         wrong += [
-            f"noise.{table}.{name}: must have the name of an observation{suggestion(name, list(observations))}"
+            f"noise.{table}.{name}: must have the name of an observation{suggest(name, list(observations))}"
             for name in given
             if name not in observations
         ]
-    misspelt = {nearest(name, list(observations)) for name in section.std if name not in observations}
+    misspelt = {nearest_name(name, list(observations)) for name in section.std if name not in observations}
     wrong += [
         f"noise.std.{name}: is missing; it must be the standard deviation of the noise in {observation.unit!r}"
         for name, observation in observations.items()

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from invgp.config.section import Section
-from invgp.config.sentences import WholeSentenceError, did_you_mean, listed, shown
+from invgp.config.sentences import WholeSentenceError
 from invgp.config.values import MOST, Kind, NameOrNumber, RowNumbers
+from invgp.formatting import did_you_mean, format_value, join_names
 
 HOW = "how the file is read"
 FORMAT: Any = Field(description=HOW)
@@ -110,14 +111,14 @@ def _known_format(value: object) -> object:
     chosen = value.get("format", "numbers")
     if chosen not in READERS:
         raise WholeSentenceError(
-            [f"format: must be {listed(READERS, 'or')}, was {shown(chosen)}{did_you_mean(chosen, READERS)}"]
+            [f"format: must be {join_names(READERS, 'or')}, was {format_value(chosen)}{did_you_mean(chosen, READERS)}"]
         )
     if "format" not in value:
         for key in value:
             formats = [name for name, keys in _KEYS.items() if key in keys]
             if formats and "numbers" not in formats:
                 raise WholeSentenceError(
-                    [f"format: must be given, since {key!r} is a key of {listed(formats, 'or')} only, was left out"]
+                    [f"format: must be given, since {key!r} is a key of {join_names(formats, 'or')} only, was left out"]
                 )
     return {"format": chosen, **value}
 

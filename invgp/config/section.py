@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from invgp.config.sentences import WholeSentenceError, nearest, path_of, sentences, suggestion
+from invgp.config.sentences import WholeSentenceError, sentences
+from invgp.formatting import key_path, nearest_name, suggest
 
 
 class Section(BaseModel):
@@ -31,9 +32,9 @@ class Section(BaseModel):
             raise ValueError(f"must be {cls.described}")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
         fields = cls.keys()
         unknown = [key for key in data if key not in fields]
-        wrong = [f"{path_of(key)}: unknown key{suggestion(key, list(fields))}" for key in unknown]
+        wrong = [f"{key_path(key)}: unknown key{suggest(key, list(fields))}" for key in unknown]
         # A misspelt key is one mistake, not two.
-        meant = {nearest(key, list(fields)) for key in unknown}
+        meant = {nearest_name(key, list(fields)) for key in unknown}
         wrong += [
             f"{name}: is missing; it must be {field.description}"
             for name, field in fields.items()

@@ -1,23 +1,15 @@
-"""Sentences about what is wrong: which key, what it must be, what it was, what would be valid."""
+"""Sentences about what pydantic finds: which key, what it must be, what it was, what would be valid."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Sequence
-from datetime import date, time
-from difflib import get_close_matches
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from invgp.formatting import shorten
-
-LONGEST_VALUE = 60
-MOST_NAMES = 12
-MOST_COMPARED = 10_000  # names
-LIKENESS = 0.6
+from invgp.formatting import did_you_mean, format_value, join_names, key_path, one_line
 
 # pydantic's own findings, in words of a person who writes TOML; the braces take what pydantic says of the limit.
 _WORDS = {
@@ -39,71 +31,6 @@ _WORDS = {
 
 
 _COMMANDS = ("command", "driver", "fallback")
-
-
-def path_of(*parts: str | int) -> str:
-    """``survey.observations.time.columns[2]`` from its parts."""
-    text = ""
-    for part in parts:
-        text += f"[{part}]" if isinstance(part, int) else f".{_key(part)}"
-    return text.lstrip(".")
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(shorten(name), ensure_ascii=False)
-
-
-def shown(value: object, longest: int = LONGEST_VALUE) -> str:
-    """A value as its TOML reads: short, on one line."""
-    return shorten(_toml(value), longest)
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, date | time):
-        return value.isoformat()
-    if isinstance(value, list):
-        return f"[{', '.join(_toml(v) for v in value)}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{k} = {_toml(v)}' for k, v in value.items())}}}"
-    return repr(value)
-
-
-def listed(names: Iterable[object], word: str = "and") -> str:
-    """``'a', 'b' and 'c'``; a long list ends in how many more there are."""
-    names = list(names)
-    quoted = [shorten(repr(n)) for n in names[:MOST_NAMES]]
-    if len(names) > MOST_NAMES:
-        quoted = [*quoted[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1} more"]
-    if len(quoted) <= 1:
-        return "".join(quoted) or "none"
-    return f"{', '.join(quoted[:-1])} {word} {quoted[-1]}"
-
-
-def suggestion(name: object, valid: Sequence[str]) -> str:
-    """``; valid: 'columns' and 'unit'; did you mean 'columns'?``."""
-    return f"; valid: {listed(valid)}{did_you_mean(name, valid)}"
-
-
-def did_you_mean(name: object, valid: Sequence[str], likeness: float = LIKENESS) -> str:
-    """``; did you mean 'columns'?``, or nothing if no name is near."""
-    near = nearest(name, valid, likeness)
-    return "" if near is None else f"; did you mean {near!r}?"
-
-
-def nearest(name: object, valid: Sequence[str], likeness: float = LIKENESS) -> str | None:
-    """The valid name that a misspelt one probably stands for; `likeness` is 1 for the same name."""
-    if len(valid) > MOST_COMPARED or len(str(name)) > LONGEST_VALUE:  # it would take long
-        return None
-    by_lower_case = {v.lower(): v for v in valid if len(v) <= LONGEST_VALUE}
-    close = get_close_matches(str(name).lower(), by_lower_case, n=1, cutoff=likeness)
-    return by_lower_case[close[0]] if close else None
-
-
-def one_line(text: str) -> str:
-    """A text of others (an exception's, say) without its line breaks."""
-    return " ".join(text.split())
 
 
 class WholeSentenceError(ValueError):
@@ -128,7 +55,7 @@ def _of(item: ErrorDetails) -> list[str]:
     text = str(cause) if cause else _words(item)
     # Of a table with too many tables in it, the names tell more than what is in them.
     names_only = item["type"] in ("too_short", "too_long") and isinstance(item["input"], dict)
-    was = listed(item["input"]) if names_only else shown(item["input"])
+    was = join_names(item["input"]) if names_only else format_value(item["input"])
     return [f"{where}: {text}, was {was}{_nearest(item)}"]
 
 
@@ -141,7 +68,7 @@ def _where(location: tuple[int | str, ...]) -> str:
         del parts[branch : branch + 1]  # the same, for the format
     if parts[-1:] == ["[key]"]:
         parts.pop()  # the name of a table is at fault, not what the table holds
-    return path_of(*parts)
+    return key_path(*parts)
 
 
 def _words(item: ErrorDetails) -> str:

@@ -8,8 +8,9 @@ from pydantic import BeforeValidator, Field
 
 from invgp.config.output_files import OutputFiles, OutputFileSection
 from invgp.config.section import Section
-from invgp.config.sentences import WholeSentenceError, did_you_mean, listed, shown
+from invgp.config.sentences import WholeSentenceError
 from invgp.config.values import LONGEST, MOST, FunctionName, Kind, Name, UnitText
+from invgp.formatting import did_you_mean, format_value, join_names
 
 
 class InputSection(Section):
@@ -49,7 +50,7 @@ Outputs = Annotated[
 ]
 
 ADAPTERS = ("callable", "executable", "persistent", "batched", "pest", "dakota", "umbridge")
-ADAPTER: Any = Field(description=listed(ADAPTERS, "or"))
+ADAPTER: Any = Field(description=join_names(ADAPTERS, "or"))
 COMMAND = Field(description="the program and its arguments, each a string", min_length=1)
 PARTIAL: Any = Field(
     default=False,
@@ -246,11 +247,14 @@ def _known_adapter(value: object) -> object:
     if not isinstance(value, dict):
         raise ValueError("must be a table")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
     if "adapter" not in value:
-        raise WholeSentenceError([f"adapter: is missing; it must be {listed(ADAPTERS, 'or')}"])
+        raise WholeSentenceError([f"adapter: is missing; it must be {join_names(ADAPTERS, 'or')}"])
     adapter = value["adapter"]
     if adapter not in ADAPTERS:
         raise WholeSentenceError(
-            [f"adapter: must be {listed(ADAPTERS, 'or')}, was {shown(adapter)}{did_you_mean(adapter, ADAPTERS)}"]
+            [
+                f"adapter: must be {join_names(ADAPTERS, 'or')}, was "
+                f"{format_value(adapter)}{did_you_mean(adapter, ADAPTERS)}"
+            ]
         )
     return value
 

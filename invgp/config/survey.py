@@ -12,9 +12,9 @@ from invgp.config.document import LARGEST
 from invgp.config.gathering import Mistakes, each
 from invgp.config.names import labels_of
 from invgp.config.schema import ColumnSection, Config
-from invgp.config.sentences import listed, shown
 from invgp.config.tables import Table
 from invgp.errors import ConfigError
+from invgp.formatting import format_value, join_names
 from invgp.problem import Column, Observation, Survey
 from invgp.units import conversion
 
@@ -47,7 +47,8 @@ def _check_crs(crs: str, coordinates: Mapping[str, ColumnSection]) -> None:
         system = CRS.from_user_input(crs)
     except CRSError:
         raise ConfigError(
-            f"survey.crs: must be a coordinate reference system that PROJ knows, such as 'EPSG:28354', was {shown(crs)}"
+            f"survey.crs: must be a coordinate reference system that PROJ knows, such as 'EPSG:28354', was "
+            f"{format_value(crs)}"
         ) from None
     if not (system.is_geographic or system.is_projected):
         return  # of a local or a geocentric system we know nothing
@@ -55,7 +56,8 @@ def _check_crs(crs: str, coordinates: Mapping[str, ColumnSection]) -> None:
     for name, column in list(coordinates.items())[:2]:  # a third is a height
         if conversion(column.unit, unit) is None:
             raise ConfigError(
-                f"survey.crs: must be one of coordinates in {column.unit!r}, the unit of {name!r}, was {shown(crs)} "
+                f"survey.crs: must be one of coordinates in {column.unit!r}, the unit of {name!r}, was "
+                f"{format_value(crs)} "
                 f"({system.name}), which is {kind}: its coordinates are in {unit}, or a unit that converts to them"
             )
 
@@ -79,8 +81,8 @@ def _check_no_site_twice(coordinates: Sequence[Column]) -> None:
         repeated = int(first[count > 1].min())
         others = np.flatnonzero(np.all(positions == positions[repeated], axis=-1))
         raise ConfigError(
-            f"survey.coordinates: must differ from site to site, was {shown(positions[repeated].tolist())} "
-            f"at sites {listed(int(i) + 1 for i in others)}"
+            f"survey.coordinates: must differ from site to site, was {format_value(positions[repeated].tolist())} "
+            f"at sites {join_names(int(i) + 1 for i in others)}"
         )
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 import xarray as xr
 
-from invgp.config.sentences import did_you_mean, listed, shown, suggestion
 from invgp.errors import ConfigError
+from invgp.formatting import did_you_mean, format_value, join_names, suggest
 from invgp.library_paths import utf8_path
 from invgp.netcdf_container import UNREADABLE
 from invgp.problem import Floats
@@ -78,7 +78,7 @@ class CsvTable:
     def _column(self, name: str, key: str) -> Floats:
         if self.header.count(name) != 1:
             wrong = f"has {self.header.count(name)} columns" if name in self.header else "has no column"
-            valid = suggestion(name, self.header) if name not in self.header else ""
+            valid = suggest(name, self.header) if name not in self.header else ""
             raise ConfigError(f"{key}: must be a column of {self.file.name}, which {wrong} {name!r}{valid}")
         place = self.header.index(name)
         values = np.empty(len(self.rows))
@@ -135,8 +135,7 @@ class NetcdfTable:
         names = sorted(str(n) for n in self.dataset.variables)
         if name not in names:
             raise ConfigError(
-                f"{key}: must be a variable of {self.file.name}, which has no variable "
-                f"{name!r}{suggestion(name, names)}"
+                f"{key}: must be a variable of {self.file.name}, which has no variable {name!r}{suggest(name, names)}"
             )
         values = self._by_site(name, key)
         own = str(self.dataset[name].attrs.get("units", unit))
@@ -155,7 +154,7 @@ class NetcdfTable:
         sites = (self.dataset[self.position] if self.position in self.dataset.variables else variable).dims[:1]
         numeric = np.issubdtype(variable.dtype, np.number)
         if variable.ndim not in (1, 2) or not numeric or sites[0] not in variable.dims:
-            along = listed(variable.dims) if variable.dims else "no dimension"
+            along = join_names(variable.dims) if variable.dims else "no dimension"
             where = sites[0] if sites else self.position
             raise ConfigError(
                 f"{key}: variable {name!r} of {self.file.name} must hold numbers along {where!r} (the sites) and "
@@ -277,7 +276,7 @@ def check_regular(file: Path, key: str) -> None:
     except OSError as error:
         regular, why = False, f"which cannot be opened ({error.strerror})"
     if not regular:
-        raise ConfigError(f"{key}: must be a file that can be read, was {shown(str(file), LONGEST_PATH)}, {why}")
+        raise ConfigError(f"{key}: must be a file that can be read, was {format_value(str(file), LONGEST_PATH)}, {why}")
 
 
 def _neighbour(file: Path) -> str:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from invgp.config.sentences import suggestion
 from invgp.errors import ConfigError
+from invgp.formatting import suggest
 from invgp.problem import Floats
 
 
@@ -65,7 +65,7 @@ def chosen(dataset: xr.Dataset, variables: Sequence[str], suffixes: Sequence[str
     ]
     for name in variables:
         if name not in fields:
-            raise ConfigError(f"--variable: must be a field of the file, was {name!r}{suggestion(name, fields)}")
+            raise ConfigError(f"--variable: must be a field of the file, was {name!r}{suggest(name, fields)}")
     if variables:
         return list(variables)
     if suffixes is not None:

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from cf_units import Unit, suppress_errors
 
-from invgp.config.sentences import listed, suggestion
 from invgp.errors import ConfigError
-from invgp.formatting import shorten
+from invgp.formatting import join_names, shorten, suggest
 from invgp.problem import Floats
 from invgp.units import conversion, is_unit
 
@@ -179,7 +178,7 @@ class _Parser:
 
     def _latent(self, name: str) -> Term:
         if name not in self.known:
-            raise self._refused(f"there is no latent {name!r}{suggestion(name, list(self.known))}")
+            raise self._refused(f"there is no latent {name!r}{suggest(name, list(self.known))}")
         self.used.add(name)
         latent = self.known[name]
         degree = 1 if latent.linear else 2
@@ -193,7 +192,7 @@ class _Parser:
         if labels is None:
             raise self._refused(f"{name!r} has no labels")
         if not (isinstance(label, ast.Constant) and label.value in labels):
-            raise self._refused(f"{name!r} has no label {shorten(ast.unparse(label))}; it has {listed(labels)}")
+            raise self._refused(f"{name!r} has no label {shorten(ast.unparse(label))}; it has {join_names(labels)}")
         column = labels.index(label.value)
         return replace(whole, of=lambda v: whole.of(v)[..., column], dimension=None)
 

@@ -18,10 +18,9 @@ import psutil
 import xarray as xr
 
 from invgp.axes import axis_letters
-from invgp.config.sentences import suggestion
 from invgp.config.tables import NETCDF_SUFFIXES, NetcdfTable, read_table
 from invgp.errors import ConfigError
-from invgp.formatting import shorten
+from invgp.formatting import shorten, suggest
 from invgp.problem import Floats
 
 POINTS_ALONG = 100  # of a grid that nobody described, along its longest side
@@ -124,7 +123,7 @@ def _from_words(text: str | None, names: tuple[str, ...], extents: Sequence[tupl
         if not equals or name not in parts:
             raise ConfigError(
                 f"--grid: must be a file ({', '.join(FILES)}), a step, or coordinates as in "
-                f"{names[0]}=0:100:5, was {shorten(repr(text))}{suggestion(name, names)}"
+                f"{names[0]}=0:100:5, was {shorten(repr(text))}{suggest(name, names)}"
             )
         if parts[name]:
             raise ConfigError(

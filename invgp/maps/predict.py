@@ -11,8 +11,8 @@ import psutil
 import xarray as xr
 
 from invgp import netcdf
-from invgp.config.sentences import suggestion
 from invgp.errors import ConfigError
+from invgp.formatting import suggest
 from invgp.maps.belief import Belief
 from invgp.maps.expressions import derived
 from invgp.maps.grids import Grid, Slices, grid_of
@@ -59,7 +59,7 @@ def plan(
     known = {i.name: i for i in ingredients(posterior, belief.fields)}
     for name in latents:
         if name not in known:
-            raise ConfigError(f"--latent: must be a latent of the posterior, was {name!r}{suggestion(name, [*known])}")
+            raise ConfigError(f"--latent: must be a latent of the posterior, was {name!r}{suggest(name, [*known])}")
     expressions = [derived(text, [*known.values()]) for text in derive]
     units = {name: i.unit for name, i in known.items()}
     dimensions = {name: i.dimension for name, i in known.items()}

@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import xarray as xr
 
-from invgp.config.sentences import suggestion
 from invgp.errors import ConfigError
+from invgp.formatting import suggest
 from invgp.links import LINKS, normal_draws
 from invgp.maps.belief import Belief, Field, Projections
 from invgp.maps.expressions import Derived, Ingredient, Values
@@ -189,9 +189,7 @@ def threshold(text: str, units: dict[str, str]) -> Threshold:
         )
     name, unit = parts[1], parts[3]
     if name not in units:
-        raise ConfigError(
-            f"--exceed: must name a latent or a derived quantity, was {name!r}{suggestion(name, [*units])}"
-        )
+        raise ConfigError(f"--exceed: must name a latent or a derived quantity, was {name!r}{suggest(name, [*units])}")
     try:
         number = float(parts[2])
     except ValueError:

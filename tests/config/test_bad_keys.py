@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from invgp.config.sentences import listed
 from invgp.config.simulators import ADAPTERS
+from invgp.formatting import join_names
 
 from .conftest import WriteSurvey
 from .mistakes import Case, by_mistake, sentence_of
@@ -124,7 +124,7 @@ MISSING_KEYS = [
     Case(
         "no adapter",
         {'adapter = "callable"\n': ""},
-        f"forward.adapter: is missing; it must be {listed(ADAPTERS, 'or')}",
+        f"forward.adapter: is missing; it must be {join_names(ADAPTERS, 'or')}",
     ),
     Case("no noise", {"[noise]\nstd.time = 0.05\n": ""}, "noise: is missing; it must be the table [noise]"),
     Case(

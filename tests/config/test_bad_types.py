@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from invgp.config.sentences import listed
 from invgp.config.simulators import ADAPTERS
+from invgp.formatting import join_names
 
 from .conftest import WriteSurvey
 from .mistakes import Case, by_mistake, sentence_of
@@ -149,9 +149,11 @@ WRONG_TYPES = [
     Case(
         "unknown adapter",
         {'"callable"': '"calable"'},
-        f"forward.adapter: must be {listed(ADAPTERS, 'or')}, was 'calable'; did you mean 'callable'?",
+        f"forward.adapter: must be {join_names(ADAPTERS, 'or')}, was 'calable'; did you mean 'callable'?",
     ),
-    Case("adapter of a wrong type", {'"callable"': "1"}, f"forward.adapter: must be {listed(ADAPTERS, 'or')}, was 1"),
+    Case(
+        "adapter of a wrong type", {'"callable"': "1"}, f"forward.adapter: must be {join_names(ADAPTERS, 'or')}, was 1"
+    ),
     Case(
         "no server",
         {'adapter = "callable"\nfunction = "simulator:times"': 'adapter = "umbridge"\nmodel = "m"\nurls = []'},
