@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from threading import Event
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,10 @@ from invgp.problem import Floats
 
 HOPELESS = 5  # rows of a task: if the first all kill their workers, so will the rest
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0  # s, between looks at what another process makes
+
+
+class BatchStopped(Exception):  # noqa: N818 - a decision, not an error
+    """Raised by `watch` when the rest of a batch is not needed."""
 
 
 def evaluate(
@@ -51,7 +56,8 @@ def evaluate(
     recorder : answers the runs that it knows, and gets the others as soon as they finish. The rows of a task are
         recorded together, so that a batch that is taken up again has the tasks that it had. A run that another process
         makes at this time is not made: it is waited for, as long as that process lives.
-    watch : called with each part, in order; it may raise, which stops the rest.
+    watch : called with each part, in order. If it raises `BatchStopped`, no further run is started, and those that
+        have started are finished and recorded. Any other exception also ends the runs that have started.
     concurrency : is told how long runs took, and how long there were any.
     """
     if not len(values):
@@ -60,7 +66,7 @@ def evaluate(
     # A worker may be in another directory, and a program may put a link in the place of this one.
     context = replace(context, directory=context.directory.resolve())
     once = _once(values)
-    run = _Run(model, pool or Loop(), retries, recorder, concurrency, monitor)
+    run = _Run(model, pool or Loop(), retries, recorder, concurrency, monitor, Event())
     parts = []
     with (
         resend_lost_interrupts(),
@@ -70,7 +76,13 @@ def evaluate(
             succeeded = int(part.ok.sum())
             monitor.ran(succeeded, len(part.status) - succeeded, answered=len(part.status) - made)
             if watch is not None:
-                watch(part)
+                try:
+                    watch(part)
+                except BatchStopped:
+                    run.stop.set()
+                    for _ in several:
+                        pass
+                    raise
             parts.append(part)
     if recorder is not None:
         recorder.sync()
@@ -141,6 +153,7 @@ class _Run(NamedTuple):
     recorder: Recorder | None
     concurrency: Concurrency
     monitor: Monitor
+    stop: Event
 
     def parts(self, values: Floats, context: RunContext) -> Generator[tuple[Evaluations, int], None, None]:
         """The outcome of each task, in order, and how many of its rows were run, and not answered by the ledger."""
@@ -169,7 +182,7 @@ class _Run(NamedTuple):
             return
         pause = SHORTEST_PAUSE
         try:
-            while wanted:
+            while wanted and not self.stop.is_set():
                 claimed = self.recorder.claim(values[np.concatenate([rows for _, rows in wanted])])
                 ours, theirs = [], []
                 start = 0
@@ -185,7 +198,7 @@ class _Run(NamedTuple):
                         theirs.append((number, rows[~(found | mine)]))
                 yield from self._made(ours, values, context)
                 self.recorder.release()  # to wait with a claim would have others wait for us
-                if theirs:
+                if theirs and not self.stop.is_set():
                     maker = next(filter(None, claimed.makers))
                     self.monitor.waiting(sum(rows.size for _, rows in theirs), maker)
                     pause = SHORTEST_PAUSE if ours or claimed.found.any() else min(2 * pause, LONGEST_PAUSE)
@@ -221,6 +234,8 @@ class _Run(NamedTuple):
                 else:
                     yield number, result
         for number, death in died.items():
+            if self.stop.is_set():
+                return
             task = tasks[number]
             found = None if self.recorder is None else in_ledger(self.recorder, task)
             if found is None:
@@ -252,7 +267,7 @@ class _Run(NamedTuple):
     def _ran(self, tasks: list[Task], *, record: bool) -> Generator[tuple[int, Finished | Died], None, None]:
         itself = record and self.pool.separate and self.recorder is not None
         reach = Reach.of(self.recorder) if itself and self.recorder is not None else None
-        return self.pool.run(Work(self.model, self.retries, reach), tasks, tasks[0].context.directory)
+        return self.pool.run(Work(self.model, self.retries, reach), tasks, tasks[0].context.directory, self.stop)
 
 
 def _size(pieces: list[_Piece]) -> int:

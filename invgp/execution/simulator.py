@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from invgp.adapters.protocol import SPARE, Evaluations, RunContext, Status
 from invgp.execution.concurrency import Concurrency
-from invgp.execution.evaluate import evaluate
+from invgp.execution.evaluate import BatchStopped, evaluate
 from invgp.execution.failure_patterns import Outcomes
 from invgp.execution.missing_outputs import Gaps
 from invgp.execution.monitor import Monitor, Silent
@@ -60,8 +60,8 @@ class Batch(NamedTuple):
         return Batch(np.full((samples, sites, outputs), np.nan), np.zeros((samples, sites), dtype=bool))
 
 
-class TooManyFailed(Exception):  # noqa: N818 - it says what happened
-    """More runs of a batch failed than the problem allows; the rest of it was not run."""
+class TooManyFailed(BatchStopped):
+    """More runs of a batch failed than `inference.max_failed_share` allows; the rest of the batch was not run."""
 
 
 @dataclass

@@ -20,7 +20,7 @@ from invgp import invert
 from invgp.adapters import Evaluations, ForwardModel, Quantity, Status
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.concurrency import Concurrency
-from invgp.execution.evaluate import evaluate
+from invgp.execution.evaluate import BatchStopped, evaluate
 from invgp.execution.pools import Loop, Pool, open_pool
 from invgp.ledger import Ledger, Reach
 from invgp.problem import InferenceSettings
@@ -40,7 +40,12 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def pool(kind: str, request: pytest.FixtureRequest) -> Iterator[Pool]:
     scheduler = request.getfixturevalue("dask_file") if kind == "dask" else None
-    with open_pool(InferenceSettings(backend=kind, workers=2, scheduler=scheduler)) as opened:
+    settings = (
+        InferenceSettings(workers=1)
+        if kind == "loop"
+        else InferenceSettings(backend=kind, workers=2, scheduler=scheduler)
+    )
+    with open_pool(settings) as opened:
         if kind == "dask":  # a nanny may still be starting one again that an earlier test killed
             opened.client.wait_for_workers(2, timeout=PATIENCE)
         yield opened
@@ -306,6 +311,28 @@ def test_that_a_batch_that_is_stopped_leaves_nothing_running(program: Program, p
     with nothing_left(tmp_path), pytest.raises(KeyboardInterrupt):
         run(model, rows(*range(6)), pool, tmp_path, watch=stop)
     assert recorded(tmp_path) == {0: Status.OK}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "loop"], indirect=True)
+def test_that_runs_under_way_are_recorded_when_too_many_have_failed(
+    program: Program, pool: Pool, tmp_path: Path
+) -> None:
+    """The first run fails when two have started, and the second ends later."""
+
+    def stop(part: Evaluations) -> None:
+        assert not part.ok.any()
+        (tmp_path / "heard").touch()
+        raise BatchStopped
+
+    wait = f"until [ -e {tmp_path}/heard ]; do sleep 0.02; done"
+    fail = f"until [ $(wc -l < {tmp_path}/started) = 2 ]; do sleep 0.02; done; exit 1"
+    body = "exit 1" if isinstance(pool, Loop) and not pool.separate else f'[ "$1" = 0.0 ] && {{ {fail}; }}\n{wait}'
+    with nothing_left(tmp_path), pytest.raises(BatchStopped):
+        run(program(body), rows(*range(20)), pool, tmp_path, watch=stop)
+    found = recorded(tmp_path)
+    assert sorted(found) == sorted(started(tmp_path))
+    assert [status for x, status in found.items() if x] == [Status.OK] * (len(found) - 1)
+    assert len(found) == 1 if not pool.separate else 2 <= len(found) <= 4  # Dask has given out one more per worker
 
 
 def test_that_a_batch_after_one_that_was_stopped_runs(program: Program, pool: Pool, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from threading import Event
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, TypeVar
 
@@ -15,6 +16,10 @@ R = TypeVar("R")
 THREADS_PER_WORKER = 1
 CHANCES = 2
 """How often an item may lose its worker: once is bad luck, twice is the item."""
+
+
+NEVER = Event()
+"""An event that is not set."""
 
 
 class Died(NamedTuple):
@@ -39,12 +44,22 @@ class Pool(Protocol):
     separate: bool
 
     def run(
-        self, work: Callable[[T], R], items: Sequence[T], directory: Path
+        self, work: Callable[[T], R], items: Sequence[T], directory: Path, stop: Event = NEVER
     ) -> Generator[tuple[int, R | Died], None, None]:
-        """Give the number of each item and what `work` made of it, as they finish, in any order.
+        """Yield the number of each item and the result of `work`, in the order in which the items finish.
 
-        A worker that dies loses nothing: its item goes to another one. If the generator is closed before its end,
-        what still runs is wanted no more: programs with a run directory below `directory` are killed.
+        If a worker dies, another worker takes its item. If the generator is closed before its end, the programs whose
+        run directory is below `directory` are killed.
+
+        Parameters
+        ----------
+        work : callable
+            Function of one item.
+        items : sequence
+        directory : Path
+            Parent of the run directories.
+        stop : threading.Event, optional
+            When it is set, no further item is started; the results of the items that have started are still yielded.
         """
 
     def __enter__(self) -> Self: ...
@@ -64,12 +79,15 @@ class Loop:
         work: Callable[[T], R],
         items: Sequence[T],
         directory: Path,  # noqa: ARG002 - nothing runs beside us
+        stop: Event = NEVER,
     ) -> Generator[tuple[int, R | Died], None, None]:
         """Give each item's number and what became of it, in order."""
         # As in a worker: the number of threads decides how BLAS rounds, and results must not depend on the workers.
         # Once for all items: it takes longer than to start a program.
         with threadpool_limits(THREADS_PER_WORKER):
             for number, item in enumerate(items):
+                if stop.is_set():
+                    return
                 yield number, work(item)
 
     def __enter__(self) -> Self:

@@ -14,12 +14,13 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from threading import Event
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
 from invgp.errors import ConfigError, InvgpError, RunsFailedError
-from invgp.execution.pools.base import Died, R, T
+from invgp.execution.pools.base import NEVER, Died, R, T
 from invgp.execution.pools.dask_worker import allow_runs_again, in_worker
 from invgp.execution.stray_programs import end_programs, stop_runs, stopped
 
@@ -68,10 +69,10 @@ class Cluster:
             ) from error
 
     def run(
-        self, work: Callable[[T], R], items: Sequence[T], directory: Path
+        self, work: Callable[[T], R], items: Sequence[T], directory: Path, stop: Event = NEVER
     ) -> Generator[tuple[int, R | Died], None, None]:
         """Give each item's number and what became of it, as they finish."""
-        batch = _Batch(self, work, items, directory)
+        batch = _Batch(self, work, items, directory, stop)
         suspects: list[int] = []
         self._directories.add(directory)
         whole = False
@@ -122,8 +123,10 @@ class Cluster:
 class _Batch:
     """The items of one batch, and those of them that are with the scheduler."""
 
-    def __init__(self, cluster: Cluster, work: Callable[[T], R], items: Sequence[T], directory: Path) -> None:
-        self.cluster, self.items, self.directory = cluster, items, directory
+    def __init__(
+        self, cluster: Cluster, work: Callable[[T], R], items: Sequence[T], directory: Path, stop: Event
+    ) -> None:
+        self.cluster, self.items, self.directory, self.stop = cluster, items, directory, stop
         self.running: dict[Any, int] = {}
         self._work = work
         self._name = f"invgp-{uuid4().hex}"
@@ -136,6 +139,8 @@ class _Batch:
         waiting = deque(numbers)
         while waiting or self.running:
             self._look()
+            if self.stop.is_set():
+                waiting.clear()
             while waiting and len(self.running) < (max(AHEAD * self._threads, 1) if together else 1):
                 self._submit(waiting.popleft())
             try:

@@ -22,7 +22,7 @@ from typing import Any, Self
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from invgp.execution.pools.base import CHANCES, THREADS_PER_WORKER, Died, R, T
+from invgp.execution.pools.base import CHANCES, NEVER, THREADS_PER_WORKER, Died, R, T
 from invgp.execution.stray_programs import end_programs, stopped
 from invgp.open_files import reserve_open_files
 
@@ -48,7 +48,7 @@ class Processes:
         self._idle: list[ProcessPoolExecutor] = []
 
     def run(
-        self, work: Callable[[T], R], items: Sequence[T], directory: Path
+        self, work: Callable[[T], R], items: Sequence[T], directory: Path, stop: threading.Event = NEVER
     ) -> Generator[tuple[int, R | Died], None, None]:
         """Give each item's number and what became of it, as they finish."""
         waiting, deaths = deque(range(len(items))), Counter[int]()
@@ -56,8 +56,8 @@ class Processes:
         engaged: set[ProcessPoolExecutor] = set()
         finished: deque[tuple[int, R | Died]] = deque()
         try:
-            while waiting or running or finished:
-                while waiting and len(running) < self.workers:
+            while (waiting and not stop.is_set()) or running or finished:
+                while waiting and not stop.is_set() and len(running) < self.workers:
                     worker = self._idle.pop() if self._idle else new_worker()
                     engaged.add(worker)  # before it gets its work: Ctrl-C may come in between
                     try:
@@ -83,7 +83,7 @@ class Processes:
                             finished.append((number, Died(deaths[number])))
         finally:
             # Interrupted, or failed: what still runs is wanted no more. Nor is what a dead worker left, which may hang.
-            if running or waiting or deaths:
+            if running or (waiting and not stop.is_set()) or deaths:
                 with stopped(directory):
                     for worker in engaged:
                         worker.shutdown(kill_workers=True)  # and wait: it must not start another program

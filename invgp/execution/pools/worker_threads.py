@@ -6,11 +6,12 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from threading import Event
 from types import TracebackType
 
 from threadpoolctl import threadpool_limits
 
-from invgp.execution.pools.base import THREADS_PER_WORKER, Died, Loop, R, T
+from invgp.execution.pools.base import NEVER, THREADS_PER_WORKER, Died, Loop, R, T
 from invgp.execution.stray_programs import allow_runs, stop_runs
 from invgp.open_files import reserve_open_files
 
@@ -30,7 +31,7 @@ class Threads(Loop):
         self._stopped: ThreadPool | None = None
 
     def run(
-        self, work: Callable[[T], R], items: Sequence[T], directory: Path
+        self, work: Callable[[T], R], items: Sequence[T], directory: Path, stop: Event = NEVER
     ) -> Generator[tuple[int, R | Died], None, None]:
         """Give each item's number and what became of it, as they finish."""
         whole = False
@@ -41,7 +42,9 @@ class Threads(Loop):
         threads = self._threads = self._threads or ThreadPool(self.workers)
         try:
             with threadpool_limits(THREADS_PER_WORKER):
-                yield from threads.imap_unordered(partial(_numbered, work), enumerate(items))
+                for done in threads.imap_unordered(partial(_run_item, work, stop), enumerate(items)):
+                    if done is not None:
+                        yield done
             whole = True
         finally:
             if not whole:  # a thread cannot be stopped, but what it waits for can
@@ -59,5 +62,5 @@ class Threads(Loop):
             self._threads = None
 
 
-def _numbered(work: Callable[[T], R], item: tuple[int, T]) -> tuple[int, R]:
-    return item[0], work(item[1])
+def _run_item(work: Callable[[T], R], stop: Event, item: tuple[int, T]) -> tuple[int, R] | None:
+    return None if stop.is_set() else (item[0], work(item[1]))
