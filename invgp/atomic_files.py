@@ -13,19 +13,21 @@ import os
 import re
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import BinaryIO
 from uuid import uuid4
 
+from invgp.disk_space import NO_SPACE, PROBE_BYTES
 from invgp.errors import WriteError
 
 LONGEST_LABEL = 180  # bytes; of a longer file name, the staging directory has the digest
+READER_SECONDS = 5.0  # for a process to open a pipe that we write to
 LOCK, FILES, PROBE = "lock", "files", "probe"
-PROBE_BYTES = 2**20
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_DIRECTORY_SYNC = (errno.EINVAL, errno.ENOTSUP)  # on some network file systems
 NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK)
 
@@ -107,7 +109,7 @@ def library_errors() -> Iterator[None]:
 
 def _write_error(what: str, path: Path, error: OSError, directory: Path | None) -> WriteError:
     """The error with its cause; some libraries give another error, such as a missing permission, for a full disk."""
-    if directory is not None and error.errno not in NO_ROOM:
+    if directory is not None and error.errno not in NO_SPACE:
         for file in (directory / PROBE, *directory.iterdir()):
             try:
                 with file.open("ab", buffering=0) as probe:
@@ -205,12 +207,29 @@ def _move_all(what: str, files: Path, directory: Path, *, overwrite: bool) -> No
     for file in staged:
         target = directory / file.name
         if _is_special(target):
-            with file.open("rb") as source, target.open("wb") as sink:
+            with file.open("rb") as source, _open_special(target) as sink:
                 shutil.copyfileobj(source, sink)
         elif overwrite:
             _replace(what, file, _followed(target))
         else:
             _create(file, target)
+
+
+def _open_special(path: Path) -> BinaryIO:
+    """Open a pipe or a device. A named pipe must have a reader within `READER_SECONDS`."""
+    deadline = time.monotonic() + READER_SECONDS
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO or not stat.S_ISFIFO(path.stat().st_mode):
+                raise
+            if time.monotonic() > deadline:
+                raise OSError(errno.ENXIO, "it is a pipe, and no process reads from it") from error
+            time.sleep(0.02)
+        else:
+            os.set_blocking(descriptor, True)  # a reader may be slow
+            return os.fdopen(descriptor, "wb")
 
 
 def _copy_permissions(old: Path, new: Path) -> None:

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 
 import invgp
-from invgp import netcdf, reports
+from invgp import atomic_files, netcdf, reports
 from invgp.atomic_files import _is_special, atomic_file, staging_directory
 from invgp.cli import main
 from invgp.errors import WriteError
@@ -208,6 +209,34 @@ def test_that_a_pipe_gets_the_bytes(tmp_path: Path) -> None:
     reader.join()
     assert found == ["1,2\n"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_that_a_pipe_without_a_reader_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    monkeypatch.setattr(atomic_files, "READER_SECONDS", 0.1)
+    with (
+        pytest.raises(WriteError, match=r"written to '.*pipe\.csv': it is a pipe, and no process reads from it"),
+        atomic_file("the table", pipe) as part,
+    ):
+        part.write_text("1,2\n")
+
+
+def test_that_more_than_a_pipe_holds_reaches_a_slow_reader(tmp_path: Path) -> None:
+    pipe, text, found = tmp_path / "pipe.csv", "1,2\n" * 100_000, []
+    os.mkfifo(pipe)
+
+    def read() -> None:
+        with pipe.open() as file:
+            time.sleep(0.2)
+            found.append(file.read())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with atomic_file("the table", pipe) as part:
+        part.write_text(text)
+    reader.join()
+    assert found == [text]
 
 
 def test_that_standard_output_and_a_full_device_are_written_to(tmp_path: Path) -> None:

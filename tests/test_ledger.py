@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +17,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import invgp.disk_space
 import invgp.execution.tasks
 from invgp import invert
 from invgp.adapters import Evaluations, ExecutableModel, InputFile, Quantity, RunContext, Status
@@ -20,7 +25,11 @@ from invgp.errors import ConfigError, LedgerError
 from invgp.execution.evaluate import evaluate
 from invgp.execution.pools.worker_processes import Processes
 from invgp.ledger import Ledger, Recorder
+from invgp.ledger.faults import sentences
 from problems import map_problem
+
+SMALL_DISK = ("unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=1m small /mnt && exec "$@"', "sh")
+CAN_MOUNT = shutil.which("unshare") and subprocess.run([*SMALL_DISK, "true"], check=False).returncode == 0
 
 
 @dataclass
@@ -237,11 +246,50 @@ def finished_of(model: Model):
     return invgp.execution.tasks.attempt(model, rows(1), context(1, Path()))
 
 
-def test_that_runs_that_fail_on_a_full_disk_are_not_taken_for_failures(ledger: Ledger, monkeypatch) -> None:
-    def full(**_):
+def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(invgp.execution.tasks, "TemporaryFile", full)
+    monkeypatch.setattr(invgp.disk_space, "TemporaryFile", fail)
+
+
+@pytest.mark.parametrize(("full", "reason"), [(True, "the disk is full"), (False, "disk I/O error")])
+def test_that_an_io_error_of_sqlite_on_a_full_disk_names_the_disk(ledger: Ledger, monkeypatch, full, reason) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
+    if full:
+        fill_disk(monkeypatch)
+    with pytest.raises(LedgerError, match=f"cannot be read or written: {reason};"), sentences(ledger.path):
+        raise error
+
+
+@pytest.mark.skipif(not CAN_MOUNT, reason="mounting a file system is not permitted")
+@pytest.mark.parametrize("used", [0, 1_024_000, 1_036_288, 1_040_384])
+def test_that_a_ledger_on_a_disk_that_is_full_says_so(used: int) -> None:
+    code = f"""
+        from pathlib import Path
+        Path("/mnt/other").write_bytes(bytes({used}))
+        from test_ledger import *
+        model = Model(64)
+        try:
+            with Ledger("/mnt/runs.sqlite") as ledger:
+                for i in range(100):
+                    run(model, rows(*range(1000 * i, 1000 * (i + 1))), ledger)
+        except LedgerError as error:
+            print(error)
+        """
+    ended = subprocess.run(
+        [*SMALL_DISK, sys.executable, "-c", textwrap.dedent(code)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )
+    assert "the disk is full" in ended.stdout
+
+
+def test_that_runs_that_fail_on_a_full_disk_are_not_taken_for_failures(ledger: Ledger, monkeypatch) -> None:
+    fill_disk(monkeypatch)
     with pytest.raises(LedgerError, match=r"nothing more can be written in .* \(No space left on device\)"):
         run(Model(1), rows(1, -1, 2), ledger)
     assert [r.inputs[0] for r in ledger.runs()] == [1]

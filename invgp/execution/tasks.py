@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import NamedTuple
 
 import numpy as np
 
 from invgp.adapters.protocol import HOMES, Evaluations, ForwardModel, RunContext, Status, output_size
+from invgp.disk_space import find_write_error
 from invgp.errors import LedgerError
 from invgp.execution.pools import Died
 from invgp.execution.retries import attempt
@@ -17,7 +17,6 @@ from invgp.execution.stray_programs import end_programs, were_stopped
 from invgp.ledger import Finished, Reach, Recorder
 from invgp.problem import Floats
 
-ROOM = 2**20  # bytes: a disk with less is as good as full
 SPOILT_BY_A_FULL_DISK = {Status.NOT_STARTED, Status.EXIT_CODE, Status.KILLED, Status.UNREADABLE}
 
 
@@ -86,12 +85,9 @@ def check_room(outcome: Evaluations, directory: Path, ledger: Path) -> None:
     """Raise if runs may have failed because their disk is full: that is not a failure of their inputs."""
     if not SPOILT_BY_A_FULL_DISK.intersection(outcome.status):
         return
-    nearest = next(place for place in (directory, *directory.absolute().parents) if place.is_dir())
-    try:
-        with TemporaryFile(dir=nearest) as probe:
-            probe.write(bytes(ROOM))
-    except OSError as error:
-        reason = f"nothing more can be written in {str(nearest)!r} ({error.strerror}), so that runs fail"
+    error = find_write_error(directory)
+    if error is not None:
+        reason = f"nothing more can be written in {error.filename!r} ({error.strerror}), so that runs fail"
         raise LedgerError(ledger, reason) from error
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from invgp.disk_space import NO_SPACE, find_write_error
 from invgp.errors import ConfigError, LedgerError
 
 # What keeps the file from being read or written, and says nothing of what it holds.
@@ -45,12 +46,18 @@ def sentences(path: Path) -> Iterator[None]:
         code = getattr(error, "sqlite_errorname", "")
         known = next((reason for name, reason in _REASONS.items() if code.startswith(name)), None)
         if known is None and code.startswith(_IO_FAULT) and code not in _LIKE_DAMAGE:
-            known = str(error)
+            known = _explain_io_error(path, error)
         if known is not None:
             raise LedgerError(path, known) from error
         if code == "SQLITE_NOTADB":
             raise not_a_ledger(path, f"it is damaged, or no SQLite file ({error})") from error
         raise damaged_ledger(path, str(error)) from error
+
+
+def _explain_io_error(path: Path, error: sqlite3.Error) -> str:
+    # SQLite reports "disk I/O error" if it has no space for a file beside the ledger.
+    cause = find_write_error(path.parent)
+    return _REASONS["SQLITE_FULL"] if cause is not None and cause.errno in NO_SPACE else str(error)
 
 
 def not_a_ledger(path: Path, reason: str) -> ConfigError:

@@ -132,7 +132,8 @@ class Belief:
             return _believed(fields, X, held)
         except np.linalg.LinAlgError as error:
             raise ConfigError(
-                "the posterior cannot be: what it holds of the sites makes no covariance that is positive definite"
+                "the posterior is damaged: its variable 'site_precision' gives a covariance that is not positive "
+                "definite"
             ) from error
 
     @property

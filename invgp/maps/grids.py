@@ -116,6 +116,8 @@ def _from_words(text: str | None, names: tuple[str, ...], extents: Sequence[tupl
         longest = max(stop - start for start, stop in extents)
         text = repr(_round_step(longest / POINTS_ALONG)) if longest > 0.0 else "1"
     if re.fullmatch(NUMBER, text.strip()):
+        if not float(text) > 0.0:
+            raise ConfigError(f"--grid: must be a step greater than 0, was {shorten(repr(text))}")
         return [_axis(f"::{text.strip()}", name, extent) for name, extent in zip(names, extents, strict=True)]
     parts = dict.fromkeys(names, "")
     for part in filter(None, re.split(r"[,\s]+", text.strip())):

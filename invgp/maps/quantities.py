@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -197,7 +198,10 @@ def threshold(text: str, units: dict[str, str]) -> Threshold:
     how = conversion(unit or units[name], units[name]) if not unit or is_unit(unit) else None
     if how is None:
         raise ConfigError(f"--exceed: must be in a unit that converts to {units[name]!r}, was {unit!r}")
-    return Threshold(name, number * how.factor + how.offset)
+    value = number * how.factor + how.offset
+    if not math.isfinite(value):
+        raise ConfigError(f"--exceed: must have a finite number, was {parts[2]!r}")
+    return Threshold(name, value)
 
 
 def ingredients(posterior: xr.Dataset, fields: Sequence[Field]) -> list[Ingredient]:
