@@ -1,0 +1,381 @@
+"""References for `shapes.py`: two posteriors of each problem that agree, by methods that share no code with invgp.
+
+Problems with independent sites of one or two unknowns: quadrature on a grid, and importance sampling with quasi-random
+draws from the prior. All others: tempered sequential Monte Carlo, and parallel tempering from draws of the prior. Both
+move by Hamiltonian Monte Carlo in whitened coordinates. The force may be approximate, because a step is accepted with
+the exact density.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc
+from shape_problems import Case, Survey
+
+KEPT = 20_000  # draws that are stored
+REACH = 6.0  # prior standard deviations: half-width of the grids
+WIDENED = 1.5  # standard deviation of the points of importance sampling, in those of the prior
+FEWEST = 400  # effective draws of an importance sample; with fewer it is not used
+MEAN_BAR, SPREAD_BAR, R_HAT_BAR = 0.05, 0.03, 1.01
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Draws (S, N, Q) of the physical values, of equal weight, with their exact mean and spread (N, Q)."""
+
+    method: str
+    mean: np.ndarray
+    std: np.ndarray
+    draws: np.ndarray
+    seconds: float
+
+    def mass(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Probability (N, Q) of intervals."""
+        return np.mean((self.draws >= low) & (self.draws <= high), axis=0)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far two references are apart: means in standard deviations, spreads as a ratio, R-hat of eight batches."""
+
+    mean: float
+    spread: float
+    r_hat: float
+
+    @property
+    def good(self) -> bool:
+        """Whether all bars are met."""
+        return self.mean <= MEAN_BAR and self.spread <= SPREAD_BAR and self.r_hat <= R_HAT_BAR
+
+    def __str__(self) -> str:
+        words = "agree" if self.good else "DISAGREE"
+        return f"{words} (means {self.mean:.3f} sd, spreads {100 * self.spread:.1f}%, R-hat {self.r_hat:.4f})"
+
+
+def agreement(first: Reference, second: Reference) -> Agreement:
+    """Largest differences over sites and unknowns."""
+    std = np.sqrt((first.std**2 + second.std**2) / 2.0)
+    batches = [part for one in (first, second) for part in np.array_split(one.draws.astype(float), 4)]
+    between = np.var([batch.mean(axis=0) for batch in batches], axis=0, ddof=1)
+    within = np.mean([batch.var(axis=0) for batch in batches], axis=0)
+    return Agreement(
+        float(np.max(np.abs(first.mean - second.mean) / std)),
+        float(np.max(np.abs(np.log(first.std / second.std)))),
+        float(np.max(np.sqrt(1.0 + between / within))),
+    )
+
+
+def pooled(first: Reference, second: Reference) -> Reference:
+    """Both at once, of equal weight."""
+    mean = (first.mean + second.mean) / 2.0
+    variance = (first.std**2 + second.std**2) / 2.0 + ((first.mean - second.mean) / 2.0) ** 2
+    draws = np.concatenate([first.draws, second.draws])
+    return Reference(
+        f"{first.method} and {second.method}", mean, np.sqrt(variance), draws, first.seconds + second.seconds
+    )
+
+
+def references(survey: Survey, cache: Path) -> tuple[Reference, Reference]:
+    """Two references, computed once and kept in a folder."""
+    methods = METHODS["separate" if _by_weights(survey.case) else "coupled"]
+    return tuple(_kept(survey, name, cache) for name in methods)  # type: ignore[return-value]
+
+
+def _by_weights(case: Case) -> bool:
+    return case.separate and len(case.processes[0]) <= 2
+
+
+def _kept(survey: Survey, method: str, cache: Path) -> Reference:
+    path = cache / f"{survey.case.name}.{survey.seed}.{method.replace(' ', '-')}.npz"
+    if path.exists():
+        with np.load(path) as kept:
+            if np.array_equal(kept["data"], survey.data) and np.array_equal(kept["noise"], survey.noise):
+                return Reference(method, kept["mean"], kept["std"], kept["draws"], float(kept["seconds"]))
+    started = time.perf_counter()
+    rng = np.random.default_rng([survey.seed, len(method)])
+    mean, std, draws = FUNCTIONS[method](survey, rng)
+    seconds = time.perf_counter() - started
+    cache.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".part.npz")
+    np.savez_compressed(
+        partial, mean=mean, std=std, draws=draws.astype(np.float32), seconds=seconds, data=survey.data,
+        noise=survey.noise,
+    )  # fmt: skip
+    partial.replace(path)
+    return Reference(method, mean, std, draws.astype(np.float32), seconds)
+
+
+# Independent sites: weighted points.
+
+
+def quadrature(survey: Survey, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The trapezoidal rule on a regular grid of one or two unknowns."""
+    mean, _ = survey.case.processes
+    count = {1: 400_001, 2: 2401}[len(mean)]
+    axis = np.linspace(-REACH, REACH, count)
+    grids = np.meshgrid(*[axis] * len(mean), indexing="ij")
+    whitened = np.stack([grid.ravel() for grid in grids], axis=-1)
+    return _weighted(survey, whitened, -0.5 * np.sum(whitened**2, axis=-1), rng, 2.0 * REACH / (count - 1))
+
+
+def importance_sampling(survey: Survey, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scrambled Sobol points of the prior, widened, weighted by the likelihood."""
+    mean, _ = survey.case.processes
+    points = WIDENED * ndtri(np.clip(qmc.Sobol(len(mean), rng=rng).random(2**21), 1e-12, 1.0 - 1e-12))
+    return _weighted(survey, points, -0.5 * np.sum(points**2, axis=-1) * (1.0 - WIDENED**-2.0), rng, 0.0)
+
+
+def _weighted(survey: Survey, whitened: np.ndarray, log_prior: np.ndarray, rng: np.random.Generator, cell: float):
+    """Moments, and draws by systematic resampling: each point once or more, moved within its cell."""
+    case = survey.case
+    center, scale = case.processes
+    f = center + scale * whitened
+    outputs = np.concatenate([case.outputs(part) for part in np.array_split(f, max(1, len(f) // 2**18))])
+    values = case.physical(f)
+    means, stds, kept = [], [], []
+    for data, noise in zip(survey.data, survey.noise, strict=True):
+        log_weight = log_prior - 0.5 * np.sum(((outputs - data) / noise) ** 2, axis=-1)
+        log_weight = np.where(np.isfinite(log_weight), log_weight, -np.inf)
+        weight = np.exp(log_weight - log_weight.max())
+        weight /= weight.sum()
+        if 1.0 / np.sum(weight**2) < FEWEST:
+            raise SystemExit(f"{case.name}: the weights leave {1.0 / np.sum(weight**2):.0f} effective points")
+        mean = weight @ values
+        means.append(mean)
+        stds.append(np.sqrt(weight @ (values - mean) ** 2))
+        chosen = np.searchsorted(np.cumsum(weight), (rng.random() + np.arange(KEPT)) / KEPT).clip(0, len(weight) - 1)
+        moved = f[chosen] + scale * cell * (rng.random((KEPT, len(scale))) - 0.5)
+        kept.append(case.physical(rng.permutation(moved)))
+    return np.array(means), np.array(stds), np.stack(kept, axis=1)
+
+
+# All other problems: tempered chains.
+
+
+class Target:
+    """Log likelihood of whitened variables z (C, D), and its gradient by central differences.
+
+    D = Q N: the variables of process j at all sites, one process after another.
+    """
+
+    def __init__(self, survey: Survey) -> None:
+        self.survey, self.case = survey, survey.case
+        self.mean, self.std = self.case.processes
+        self.factor = np.linalg.cholesky(self.case.correlation() + 1e-10 * np.eye(self.case.sites))
+        self.dimension = len(self.mean) * self.case.sites
+
+    def processes(self, z: np.ndarray) -> np.ndarray:
+        """Processes (C, N, Q)."""
+        whitened = z.reshape(len(z), len(self.mean), self.case.sites)
+        return self.mean + self.std * np.moveaxis(whitened @ self.factor.T, 1, 2)
+
+    def site_terms(self, f: np.ndarray) -> np.ndarray:
+        """Log likelihood (C, N) of each site."""
+        chains, sites, processes = f.shape
+        outputs = self.case.outputs(f.reshape(-1, processes)).reshape(chains, sites, -1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            terms = -0.5 * np.sum(((outputs - self.survey.data) / self.survey.noise) ** 2, axis=-1)
+        return np.where(np.isfinite(terms), terms, -np.inf)
+
+    def __call__(self, z: np.ndarray) -> np.ndarray:
+        """Log likelihood (C,)."""
+        with np.errstate(all="ignore"):
+            return self.site_terms(self.processes(z)).sum(axis=-1)
+
+    def force(self, z: np.ndarray) -> np.ndarray:
+        """Gradient (C, D)."""
+        f = self.processes(z)
+        slopes = np.empty_like(f)
+        with np.errstate(all="ignore"):
+            for j, std in enumerate(self.std):
+                moved = f.copy()
+                moved[..., j] += self.case.step * std
+                up = self.site_terms(moved)
+                moved[..., j] -= 2.0 * self.case.step * std
+                slopes[..., j] = (up - self.site_terms(moved)) / (2.0 * self.case.step)
+        slopes = np.nan_to_num(slopes, nan=0.0, posinf=0.0, neginf=0.0)
+        return (np.moveaxis(slopes, 2, 1) @ self.factor).reshape(len(z), -1)
+
+    def values(self, z: np.ndarray) -> np.ndarray:
+        """Physical values (C, N, Q)."""
+        return self.case.physical(self.processes(z))
+
+
+@dataclass
+class Ensemble:
+    """Chains z (T, C, D) at T temperatures, with their log likelihood (T, C)."""
+
+    z: np.ndarray
+    log_likelihood: np.ndarray
+
+
+def metric(z: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (D,) and Cholesky factor (D, D) of an ensemble (S, D), shrunk towards its variances."""
+    center = np.average(z, axis=0, weights=weight)
+    covariance = np.cov(z, rowvar=False, aweights=weight).reshape(z.shape[1], -1)
+    effective = len(z) if weight is None else weight.sum() ** 2 / np.sum(weight**2)
+    share = z.shape[1] / (z.shape[1] + effective)
+    covariance = (1.0 - share) * covariance + share * np.diag(np.diag(covariance))
+    return center, np.linalg.cholesky(covariance + 1e-10 * np.eye(len(center)))
+
+
+class Mover:
+    """Hamiltonian Monte Carlo at T temperatures at once, each with its metric and its step."""
+
+    def __init__(self, target, beta: np.ndarray, rng: np.random.Generator, longest: int = 20) -> None:
+        self.target, self.beta, self.rng, self.longest = target, beta, rng, longest
+        self.step = np.full(len(beta), 0.3)
+        self.factor = np.tile(np.eye(target.dimension), (len(beta), 1, 1))
+
+    def __call__(self, state: Ensemble, adapt: bool) -> tuple[Ensemble, np.ndarray]:
+        """One trajectory of each chain, and the share of acceptances (T,)."""
+        temperatures, chains, dimension = state.z.shape
+        leaps = int(np.clip(np.ceil(1.4 / np.median(self.step)), 3, self.longest))
+        step = self.step[:, None, None] * self.rng.uniform(0.6, 1.2, (temperatures, chains, 1))
+        momentum = self.rng.standard_normal(state.z.shape)
+        z, before = state.z, 0.5 * np.sum(momentum**2, axis=-1)
+        p = momentum + 0.5 * step * self._pull(z)
+        for leap in range(leaps):
+            z = z + step * (p @ self.factor.swapaxes(-1, -2))
+            p = p + (step if leap < leaps - 1 else 0.5 * step) * self._pull(z)
+        log_likelihood = self.target(z.reshape(-1, dimension)).reshape(temperatures, chains)
+        with np.errstate(invalid="ignore"):
+            change = self._energy(state.z, state.log_likelihood) - self._energy(z, log_likelihood)
+            change = change + before - 0.5 * np.sum(p**2, axis=-1)
+        accepted = np.log(self.rng.random(change.shape)) < np.where(np.isnan(change), -np.inf, change)
+        rate = accepted.mean(axis=1)
+        if adapt:
+            self.step = np.clip(self.step * np.exp(0.5 * (rate - 0.75)), 1e-3, 1.0)
+        moved = np.where(accepted[..., None], z, state.z)
+        return Ensemble(moved, np.where(accepted, log_likelihood, state.log_likelihood)), rate
+
+    def _energy(self, z: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
+        tempered = np.where(self.beta[:, None] > 0.0, self.beta[:, None] * log_likelihood, 0.0)
+        return 0.5 * np.sum(z**2, axis=-1) - tempered
+
+    def _pull(self, z: np.ndarray) -> np.ndarray:
+        """Minus the gradient of the energy in the coordinates of the metric."""
+        force = self.target.force(z.reshape(-1, z.shape[-1])).reshape(z.shape)
+        return np.asarray((self.beta[:, None, None] * force - z) @ self.factor)
+
+
+def next_temperature(log_likelihood: np.ndarray, beta: float, share: float) -> float:
+    """The power at which the weights keep a share of the effective size, by bisection."""
+
+    def kept(new: float) -> float:
+        log_weight = (new - beta) * log_likelihood
+        weight = np.exp(log_weight - log_weight.max())
+        return float(weight.sum() ** 2 / np.sum(weight**2) / len(weight))
+
+    if kept(1.0) >= share:
+        return 1.0
+    low, high = beta, 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if kept(middle) >= share else (low, middle)
+    return low
+
+
+def anneal(target, particles: int, share: float, moves: int, rng: np.random.Generator):
+    """Draws from the prior to the posterior, through temperatures: the ensemble, its mover, and all powers."""
+    z = rng.standard_normal((particles, target.dimension))
+    log_likelihood, beta, ladder, step = target(z), 0.0, [0.0], 0.3
+    while beta < 1.0:
+        finite = np.where(np.isfinite(log_likelihood), log_likelihood, -1e300)
+        beta, before = next_temperature(finite, beta, share), beta
+        log_weight = (beta - before) * finite
+        weight = np.exp(log_weight - log_weight.max())
+        mover = Mover(target, np.array([beta]), rng)
+        mover.step[:] = step
+        mover.factor = metric(z, weight)[1][None]
+        places = (rng.random() + np.arange(particles)) / particles
+        chosen = np.searchsorted(np.cumsum(weight / weight.sum()), places).clip(0, particles - 1)
+        state = Ensemble(z[None, chosen], log_likelihood[None, chosen])
+        for _ in range(moves):
+            state, _ = mover(state, adapt=True)
+        z, log_likelihood, step = state.z[0], state.log_likelihood[0], float(mover.step[0])
+        ladder.append(beta)
+    mover.factor = metric(z)[1][None]
+    return state, mover, np.array(ladder)
+
+
+def sequential(target, rng: np.random.Generator, particles: int, settle: int = 10, keep: int = 10) -> np.ndarray:
+    """Draws (S, D) of tempered sequential Monte Carlo, followed by moves at the posterior."""
+    state, mover, _ = anneal(target, particles, 0.6, 4, rng)
+    for _ in range(settle):
+        state, _ = mover(state, adapt=True)
+    kept = []
+    for _ in range(keep):
+        for _ in range(3):
+            state, _ = mover(state, adapt=False)
+        kept.append(state.z[0])
+    return np.concatenate([z for first in range(4) for z in [one[first::4] for one in kept]])  # batches by particle
+
+
+def parallel(target, rng: np.random.Generator, chains: int, burn: int = 240, keep: int = 400) -> np.ndarray:
+    """Draws (S, D) of parallel tempering, all chains started at draws of the prior."""
+    _, _, ladder = anneal(target, max(200, 4 * target.dimension), 0.4, 3, rng)
+    ladder = ladder[1:] if ladder[1] > 0.02 else ladder[2:]
+    ladder = np.concatenate([[0.0], ladder])
+    mover = Mover(target, ladder, rng)
+    z = rng.standard_normal((len(ladder), chains, target.dimension))
+    state = Ensemble(z, target(z.reshape(-1, target.dimension)).reshape(len(ladder), chains))
+    recent: list[np.ndarray] = []
+    kept = []
+    for iteration in range(burn + keep):
+        state, _ = mover(state, adapt=iteration < burn)
+        state = exchange(state, ladder, iteration % 2, rng)
+        if iteration < burn:
+            recent.append(state.z)
+            if iteration % 40 == 39 and iteration < burn - 20:
+                draws = np.concatenate(recent[len(recent) // 2 :], axis=1)
+                mover.factor = np.stack([metric(one)[1] for one in draws])
+                recent = recent[-20:]
+        else:
+            kept.append(state.z[-1])
+    return np.concatenate([z for first in range(4) for z in [one[first::4] for one in kept]])
+
+
+def exchange(state: Ensemble, ladder: np.ndarray, first: int, rng: np.random.Generator) -> Ensemble:
+    """Swap neighbouring temperatures."""
+    z, log_likelihood = state.z.copy(), state.log_likelihood.copy()
+    for t in range(first, len(ladder) - 1, 2):
+        with np.errstate(invalid="ignore"):
+            gain = (ladder[t + 1] - ladder[t]) * (log_likelihood[t] - log_likelihood[t + 1])
+        swap = np.log(rng.random(len(gain))) < np.nan_to_num(gain, nan=-np.inf)
+        for array in (z, log_likelihood):
+            array[t, swap], array[t + 1, swap] = array[t + 1, swap], array[t, swap].copy()
+    return Ensemble(z, log_likelihood)
+
+
+def sequential_monte_carlo(survey: Survey, rng: np.random.Generator):
+    """Moments and draws by tempered sequential Monte Carlo."""
+    return _of_draws(survey, sequential(Target(survey), rng, 4000 if survey.case.modes else 2000), rng)
+
+
+def parallel_tempering(survey: Survey, rng: np.random.Generator):
+    """Moments and draws by parallel tempering."""
+    return _of_draws(survey, parallel(Target(survey), rng, 100 if survey.case.modes else 50), rng)
+
+
+def _of_draws(survey: Survey, z: np.ndarray, rng: np.random.Generator):
+    values = Target(survey).values(z)
+    kept = values[:: max(1, len(values) // KEPT)]
+    return values.mean(axis=0), values.std(axis=0), kept
+
+
+METHODS = {
+    "separate": ("quadrature", "importance sampling"),
+    "coupled": ("sequential Monte Carlo", "parallel tempering"),
+}
+FUNCTIONS = {
+    "quadrature": quadrature,
+    "importance sampling": importance_sampling,
+    "sequential Monte Carlo": sequential_monte_carlo,
+    "parallel tempering": parallel_tempering,
+}

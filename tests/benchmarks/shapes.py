@@ -1,0 +1,215 @@
+"""Posteriors of many shapes against exact ones: ridges, several modes, kinks, steps, surface waves.
+
+python tests/benchmarks/shapes.py [--only product] [--seeds 1 2 3] [--posterior "coupled gaussian"]
+
+Each row is one survey of one problem (`shape_problems.py`). Two references that are independent of invgp
+(`shape_references.py`) are computed once and kept in the folder `--cache`.
+
+A posterior is right if, over all sites and unknowns, the median error of the mean is at most 0.1 exact standard
+deviations, the median ratio of the spreads is 0.95 to 1.05, and the mean exact mass in the 95% interval is 94 to 96%.
+In addition the largest error of a mean must be at most 0.3, and 90% of the ratios between 0.8 and 1.25: a median does
+not hide a site in the wrong mode. A file warns if it did not converge or if its diagnostics are not empty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from shape_problems import CASES, Survey
+from shape_references import Reference, agreement, pooled, references
+
+import invgp
+
+SMALL = ("product-30-separate", "square", "step", "sine")  # their references are sums over a grid
+MEAN_BAR, WORST_BAR = 0.1, 0.3  # standard deviations
+SPREAD_BAR, SPREADS_BAR = (0.95, 1.05), (0.8, 1.25)
+MASS_BAR = (0.94, 0.96)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Measures of one survey; errors in exact standard deviations, spreads as ratios to the exact ones."""
+
+    problem: str
+    seed: int
+    error: float
+    worst: float
+    spread: float
+    spread_5: float
+    spread_95: float
+    mass: float
+    runs: int
+    seconds: float
+    converged: bool
+    warnings: tuple[str, ...]
+    reference: str
+    predicted: float = 1.0
+
+    @property
+    def right(self) -> bool:
+        """Whether all bars are met."""
+        return (
+            self.error <= MEAN_BAR
+            and self.worst <= WORST_BAR
+            and _within(self.spread, SPREAD_BAR)
+            and _within(self.spread_5, SPREADS_BAR)
+            and _within(self.spread_95, SPREADS_BAR)
+            and _within(self.mass, MASS_BAR)
+            and abs(self.predicted - 1.0) <= 0.1
+        )
+
+    @property
+    def warned(self) -> bool:
+        """Whether the file says that it may be wrong."""
+        return not self.converged or bool(self.warnings)
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if self.right:
+            return "right, warned" if self.warned else "right"
+        return "wrong and warned" if self.warned else "WRONG AND SILENT"
+
+    def __str__(self) -> str:
+        spreads = f"{self.spread:.2f} ({self.spread_5:.2f}-{self.spread_95:.2f})"
+        return (
+            f"{self.problem:22s} {self.seed:4d} {self.error:6.2f} {self.worst:6.2f}  {spreads:18s} "
+            f"{100 * self.mass:5.1f} {self.predicted:5.2f} {self.runs:6d} {self.seconds:6.1f} "
+            f"{'yes' if self.converged else 'no':4s} {self.verdict:17s} {self.reference}"
+        )
+
+
+HEADER = (
+    "problem                seed  error  worst  spread (5-95%)     mass%  pred   runs      s conv verdict"
+    "           references"
+)
+
+
+def _within(value: float, bar: tuple[float, float]) -> bool:
+    return bar[0] <= value <= bar[1]
+
+
+def summaries(posterior: Any, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, standard deviation and 95% interval (N, Q) of the latents, as a file holds them."""
+
+    def columns(suffix: str, **select: float) -> np.ndarray:
+        parts = []
+        for name in names:
+            variable = posterior[name + suffix]
+            if select:
+                variable = variable.sel(select)
+            values = np.asarray(variable.values, dtype=float)
+            parts.append(values.reshape(len(values), -1))
+        return np.concatenate(parts, axis=-1)
+
+    return columns(""), columns("_std"), columns("_quantile", quantile=0.025), columns("_quantile", quantile=0.975)
+
+
+def measures(posterior: Any, names: Sequence[str], exact: Reference) -> dict[str, Any]:
+    """Errors of a posterior against the exact one."""
+    mean, std, low, high = summaries(posterior, names)
+    error = np.abs(mean - exact.mean) / exact.std
+    ratio = std / exact.std
+    return {
+        "error": float(np.median(error)),
+        "worst": float(np.max(error)),
+        "spread": float(np.median(ratio)),
+        "spread_5": float(np.quantile(ratio, 0.05)),
+        "spread_95": float(np.quantile(ratio, 0.95)),
+        "mass": float(np.mean(exact.mass(low, high))),
+        "runs": int(posterior.attrs["invgp_runs"]),
+        "converged": posterior.attrs["invgp_converged"] == "yes",
+        "warnings": tuple(filter(None, str(posterior.attrs["invgp_diagnostics"]).splitlines())),
+    }
+
+
+def measure(survey: Survey, cache: Path, inference: dict[str, Any]) -> Row:
+    """Invert one survey and compare."""
+    first, second = references(survey, cache)
+    problem = survey.problem(**inference)
+    started = time.perf_counter()
+    posterior = invgp.invert(problem)
+    seconds = time.perf_counter() - started
+    return Row(
+        problem=survey.case.name,
+        seed=survey.seed,
+        seconds=seconds,
+        reference=str(agreement(first, second)),
+        **measures(posterior, list(survey.case.unknowns), pooled(first, second)),
+    )
+
+
+def default_cache() -> Path:
+    """Where references are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "invgp-shapes"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--only", nargs="+", default=[], metavar="NAME", help="problems whose names contain NAME")
+    options.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="surveys (default: 1 2 3)")
+    options.add_argument("--posterior", default="", help='such as "coupled gaussian" (default: that of invgp)')
+    options.add_argument("--max-runs", type=int, default=0, help="inference.max_runs (default: that of invgp)")
+    options.add_argument("--cache", type=Path, default=default_cache(), help="references (default: %(default)s)")
+    options.add_argument("--record", type=Path, help="write the rows to this JSON file")
+    options.add_argument("--small", action="store_true", help=f"one survey each of {', '.join(SMALL)}")
+    options.add_argument("--references", action="store_true", help="compute and compare the references only")
+    options.add_argument("--warnings", action="store_true", help="print the diagnostics of each file")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """Measure, print one row per survey, and count the verdicts."""
+    chosen = parser().parse_args(arguments)
+    names = [name for name in CASES if not chosen.only or any(part in name for part in chosen.only)]
+    seeds = chosen.seeds
+    if chosen.small:
+        names, seeds = list(SMALL), [1]
+    if not names:
+        raise SystemExit(f"--only: no problem has such a name; the names are {', '.join(CASES)}")
+    inference: dict[str, Any] = {"posterior": chosen.posterior} if chosen.posterior else {}
+    if chosen.max_runs:
+        inference["max_runs"] = chosen.max_runs
+    rows = []
+    print(HEADER, flush=True)
+    for name in names:
+        case = CASES[name]
+        if case.needs and importlib.util.find_spec(case.needs) is None:
+            print(f"{name:22s} needs the package {case.needs}: pip install {case.needs}")
+            continue
+        for seed in seeds:
+            survey = case.survey(seed)
+            if chosen.references:
+                both = references(survey, chosen.cache)
+                taken = ", ".join(f"{one.method} {one.seconds:.0f} s" for one in both)
+                print(f"{name:22s} {seed:4d} {agreement(*both)}: {taken}", flush=True)
+                continue
+            try:
+                rows.append(measure(survey, chosen.cache, inference))
+            except invgp.InvgpError as error:
+                print(f"{name:22s} {seed:4d} failed: {error}", flush=True)
+                continue
+            print(rows[-1], flush=True)
+            if chosen.warnings:
+                print("".join(f"    {warning}\n" for warning in rows[-1].warnings), end="", flush=True)
+    if rows:
+        verdicts = [row.verdict for row in rows]
+        print("; ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts))))
+    if chosen.record:
+        kept = [asdict(row) | {"verdict": row.verdict} for row in rows]
+        chosen.record.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    return rows
+
+
+if __name__ == "__main__":
+    main()
