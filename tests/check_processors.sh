@@ -9,7 +9,7 @@ bin=$PWD/.venv/bin
   echo "check_processors.sh: there is no environment with the tests' packages yet; bash .ci/venv --group test makes it." >&2
   exit 2
 }
-(($#)) || set -- tests/core tests/estimator tests/field tests/forward_models tests/likelihoods tests/maps
+(($#)) || set -- tests/core tests/estimator tests/forward_models tests/inference/field tests/likelihoods tests/maps
 
 # Which kernels are in use when OPENBLAS_CORETYPE asks for some; it may be fewer than there are names for.
 probe='

@@ -16,6 +16,8 @@ import pytest
 
 from invgp.core.backend import Backend, select_backend
 
+pytest.register_assert_rewrite("helpers")
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import invgp
+from helpers.problems import map_problem
 from invgp import atomic_files, netcdf, reports
 from invgp.atomic_files import _is_special, atomic_file, staging_directory
 from invgp.cli import main
@@ -27,7 +28,6 @@ from invgp.errors import WriteError
 from invgp.estimator import SAVIGP
 from invgp.likelihoods import Gaussian
 from invgp.maps.predict import predict
-from problems import map_problem
 
 SURVEY = "easting=500000:500100:20,northing=6000000:6000060:30"
 

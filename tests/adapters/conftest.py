@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-MakeProgram = Callable[..., str]
+from helpers.executable_models import MakeProgram
 
 
 @pytest.fixture

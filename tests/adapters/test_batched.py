@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from helpers.executable_models import SPEED, TIME, MakeProgram
 from invgp.adapters import AdapterError, BatchedModel, Evaluations, Quantity, RunContext, Status
 from invgp.adapters.batched import HOPELESS, read_rows
 from invgp.adapters.testing import check_forward_model
-
-from .conftest import MakeProgram
-from .executing import SPEED, TIME
 
 OK = Status.OK
 

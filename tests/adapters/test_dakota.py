@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.executable_models import DEPTH, SPEED, TIME, MakeProgram
 from invgp.adapters import AdapterError, Evaluations, ExecutableModel, Quantity, RunContext, Status, dakota_model
 from invgp.adapters.dakota import DakotaParameters, DakotaResults
 from invgp.adapters.testing import check_forward_model
-
-from .conftest import MakeProgram
-from .executing import DEPTH, SPEED, TIME
 
 VALUES = np.array([[1.0, 2.0, 4.0], [3.0, 5.0, 8.0]])
 

@@ -12,12 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.executable_models import MakeProgram, one
 from invgp.adapters import RunContext
 from invgp.adapters.directory_trees import empty_directory, remove_tree
 from invgp.inference.invert import _temporary_directory
-
-from .conftest import MakeProgram
-from .executing import one
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.executable_models import DEPTH, SPEED, TIME, MakeProgram, one, run
 from invgp.adapters import (
     AdapterError,
     CsvFile,
@@ -23,9 +24,6 @@ from invgp.adapters import (
     TableFile,
 )
 from invgp.adapters.testing import check_forward_model
-
-from .conftest import MakeProgram
-from .executing import DEPTH, SPEED, TIME, one, run
 
 MISFIT = Quantity("misfit", "1")
 VALUES = np.array([[1.0, 10.0, 20.0], [3.0, 30.0, 40.0]])

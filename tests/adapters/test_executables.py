@@ -13,6 +13,7 @@ import joblib
 import numpy as np
 import pytest
 
+from helpers.executable_models import DEPTH, SPEED, TIME, MakeProgram, one, run
 from invgp.adapters import (
     AdapterError,
     Evaluations,
@@ -25,9 +26,6 @@ from invgp.adapters import (
     executables,
 )
 from invgp.adapters.testing import check_forward_model
-
-from .conftest import MakeProgram
-from .executing import DEPTH, SPEED, TIME, one, run
 
 GRAVITY = Quantity("gravity", "mGal")
 VALUES = np.array([[1.0, 10.0, 20.0], [3.0, 30.0, 40.0], [4.0, 50.0, 60.0]])

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from helpers.executable_models import MakeProgram
 from invgp.adapters import (
     CsvFile,
     JsonFile,
@@ -29,8 +30,6 @@ from invgp.adapters import (
 )
 from invgp.adapters.batched import read_rows
 from invgp.adapters.dakota import DakotaResults
-
-from .conftest import MakeProgram
 
 Y = (Quantity("y", "s", (1, 2)),)
 DAKOTA = {form: DakotaResults(form, ("y_1", "y_2")) for form in ("json", "text")}

@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
+from helpers.executable_models import MakeProgram
 from invgp.adapters import (
     BatchedModel,
     CsvFile,
@@ -39,8 +40,6 @@ from invgp.adapters import (
 from invgp.adapters.dakota import dakota_model
 from invgp.adapters.pest.instructions import Instructions
 from invgp.adapters.pest.model import pest_model
-
-from .conftest import MakeProgram
 
 X, Y = (Quantity("x", "m"),), (Quantity("y", "s"),)
 SECRET = "1.0 the secret"

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.executable_models import MakeProgram
 from invgp.adapters import (
     BatchedModel,
     CallableModel,
@@ -26,8 +27,6 @@ from invgp.adapters import (
 from invgp.adapters.testing import check_forward_model
 from invgp.execution.evaluate import evaluate
 from invgp.ledger import Ledger
-
-from .conftest import MakeProgram
 
 X, Y, Z = Quantity("x", "m"), Quantity("y", "s", (1, 2, 3)), Quantity("z", "s")
 NAN = np.nan

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
-from compliance import complaints
 
+from helpers.command_line import CONFIG, SIMULATOR, here, small, with_program, write_files
+from helpers.compliance import complaints
+from helpers.running_commands import interrupt, left_behind, own_words, running, wait_for
 from invgp.cli.calibrate import read_finished
 from invgp.errors import ConfigError
-
-from .conftest import CONFIG, SIMULATOR, here, small, with_program, write_files
-from .test_interrupts import interrupt, left_behind, own_words, running, wait_for
 
 COMMAND = ("calibrate", "survey.toml", "--workers", "1")
 ROW = r"(?:[▼▲] )?\d+\.\d ± \d+\.\d\s+"

@@ -6,13 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from invgp.adapters import Evaluations, Status
-from invgp.cli import app
-from invgp.cli.check import described, prior_rows, timed
-from invgp.config import load
-from invgp.errors import ConfigError
-
-from .conftest import (
+from helpers.command_line import (
     CONFIG,
     FULL_GAUSSIAN,
     MODULE,
@@ -24,6 +18,11 @@ from .conftest import (
     with_program,
     write_files,
 )
+from invgp.adapters import Evaluations, Status
+from invgp.cli import app
+from invgp.cli.check import described, prior_rows, timed
+from invgp.config import load
+from invgp.errors import ConfigError
 
 EMULATED = (
     r"A run takes [\d.]+ (µs|ms)\. The emulator takes about 4 steps[^:\n]*: about 24 runs, [\d.]+ (µs|ms) of "

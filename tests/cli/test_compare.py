@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from helpers.command_line import CONFIG, SIMULATOR, here, with_inference, with_program, write_files
+from helpers.running_commands import PROMPT, interrupt, left_behind, own_words, running, wait_for
 from invgp import netcdf
 from invgp.cli import app
 from invgp.errors import ConfigError, PlotError
-
-from .conftest import CONFIG, SIMULATOR, here, with_inference, with_program, write_files
-from .test_interrupts import PROMPT, interrupt, left_behind, own_words, running, wait_for
 
 COMPARE = ("compare", "results/otway.nc", "--burn-in", "50", "--draws", "250")
 

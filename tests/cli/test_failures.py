@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import CONFIG, FULL_GAUSSIAN, Command, invgp, small, with_inference, with_program, write_files
+from helpers.command_line import CONFIG, FULL_GAUSSIAN, Command, invgp, small, with_inference, with_program, write_files
 
 FAULTS = {
     "crash": ("echo 'no mesh' >&2; kill -SEGV $$", "killed by signal SIGSEGV; standard error: no mesh"),

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compliance import complaints
 
 import invgp
+from helpers.command_line import Command
+from helpers.compliance import complaints
 from invgp import netcdf
-from tests.cli.conftest import Command
 
 CONFIG = """
 [survey]

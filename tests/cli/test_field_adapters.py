@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from .conftest import here
+from helpers.command_line import here
+
 from .test_field_programs import survey
 
 KEEPS_RUNNING = """import json

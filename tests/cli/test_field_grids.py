@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import invgp
+from helpers.command_line import Command
 from invgp import netcdf
-from tests.cli.conftest import Command
 
 AXES = {
     "easting": np.arange(0.0, 101.0, 20.0),

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from .conftest import here
-from .test_interrupts import running
+from helpers.command_line import here
+from helpers.running_commands import running
 
 PATIENCE = 60.0  # s, for a busy machine
 OF_ONE_INVERSION_ONLY = ("history", "invgp_runs_at_once", "invgp_runs_from_ledger", "invgp_survey")

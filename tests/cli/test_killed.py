@@ -9,10 +9,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pools.conftest import cluster
 
-from .conftest import SIMULATOR, Command, small, with_inference, with_program, write_files
-from .test_interrupts import PATIENCE, left_behind, running
+from helpers.command_line import SIMULATOR, Command, small, with_inference, with_program, write_files
+from helpers.running_commands import PATIENCE, left_behind, running
+from helpers.worker_pools import cluster
 
 UNDER_WAY = 2  # runs at once
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from .conftest import Command
+from helpers.command_line import Command
 
 Finished = tuple[Path, subprocess.CompletedProcess[str]]
 NO_POSTERIOR = "invgp: POSTERIOR: must be a file that `invgp run` wrote, was "

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
+from helpers.command_line import Command
 from invgp.cli import COMMANDS
 from invgp.scaffolds import KINDS
-
-from .conftest import Command
 
 # Each command of the way, and a file that is there after it.
 STEPS = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from .conftest import Command
+from helpers.command_line import Command
 
 Finished = tuple[Path, subprocess.CompletedProcess[str]]
 

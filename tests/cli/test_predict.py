@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from .conftest import Command
+from helpers.command_line import Command
 
 Finished = tuple[Path, subprocess.CompletedProcess[str]]
 

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from forked import forked
+from helpers.command_line import SIMULATOR, Command, here, invgp, with_inference, with_program, write_files
+from helpers.forked import forked
+from helpers.running_commands import running
 from invgp.ledger import Ledger
-
-from .conftest import SIMULATOR, Command, here, invgp, with_inference, with_program, write_files
-from .test_interrupts import running
 
 PATIENCE = 60.0  # s, for a busy machine
 STOPS = 2

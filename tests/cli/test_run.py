@@ -11,11 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from invgp.cli.progress import Live, rate
-from invgp.config.names import RESERVED, SUFFIXES
-from invgp.formatting import format_duration
-
-from .conftest import (
+from helpers.command_line import (
     CONFIG,
     FULL_GAUSSIAN,
     MODULE,
@@ -28,6 +24,9 @@ from .conftest import (
     with_program,
     write_files,
 )
+from invgp.cli.progress import Live, rate
+from invgp.config.names import RESERVED, SUFFIXES
+from invgp.formatting import format_duration
 
 Finished = tuple[Path, subprocess.CompletedProcess[str]]
 

@@ -11,12 +11,11 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from helpers.command_line import MODULE, SIMULATOR, Command, invgp, with_inference, with_program, write_files
 from invgp import invert, load
 from invgp.adapters import Status
 from invgp.errors import RunsFailedError
 from invgp.ledger import Ledger, Run
-
-from .conftest import MODULE, SIMULATOR, Command, invgp, with_inference, with_program, write_files
 
 LEDGER = "posterior.ledger.sqlite"
 # It fails at some inputs as long as there is no licence, which is not part of the simulator.

@@ -21,12 +21,11 @@ import pytest
 import umbridge
 import xarray as xr
 
+from helpers.command_line import CONFIG, MODULE, Command, with_program, write_files
+from helpers.running_commands import own_words
 from invgp.adapters import Quantity, RunContext, UmbridgeModel
 from invgp.adapters.testing import check_forward_model
 from invgp.cli.serve import is_loopback
-
-from .conftest import CONFIG, MODULE, Command, with_program, write_files
-from .test_interrupts import own_words
 
 PATIENCE = 20.0  # s, for a busy machine
 # Sleeps a twentieth of a second, fails below zero, dies at 666.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import MODULE, PATIENCE, SCRIPT, invgp, with_program, write_files
+from helpers.command_line import MODULE, PATIENCE, SCRIPT, invgp, with_program, write_files
 
 # Each with the file that it makes.
 COMMANDS = {

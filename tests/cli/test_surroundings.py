@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import CONFIG, MODULE, PATIENCE, Command, invgp, with_program, write_files
+from helpers.command_line import CONFIG, MODULE, PATIENCE, Command, invgp, with_program, write_files
 
 NOT_UTF8 = os.fsdecode(b"caf\xe9")
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
+from helpers.command_line import CONFIG, FULL_GAUSSIAN, Command, with_inference, with_program, write_files
 from invgp.cli import COMMANDS
-
-from .conftest import CONFIG, FULL_GAUSSIAN, Command, with_inference, with_program, write_files
 
 
 def told(result: subprocess.CompletedProcess[str]) -> Any:

@@ -14,11 +14,10 @@ import psutil
 import pytest
 import xarray as xr
 
+from helpers.command_line import SIMULATOR, Command, small, with_inference, with_program, write_files
+from helpers.running_commands import left_behind, running
 from invgp.cli.progress import Tally
 from invgp.ledger import Ledger
-
-from .conftest import SIMULATOR, Command, small, with_inference, with_program, write_files
-from .test_interrupts import left_behind, running
 
 PATIENCE = 120.0  # s, for a busy machine
 LEDGER = "posterior.ledger.sqlite"

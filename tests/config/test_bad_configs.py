@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers.config_files import WriteSurvey
+from helpers.config_mistakes import sentence_of
 from invgp.config import load
 from invgp.errors import ConfigError
-
-from .conftest import WriteSurvey
-from .mistakes import sentence_of
 
 
 def test_that_each_of_several_mistakes_gives_a_sentence(write_survey: WriteSurvey) -> None:

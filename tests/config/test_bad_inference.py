@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .conftest import WriteSurvey
-from .mistakes import Case, by_mistake, sentence_of
+from helpers.config_files import WriteSurvey
+from helpers.config_mistakes import Case, by_mistake, sentence_of
 
 THREE_LAYERS = {
     "layer = [1, 2]": "layer = [1, 2, 3]",

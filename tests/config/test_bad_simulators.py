@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import CALLABLE, WriteSurvey
-from .mistakes import Case, by_mistake, sentence_of
+from helpers.config_files import CALLABLE, WriteSurvey
+from helpers.config_mistakes import Case, by_mistake, sentence_of
 
 WRONG_WIRES = [
     Case(

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from helpers.config_files import SITES, WriteSurvey
 from invgp.config import load
 from invgp.errors import ConfigError
-
-from .conftest import SITES, WriteSurvey
 
 
 class Case(NamedTuple):

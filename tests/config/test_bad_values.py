@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .conftest import WriteSurvey
-from .mistakes import Case, by_mistake, sentence_of
+from helpers.config_files import WriteSurvey
+from helpers.config_mistakes import Case, by_mistake, sentence_of
 
 
 def named_otherwise(name: str) -> dict[str, str]:

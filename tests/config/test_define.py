@@ -11,12 +11,11 @@ import pytest
 import xarray as xr
 
 import invgp
+from helpers.config_files import SITES, WriteSurvey
 from invgp.adapters import CallableModel, Quantity
 from invgp.config import keys, schema
 from invgp.errors import ConfigError
 from invgp.problem import Noise
-
-from .conftest import SITES, WriteSurvey
 
 FRAME = pd.DataFrame(
     {

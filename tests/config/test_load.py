@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from helpers.config_files import CALLABLE, CONFIG, SITES, WriteSurvey
 from invgp.adapters import UmbridgeModel
 from invgp.config import load
-
-from .conftest import CALLABLE, CONFIG, SITES, WriteSurvey
 
 NAMES = ("easting", "northing")
 

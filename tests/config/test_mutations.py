@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from campaign.mutate_config import damaged_projects
 from invgp.cli.outputs import check_posterior_path
 from invgp.config import load
 from invgp.errors import ConfigError
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "campaign"))
-from mutate_config import damaged_projects
-
-COUNT, SEED = 150, 20260101  # `python tests/config/test_mutations.py 1500 7` tries more
+COUNT, SEED = 150, 20260101  # `PYTHONPATH=tests python tests/config/test_mutations.py 1500 7` tries more
 
 
 def outcomes(root: Path, directory: Path, count: int, seed: int) -> dict[str, int]:

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.config_files import CALLABLE, WriteSurvey
 from invgp.adapters import RunContext
 from invgp.config import load
 from invgp.errors import ConfigError
 from invgp.problem import Problem
-
-from .conftest import CALLABLE, WriteSurvey
 
 INPUTS = 'inputs = ["depth", "velocity", "elevation"]\n'
 CONTROL = f"""pcf

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from helpers.config_files import WriteSurvey
 from invgp.config import load
 from invgp.core.coupled.site_estimators import min_fit_samples
 from invgp.core.estimators import fewest_samples as fewest_of_full
 from invgp.problem import fewest_samples
-
-from .conftest import WriteSurvey
 
 PAGE = Path(__file__).parents[2] / "docs" / "config.md"
 

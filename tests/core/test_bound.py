@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.savigp_models import FAMILIES, M, N, Q, Quadratic, small_model
 from invgp.core import bound as bound_module
 from invgp.core.backend import to_numpy
 from invgp.core.kernels import CORRELATIONS
 from invgp.core.parameters import BLOCKS
 from invgp.core.point_sets import Points
 from invgp.core.posteriors.mixture import Posterior
-from models import FAMILIES, M, N, Q, Quadratic, small_model
 
 KINDS = ("squared exponential", "matern 5/2")
 STEP = 1e-5

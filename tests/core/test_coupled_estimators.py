@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
+from helpers.coupled_models import sobol
 from invgp.core.backend import to_numpy
 from invgp.core.coupled.site_estimators import estimate_by_output, estimate_log_density, fit_hermite, sum_over_outputs
 from invgp.core.point_sets import Points
-
-from .coupled_models import sobol
 
 
 @pytest.mark.parametrize("quadratic", [True, False])

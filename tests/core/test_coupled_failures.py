@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.coupled_models import CONVERGED, all_valid, independent_noise, prior_of, run, run_batches, sobol
 from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.stage import Stage
-
-from .coupled_models import CONVERGED, all_valid, independent_noise, prior_of, run, run_batches, sobol
 
 
 class LinearTies:

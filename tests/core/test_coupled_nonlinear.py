@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from helpers.coupled_models import CONVERGED, identity_model, independent_noise, prior_of, run, run_batches, sobol
 from invgp.core.bound import Bound
 from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.hyperparameters import Hyperparameters
@@ -13,8 +14,6 @@ from invgp.core.optimisers import LBFGS
 from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Full
 from invgp.core.training import Blocks
-
-from .coupled_models import CONVERGED, identity_model, independent_noise, prior_of, run, run_batches, sobol
 
 
 class TwoByTwo:

@@ -5,11 +5,7 @@ import pytest
 from scipy.optimize import minimize, root
 from scipy.special import ndtri
 
-from invgp.core.coupled.coupled_savigp import CoupledSavigp
-from invgp.core.coupled.stage import Stage
-from invgp.core.point_sets import Points
-
-from .coupled_models import (
+from helpers.coupled_models import (
     CONVERGED,
     exponential,
     identity_model,
@@ -19,6 +15,9 @@ from .coupled_models import (
     run_batches,
     sobol,
 )
+from invgp.core.coupled.coupled_savigp import CoupledSavigp
+from invgp.core.coupled.stage import Stage
+from invgp.core.point_sets import Points
 
 
 def even_points(backend, samples, sites):

@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from helpers.savigp_models import FAMILIES, Quadratic, small_model
 from invgp.core import expectations
 from invgp.core.backend import to_numpy
 from invgp.core.expectations import NotFiniteError
@@ -13,7 +14,6 @@ from invgp.core.parameters import BLOCKS
 from invgp.core.training import Blocks
 from invgp.estimator import SAVIGP
 from invgp.likelihoods import Gaussian
-from models import FAMILIES, Quadratic, small_model
 
 KINDS = ("squared exponential", "matern 5/2")
 

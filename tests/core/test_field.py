@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from linear_field import LinearProblem, kernel_on, line
 
+from helpers.linear_field import LinearProblem, kernel_on, line
 from invgp.core.backend import Backend, to_numpy
 from invgp.core.field.evidence import LinearisedData, NodeSlopes
 from invgp.core.field.field_gaussian import LowRankGaussian, mirrored_normals

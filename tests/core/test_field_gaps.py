@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from linear_field import LinearProblem
 
+from helpers.linear_field import LinearProblem
 from invgp.core.backend import Backend, to_numpy
 from invgp.core.field.field_inference import FieldState
 from invgp.core.field.local_regression import Block

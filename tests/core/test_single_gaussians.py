@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_training import M, N, X, Y, regression
 
+from helpers.gp_regression import M, N, X, Y, regression
 from invgp import SAVIGP
 from invgp.core.backend import to_numpy
 from invgp.core.bound import Bound

@@ -5,16 +5,15 @@ from collections import Counter
 import array_api_strict
 import numpy as np
 import pytest
-from test_savigp import dense_savigp
-from test_training import regression
 
+from helpers.gp_regression import regression
+from helpers.savigp_models import Q, Quadratic, dense_savigp, small_model
 from invgp.core.backend import Backend, to_numpy
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import BLOCKS
 from invgp.core.training import MiniBatches
 from invgp.likelihoods import BlackBox
-from models import Q, Quadratic, small_model
 
 ARRAY = type(array_api_strict.asarray(0.0))
 # Python 3.12 and later give an array's memory to NumPy by `__buffer__`, earlier ones by `__array__`.

@@ -9,48 +9,17 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from helpers.gp_regression import RNG, START_NOISE, N, X, Y, regression
 from invgp.core.backend import to_numpy
-from invgp.core.bound import Bound
 from invgp.core.estimators import SiteTerms
-from invgp.core.geometry import inducing_factor
-from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.natural_gradients import add_sites, natural_step, prior_parameters
 from invgp.core.observed_likelihood import Data
 from invgp.core.optimisers import CONVERGED, LBFGS
-from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
-from invgp.core.posteriors import Diagonal, Full, Sites
 from invgp.core.profiled_bound import Profile
 from invgp.core.stochastic_optimisers import AdaDelta, Adam
 from invgp.core.training import PAPER_ORDER, Blocks, MiniBatches, evaluate
 from invgp.likelihoods import BlackBox, Gaussian, StudentT
-
-N, M = 40, 10
-RNG = np.random.default_rng(3)
-X = np.sort(RNG.uniform(0, 5, (N, 1)), axis=0)
-Y = np.sin(2 * X) + 0.2 * RNG.standard_normal((N, 1))
-START_NOISE = 0.5
-
-
-def regression(backend, family="full", *, dense=True, components=1):
-    size = N if dense else M
-    Z = backend.asarray(X[None] if dense else np.linspace(0, 5, M)[None, :, None])
-    kernels = (Kernel(CORRELATIONS["squared exponential"], backend.asarray(1.0), backend.asarray([1.0])),)
-    posterior = {
-        "full": lambda: Full(1, size, components),
-        "diagonal": lambda: Diagonal(1, size, components),
-        "sites": lambda: Sites(1, size, N, backend.asarray([[1.0]])),
-    }[family]()
-    jitter = np.zeros((components, 1, size)) if components == 1 else 0.1 * RNG.standard_normal((components, 1, size))
-    parameters = Parameters(
-        posterior=posterior.initial(inducing_factor(kernels, Z), 0.5, backend.asarray(jitter)),
-        kernels=backend.namespace.stack([k.parameters for k in kernels]),
-        inducing=Z,
-        likelihood=backend.asarray([np.log(START_NOISE)]),
-    )
-    bound = Bound(posterior, kernels, backend.asarray([0.0]), backend.asarray(X), dense)
-    data = Data(Gaussian(START_NOISE, outputs=1), backend.asarray(Y))
-    return bound, parameters, data, Points.draw(np.random.default_rng(1), 16, N, 1, backend)
 
 
 def negative_evidence(free):

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.savigp_models import N, Q, Quadratic, small_model
 from invgp.core.backend import to_numpy
 from invgp.core.posteriors import Full, Mixture
 from invgp.core.whitened_posteriors import Whitening
-from models import N, Q, Quadratic, small_model
 
 M = 3
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from curve import POSTERIOR_ONLY, TRUTH, X
+from helpers.curve import POSTERIOR_ONLY, TRUTH, X
 from invgp.estimator import SAVIGP
 from invgp.likelihoods import Gaussian
 

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import invgp
-from curve import NEW, POSTERIOR_ONLY, TRUTH, X
+from helpers.curve import NEW, POSTERIOR_ONLY, TRUTH, X
 from invgp.archives import MODEL, read_archive, write_archive
 from invgp.core.memory import BATCH_BUDGET
 from invgp.core.stochastic_optimisers import Adam

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from curve import NEW, POSTERIOR_ONLY, X
+from helpers.curve import NEW, POSTERIOR_ONLY, X
 from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator import SAVIGP
 from invgp.likelihoods import BlackBox, Gaussian, Poisson, StudentT

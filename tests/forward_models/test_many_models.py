@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 
 import invgp
+from helpers.c_programs import MALFORMED, UNREADABLE, UNWRITABLE, assert_fails, needs_compiler
 from invgp.adapters import RunContext, servers
 from invgp.adapters.testing import check_forward_model
 from invgp.forward_models import two_way_times
-
-from .test_seismic import MALFORMED, UNREADABLE, UNWRITABLE, assert_fails, needs_compiler
-from .test_seismic import program as program  # noqa: PLC0414 - a fixture
 
 NAMES = "depth[1],depth[2],velocity[1],velocity[2]"
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import invgp.forward_models
+from helpers.c_programs import (
+    BAD_VELOCITY,
+    MALFORMED,
+    NO_MEMORY,
+    UNREADABLE,
+    UNWRITABLE,
+    USAGE,
+    assert_fails,
+    needs_compiler,
+)
 from invgp.forward_models import two_way_times
-
-SOURCE = Path(invgp.forward_models.__file__).with_name("two_way_times.c")
-CC = os.environ.get("CC", "cc")
-needs_compiler = pytest.mark.skipif(shutil.which(CC) is None, reason="there is no C compiler here")
-
-USAGE, UNREADABLE, MALFORMED, BAD_VELOCITY, UNWRITABLE, NO_MEMORY = 1, 2, 3, 4, 5, 6
 
 
 def random_model(rng: np.random.Generator, layers: int) -> tuple[np.ndarray, np.ndarray]:
@@ -29,27 +30,10 @@ def model_text(depth: np.ndarray, velocity: np.ndarray) -> str:
     return "\n".join([str(len(rows)), *rows, ""])
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("build") / "two_way_times"
-    flags = ["-std=c99", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror"]
-    command = [CC, *flags, "-o", str(path), str(SOURCE)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return path
-
-
 def run(program: Path, folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     (folder / "model.txt").write_text(text)
     command = [str(program), "model.txt", "times.txt"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-
-
-def assert_fails(done: subprocess.CompletedProcess[str], code: int, words: str) -> None:
-    assert done.returncode == code
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 def test_that_one_layer_takes_twice_its_depth_over_its_velocity() -> None:

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 from scipy.sparse.linalg import spsolve
 
-from .test_seismic import needs_compiler
+from helpers.c_programs import needs_compiler
 
 pytestmark = needs_compiler
 

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 import invgp
-from documented import blocks, commands
+from helpers.documentation import blocks, commands
+from helpers.problems import map_problem
 from invgp import netcdf
-from problems import map_problem
 
 
 @pytest.fixture(scope="module")

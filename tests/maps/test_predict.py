@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
-from compliance import LOCAL_AXES, complaints
 from scipy.stats import norm
 
 import invgp
-from exact import joint_posterior
+from helpers.compliance import LOCAL_AXES, complaints
+from helpers.exact_posterior import joint_posterior
+from helpers.problems import linear_problem, map_problem
 from invgp import netcdf
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import ConfigError
@@ -19,7 +20,6 @@ from invgp.maps import paths
 from invgp.maps.belief import Belief
 from invgp.maps.paths import Paths
 from invgp.maps.predict import plan, predict, write
-from problems import linear_problem, map_problem
 
 FAMILIES = {
     "coupled": {},

@@ -9,9 +9,8 @@ import pytest
 import xarray as xr
 
 import invgp
-from problems import map_problem
-
-from .posteriors import distance, posterior
+from helpers.plotted_posteriors import distance, posterior
+from helpers.problems import map_problem
 
 
 @pytest.fixture

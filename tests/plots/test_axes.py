@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from helpers.plotted_posteriors import assert_that_labels_can_be_read, distance, draw, posterior
 from invgp import plots
-
-from .posteriors import assert_that_labels_can_be_read, distance, draw, posterior
 
 
 @pytest.mark.parametrize("extent", [1.0, 100.0, 1e3, 4e3, 20e3])

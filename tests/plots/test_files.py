@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from helpers.plotted_posteriors import assert_that_labels_can_be_read, draw, overlaps
 from invgp import plots
 from invgp.errors import PlotError
-
-from .posteriors import assert_that_labels_can_be_read, draw, overlaps
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])

@@ -6,9 +6,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.container import ErrorbarContainer
 
+from helpers.plotted_posteriors import bands, draw, edges_of
 from invgp import plots
-
-from .posteriors import bands, draw, edges_of
 
 
 def test_that_the_cross_plot_of_one_site_shows_the_diagonal(area: xr.Dataset) -> None:

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from helpers.plotted_posteriors import assert_that_labels_can_be_read, draw
 from invgp import plots
 from invgp.plots.look import read_quantity
 from invgp.plots.reading import Curve
-
-from .posteriors import assert_that_labels_can_be_read, draw
 
 
 def test_that_the_correlations_at_a_site_are_those_of_the_file_or_of_the_draws(line: xr.Dataset) -> None:

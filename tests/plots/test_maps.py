@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from helpers.plotted_posteriors import assert_that_labels_can_be_read, draw, informed, overlaps
 from invgp import plots
 from invgp.plots.areas import Place
-
-from .posteriors import assert_that_labels_can_be_read, draw, informed, overlaps
 
 
 def test_that_maps_show_mean_and_spread_with_equal_aspect_and_units(area: xr.Dataset) -> None:

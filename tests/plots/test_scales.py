@@ -9,10 +9,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
+from helpers.plotted_posteriors import assert_that_labels_can_be_read, draw
 from invgp import plots
 from invgp.plots.ticks import log_ticks
 
-from .posteriors import assert_that_labels_can_be_read, draw
 from .test_maps import on_grid
 
 

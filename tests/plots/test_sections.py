@@ -7,9 +7,8 @@ import pytest
 import xarray as xr
 
 import invgp
+from helpers.plotted_posteriors import bands, draw, edges_of, informed
 from invgp import plots
-
-from .posteriors import bands, draw, edges_of, informed
 
 
 def test_that_a_section_labels_its_axes_with_units(line: xr.Dataset) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers.persistent_models import programs_of
 from invgp.adapters import servers
-
-from .serving import programs_of
 
 
 @pytest.fixture(autouse=True)

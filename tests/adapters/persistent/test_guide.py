@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.executable_models import DEPTH, TIME
 from invgp.adapters import PersistentModel, Quantity, RunContext
 from invgp.adapters.testing import check_forward_model
 from invgp.config import load
-
-from ..executing import DEPTH, TIME
 
 
 def server_of(page: str) -> str:

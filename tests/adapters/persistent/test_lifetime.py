@@ -15,13 +15,12 @@ import joblib
 import numpy as np
 import pytest
 
+from helpers.executable_models import MakeProgram
+from helpers.persistent_models import HANG, OK, model, programs_of, run
 from invgp.adapters import Evaluations, RunContext, Status, servers
 from invgp.execution.evaluate import evaluate
 from invgp.execution.pools import open_pool
 from invgp.problem import InferenceSettings
-
-from ..conftest import MakeProgram
-from .serving import HANG, OK, model, programs_of, run
 
 
 def gone(home: Path, seconds: float = 10.0) -> bool:

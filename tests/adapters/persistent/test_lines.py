@@ -10,11 +10,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.executable_models import DEPTH, SPEED, TIME
 from invgp.adapters import Status
 from invgp.adapters.lines import LostError, RequestWriter, read_answer
 from invgp.adapters.outcomes import RunError
-
-from ..executing import DEPTH, SPEED, TIME
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 

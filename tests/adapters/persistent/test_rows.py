@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.executable_models import TIME, MakeProgram
+from helpers.persistent_models import HANG, OK, model, programs_of, run
 from invgp.adapters import AdapterError, PersistentModel, Quantity, Status, servers
 from invgp.adapters.lines import line_limit
 from invgp.adapters.testing import check_forward_model
-
-from ..conftest import MakeProgram
-from ..executing import TIME
-from .serving import HANG, OK, model, programs_of, run
 
 
 def test_that_a_persistent_program_conforms(program: MakeProgram, tmp_path: Path) -> None:

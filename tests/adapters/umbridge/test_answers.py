@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.umbridge_servers import GOOD, VALUES, Behaviour, context, http, raw_server, sends, times_model
 from invgp.adapters import Status
 from invgp.adapters.exchange import DEEPEST, parse_json
-
-from .serving import GOOD, VALUES, Behaviour, context, http, raw_server, sends, times_model
 
 
 def trickles(connection: socket.socket) -> None:

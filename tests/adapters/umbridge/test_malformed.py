@@ -17,10 +17,9 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from helpers.malformed_replies import Malformed, malformed_replies
+from helpers.umbridge_servers import GOOD, RawServer, context, times_model
 from invgp.adapters import Status
-
-from .malformed import Malformed, malformed_replies
-from .serving import GOOD, RawServer, context, times_model
 
 SEED, AT_ONCE = 18, 300
 COUNT = int(os.environ.get("MALFORMED_REPLIES", str(AT_ONCE)))

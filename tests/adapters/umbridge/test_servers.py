@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.umbridge_servers import INPUTS, OUTPUTS, VALUES, context, raw_server, sends, times_model
 from invgp.adapters import Status
 from invgp.adapters.testing import check_forward_model
 from invgp.config import load
 from invgp.execution.concurrency import Concurrency
 from invgp.execution.evaluate import evaluate
 from invgp.inference.invert import invert
-
-from .serving import INPUTS, OUTPUTS, VALUES, context, raw_server, sends, times_model
 
 PATIENCE = 20.0  # s, for a busy machine
 # Fails where the velocity is below zero, gives NaN where it is zero.

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from helpers.umbridge_servers import GOOD, OUTPUTS, VALUES, context, raw_server, sends, times_model
 from invgp.adapters import AdapterError, Status
-
-from .serving import GOOD, OUTPUTS, VALUES, context, raw_server, sends, times_model
 
 
 @pytest.mark.parametrize(

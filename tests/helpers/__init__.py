@@ -1,0 +1,1 @@
+"""Problems, programs and checks that several tests use."""

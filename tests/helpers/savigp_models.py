@@ -1,0 +1,82 @@
+"""Models small enough to check by finite differences."""
+
+from functools import partial
+
+import numpy as np
+
+from invgp.core.bound import Bound
+from invgp.core.geometry import inducing_factor
+from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.optimisers import LBFGS
+from invgp.core.parameters import Parameters
+from invgp.core.point_sets import Points
+from invgp.core.posteriors import Diagonal, Full, Sites
+from invgp.core.savigp import Savigp
+from invgp.likelihoods import Gaussian
+
+Q, M, D, N, S = 2, 4, 2, 7, 64
+FAMILIES = {
+    "full": lambda size, backend: Full(Q, size),
+    "mixture of two full": lambda size, backend: Full(Q, size, 2),
+    "diagonal": lambda size, backend: Diagonal(Q, size),
+    "mixture of three diagonal": lambda size, backend: Diagonal(Q, size, 3),
+    "sites": lambda size, backend: Sites(Q, size, N, backend.asarray([[0.7], [1.6]])),
+}
+
+
+class Quadratic:
+    """A log density that is quadratic in the latents and couples them: the estimator is exact on it."""
+
+    def __init__(self, rng):
+        half = 0.5 * rng.standard_normal((N, Q, Q))
+        self.y, self.precision = rng.standard_normal((N, Q)), half @ half.transpose(0, 2, 1) + np.eye(Q)
+
+    def at(self, backend, parameters):
+        y, precision, xp = backend.asarray(self.y), backend.asarray(self.precision), backend.namespace
+
+        def log_density(f, start, stop):
+            residual = (y[start:stop, :] - f)[..., None]
+            product = xp.matrix_transpose(residual) @ precision[start:stop, ...] @ residual
+            quadratic = xp.exp(-2.0 * parameters[0]) * product[..., 0, 0]
+            return -0.5 * quadratic - Q * parameters[0], (quadratic - Q)[..., None]
+
+        return log_density
+
+
+def small_model(family, kinds, dense, seed=0):
+    """A family by name, kernels by kind -> (place -> bound, parameters, points), the same numbers everywhere."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, D))
+    Z = np.stack([X] * Q) if dense else rng.standard_normal((Q, M, D))
+    size = N if dense else M
+    numbers = 0.2 * rng.standard_normal((Q, 1 + D))
+    mean = rng.standard_normal(Q)
+    jitter = 0.3 * rng.standard_normal((3, Q, size))
+    noise = rng.standard_normal(10_000)
+
+    def build(backend):
+        kernels = tuple(Kernel(CORRELATIONS[k], backend.asarray(1.0), backend.asarray(np.ones(D))) for k in kinds)
+        posterior = FAMILIES[family](size, backend)
+        there = backend.asarray(numbers)
+        factor = inducing_factor([k.with_parameters(there[j, :]) for j, k in enumerate(kernels)], backend.asarray(Z))
+        start = posterior.initial(factor, 0.5, backend.asarray(jitter[: posterior.components]))
+        start = start + backend.asarray(0.2 * noise[: start.shape[0]])
+        parameters = Parameters(start, there, backend.asarray(Z), backend.asarray([0.2]))
+        points = Points.draw(np.random.default_rng(1), S, N, Q, backend)
+        return Bound(posterior, kernels, backend.asarray(mean), backend.asarray(X), dense), parameters, points
+
+    return build
+
+
+def dense_savigp(backend, X, kernels, prior_mean, observed, std, *, samples, tolerance=1e-15, seed=0):
+    """SAVIGP with one full Gaussian at the sites and Gaussian noise."""
+    Q, N = len(kernels), len(X)
+    Z = backend.asarray(np.broadcast_to(X, (Q, *X.shape)))
+    family = Full(Q, N)
+    start = family.initial(inducing_factor(kernels, Z), 0.1, backend.asarray(np.zeros((1, Q, N))))
+    numbers = backend.namespace.stack([kernel.parameters for kernel in kernels])
+    parameters = Parameters(start, numbers, Z, backend.asarray(np.zeros(0)))
+    bound = Bound(family, tuple(kernels), backend.asarray(prior_mean), backend.asarray(X), dense=True)
+    density = partial(Gaussian(backend.asarray(np.full(observed.shape, std))).log_density, backend.asarray(observed))
+    points = Points.draw(np.random.default_rng(seed), samples, N, Q, backend)
+    return Savigp(bound, parameters, density, points, LBFGS(tolerance=tolerance))

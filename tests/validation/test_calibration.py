@@ -1,0 +1,294 @@
+"""Calibration: truths from the prior, their posteriors, and how often intervals hold the truth."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+
+from helpers.problems import map_problem
+from invgp import netcdf, plots
+from invgp.adapters import CallableModel, Quantity
+from invgp.coverage import bin_count, count_band, interval_coverage, rank_counts
+from invgp.errors import ConfigError, PlotError, RunsFailedError
+from invgp.links import LINKS
+from invgp.plots.calibration import picked_ranks
+from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, SimulatorVariable, Survey
+from invgp.validation import calibration_trial as trial
+from invgp.validation.calibrate import InterruptedCalibration, calibrate, identity
+from invgp.validation.calibration_summary import coverage_of
+from invgp.validation.simulated_surveys import draw_prior, with_drawn_hyperparameters
+
+SURVEYS = 50
+SITES = 5
+POSITION = np.arange(float(SITES))
+MISSING = 2  # the site where nothing was observed
+
+
+def twice(depth):
+    return 2.0 * depth
+
+
+def line_problem(noise: float = 2.0, function=twice) -> Problem:
+    """A linear simulator and Gaussian noise: the posterior of its one latent is exact."""
+    observed = np.zeros((SITES, 1))
+    observed[MISSING] = np.nan
+    return Problem(
+        title="A line",
+        survey=Survey((Column("position", "m", POSITION),), (Observation("time", "s", observed),)),
+        latents=(Latent("depth", "m", np.asarray([10.0]), np.asarray([2.0]), "matern 3/2", np.asarray([2.0])),),
+        noise=Noise("gaussian", {"time": np.full((SITES, 1), noise)}),
+        forward=CallableModel(function=function, inputs=(Quantity("depth", "m"),), outputs=(Quantity("time", "s"),)),
+        inputs=(SimulatorVariable("depth"),),
+        outputs=(SimulatorVariable("time"),),
+        inference=InferenceSettings(seed=4, emulator=False),
+    )
+
+
+@pytest.fixture(scope="module")
+def exact() -> xr.Dataset:
+    """The calibration of an exact posterior. Look, do not touch."""
+    return calibrate(line_problem(), SURVEYS)
+
+
+def prior_covariance() -> np.ndarray:
+    r = np.sqrt(3.0) * np.abs(POSITION[:, None] - POSITION) / 2.0
+    return 4.0 * (1.0 + r) * np.exp(-r)
+
+
+def test_that_an_exact_posterior_covers_as_often_as_it_says(exact):
+    for latent in ("depth", ""):
+        found = coverage_of(exact, latent)
+        assert not found.below.any()
+        assert not found.above.any()
+    assert float(exact["depth_absolute_score"]) == pytest.approx(np.sqrt(2.0 / np.pi), abs=0.1)
+    assert float(exact["depth_error_ratio"]) == pytest.approx(1.0, abs=0.1)
+
+
+def test_that_the_ranks_of_an_exact_posterior_are_uniform(exact):
+    ranks = picked_ranks(exact, "depth")[:, 0]
+    counts = rank_counts(ranks, 10)
+    lower, upper = count_band(SURVEYS, 10)
+    assert ((lower <= counts) & (counts <= upper)).all()
+    assert stats.chisquare(counts).pvalue > 0.01
+    assert set(exact["rank_site"].values) == set(range(1, SITES + 1))
+
+
+def test_that_scores_are_those_of_the_closed_form(exact):
+    K, seen = prior_covariance(), np.arange(SITES) != MISSING
+    gain = np.linalg.solve(4.0 * K[seen][:, seen] + 4.0 * np.eye(SITES - 1), 2.0 * K[seen]).T
+    std = np.sqrt(np.diag(K - 2.0 * gain @ K[seen]))
+    for survey in range(SURVEYS):
+        one = exact.isel(survey=survey)
+        mean = 10.0 + gain @ (one["time_observed"].values[seen] - 20.0)
+        np.testing.assert_allclose(one["depth_score"], (one["depth_truth"].values - mean) / std, atol=2e-3)
+    np.testing.assert_allclose(exact["depth_pit"], stats.norm.cdf(exact["depth_score"]))
+    assert np.abs(exact["depth_rank"] / 100 - exact["depth_pit"]).max() < 0.25
+
+
+def test_that_truths_and_data_are_drawn_from_the_problem(exact):
+    assert np.isnan(exact["time_observed"]).all("survey")[MISSING]
+    noise = (exact["time_observed"] - 2.0 * exact["depth_truth"]).values[:, np.arange(SITES) != MISSING]
+    assert stats.kstest(noise.ravel() / 2.0, "norm").pvalue > 0.01
+    draws = [draw_prior(line_problem(), rng) for rng in np.random.default_rng(1).spawn(2000)]
+    np.testing.assert_allclose(np.cov(np.asarray(draws)[..., 0].T), prior_covariance(), atol=0.45)
+
+
+def test_that_half_the_noise_is_found_overconfident():
+    result = calibrate(line_problem(noise=1.0), 20, drawn_from=line_problem(noise=2.0))
+    assert coverage_of(result).below.all()
+    assert float(result["depth_error_ratio"]) > 1.3
+
+
+def test_that_the_number_of_workers_does_not_change_a_bit_and_survey_k_does_not_depend_on_how_many_there_are():
+    problem = map_problem(max_evaluations=4)
+    alone, two = (calibrate(problem, surveys, workers=workers) for surveys, workers in ((2, 1), (3, 2)))
+    per_survey = [name for name, variable in alone.data_vars.items() if "survey" in variable.dims]
+    xr.testing.assert_identical(alone[per_survey].drop_attrs(), two[per_survey].isel(survey=slice(2)).drop_attrs())
+    assert len({float(value) for value in two["thickness_truth"][:, 0]}) == 3
+
+
+def test_that_finished_surveys_are_not_computed_again(exact):
+    calls = []
+
+    def counted(depth):
+        calls.append(depth)
+        return 2.0 * depth
+
+    kept = {}
+    first = calibrate(line_problem(function=counted), 3, keep=kept.__setitem__)
+    xr.testing.assert_equal(first["depth_truth"], exact["depth_truth"][:3])
+    calls.clear()
+    again = calibrate(line_problem(function=counted), 3, finished=kept)
+    assert not calls
+    xr.testing.assert_identical(first.drop_attrs(), again.drop_attrs())
+    more = calibrate(line_problem(), 4, finished=kept)
+    xr.testing.assert_equal(more["depth_score"], exact["depth_score"][:4])
+
+
+def test_that_an_interruption_carries_the_surveys_that_were_finished(exact):
+    def impatient(number, _):
+        if number == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedCalibration) as interruption:
+        calibrate(line_problem(), 5, keep=impatient)
+    xr.testing.assert_equal(interruption.value.result["depth_pit"], exact["depth_pit"][:2])
+
+
+def test_that_a_truth_at_which_the_simulator_fails_is_drawn_anew_and_counted():
+    calls = []
+
+    def fragile(depth):
+        calls.append(depth)
+        return np.where(depth > 11.0, np.nan, 2.0 * depth)
+
+    result = calibrate(line_problem(), 4, drawn_from=line_problem(function=fragile))
+    redrawn = int(result["redrawn"].sum())
+    assert redrawn == result.attrs["invgp_truths_redrawn"] > 0
+    assert len(calls) == 4 + redrawn
+    assert float(result["depth_truth"].max()) <= 11.0
+
+
+def test_that_a_simulator_that_fails_at_every_truth_is_a_sentence():
+    with pytest.raises(RunsFailedError, match="none of 100 truths drawn from the prior could be simulated"):
+        calibrate(line_problem(function=lambda depth: depth * np.nan), 2)
+
+
+def test_that_surveys_that_cannot_be_inverted_are_counted_or_if_all_told():
+    def fails(depth):
+        return np.where(depth > limit, np.nan, 2.0 * depth)
+
+    limit = 0.0
+    with pytest.raises(RunsFailedError, match="none of 2 simulated surveys could be inverted; survey 1: "):
+        calibrate(line_problem(function=fails), 2, drawn_from=line_problem())
+    limit = 10.2  # only surveys that move up from the prior's mean get there, where an emulator starts
+    problem = line_problem(function=fails)
+    emulated = replace(problem, inference=replace(problem.inference, emulator=True))
+    result = calibrate(emulated, 6, drawn_from=line_problem())
+    failed = result.attrs["invgp_surveys_failed"]
+    assert failed == 6 - result.sizes["survey"] > 0
+    assert result.attrs["invgp_first_failure"].startswith("survey ")
+
+
+def test_that_what_is_learnt_is_drawn_from_its_prior(rng):
+    problem = line_problem()
+    [latent] = problem.latents
+    learnt = replace(
+        problem,
+        latents=(replace(latent, link=LINKS["log"], learn={"std": 2.0, "length_scale": np.inf}),),
+        noise=replace(problem.noise, learn={"time": 1.5}),
+    )
+    drawn = [with_drawn_hyperparameters(learnt, one) for one in rng.spawn(2000)]
+    mean, std = learnt.prior_moments()
+    factors = np.log([one.prior_moments()[1] / std for one in drawn])
+    assert np.std(factors) == pytest.approx(np.log(2.0), rel=0.1)
+    assert np.mean(factors) == pytest.approx(0.0, abs=0.05)
+    np.testing.assert_allclose([one.prior_moments()[0] for one in drawn], np.tile(mean, (2000, 1)))
+    assert np.std(np.log([one.noise_std[0, 0] for one in drawn])) == pytest.approx(np.log(1.5), rel=0.1)
+    assert {float(one.latents[0].length_scale[0]) for one in drawn} == {2.0}
+
+
+def test_that_scores_on_the_scale_of_a_log_link_are_right():
+    mean, std = np.asarray([[1.0, 2.0]]), np.asarray([[0.3, 0.5]])
+    f = mean + std * np.asarray([[-1.3, 5.0]])
+    levels = stats.norm.ppf(np.asarray(trial.LEVELS))[:, None, None]
+    link = LINKS["log"]
+    np.testing.assert_allclose(trial.normal_scores(f, mean + std * levels), [[-1.3, 5.0]])
+    scores = trial.normal_scores(link(f), link(mean + std * levels))
+    assert scores[0, 0] == pytest.approx(-1.3, abs=1e-3)
+    assert scores[0, 1] > 4.5
+
+
+def test_that_sites_that_stand_and_fall_together_do_not_narrow_the_band(rng):
+    """Calibrated posteriors leave a band of 95% five times in a hundred, also where sites are copies of each other."""
+    pits = np.repeat(rng.random((2000, 60, 1)), 10, axis=2)
+    flagged = [found.below or found.above for found in (interval_coverage(pit, 0.5) for pit in pits)]
+    assert 0.03 < np.mean(flagged) < 0.07
+    assert interval_coverage(0.4 + 0.2 * pits[0], 0.5).above
+    assert interval_coverage(np.round(pits[0]), 0.5).below
+    pit = rng.random((60, 10, 2))
+    together = interval_coverage(pit, 0.8, tests=30)
+    assert together.share.shape == (2,)
+    assert (
+        together.upper - together.lower > interval_coverage(pit, 0.8).upper - interval_coverage(pit, 0.8).lower
+    ).all()
+
+
+def test_that_one_survey_has_the_band_of_one_truth():
+    found = interval_coverage(np.full((1, 50), 0.5), 0.95)
+    assert float(found.standard_error) == pytest.approx(np.sqrt(0.95 * 0.05))
+    assert not found.above
+
+
+@pytest.mark.parametrize("surveys", [7, 60, 200, 1000])
+def test_that_the_band_of_a_bin_is_binomial(surveys):
+    bins = bin_count(surveys)
+    assert count_band(surveys, bins) == tuple(stats.binom.ppf([0.005, 0.995], surveys, 1.0 / bins))
+    assert rank_counts(np.arange(100), bins).tolist() == [100 // bins] * bins
+
+
+def test_that_a_calibration_survives_its_file_and_is_drawn(exact, tmp_path):
+    path = netcdf.write(exact, tmp_path / "calibration.nc")
+    read = netcdf.read(path)
+    xr.testing.assert_identical(read.drop_attrs(), exact.drop_attrs())
+    assert read["depth_truth"].attrs == {"long_name": "true depth", "units": "m"}
+    assert read.attrs["invgp_surveys"] == SURVEYS
+    coverage_panel, ranks_panel = plots.calibration(read).axes
+    assert coverage_panel.get_xlabel() == "Probability of the interval (%)"
+    [bars] = ranks_panel.containers
+    assert sum(bar.get_height() for bar in bars) == SURVEYS
+    figures = [tmp_path / "first.svg", tmp_path / "second.svg"]
+    for figure in figures:
+        plots.save(plots.calibration(read), figure)
+    assert figures[0].read_bytes() == figures[1].read_bytes()
+
+
+def test_that_every_label_has_its_panel_and_the_coordinate_system_stays(tmp_path):
+    result = calibrate(map_problem(max_evaluations=2), 2)
+    titles = [ax.get_title(loc="left") for ax in plots.calibration(result).axes]
+    assert titles == [
+        "(a) resistivity",
+        "(b) thickness",
+        "(c) resistivity, layer 1",
+        "(d) resistivity, layer 2",
+        "(e) thickness",
+    ]
+    assert result["crs"].attrs["grid_mapping_name"] == "transverse_mercator"
+    assert result["resistivity_coverage"].dims == ("interval", "layer")
+    netcdf.write(result, tmp_path / "map.nc")
+
+
+def test_that_a_posterior_is_not_drawn_as_a_calibration(exact):
+    with pytest.raises(PlotError, match="not an invgp calibration"):
+        plots.calibration(exact.drop_vars("depth_rank"))
+
+
+def test_that_the_identity_of_a_calibration_is_all_that_decides_it():
+    problem = line_problem()
+    same = replace(problem, title="B", inference=replace(problem.inference, workers=7))
+    assert identity(problem, 4) == identity(same, 4) == identity(line_problem(), 4)
+    others = [line_problem(noise=1.0), replace(problem, inference=replace(problem.inference, samples=32))]
+    assert len({identity(other, 4) for other in (problem, *others)} | {identity(problem, 5)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"surveys": 0}, "surveys: must be at least 1, was 0"),
+        ({"surveys": 1, "workers": 0}, "workers: must be at least 1, was 0"),
+        ({"surveys": 1, "seed": -1}, "seed: must be at least 0, was -1"),
+        ({"surveys": 1, "drawn_from": map_problem()}, "drawn_from: must have the sites, observations and latents"),
+    ],
+)
+def test_that_settings_out_of_range_are_refused(settings, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        calibrate(line_problem(), **settings)
+
+
+def test_that_a_name_that_the_file_needs_itself_is_refused():
+    problem = line_problem()
+    named = replace(problem, survey=replace(problem.survey, coordinates=(Column("survey", "m", POSITION),)))
+    with pytest.raises(ConfigError, match="'survey' must be the name of one thing in a calibration's file"):
+        calibrate(named, 1)
