@@ -59,6 +59,21 @@ def fewest_samples(latents: int) -> int:
     return 2 * (2 * latents + 1)
 
 
+def default_samples(latents: int) -> int:
+    """Return the samples per site with which a fit on all data starts.
+
+    The number grows with the latents, so that the regression of `score` contains all polynomials of degree four for up
+    to four latents, and of degree two for many: a fit to fewer samples adapts the posterior to them.
+    """
+    wanted = min(6 * math.comb(latents + 4, 4), max(512, 4 * math.comb(latents + 2, 2)))
+    return max(128, 2 ** math.ceil(math.log2(wanted)))
+
+
+def default_batch_samples(latents: int) -> int:
+    """Return the samples per site with which mini-batches are fitted; their points are new in each batch."""
+    return max(64, min(256, 2 ** math.ceil(math.log2(2 * math.comb(latents + 2, 2)))), fewest_samples(latents))
+
+
 def score(points: Points, scale: Array, log_density: Array, valid: Array | None = None) -> SiteTerms:
     """Estimate the site terms by the score-function estimator of the paper, with control variates.
 

@@ -49,13 +49,18 @@ class Samples(NamedTuple):
     latents: list[Array]
 
 
-def iterate_samples(points: Points, mean: Array, scale: Array) -> Iterator[Samples]:
-    """Yield samples from marginals with mean and scale (K, B, Q), in batches that fit the memory budget."""
+def sample_batches(points: Points, sites: int) -> Iterator[slice]:
+    """Yield ranges of sites whose samples fit the memory budget."""
     S, Q = points.base.shape
     fitting = BATCH_BUDGET // (8 * S * (2 * features_needed(Q, S) + 6))
     step = max(1, min(fitting, BATCH_SITES))
-    for start in range(0, mean.shape[1], step):
-        rows = slice(start, min(start + step, mean.shape[1]))
+    for start in range(0, sites, step):
+        yield slice(start, min(start + step, sites))
+
+
+def iterate_samples(points: Points, mean: Array, scale: Array) -> Iterator[Samples]:
+    """Yield samples from marginals with mean and scale (K, B, Q), in batches that fit the memory budget."""
+    for rows in sample_batches(points, mean.shape[1]):
         here = points.at(rows.start, rows.stop)
         latents = [here.samples(mean[k, rows, :], scale[k, rows, :]) for k in range(mean.shape[0])]
         yield Samples(rows, here, latents)

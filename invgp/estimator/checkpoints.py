@@ -63,6 +63,7 @@ class Checkpoint:
             "round": progress.round,
             "converged": progress.converged,
             "status": progress.status,
+            "samples": progress.samples,
             "optimiser": None if state is None else numbers,
         }
         write_archive(self.path, CHECKPOINT, about, arrays)
@@ -96,7 +97,15 @@ class Checkpoint:
         if state is not None and about["optimiser"] is not None:
             held = {name: backend.asarray(arrays[key]) for name, key in _optimiser_arrays(arrays).items()}
             optimiser = state(**held, **about["optimiser"])
-        fit_state = Progress(about["round"], trace[-1], parameters, _converged(about), about["status"], optimiser)
+        fit_state = Progress(
+            about["round"],
+            trace[-1],
+            parameters,
+            _converged(about),
+            about["status"],
+            optimiser,
+            about.get("samples", 0),
+        )
         return FitState(fit_state, trace)
 
     def _compare(self, settings: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,11 +17,11 @@ from threadpoolctl import threadpool_limits
 from invgp.core import prediction
 from invgp.core.backend import Array, Backend, array_namespace, cholesky, select_backend, to_numpy
 from invgp.core.bound import BoundState
-from invgp.core.estimators import fewest_samples
+from invgp.core.bound_estimates import estimate_bound, estimate_entropy_gain
+from invgp.core.estimators import default_samples, fewest_samples
 from invgp.core.memory import BATCH_BUDGET
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
-from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 from invgp.core.training import Blocks, MiniBatches, Progress
 from invgp.estimator import serialisation
@@ -35,6 +35,7 @@ from invgp.estimator.arguments import (
     check_outputs,
 )
 from invgp.estimator.checkpoints import Checkpoint, FitState, describe_value
+from invgp.estimator.fitting import FittedParameters, fit_batches, fit_blocks
 from invgp.estimator.initialisation import JITTER, initialise
 from invgp.estimator.predictive import PredictiveDistribution, check_sites
 from invgp.likelihoods import Likelihood
@@ -46,7 +47,23 @@ MAX_FALL_OF_BOUND, MAX_FALL_OF_GAIN = (
     0.01,
     0.1,
 )  # a larger fall, relative to the bound and to its gain, is not noise
+ENTROPIES = ("lower bound", "monte carlo")
 PLACEMENTS = ("subset", "clusters", "grid")
+
+
+class InducingPosterior(NamedTuple):
+    """A mixture of Gaussians over the values of the latents at the inducing inputs; the latents are independent.
+
+    Attributes
+    ----------
+    weights : array, shape (K,)
+    mean : array, shape (K, Q, M)
+    covariance : array, shape (K, Q, M, M)
+    """
+
+    weights: Floats
+    mean: Floats
+    covariance: Floats
 
 
 @dataclass(eq=False, repr=False)
@@ -85,8 +102,10 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     method : Blocks or MiniBatches
         Optimisation on all data (L-BFGS), or on mini-batches (stochastic). It also determines which parameters are
         learnt.
-    samples : int
-        Number of samples per site, S, for `Blocks`; `MiniBatches` has its own.
+    samples : int, optional
+        Number of samples per site, S, for `Blocks`; `MiniBatches` has its own. By default it depends on the number of
+        latents, and the fit continues with four times as many samples while the bound on new samples is lower than
+        that on the samples of the fit.
     device : {"cpu", "cuda", "auto"}
         Device of the computation.
     dtype : {"float64", "float32"}
@@ -100,8 +119,17 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     Attributes
     ----------
+    bound_ : float
+        The bound, in nats, estimated on samples that the fit has not used.
+    bound_std_error_ : float
+        Its standard error.
+    mixture_bound_, mixture_bound_std_error_ : float
+        The same with a Monte Carlo estimate of the entropy of a mixture instead of its lower bound, eq. (18). Use it to
+        compare numbers of components. For a single Gaussian it is the same as `bound_`.
+    samples_ : int
+        Number of samples per site with which the fit ended.
     trace_ : list of float
-        The bound after each round or epoch, in nats.
+        The bound after each round or epoch, in nats, on the samples of the fit.
     converged_ : bool or None
         Whether `Blocks` has converged; None for `MiniBatches`, which cannot determine it.
     status_ : str
@@ -152,7 +180,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     posterior: str = "full"
     components: int = 1
     method: Blocks | MiniBatches = field(default_factory=Blocks)
-    samples: int = 128
+    samples: int | None = None
     device: str = "cpu"
     dtype: str = "float64"
     seed: int = 0
@@ -221,13 +249,13 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
         with silent, threadpool_limits(None if self._profits_from_threads(M, len(X)) else 1):
             if isinstance(self.method, Blocks):
-                points = Points.draw(points_stream, self.samples, len(X), self.likelihood.latents, backend)
-                parameters = self.method.fit(bound, parameters, data, points, record, after)
+                found = fit_blocks(self.method, bound, parameters, data, self.samples, points_stream, record, after)
             else:
-                parameters = self.method.fit(bound, parameters, data, batch_stream, record, after)
-            bound_state = bound.bound_state(parameters)
+                found = fit_batches(self.method, bound, parameters, data, batch_stream, points_stream, record, after)
+            bound_state = bound.bound_state(found.parameters)
             self.dense_, self.posterior_ = bound.dense, _describe_posterior(bound_state)
             self._store(_convert_to_full(bound_state) if isinstance(bound_state.family, Sites) else bound_state)
+        self._record_bound(found)
         self._record_status(last)
         return self
 
@@ -375,6 +403,93 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             raise ValueError("y must have at least one observation, was empty or all NaN")
         return float(np.nanmean(densities))
 
+    def bound(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        entropy: str = "lower bound",
+        return_std_error: bool = False,
+        likelihood: Likelihood | None = None,
+    ) -> float | tuple[float, float]:
+        """Estimate the evidence lower bound of observations under the fitted posterior, on new samples.
+
+        For the data of the fit, this is `bound_` up to the standard error.
+
+        Parameters
+        ----------
+        X : array, shape (N, D)
+            Inputs.
+        y : array, shape (N,) or (N, P)
+            Observations at X; NaN marks a missing one.
+        entropy : {"lower bound", "monte carlo"}
+            How the entropy of a mixture is computed: the lower bound of eq. (18), or an estimate. Compare numbers of
+            components with the estimate. It makes no difference for a single Gaussian.
+        return_std_error : bool
+            Whether to return the standard error of the estimate too.
+        likelihood : Likelihood, optional
+            As in `predict`.
+
+        Returns
+        -------
+        bound : float, in nats
+            Expected log likelihood minus `kl`, eq. (9) of Bonilla, Krauth and Dezfouli (2019).
+        std_error : float, in nats
+            Only if `return_std_error`.
+        """
+        check_choice("entropy", entropy, ENTROPIES)
+        x, Y = self._new_inputs(X), check_outputs(y, self.likelihood.outputs)
+        if len(x) != len(Y):
+            raise ValueError(f"X and y must have a row for each site, had {len(x)} and {len(Y)}")
+        used, backend, state = self._likelihood_at(x, likelihood), self._backend(), self._fitted
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            bound_state = replace(state.bound, X=backend.asarray(x), dense=False).bound_state(state.parameters)
+            density = Data(used, backend.asarray(Y)).log_density(backend.asarray(np.zeros(0)), derivatives=False)
+            samples = max(self.samples_, default_samples(self.likelihood.latents))
+            found = estimate_bound(bound_state, density, samples, np.random.default_rng([self.seed, 1]))
+        if entropy == "monte carlo":
+            value, error = found.mixture_elbo, found.mixture_standard_error
+        else:
+            value, error = found.elbo, found.standard_error
+        return (value, error) if return_std_error else value
+
+    def kl(self, *, entropy: str = "lower bound") -> float:
+        """Compute the KL divergence of the posterior over the inducing variables from their prior, in nats.
+
+        Parameters
+        ----------
+        entropy : {"lower bound", "monte carlo"}
+            As in `bound`. With the lower bound of the entropy of a mixture, the result is an upper bound.
+
+        Returns
+        -------
+        float
+        """
+        check_choice("entropy", entropy, ENTROPIES)
+        state = self._fitted
+        upper = -float(state.family.negative_kl(state.q, state.factor))
+        if entropy == "lower bound":
+            return upper
+        return upper - estimate_entropy_gain(state, np.random.default_rng([self.seed, 1])).value
+
+    def inducing_posterior(self) -> InducingPosterior:
+        """Return the posterior over the inducing variables: the values of the latents at `inducing_inputs_`.
+
+        Returns
+        -------
+        InducingPosterior
+            weights (K,), mean (K, Q, M) and covariance (K, Q, M, M) of the K components.
+        """
+        state = self._fitted
+        xp = array_namespace(state.factor)
+        mean = (state.factor @ state.q.mean[..., None])[..., 0] + state.bound.prior_mean[:, None]
+        if state.factors:
+            factor = state.factor @ state.q.spread
+            covariance = to_numpy(factor @ xp.matrix_transpose(factor))
+        else:
+            covariance = to_numpy(state.q.spread)[..., None] * np.eye(mean.shape[-1])
+        return InducingPosterior(self.weights_, to_numpy(mean), covariance)
+
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a file, a NumPy archive without pickles.
 
@@ -441,7 +556,8 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _check_samples(self) -> None:
         owner = self if isinstance(self.method, Blocks) else self.method
         latents = self.likelihood.latents
-        check_integer("samples", owner.samples, fewest_samples(latents), f" (Q = {latents})")
+        if owner.samples is not None:
+            check_integer("samples", owner.samples, fewest_samples(latents), f" (Q = {latents})")
 
     def _checkpoint(self, X: Floats, Y: Floats) -> Checkpoint | None:
         """Describe data and settings for the checkpoint; only the device and the length of the fit may change."""
@@ -493,6 +609,19 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             )
             warnings.warn(self.status_, ConvergenceWarning, stacklevel=3)
 
+    def _record_bound(self, found: FittedParameters) -> None:
+        estimate, self.samples_ = found.estimate, found.samples
+        self.bound_, self.bound_std_error_ = estimate.elbo, estimate.standard_error
+        self.mixture_bound_ = estimate.mixture_elbo
+        self.mixture_bound_std_error_ = estimate.mixture_standard_error
+        if found.gap:
+            warnings.warn(
+                f"the bound is {estimate.elbo:.6g} on new samples, {found.gap:.2g} lower than on the {found.samples} "
+                "samples per site of the fit: the posterior is adapted to its samples; increase samples",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
     def _has_fallen(self) -> bool:
         """Whether the final bound is lower than the best one by more than the noise of mini-batches."""
         first, best, last = self.trace_[0], max(self.trace_), self.trace_[-1]
@@ -529,7 +658,13 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _predictive(self, X: ArrayLike, likelihood: Likelihood | None) -> PredictiveDistribution:
         """Build the predictive distribution at X, with the learnt parameters."""
-        count, backend = len(self._new_inputs(X)), self._backend()
+        return PredictiveDistribution.of(
+            self._likelihood_at(self._new_inputs(X), likelihood), self._fitted, self.samples or 0, self.seed
+        )
+
+    def _likelihood_at(self, x: Floats, likelihood: Likelihood | None) -> Likelihood:
+        """Return the likelihood of observations at inputs x, with the learnt parameters."""
+        count, backend = len(x), self._backend()
         used = self.likelihood_
         if likelihood is not None:
             check_likelihood(likelihood)
@@ -542,7 +677,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 likelihood.with_parameters(free) if 0 < free.shape[0] == likelihood.parameters.shape[0] else likelihood
             )
         check_sites(used, count, backend)
-        return PredictiveDistribution.of(used, self._fitted, self.samples, self.seed)
+        return used
 
 
 def _describe_posterior(bound_state: BoundState) -> str:

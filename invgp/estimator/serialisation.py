@@ -35,7 +35,17 @@ KEYS: Keys = {
     "jitter": (int, float),
     "fitted": dict,
 }
-FITTED = ("dense_", "posterior_", "converged_", "status_")
+FITTED = (
+    "dense_",
+    "posterior_",
+    "converged_",
+    "status_",
+    "samples_",
+    "bound_",
+    "bound_std_error_",
+    "mixture_bound_",
+    "mixture_bound_std_error_",
+)
 EARLIER_NAMES = {"settled_": "converged_"}  # of fitted attributes, in files of earlier versions
 
 

@@ -102,7 +102,11 @@ class Diagonal:
         cross = -0.5 * xp.sum(q.weights * self._cross_terms(q, factor, _precisions(lower_inverse(factor))))
         if self.components == 1:
             return cross + 0.5 * xp.sum(LOG_2PI + 1.0 + xp.log(q.spread))
-        return cross + mixture_entropy(q.weights, self._overlaps(q, factor)[0])[0]
+        return cross + self.entropy_bound(q, factor)
+
+    def entropy_bound(self, q: Mixture, factor: Array) -> Array:
+        """Compute the lower bound of the entropy of u, eq. (18)."""
+        return mixture_entropy(q.weights, self._overlaps(q, factor)[0])[0]
 
     def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
         """Compute the gradient of `negative_kl`."""

@@ -81,14 +81,18 @@ class Full:
         """Compute the part (Q, B, B) of the covariance between inputs that comes from the inducing variables."""
         return factor_covariance(q, geometry, component)
 
-    def negative_kl(self, q: Mixture, factor: Array) -> Array:  # noqa: ARG002 - whitened: the prior is standard normal
+    def negative_kl(self, q: Mixture, factor: Array) -> Array:
         """Compute entropy (exact for K = 1, else the bound of eq. (18)) plus negative cross-entropy, eq. (19)."""
         xp = array_namespace(q.mean)
         size = self.latents * self.inducing
         cross = -0.5 * xp.sum(q.weights * (size * LOG_2PI + _quadratic(q)))
         if self.components == 1:
             return cross + 0.5 * size * (LOG_2PI + 1.0) + xp.sum(xp.log(_positive_diagonal(q.spread)))
-        return cross + mixture_entropy(q.weights, self._overlaps(q)[0])[0]
+        return cross + self.entropy_bound(q, factor)
+
+    def entropy_bound(self, q: Mixture, factor: Array) -> Array:  # noqa: ARG002 - same arguments in all families
+        """Compute the lower bound of the entropy of the whitened variables, eq. (18)."""
+        return mixture_entropy(q.weights, self._overlaps(q)[0])[0]
 
     def negative_kl_gradient(self, q: Mixture, factor: Array) -> MixtureGradient:
         """Compute the gradient of `negative_kl`."""

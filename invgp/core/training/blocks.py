@@ -138,7 +138,12 @@ class Blocks:
             value = float(evaluate(bound, parameters, data, points, ()).elbo)
             over = abs(value - progress.elbo) <= self.tolerance * max(1.0, abs(value)) or not order
             progress = Progress(
-                progress.round + 1, value, parameters, over and status == CONVERGED, status if over else ""
+                progress.round + 1,
+                value,
+                parameters,
+                over and status == CONVERGED,
+                status if over else "",
+                samples=points.base.shape[0],
             )
             if report is not None:
                 report(progress)

@@ -33,6 +33,8 @@ class Progress:
         Why no further round follows; empty while the fit continues or if all rounds are used up.
     optimiser : object or None
         State of the optimiser of mini-batches.
+    samples : int
+        Number of samples per site.
     """
 
     round: int
@@ -41,6 +43,7 @@ class Progress:
     converged: bool = False
     status: str = ""
     optimiser: Any = None
+    samples: int = 0
 
 
 Report = Callable[[Progress], None]

@@ -11,7 +11,7 @@ import numpy as np
 from invgp.core.backend import backend_of
 from invgp.core.bound import Bound
 from invgp.core.checks import check_boolean, check_integer, check_number
-from invgp.core.estimators import fewest_unbiased_samples
+from invgp.core.estimators import default_batch_samples, fewest_unbiased_samples
 from invgp.core.expectations import NotFiniteError
 from invgp.core.natural_gradients import natural_step
 from invgp.core.observed_likelihood import Data
@@ -44,8 +44,10 @@ class MiniBatches:
         Whether the steps of the optimiser decrease to zero in the second half of its epochs, so that the parameters
         converge to an optimum instead of fluctuating around it. A fit that is continued with more epochs has
         different steps from one with all epochs from the start.
-    batch, epochs, samples : int
-        Sites per batch, passes over the data, and samples per site.
+    batch, epochs : int
+        Sites per batch, and passes over the data.
+    samples : int, optional
+        Samples per site. By default 64, and more for many latents.
     unbiased : bool
         Whether the gradients are unbiased, with two to three times the random error; otherwise their bias is of order
         1 / samples.
@@ -58,12 +60,12 @@ class MiniBatches:
     shrink: bool = True
     batch: int = 256
     epochs: int = 20
-    samples: int = 64
+    samples: int | None = None
     unbiased: bool = False
 
     def __post_init__(self) -> None:
         check_blocks("learn", self.learn)
-        for name in ("batch", "epochs", "samples"):
+        for name in ("batch", "epochs") if self.samples is None else ("batch", "epochs", "samples"):
             check_integer(name, getattr(self, name), 1)
         check_number("natural", self.natural, 0.0, 1.0)
         if self.natural and "posterior" not in self.learn:
@@ -121,6 +123,10 @@ class MiniBatches:
                 report(progress)
         return progress.parameters
 
+    def samples_for(self, latents: int) -> int:
+        """Return the number of samples per site for this many latents."""
+        return default_batch_samples(latents) if self.samples is None else self.samples
+
     def _check(self, bound: Bound) -> None:
         if isinstance(bound.posterior, Sites):
             raise ValueError(  # noqa: TRY004 - the combination is wrong, not the type
@@ -130,7 +136,9 @@ class MiniBatches:
             raise ValueError(f"natural must be 0 unless the posterior is a single full Gaussian, was {self.natural}")
         if self.unbiased:
             latents = len(bound.kernels)
-            check_integer("samples", self.samples, fewest_unbiased_samples(latents), f" (Q = {latents}, unbiased)")
+            check_integer(
+                "samples", self.samples_for(latents), fewest_unbiased_samples(latents), f" (Q = {latents}, unbiased)"
+            )
 
     def _epoch(
         self, progress: Progress, blocks: Sequence[str], bound: Bound, data: Data, rng: np.random.Generator
@@ -174,7 +182,8 @@ class MiniBatches:
         xp = backend.namespace
         rows = xp.asarray(index.astype(np.int32), device=backend.device)
         small = replace(bound, X=xp.take(bound.X, rows, axis=0), dense=False, weight=bound.X.shape[0] / len(index))
-        points = Points.draw(rng, self.samples, len(index), len(bound.kernels), backend, independent=self.unbiased)
+        samples, latents = self.samples_for(len(bound.kernels)), len(bound.kernels)
+        points = Points.draw(rng, samples, len(index), latents, backend, independent=self.unbiased)
         return small, data.rows(rows), points
 
     def _share_left(self, passes: float) -> float:
