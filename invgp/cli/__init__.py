@@ -1,8 +1,8 @@
-"""The command line: one module a command.
+"""The command line: one module per command.
 
-Exit codes: 0 done; 1 a fault of invgp's own, a file that cannot be written, or a limit of the machine; 2 a wrong
-command, config or data file; 3 the simulator failed; 4 the device asked for is missing; 5 a posterior that
-`invgp calibrate --check` finds wanting; 130 interrupted.
+Exit codes: 0 success; 1 internal error, a file that cannot be written, or a limit of the machine; 2 wrong command,
+configuration or data file; 3 the simulator failed; 4 the device is not available; 5 a coverage is outside its band
+(`invgp calibrate --check`); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
+from invgp.cli.console import Console, add_common_options, log_to_stderr, write_json
 from invgp.cli.signals import signals_as_interrupts
 from invgp.cli.streams import open_standard_streams
-from invgp.cli.voice import Voice, logged, tell_machine, with_voice
 from invgp.errors import ConfigError, InvgpError
 from invgp.open_files import reserve_open_files
 
@@ -28,51 +28,51 @@ INTERRUPTED = 130
 
 # Imported when called: `invgp --help` must not wait for xarray and SciPy.
 COMMANDS = {
-    "calibrate": "Invert simulated surveys and tell how often intervals hold the truth.",
-    "check": "Validate a config, run its simulator once, and predict the cost.",
-    "compare": "Compare a posterior with draws from the same problem by slice sampling.",
-    "doctor": "Print device, libraries, BLAS and threads, and say what is missing.",
+    "calibrate": "Invert simulated surveys and count how often the intervals contain the truth.",
+    "check": "Check a configuration, run its simulator once and estimate the cost.",
+    "compare": "Compare a posterior with Markov chains for the same problem.",
+    "doctor": "Print devices, libraries and threads, and what is missing.",
     "export": "Write a posterior or a map as CSV, GeoTIFF, ASEG-GDF2, VTK, ArviZ or PEST ensemble.",
-    "init": "Write a project to start from, or a config for your survey file.",
-    "plot": "Draw a posterior: sections or maps, data fit, correlations, draws, convergence.",
-    "predict": "Map a posterior on a grid or at points, without the simulator.",
-    "report": "Tell about a posterior on one HTML page that needs no network.",
-    "run": "Invert a survey and write the posterior as netCDF; again, to go on where it was stopped.",
+    "init": "Write an example project, or a configuration for your survey file.",
+    "plot": "Plot a posterior: sections or maps, data fit, correlations, samples, convergence.",
+    "predict": "Predict on a grid or at points, without the simulator.",
+    "report": "Write a self-contained HTML report.",
+    "run": "Invert a survey and write the posterior as netCDF; resumes if it was stopped.",
     "runs": "List, show, repeat or export the runs in a ledger.",
-    "serve": "Offer a config's simulator to others, as an UM-Bridge server.",
+    "serve": "Serve the simulator of a configuration as an UM-Bridge server.",
 }
 
 
 class Commands(click.Group):
-    """Finds each command in the module of its name."""
+    """Import each command from the module of its name when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Names, in order."""
+        """Return the names in alphabetical order."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command itself."""
+        """Return the command with that name, or None."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"invgp.cli.{cmd_name}").command
-        return with_voice(command)
+        return add_common_options(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant; a misspelt one gets a suggestion."""
+        """Return the command; suggest one for a misspelt name."""
         near = get_close_matches(args[0], COMMANDS, n=1)
         if args[0] not in COMMANDS and near:
             ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands, without importing them, and options."""
+        """Return commands and options for the shell, without importing the commands."""
         names = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The list of commands, without importing them."""
+        """Write the list of commands, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(COMMANDS.items()))
 
@@ -82,28 +82,28 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Start with:
-  invgp init                 # a project that runs as it stands
-  invgp check survey.toml    # is it right, and what will it cost?
-  invgp run survey.toml      # posterior.nc
+  invgp init                 # write a complete example project
+  invgp check survey.toml    # check the configuration and estimate the cost
+  invgp run survey.toml      # write posterior.nc
   invgp plot posterior.nc
 
-Exit codes: 0 done, 1 a fault of invgp's own, a file that cannot be written or a limit of the machine,
-2 wrong command, config or data, 3 simulator failed, 4 device missing, 5 not calibrated (calibrate --check),
-130 interrupted.""",
+Exit codes: 0 success, 1 internal error, file cannot be written or limit of the machine,
+2 wrong command, configuration or data, 3 simulator failed, 4 device not available,
+5 not calibrated (calibrate --check), 130 interrupted.""",
 )
 @click.version_option(package_name="invgp", prog_name="invgp")
 def app() -> None:
-    """The fields below a survey, with their uncertainty, from any simulator."""
+    """Infer subsurface fields with uncertainty from a survey and any simulator."""
 
 
 def main() -> None:
-    """Run the command line; a person's mistake is a sentence and an exit code, never a traceback."""
+    """Run the command line; a mistake of the user gives a sentence and an exit code, not a traceback."""
     output = open_standard_streams()
-    voice = Voice()
-    with logged(), signals_as_interrupts():
-        errors, code = outcome(voice)
-    if errors and voice.json:  # a machine that asked for JSON gets it, too
-        tell_machine({"errors": errors, "exit_code": code, "warnings": voice.warnings})
+    console = Console()
+    with log_to_stderr(), signals_as_interrupts():
+        errors, code = run_command(console)
+    if errors and console.json:
+        write_json({"errors": errors, "exit_code": code, "warnings": console.warnings})
     sys.stdout.flush()
     # A reader such as `head` may stop before the end: that is no failure.
     if output is not None and output.failure is not None and not isinstance(output.failure, BrokenPipeError):
@@ -113,37 +113,37 @@ def main() -> None:
         sys.exit(code)
 
 
-def outcome(voice: Voice) -> tuple[Sequence[str], int]:
-    """Run the command; give what went wrong, in sentences that were told, and the exit code."""
+def run_command(console: Console) -> tuple[Sequence[str], int]:
+    """Run the command; return the error messages that were printed, and the exit code."""
     try:
         reserve_open_files()
-        app.main(prog_name="invgp", standalone_mode=False, obj=voice)
+        app.main(prog_name="invgp", standalone_mode=False, obj=console)
     except SystemExit as ending:
         return [], ending.code if isinstance(ending.code, int) else 0
     except (click.Abort, KeyboardInterrupt) as stop:
         if isinstance(stop.__cause__, EOFError):  # click takes it for an interrupt, but it is the end of some file
             raise stop.__cause__ from None
-        return tell(["interrupted"], INTERRUPTED)
+        return print_errors(["interrupted"], INTERRUPTED)
     except click.ClickException as error:
         error.show()
         return [error.format_message()], error.exit_code
     except InvgpError as error:
-        return tell(error.sentences if isinstance(error, ConfigError) else [str(error)], error.exit_code)
+        return print_errors(error.sentences if isinstance(error, ConfigError) else [str(error)], error.exit_code)
     except (OSError, MemoryError) as error:
         logging.getLogger("invgp").info("where it was stopped:", exc_info=True)
-        return tell([f"stopped by the system: {reason(error)}"], FAILED)
+        return print_errors([f"stopped by the system: {system_message(error)}"], FAILED)
     return [], 0
 
 
-def tell(sentences: Sequence[str], code: int) -> tuple[Sequence[str], int]:
-    """The sentences and the code, after they were told."""
+def print_errors(sentences: Sequence[str], code: int) -> tuple[Sequence[str], int]:
+    """Print the error messages; return them with the exit code."""
     for sentence in sentences:
         click.echo(f"invgp: {sentence}", err=True)
     return sentences, code
 
 
-def reason(error: OSError | MemoryError) -> str:
-    """What the system said: its words, and the file if it named one."""
+def system_message(error: OSError | MemoryError) -> str:
+    """Return the message of an error of the system, with the file if there is one."""
     if isinstance(error, MemoryError):
         return f"not enough memory ({error})" if str(error) else "not enough memory"
     words = error.strerror or str(error) or type(error).__name__

@@ -13,11 +13,18 @@ import click
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
+from invgp.cli.console import (
+    current_console,
+    json_option,
+    print_json,
+    print_line,
+    print_note,
+    print_warning,
+    prints_text,
+)
 from invgp.cli.options import LARGEST_SEED, FilePath, config_argument, data_option, refuse_field
 from invgp.cli.outputs import check_posterior_path, check_writable
 from invgp.cli.progress import SECONDS_BETWEEN_LINES
-from invgp.cli.voice import give, json_option, note, say, speaks, voice
-from invgp.cli.voice import warn as warn_of
 from invgp.config import load
 from invgp.errors import ConfigError
 from invgp.formatting import count_noun, format_duration
@@ -76,8 +83,8 @@ def command(
             path.unlink(missing_ok=True)
     outside = tell(result)
     for path in (output, plot):
-        say(path)
-    give(facts(result) | {"outside": outside, "whole": whole, "calibration": output, "figure": plot})
+        print_line(path)
+    print_json(facts(result) | {"outside": outside, "whole": whole, "calibration": output, "figure": plot})
     if not whole:
         raise SystemExit(INTERRUPTED)
     if check and outside:
@@ -122,7 +129,7 @@ def calibrated(
     finished = read_finished(folder, identity(problem, seed))
     already = sum(number <= surveys for number in finished)
     if already < len(finished):
-        note(f"note: {len(finished):,} surveys are kept in {folder}; the first {surveys:,} are told of")
+        print_note(f"note: {len(finished):,} surveys are kept in {folder}; the first {surveys:,} are told of")
     try:
         with progress(surveys, already) as advance:
 
@@ -134,10 +141,10 @@ def calibrated(
     except InterruptedCalibration as interruption:
         result = interruption.result
         done = 0 if result is None else result.sizes["survey"]
-        note(f"interrupted after {done:,} of {surveys:,} surveys")
+        print_note(f"interrupted after {done:,} of {surveys:,} surveys")
         if result is None:
             raise SystemExit(INTERRUPTED) from None
-        note(f"they are kept in {folder}; the same command goes on from there")
+        print_note(f"they are kept in {folder}; the same command goes on from there")
         return result, False
 
 
@@ -156,7 +163,7 @@ def read_finished(folder: Path, identity: str) -> dict[int, xr.Dataset]:
 @contextmanager
 def progress(surveys: int, already: int) -> Iterator[Callable[[], None]]:
     """A bar on a terminal, a line now and then elsewhere; call what it gives for each survey that is finished."""
-    if voice().quiet:
+    if current_console().quiet:
         yield lambda: None
         return
     if sys.stderr.isatty():
@@ -220,10 +227,10 @@ def tell(result: xr.Dataset) -> int:
     outside += int((found.below | found.above).sum())
     table.add_section()
     table.add_row("all", *cells(found, 0), "", "")
-    if speaks():
+    if prints_text():
         Console(highlight=False, width=None if sys.stdout.isatty() else PAPER).print(table)
-    say(explanation(result, outside))
-    warn(result)
+    print_line(explanation(result, outside))
+    print_warnings(result)
     return outside
 
 
@@ -279,11 +286,11 @@ def explanation(result: xr.Dataset, outside: int) -> str:
     return "\n".join(lines)
 
 
-def warn(result: xr.Dataset) -> None:
+def print_warnings(result: xr.Dataset) -> None:
     """Say what the coverage leaves out, or should not rest on."""
     failed, not_converged = result.attrs["invgp_surveys_failed"], result.attrs["invgp_surveys_not_converged"]
     if failed:
         first = result.attrs["invgp_first_failure"]
-        warn_of(f"{failed:,} surveys could not be inverted and are left out; {first}")
+        print_warning(f"{failed:,} surveys could not be inverted and are left out; {first}")
     if not_converged:
-        warn_of(f"{not_converged:,} of the inversions did not converge")
+        print_warning(f"{not_converged:,} of the inversions did not converge")

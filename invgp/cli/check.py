@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from invgp.cli.console import json_option, print_json, print_line, print_warning
 from invgp.cli.options import config_argument, data_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
-from invgp.cli.voice import give, json_option, say, warn
 from invgp.config import load
 from invgp.errors import DeviceMissingError, RunsFailedError
 from invgp.formatting import append_unit, count_noun, format_duration
@@ -52,13 +52,13 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
         modelled = at_sites(problem, rows, outcome.outputs, pace, directory)
     warn_of_hanging(problem)
     say_survey(problem)
-    say(f"\nOne run of {problem.forward.name!r} at the prior mean, {where}:")
+    print_line(f"\nOne run of {problem.forward.name!r} at the prior mean, {where}:")
     say_quantities("in", problem.forward.inputs, rows[0])
     say_quantities("out", problem.forward.outputs, outcome.outputs[0])
     say_data(problem, modelled)
     workers = workers or problem.inference.workers
     cost = say_cost(problem, seconds, pace, workers)
-    give(
+    print_json(
         {
             "title": problem.title,
             "sites": problem.survey.size,
@@ -163,7 +163,7 @@ def warn_of_failures(outcome: Evaluations) -> None:
     """Say at how many sites the simulator failed, and why at the first of them."""
     bad = np.flatnonzero(~outcome.ok)
     if bad.size:
-        warn(
+        print_warning(
             f"the simulator failed at the prior mean at {bad.size} of {count_noun(len(outcome.status), 'site')}: "
             f"{outcome.messages[bad[0]]}"
         )
@@ -175,21 +175,21 @@ def warn_of_hanging(problem: Problem) -> None:
 
     if isinstance(problem.forward, ExecutableModel | BatchedModel) and problem.forward.timeout is None:
         what = "batch" if isinstance(problem.forward, BatchedModel) else "run"
-        warn(f"forward.timeout is not set: a {what} that hangs is waited for for ever")
+        print_warning(f"forward.timeout is not set: a {what} that hangs is waited for for ever")
 
 
 def say_survey(problem: Problem) -> None:
     """Sites, observations, latents."""
     survey = problem.survey
-    say(f"{problem.title or 'Survey'}: {count_noun(survey.size, 'site')}, {extents(survey.coordinates)}")
+    print_line(f"{problem.title or 'Survey'}: {count_noun(survey.size, 'site')}, {extents(survey.coordinates)}")
     if problem.grid is not None:
-        say(f"Grid: {count_noun(problem.grid.size, 'node')}, {extents(problem.grid.coordinates)}")
+        print_line(f"Grid: {count_noun(problem.grid.size, 'node')}, {extents(problem.grid.coordinates)}")
     present = ~np.isnan(survey.Y)
-    say(f"{count_noun(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
+    print_line(f"{count_noun(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
     names = ", ".join(
         latent.name if latent.size == 1 else f"{latent.name} x {latent.size}" for latent in problem.latents
     )
-    say(f"{count_noun(problem.latent_count, 'latent process', 'latent processes')}: {names}")
+    print_line(f"{count_noun(problem.latent_count, 'latent process', 'latent processes')}: {names}")
 
 
 def extents(coordinates: Sequence[Column]) -> str:
@@ -205,7 +205,7 @@ def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats
         some = [f"{v:.6g}" for v in quantity["values"][:MOST_NUMBERS]]
         left_out = len(quantity["values"]) - len(some)
         numbers = ", ".join([*some, f"... and {left_out:,} more"] if left_out else some)
-        say(append_unit(f"  {direction:>3}  {name} = {numbers}", quantity["unit"]))
+        print_line(append_unit(f"  {direction:>3}  {name} = {numbers}", quantity["unit"]))
 
 
 def as_dictionary(quantities: Sequence[Quantity], row: Floats) -> dict[str, dict[str, Any]]:
@@ -217,11 +217,11 @@ def as_dictionary(quantities: Sequence[Quantity], row: Floats) -> dict[str, dict
 
 def say_data(problem: Problem, modelled: Floats) -> None:
     """The noise in data units, and how far the prior mean is from the data."""
-    say("\nNoise, and misfit of the prior mean:")
+    print_line("\nNoise, and misfit of the prior mean:")
     for observation in problem.survey.observations:
         for fit in fits(problem, observation, modelled):
             words = described(fit["noise_std"], fit["misfit"], problem.noise.kind, observation.unit)
-            say(f"  {fit['name']}: {words}")
+            print_line(f"  {fit['name']}: {words}")
 
 
 def fits(problem: Problem, observation: Observation, modelled: Floats) -> Iterator[dict[str, Any]]:
@@ -261,10 +261,10 @@ def say_cost(problem: Problem, seconds: float, pace: float, workers: int) -> Cos
     from invgp.inference.expected_cost import expected_cost  # noqa: PLC0415 - it waits for SciPy
 
     cost = expected_cost(problem)
-    say(
+    print_line(
         f"\nA run takes {format_duration(seconds)}. {cost.words}: about {cost.runs:,} runs, "
         f"{format_duration(cost.runs * pace / workers)} of simulation with {count_noun(workers, 'worker')}."
     )
     if problem.inference.max_runs is not None:
-        say(f"Never more than inference.max_runs = {problem.inference.max_runs:,} runs.")
+        print_line(f"Never more than inference.max_runs = {problem.inference.max_runs:,} runs.")
     return cost

@@ -10,13 +10,13 @@ import click
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
-from invgp.cli.comparison_words import facts, tell
+from invgp.cli.comparison_table import facts, tell
+from invgp.cli.console import json_option, print_json, print_line, print_note
 from invgp.cli.ledgers import holds_runs, ledger_of
 from invgp.cli.options import LARGEST_SEED, FilePath, data_option, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, check_writable, remove_if_empty
-from invgp.cli.same_problem import found_config, same_problem
+from invgp.cli.posterior_problem import found_config, same_problem
 from invgp.cli.sampling_progress import Tally, progress
-from invgp.cli.voice import give, json_option, note, say
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.formatting import count_noun
 
@@ -83,8 +83,8 @@ def command(
     seconds = time.perf_counter() - started
     tell(comparison, made, seconds)
     for path in filter(None, (output, plot)):
-        say(path)
-    give(facts(comparison) | {"runs_now": made, "seconds": seconds, "comparison": output, "figure": plot})
+        print_line(path)
+    print_json(facts(comparison) | {"runs_now": made, "seconds": seconds, "comparison": output, "figure": plot})
 
 
 def check_outputs(output: Path | None, plot: Path, posterior: Path, problem: Problem, config: Path) -> None:
@@ -155,7 +155,7 @@ def compared(
             except RunsFailedError as failure:
                 raise RunsFailedError(run.simulator.failures(str(failure))) from failure
     except KeyboardInterrupt:
-        note(f"interrupted {kept(tally, checkpoint, ledger)}")
+        print_note(f"interrupted {kept(tally, checkpoint, ledger)}")
         raise SystemExit(INTERRUPTED) from None
     finally:
         remove_if_empty(runs)

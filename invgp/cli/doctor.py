@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import click
 
-from invgp.cli.voice import give, json_option, say
+from invgp.cli.console import json_option, print_json, print_line
 from invgp.formatting import count_noun
 
 GIB = 2**30
@@ -29,10 +29,10 @@ def command() -> None:
         "Optional": extras(),
     }
     for title, lines in found.items():
-        say(title)
+        print_line(title)
         for line in lines:
-            say(f"  {line}")
-    give({title.lower().replace(" ", "_"): lines for title, lines in found.items()})
+            print_line(f"  {line}")
+    print_json({title.lower().replace(" ", "_"): lines for title, lines in found.items()})
 
 
 def machine() -> list[str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from invgp import netcdf
+from invgp.cli.console import json_option, print_json, print_line
 from invgp.cli.options import FilePath, refuse_calibration
 from invgp.cli.outputs import check_not_survey, check_other, check_writable
-from invgp.cli.voice import give, json_option, say
 from invgp.exporters import FORMATS, export
 
 
@@ -37,5 +37,5 @@ def command(source: Path, kind: str, output: Path | None, variables: tuple[str, 
         check_not_survey(output, dataset)
         written = export(dataset, kind, output, variables)
     for path in written:
-        say(path)
-    give({"files": written})
+        print_line(path)
+    print_json({"files": written})

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from invgp.cli.console import json_option, print_json, print_line, print_warning
 from invgp.cli.options import FilePath
-from invgp.cli.voice import give, json_option, say, warn
 from invgp.errors import ConfigError
 from invgp.scaffolds import KINDS, files_of, write
 
@@ -50,11 +50,11 @@ def command(ctx: click.Context, kind: str | None, directory: Path | None, data: 
     contents = files_of(kind) if data is None else from_data(data, directory)
     files = write(contents, directory)
     for path in files:
-        say(path)
+        print_line(path)
     if data is not None:
         warn_of_faults(directory / "survey.toml")
     say_next(kind, directory, edit=data is not None)
-    give({"kind": kind, "directory": directory, "files": files})
+    print_json({"kind": kind, "directory": directory, "files": files})
 
 
 def from_data(data: Path, directory: Path) -> dict[str, bytes]:
@@ -77,16 +77,16 @@ def warn_of_faults(config: Path) -> None:
         load(config)
     except ConfigError as error:
         for sentence in error.sentences:
-            warn(sentence)
+            print_warning(sentence)
 
 
 def say_next(kind: str, directory: Path, *, edit: bool) -> None:
     """What to do now."""
-    say("\nNext:")
+    print_line("\nNext:")
     if directory != Path():
-        say(f"  cd {directory}")
+        print_line(f"  cd {directory}")
     if edit:
-        say("  (edit survey.toml where it says EDIT, and simulator.py)")
+        print_line("  (edit survey.toml where it says EDIT, and simulator.py)")
     elif kind in STARTED_FIRST:
-        say(f"  {STARTED_FIRST[kind]}")
-    say("  invgp check survey.toml\n  invgp run survey.toml\n  invgp plot posterior.nc")
+        print_line(f"  {STARTED_FIRST[kind]}")
+    print_line("  invgp check survey.toml\n  invgp run survey.toml\n  invgp plot posterior.nc")

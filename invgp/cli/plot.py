@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from invgp.cli.console import json_option, print_json, print_line
 from invgp.cli.options import FilePath, FiniteRange, refuse_calibration
 from invgp.cli.outputs import check_writable
-from invgp.cli.voice import give, json_option, say
 from invgp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ def command(
         raise ConfigError(f"--site: must go with --kind correlation, was {chosen['site']}")
     figures = list(plots.plot(dataset, target, wanted, look, alone=output is not None, site=chosen["site"], dpi=dpi))
     for path in figures:
-        say(path)
-    give({"figures": figures})
+        print_line(path)
+    print_json({"figures": figures})
 
 
 def target_of(posterior: Path, output: Path | None, suffix: str | None) -> Path:

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from invgp import netcdf
+from invgp.cli.console import current_console, json_option, print_json, print_line, print_warning
 from invgp.cli.options import FilePath, FiniteRange, refuse_calibration
 from invgp.cli.outputs import check_map_path, check_not_survey
-from invgp.cli.voice import give, json_option, say, voice, warn
 from invgp.errors import ConfigError
 
 GIBIBYTE = 2**30
@@ -77,15 +77,20 @@ def command(
     )
 
     with click.progressbar(
-        length=wish.grid.size, label="points", file=sys.stderr, hidden=voice().quiet or not sys.stderr.isatty()
+        length=wish.grid.size,
+        label="points",
+        file=sys.stderr,
+        hidden=current_console().quiet or not sys.stderr.isatty(),
     ) as bar:
         write(wish, output, bar.update)
     for name in sorted(wish.undefined):
-        warn(f"{name} is not a number at some points: its expression is not defined for all that the posterior allows")
+        print_warning(
+            f"{name} is not a number at some points: its expression is not defined for all that the posterior allows"
+        )
     names = ", ".join(quantity.name for quantity in wish.quantities)
     drawn = f"; {draws} {'exact' if wish.exact else 'approximate'} draw{'s' if draws > 1 else ''}" if draws else ""
-    say(f"{output}: {names} at {points_in_words(wish.grid)}{drawn}")
-    give({"map": output, "quantities": [quantity.name for quantity in wish.quantities], "points": wish.grid.size})
+    print_line(f"{output}: {names} at {points_in_words(wish.grid)}{drawn}")
+    print_json({"map": output, "quantities": [quantity.name for quantity in wish.quantities], "points": wish.grid.size})
 
 
 def _levels(text: str | None) -> list[float] | None:

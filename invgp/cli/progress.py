@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from invgp.cli.voice import voice
+from invgp.cli.console import current_console
 from invgp.progress import SECONDS_BETWEEN_LINES, Live, Tally, rate
 from invgp.progress import progress as displayed
 
@@ -15,7 +15,7 @@ __all__ = ["SECONDS_BETWEEN_LINES", "Live", "Tally", "progress", "rate"]
 @contextmanager
 def progress() -> Iterator[Tally]:
     """The display that fits where standard error goes; none if the person wants quiet."""
-    if voice().quiet:
+    if current_console().quiet:
         yield Tally()
         return
     with displayed() as tally:

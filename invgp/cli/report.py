@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from invgp.cli.console import json_option, print_json, print_line, print_warning
 from invgp.cli.options import FilePath, refuse_calibration
 from invgp.cli.outputs import check_writable
-from invgp.cli.voice import give, json_option, say, warn
 from invgp.errors import ConfigError, LedgerError
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def command(posterior: Path, output: Path | None, ledger: Path | None) -> None:
         raise ConfigError(f"POSTERIOR: must be a file that `invgp run` wrote, was {str(posterior)!r}")
     runs = read_runs(posterior, ledger, str(dataset.attrs.get("invgp_simulator_digest", "")))
     page = reports.write(dataset, output, posterior.name, runs)
-    say(page)
-    give({"report": page})
+    print_line(page)
+    print_json({"report": page})
 
 
 def read_runs(posterior: Path, ledger: Path | None, simulator_digest: str) -> RunsKept | None:
@@ -54,5 +54,5 @@ def read_runs(posterior: Path, ledger: Path | None, simulator_digest: str) -> Ru
     try:
         return runs_kept(beside, simulator_digest) if beside.is_file() else None
     except (ConfigError, LedgerError) as error:
-        warn(f"the ledger beside the posterior is left out: {error}")
+        print_warning(f"the ledger beside the posterior is left out: {error}")
         return None

@@ -10,11 +10,11 @@ import click
 
 from invgp import netcdf
 from invgp.cli import INTERRUPTED
+from invgp.cli.console import json_option, print_json, print_line, print_note, print_warning
 from invgp.cli.ledgers import holds_runs, ledger_of
 from invgp.cli.options import LARGEST_SEED, FilePath, config_argument, data_option, scheduler_option, workers_option
 from invgp.cli.outputs import check_posterior_path, remove_if_empty
 from invgp.cli.progress import Tally, progress
-from invgp.cli.voice import give, json_option, note, say, warn
 from invgp.config import load
 from invgp.errors import RunsFailedError
 from invgp.formatting import convergence_advice, count_noun, format_duration
@@ -64,7 +64,7 @@ def command(
     output.with_suffix(".interrupted.nc").unlink(missing_ok=True)  # of an earlier call: this is the whole of it
     seconds = time.perf_counter() - started
     tell(posterior, output, seconds)
-    give(facts(posterior, output, ledger) | {"seconds": seconds})
+    print_json(facts(posterior, output, ledger) | {"seconds": seconds})
 
 
 def inverted(
@@ -96,13 +96,13 @@ def inverted(
             )
     except InterruptedInversion as interruption:
         if ledger is not None and holds_runs(ledger):
-            note(f"the runs are kept in {ledger}; the same command goes on from there")
+            print_note(f"the runs are kept in {ledger}; the same command goes on from there")
         click.echo(f"invgp: interrupted {kept(interruption, tally, output)}", err=True)
         raise SystemExit(INTERRUPTED) from None
     except RunsFailedError as failure:
         if failure.posterior is not None:
             path = netcdf.write(failure.posterior, output.with_suffix(".interrupted.nc"))
-            note(f"the best posterior so far was kept in {path}")
+            print_note(f"the best posterior so far was kept in {path}")
         raise
     finally:
         remove_if_empty(runs)
@@ -123,18 +123,18 @@ def tell(posterior: xr.Dataset, output: Path, seconds: float) -> None:
     runs, failed = posterior.attrs["invgp_runs"], posterior.attrs["invgp_runs_failed"]
     answered = posterior.attrs["invgp_runs_from_ledger"]
     known = f" ({answered:,} from the ledger)" if answered else ""
-    say(
+    print_line(
         f"{output}: {posterior.attrs['invgp_status']}; ELBO {float(posterior['elbo'][-1]):.2f} nats, "
         f"{count_noun(runs, 'run')}{known}, {failed:,} failed, "
         f"{format_duration(seconds)}{at_once(posterior.attrs['invgp_runs_at_once'])}"
     )
     if posterior.attrs["invgp_converged"] == "no":
-        warn(f"the posterior has not converged; {convergence_advice(posterior)}")
+        print_warning(f"the posterior has not converged; {convergence_advice(posterior)}")
     for sentence in notes(posterior):
-        note(f"note: {sentence}")
+        print_note(f"note: {sentence}")
     directory = output.with_suffix(".runs")
     if failed and directory.exists():
-        say(f"{directory}: the directories of failed runs")
+        print_line(f"{directory}: the directories of failed runs")
 
 
 def facts(posterior: xr.Dataset, output: Path, ledger: Path | None) -> dict[str, Any]:

@@ -13,10 +13,10 @@ import numpy as np
 
 from invgp.cli.check import as_dictionary as by_quantity
 from invgp.cli.check import say_quantities
+from invgp.cli.console import json_option, print_json, print_line, print_note
 from invgp.cli.options import FilePath, scheduler_option, workers_option
 from invgp.cli.outputs import check_writable, remove_if_empty
 from invgp.cli.progress import progress
-from invgp.cli.voice import give, json_option, note, say
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.formatting import count_noun, format_duration
@@ -74,12 +74,12 @@ def show(ledger: Path, run: int) -> None:
         raise ConfigError(f"RUN: must be the number of a run in {str(ledger)!r}, was {run}")
     for name, value in (as_dictionary(found) | {"seconds": f"{found.seconds:.4g}"}).items():
         if value != "":
-            say(f"{name}: {printable(str(value))}")
+            print_line(f"{name}: {printable(str(value))}")
     say_quantities("in", found.model.inputs, found.inputs)
     if not np.isnan(found.outputs).any():
         say_quantities("out", found.model.outputs, found.outputs)
     numbers = {"inputs": by_quantity(found.model.inputs, found.inputs)}
-    give(as_dictionary(found) | numbers | {"outputs": by_quantity(found.model.outputs, found.outputs)})
+    print_json(as_dictionary(found) | numbers | {"outputs": by_quantity(found.model.outputs, found.outputs)})
 
 
 @command.command(epilog="Examples: invgp runs rerun posterior.ledger.sqlite --failed --config survey.toml --workers 4")
@@ -107,10 +107,10 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
     ours = [run for run in runs if run.model.digest == problem.forward.digest]
     if len(ours) < len(runs):
         others = len(runs) - len(ours)
-        note(f"note: left out, as of another simulator, template or setting: {count_noun(others, 'failed run')}")
+        print_note(f"note: left out, as of another simulator, template or setting: {count_noun(others, 'failed run')}")
     if not ours:
-        say("no failed run to make again")
-        give({"runs": 0, "failed": 0})
+        print_line("no failed run to make again")
+        print_json({"runs": 0, "failed": 0})
         return
     kept = ledger.with_name(ledger.name.removesuffix(".sqlite").removesuffix(".ledger") + ".runs")
     settings = problem.inference
@@ -133,12 +133,12 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
         )
     remove_if_empty(kept)
     bad = np.flatnonzero(~outcome.ok)
-    say(f"{count_noun(len(ours), 'run')} made again: {len(ours) - len(bad):,} went well, {len(bad):,} failed")
+    print_line(f"{count_noun(len(ours), 'run')} made again: {len(ours) - len(bad):,} went well, {len(bad):,} failed")
     if bad.size:
         raise RunsFailedError(
             f"{len(bad):,} of {count_noun(len(ours), 'run')} failed again; the first: {outcome.messages[bad[0]]}"
         )
-    give({"runs": len(ours), "failed": 0})
+    print_json({"runs": len(ours), "failed": 0})
 
 
 @command.command(
@@ -159,8 +159,8 @@ def export(ledger: Path, output: Path, model: str) -> None:
     with opened(ledger) as book:
         chosen = choose(book.models(), model, ledger)
         count = write(chosen, book.runs(model=chosen), output)
-    say(f"{output}: {count_noun(count, 'run')} of {chosen.name!r}")
-    give({"file": output, "runs": count, "simulator": chosen.name})
+    print_line(f"{output}: {count_noun(count, 'run')} of {chosen.name!r}")
+    print_json({"file": output, "runs": count, "simulator": chosen.name})
 
 
 def say_array(runs: Iterator[Run]) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import click
 
+from invgp.cli.console import current_console
 from invgp.cli.progress import SECONDS_BETWEEN_LINES, rate
-from invgp.cli.voice import voice
 from invgp.formatting import count_noun, format_duration
 
 
@@ -92,7 +92,7 @@ class Live(Tally):
 @contextmanager
 def progress() -> Iterator[Tally]:
     """The display that fits where standard error goes."""
-    if voice().quiet:
+    if current_console().quiet:
         yield Tally()
         return
     if not sys.stderr.isatty():

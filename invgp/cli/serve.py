@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from invgp.cli.console import print_line, print_note, print_warning
 from invgp.cli.options import config_argument
 from invgp.cli.outputs import remove_if_empty
-from invgp.cli.voice import note, say, warn
 from invgp.config import load
 from invgp.errors import ConfigError
 
@@ -40,7 +40,7 @@ def command(config: Path, host: str, port: int, workers: int | None) -> None:
             announce(server, host)
             server.serve_forever()
     except KeyboardInterrupt:
-        note("stopped")
+        print_note("stopped")
     finally:
         remove_if_empty(directory)
     if directory.exists():
@@ -66,10 +66,10 @@ def announce(server: ModelServer, host: str) -> None:
     """Where it listens, and what goes in and comes out."""
     model = server.model
     if not is_loopback(host):
-        warn("whoever can reach this address can run the simulator; there is no password")
-    say(f"Serving {model.name!r} at {server.url}")
-    say(f"  in   {described(model.inputs)}")
-    say(f"  out  {described(model.outputs)}")
+        print_warning("whoever can reach this address can run the simulator; there is no password")
+    print_line(f"Serving {model.name!r} at {server.url}")
+    print_line(f"  in   {described(model.inputs)}")
+    print_line(f"  out  {described(model.outputs)}")
 
 
 def described(quantities: tuple[Quantity, ...]) -> str:

@@ -25,7 +25,7 @@ from campaign.mutate_posterior import damage
 from helpers.problems import map_problem
 from invgp import netcdf, netcdf_container, reports
 from invgp.cli import app
-from invgp.cli.voice import Voice
+from invgp.cli.console import Console
 from invgp.errors import ConfigError, InvgpError
 from invgp.maps.predict import plan, predict
 
@@ -273,7 +273,7 @@ def test_that_damaged_files_give_sentences_in_every_command(
         for command in COMMANDS if seed % 8 == 0 else COMMANDS[2:4]:
             try:
                 with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-                    app.main(command, standalone_mode=False, obj=Voice())
+                    app.main(command, standalone_mode=False, obj=Console())
             except (InvgpError, click.ClickException):
                 pass
     assert refused >= 12

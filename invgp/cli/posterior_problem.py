@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from invgp.cli.console import print_warning
 from invgp.cli.options import refuse_field
-from invgp.cli.voice import warn
 from invgp.config import load
 from invgp.config.document import read_text
 from invgp.errors import ConfigError
@@ -66,9 +66,9 @@ def same_problem(posterior: xr.Dataset, config: Path, data: Path | None) -> Prob
         if not latent.learn and not np.allclose(given, latent.mean, rtol=1e-6):
             raise ConfigError(f"the config {str(config)!r} has another prior of {latent.name!r} than the posterior")
     if problem.config_text != posterior.attrs["invgp_config"]:
-        warn(f"the posterior was made from another config than {config}")
+        print_warning(f"the posterior was made from another config than {config}")
     if problem.forward.digest != posterior.attrs["invgp_simulator_digest"]:
-        warn("the simulator has changed since the posterior was made")
+        print_warning("the simulator has changed since the posterior was made")
     noise = {
         o.name: posterior[f"{o.name}_noise_std"].values.reshape(o.values.shape) for o in problem.survey.observations
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from invgp.cli.voice import say, speaks, warn
+from invgp.cli.console import print_line, print_warning, prints_text
 from invgp.formatting import count_noun, format_duration
 
 if TYPE_CHECKING:
@@ -46,23 +46,23 @@ def tell(comparison: xr.Dataset, made: int, seconds: float) -> None:
         name = f"{row.latent}, {row.label}" if row.label else row.latent
         errors = f"{row.error:.3f}", f"{row.error_mcse:.3f}", f"{row.ratio:.3f}", f"{row.ratio_mcse:.3f}"
         table.add_row(name, *errors, f"{row.r_hat:.3f}", f"{row.ess:,.0f}")
-    if speaks():
+    if prints_text():
         Console(highlight=False, width=None if sys.stdout.isatty() else PAPER).print(table)
     attributes: dict[str, Any] = comparison.attrs
-    say(
+    print_line(
         "Error of the posterior mean in standard deviations of the reference, root mean square over the sites; "
         "posterior spread\nover that of the reference, median over the sites; each with the Monte Carlo error of the "
         "reference; worst R-hat and\neffective sample size over the sites."
     )
-    say(
+    print_line(
         f"Runs: posterior {attributes['invgp_runs']:,}; reference {attributes['invgp_reference_runs']:,} "
         f"({attributes['invgp_reference_chains']} chains of {attributes['invgp_reference_draws']:,} draws, "
         f"{count_noun(made, 'run')} and {format_duration(seconds)} now)."
     )
     if chains_have_converged(comparison):
-        say(f"Reference: {describe_convergence(comparison)}.")
+        print_line(f"Reference: {describe_convergence(comparison)}.")
     else:
-        warn(
+        print_warning(
             f"{describe_convergence(comparison)}; more --draws go on from here; if they do not help, "
             "remove the file of the chains and give them a longer --burn-in"
         )
