@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from invgp.core.backend import Array, array_namespace, backend_of
 from invgp.emulation.emulator_inputs import Inputs
 from invgp.emulation.error_estimate import weighted_mean, weights_of_runs
 from invgp.emulation.neighbours import Neighbours
+from invgp.emulation.polynomial import PullBack
 from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import Floats
 
@@ -30,6 +32,12 @@ class Surface(Protocol):
 
     def __call__(self, x: Floats, sites: Integers) -> Floats:
         """Predict outputs (B, P), in units of the median noise standard deviation of each output."""
+
+    def linearise(self, x: Array, sites: Integers) -> tuple[Array, PullBack]:
+        """Predict outputs (B, P), and return the function that multiplies cotangents (B, P) by the derivatives.
+
+        It returns the gradient (B, I) with respect to the inputs. The arrays may belong to any array library.
+        """
 
     def is_outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:
         """Return a mask (B,) of the inputs that lie outside the region of the runs."""
@@ -100,6 +108,37 @@ class Emulator:
             answers = self.surface(*self._rows(latents[:, part], sites[part]))
             np.multiply(answers.reshape(samples, -1, len(self.unit)), self.unit, out=outputs[:, part])
         return outputs
+
+    def linearise(self, latents: Array, sites: Integers) -> tuple[Array, PullBack]:
+        """Predict the outputs, and return the function that multiplies cotangents by the derivatives.
+
+        Parameters
+        ----------
+        latents : Array, shape (S, B, Q), on the scale of the Gaussian processes
+        sites : array of int, shape (B,)
+
+        Returns
+        -------
+        outputs : Array, shape (S, B, P), in the units of the observations
+        pull_back : callable
+            Cotangents (S, B, P) of the outputs -> gradient (S, B, Q) with respect to the latents.
+        """
+        xp, backend = array_namespace(latents), backend_of(latents)
+        samples, batch, processes = latents.shape
+        unit, tiled = backend.asarray(self.unit), np.tile(sites, samples)
+        rows = xp.reshape(latents, (samples * batch, processes))
+        x = self.inputs.rows_of(rows, tiled)
+        step, parts = max(ROWS_AT_ONCE, 1), []
+        for i in range(0, samples * batch, step):
+            parts.append(self.surface.linearise(x[i : i + step, :], tiled[i : i + step]))
+        outputs = xp.concat([y for y, _ in parts]) * unit
+
+        def pull_back(cotangents: Array) -> Array:
+            flat = xp.reshape(cotangents, (samples * batch, -1)) * unit
+            gradients = [pull(flat[k * step : (k + 1) * step, :]) for k, (_, pull) in enumerate(parts)]
+            return xp.reshape(self.inputs.pull_back(xp.concat(gradients), processes), latents.shape)
+
+        return xp.reshape(outputs, (samples, batch, -1)), pull_back
 
     def site_error(self, sites: Integers) -> Floats:
         """Estimate the error (B,) at sites (B,): the largest over the outputs, in noise standard deviations.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from invgp.core.backend import Array, array_namespace, backend_of
 from invgp.emulation.training_runs import Integers
 from invgp.problem import Floats, Problem
 
@@ -55,3 +56,21 @@ class Inputs:
     def rows(self, latents: Floats, sites: Integers) -> Floats:
         """Return the inputs (B, I) for latent values (B, Q) at sites (B,)."""
         return np.concatenate([(latents[:, self.latents] - self.mean) / self.std, self.columns[sites]], axis=-1)
+
+    def rows_of(self, latents: Array, sites: Integers) -> Array:
+        """Return the inputs (B, I) as `rows` does, on any array library."""
+        xp, backend = array_namespace(latents), backend_of(latents)
+        numbers = xp.asarray(self.latents.astype(np.int32), device=backend.device)
+        mean, std = backend.asarray(self.mean), backend.asarray(self.std)
+        standardised = (xp.take(latents, numbers, axis=1) - mean) / std
+        return xp.concat([standardised, backend.asarray(self.columns[sites])], axis=1)
+
+    def pull_back(self, gradient: Array, processes: int) -> Array:
+        """Convert a gradient (B, I) with respect to the inputs to one (B, Q) with respect to the latents."""
+        xp, backend = array_namespace(gradient), backend_of(gradient)
+        scaled = gradient[:, : len(self.latents)] / backend.asarray(self.std)
+        if len(self.latents) == processes:
+            return scaled
+        spread = np.zeros((len(self.latents), processes))
+        spread[np.arange(len(self.latents)), self.latents] = 1.0
+        return scaled @ xp.asarray(spread, dtype=gradient.dtype, device=backend.device)

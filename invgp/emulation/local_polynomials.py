@@ -10,8 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from invgp.core.backend import Array, array_namespace, backend_of
 from invgp.emulation.monomial_basis import Basis
 from invgp.emulation.neighbours import Neighbours
+from invgp.emulation.polynomial import PullBack
 from invgp.emulation.ridge import Ridge, group_positions
 from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import Floats
@@ -52,6 +54,22 @@ class LocalPolynomials:
         for rows in group_positions(sites):
             y[rows] = self.basis(standardised[rows]).T @ self.coefficients[sites[rows[0]]]
         return y
+
+    def linearise(self, x: Array, sites: Integers) -> tuple[Array, PullBack]:
+        """Predict outputs (B, P), and return the function that multiplies cotangents by the derivatives."""
+        xp, backend = array_namespace(x), backend_of(x)
+        centres, scales, coefficients = (
+            backend.asarray(part[sites]) for part in (self.centres, self.scales, self.coefficients)
+        )
+        standardised = (x - centres) / scales
+        monomials = self.basis.evaluate(standardised)
+        by_row = xp.matrix_transpose(monomials)[:, None, :]
+
+        def pull_back(cotangents: Array) -> Array:
+            weights = xp.matrix_transpose((coefficients @ cotangents[..., None])[..., 0])
+            return self.basis.pull_back(standardised, monomials, weights) / scales
+
+        return (by_row @ coefficients)[:, 0, :], pull_back
 
     def is_outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:
         """Return a mask (B,) of the inputs that are much farther from the centre than the runs that were used."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from invgp.core.backend import Array, array_namespace
 from invgp.emulation.training_runs import Integers
 from invgp.problem import Floats
 
@@ -57,6 +58,42 @@ class Basis:
 
     def __len__(self) -> int:
         return len(self._columns)
+
+    @cached_property
+    def _recursion(self) -> list[tuple[int, int]]:
+        """For each monomial but the constant: the number of a monomial of one degree less, and the input to multiply by.
+
+        Every divisor of a monomial of the basis is in the basis.
+        """
+        powers = [tuple(row) for row in self._features.powers_[self._columns].tolist()]
+        numbers = {row: k for k, row in enumerate(powers)}
+        steps = []
+        for row in powers[1:]:
+            i = next(i for i, power in enumerate(row) if power)
+            steps.append((numbers[(*row[:i], row[i] - 1, *row[i + 1 :])], i))
+        return steps
+
+    def evaluate(self, x: Array) -> Array:
+        """Evaluate the monomials (F, B) at inputs (B, I), on any array library."""
+        xp = array_namespace(x)
+        columns = [x[:, i] for i in range(self.inputs)]
+        rows = [xp.ones_like(columns[0])]
+        for parent, i in self._recursion:
+            rows.append(rows[parent] * columns[i])
+        return xp.stack(rows)
+
+    def pull_back(self, x: Array, monomials: Array, cotangents: Array) -> Array:
+        """Multiply cotangents (F, B) of the monomials by their derivatives: a gradient (B, I) at inputs (B, I)."""
+        xp = array_namespace(x)
+        columns = [x[:, i] for i in range(self.inputs)]
+        left = [cotangents[k, :] for k in range(len(self))]
+        gradient = [xp.zeros_like(columns[0]) for _ in columns]
+        for k in range(len(self) - 1, 0, -1):
+            parent, i = self._recursion[k - 1]
+            gradient[i] = gradient[i] + left[k] * monomials[parent, :]
+            if parent:
+                left[parent] = left[parent] + left[k] * columns[i]
+        return xp.stack(gradient, axis=1)
 
     def __call__(self, x: Floats) -> Floats:
         """Evaluate the monomials (F, B) at inputs (B, I)."""

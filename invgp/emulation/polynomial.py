@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from invgp.core.backend import Array, array_namespace, backend_of
 from invgp.emulation.monomial_basis import Basis
 from invgp.emulation.ridge import Ridge
 from invgp.emulation.training_runs import Integers
 from invgp.problem import Floats
 
+PullBack = Callable[[Array], Array]  # cotangents (B, P) of the outputs -> gradient (B, I) with respect to the inputs
 ROWS_AT_ONCE = 1024  # rows per block, so that their monomials fit into the cache
 
 
@@ -55,6 +58,19 @@ class Polynomial:
             rows = slice(i, i + ROWS_AT_ONCE)
             np.matmul(self.basis(self.standardise(x[rows])).T, self.coefficients, out=y[rows])
         return y
+
+    def linearise(self, x: Array, sites: Integers) -> tuple[Array, PullBack]:  # noqa: ARG002 - the same at all sites
+        """Predict outputs (B, P), and return the function that multiplies cotangents by the derivatives."""
+        xp, backend = array_namespace(x), backend_of(x)
+        centre, scale, coefficients = (backend.asarray(part) for part in (self.centre, self.scale, self.coefficients))
+        standardised = (x - centre) / scale
+        monomials = self.basis.evaluate(standardised)
+
+        def pull_back(cotangents: Array) -> Array:
+            weights = coefficients @ xp.matrix_transpose(cotangents)
+            return self.basis.pull_back(standardised, monomials, weights) / scale
+
+        return xp.matrix_transpose(monomials) @ coefficients, pull_back
 
     def leverage(self, x: Floats) -> Floats:
         """Leverage (B,) of inputs (B, I) in the fit; it grows without limit outside the region of the runs."""

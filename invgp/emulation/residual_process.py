@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from scipy.linalg import lstsq, orth, solve_triangular
 from scipy.optimize import Bounds, minimize
 
-from invgp.emulation.polynomial import Polynomial
+from invgp.core.backend import Array, array_namespace, backend_of, clip_negative
+from invgp.core.kernels import squared_distances
+from invgp.emulation.polynomial import Polynomial, PullBack
 from invgp.emulation.ridge import group_positions
 from invgp.emulation.training_runs import Integers
 from invgp.problem import Floats
@@ -58,6 +60,31 @@ class PolynomialAndProcess:
             rows = slice(i, i + ROWS_AT_ONCE)
             y[rows, self.outputs] += self.kernel(self.polynomial.standardise(x[rows]), self.x) @ self.weights
         return y
+
+    def linearise(self, x: Array, sites: Integers) -> tuple[Array, PullBack]:
+        """Predict outputs (B, P), and return the function that multiplies cotangents by the derivatives."""
+        xp, backend = array_namespace(x), backend_of(x)
+        y, pull_back_polynomial = self.polynomial.linearise(x, sites)
+        variance, length_scale = self.kernel.k1.constant_value, self.kernel.k2.length_scale
+        unit = backend.asarray(self.polynomial.scale * length_scale)
+        runs = backend.asarray(self.x / length_scale)
+        weights = backend.asarray(variance * self.weights)
+        scaled = (x - backend.asarray(self.polynomial.centre)) / unit
+        # Matérn kernel with nu = 3/2: (1 + s) exp(-s) with s = sqrt(3) distance.
+        distance = xp.sqrt(3.0 * clip_negative(squared_distances(scaled, runs)))
+        decay = xp.exp(-distance)
+        places = xp.asarray(self.outputs.astype(np.int32), device=backend.device)
+        selected = xp.zeros((len(self.outputs), y.shape[1]), dtype=y.dtype, device=backend.device)
+        for k, output in enumerate(self.outputs.tolist()):
+            selected[k, output] = 1.0
+
+        def pull_back(cotangents: Array) -> Array:
+            # The derivative of (1 + s) exp(-s) with respect to the scaled inputs is -3 exp(-s) (scaled - run).
+            slopes = -3.0 * decay * (xp.take(cotangents, places, axis=1) @ xp.matrix_transpose(weights))
+            gradient = scaled * xp.sum(slopes, axis=1)[:, None] - slopes @ runs
+            return pull_back_polynomial(cotangents) + gradient / unit
+
+        return y + (((1.0 + distance) * decay) @ weights) @ selected, pull_back
 
     def is_outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:
         """Return a mask (B,) of the inputs that lie outside the region of the runs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -43,6 +44,41 @@ def noise_log_density(problem: Problem, backend: Backend) -> LogDensity:
         return likelihood.at_sites(sites).log_density(array_namespace(y).take(y, sites, axis=0), outputs)
 
     return of_likelihood
+
+
+def noise_log_density_gradient(problem: Problem, backend: Backend) -> Callable[[Array], tuple[Array, Array]]:
+    """Return the log density of the observations and its gradient with respect to the outputs.
+
+    Returns
+    -------
+    callable
+        Outputs (S, N, P) of all sites -> log densities (S, N) and gradients (S, N, P).
+    """
+    log_density = noise_log_density(problem, backend)
+    if problem.noise.kind == "gaussian":
+        gaussian = gaussian_noise(problem, backend)
+
+        def of_gaussian(outputs: Array) -> tuple[Array, Array]:
+            xp = array_namespace(outputs)
+            residuals = gaussian.residuals(outputs)
+            value = gaussian.log_normaliser - 0.5 * xp.sum(xp.square(residuals), axis=-1)
+            transposed = xp.matrix_transpose(gaussian.whitening)
+            return value, xp.permute_dims(transposed @ xp.permute_dims(residuals, (1, 2, 0)), (2, 0, 1))
+
+        return of_gaussian
+    observed = backend.asmask(~np.isnan(problem.survey.Y))
+    scale, y = backend.asarray(noise_scale(problem)), backend.asarray(np.nan_to_num(problem.survey.Y))
+    degrees = problem.noise.degrees
+
+    def of_heavy_tails(outputs: Array) -> tuple[Array, Array]:
+        xp = array_namespace(outputs)
+        residuals = (y - outputs) / scale
+        slopes = xp.sign(residuals)
+        if problem.noise.kind == "student-t":
+            slopes = (degrees + 1.0) * residuals / (degrees + xp.square(residuals))
+        return log_density(outputs), xp.where(observed, slopes / scale, xp.zeros_like(slopes))
+
+    return of_heavy_tails
 
 
 def likelihood_of(problem: Problem, backend: Backend) -> GaussianNoise | LogDensity:

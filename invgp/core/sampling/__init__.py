@@ -1,0 +1,1 @@
+"""Samplers of a log density with a gradient, for many chains at once, and statistics of their draws."""
