@@ -61,7 +61,7 @@ class Basis:
 
     @cached_property
     def _recursion(self) -> list[tuple[int, int]]:
-        """For each monomial but the constant: the number of a monomial of one degree less, and the input to multiply by.
+        """For each monomial but the constant: the number of a monomial of one degree less, and the factor's input.
 
         Every divisor of a monomial of the basis is in the basis.
         """

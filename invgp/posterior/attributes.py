@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from invgp.posterior.coordinates import position_attributes
-from invgp.posterior.solution import EmulatorReport, Solution
+from invgp.posterior.solution import EmulatorReport, Samples, Solution
 from invgp.problem import Problem
 
 CONVENTIONS = "CF-1.11"
@@ -38,7 +38,7 @@ def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
         "Conventions": CONVENTIONS,
         "title": problem.title or "Posterior of a geophysical inversion",
         "history": f"{now} invgp {version('invgp')}: posterior inferred",
-        "source": f"variational Gaussian process inversion with the simulator {problem.forward.name}",
+        "source": f"Gaussian process inversion with the simulator {problem.forward.name}",
         "references": "Bonilla, Krauth and Dezfouli, Generic Inference in Latent Gaussian Process Models, "
         "Journal of Machine Learning Research 20 (2019)",
         "invgp_status": solution.status,
@@ -48,6 +48,7 @@ def dataset_attributes(problem: Problem, solution: Solution) -> dict[str, Any]:
         "invgp_runs_failed": solution.runs_failed,
         "invgp_diagnostics": "\n".join(solution.diagnostics.sentences),
         **_emulator_attributes(solution.emulator),
+        **_sample_attributes(solution.samples),
         "invgp_seed": solution.seed,
         "invgp_survey": problem.survey.file,
         "invgp_survey_digest": problem.survey.digest,
@@ -77,6 +78,20 @@ def has_converged(posterior: xr.Dataset) -> bool:
         True if the dataset has neither attribute.
     """
     return str(posterior.attrs.get("invgp_converged", posterior.attrs.get("invgp_settled", "yes"))) == "yes"
+
+
+def _sample_attributes(samples: Samples | None) -> dict[str, str | float]:
+    if samples is None:
+        return {"invgp_draws": "Gaussian approximation"}
+    evidence = {"invgp_log_evidence": samples.log_evidence, "invgp_log_evidence_error": samples.log_evidence_error}
+    return {
+        "invgp_draws": samples.method,
+        "invgp_draws_total": len(samples.latents),
+        "invgp_gaussian_k_hat": samples.k_hat,
+        "invgp_modes": int(samples.mode.max()) + 1,
+        "invgp_mode_probabilities": np.bincount(samples.mode) / len(samples.mode),
+        **{name: value for name, value in evidence.items() if np.isfinite(value)},
+    }
 
 
 def _emulator_attributes(report: EmulatorReport | None) -> dict[str, str | float]:

@@ -12,7 +12,12 @@ from invgp.posterior.attributes import dataset_attributes
 from invgp.posterior.coordinates import coordinate_order, dataset_coordinates, latent_coordinates
 from invgp.posterior.data_arrays import make_array
 from invgp.posterior.data_variables import data_variables, diagnostic_variables
-from invgp.posterior.latent_variables import correlation_variable, latent_variables
+from invgp.posterior.latent_variables import (
+    correlation_variable,
+    draw_variables,
+    latent_variables,
+    sampling_variables,
+)
 from invgp.posterior.solution import Solution
 from invgp.problem import Problem
 
@@ -47,6 +52,10 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
         ("iteration",), solution.runs, {"long_name": "simulator runs spent so far", "units": "1"}
     )
     variables |= diagnostic_variables(problem, solution)
+    if solution.samples is not None:
+        for latent in problem.latents:
+            variables |= sampling_variables(latent, solution, solution.samples, problem.latent_slices[latent.name])
+        variables |= draw_variables(solution.samples, len(solution.draws))
     if solution.processes is not None:
         variables |= solution.processes.to_variables({c.name: c.unit for c in latent_coordinates(problem)})
     dataset = xr.Dataset(

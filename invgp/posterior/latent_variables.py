@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from invgp.posterior.data_arrays import label_array, make_array
-from invgp.posterior.solution import Solution
+from invgp.posterior.solution import Samples, Solution
 from invgp.problem import Floats, Latent, Problem
 
 _PROCESSES = ("process", "other_process")
@@ -35,7 +35,13 @@ def latent_variables(
         Posterior and prior moments of the physical quantity, quantiles, draws and information.
     """
     link, mean, covariance = latent.link, solution.mean[:, columns], solution.covariance[:, columns, columns]
-    physical_mean, physical_std = link.moments(mean, covariance)
+    if solution.samples is None:
+        physical_mean, physical_std = link.moments(mean, covariance)
+        physical_quantiles = link.quantiles(mean, covariance, np.asarray(quantiles))
+    else:
+        values = link(solution.samples.latents[..., columns])
+        physical_mean, physical_std = values.mean(axis=0), values.std(axis=0, ddof=1)
+        physical_quantiles = np.quantile(values, quantiles, axis=0)
     process_mean, process_std = link.prior_to_process(latent.mean, latent.std)
     prior_mean, prior_std = link.moments(process_mean, np.diag(process_std**2))
     if link.elementwise:
@@ -78,7 +84,7 @@ def latent_variables(
         ),
         f"{name}_std": field(physical_std, {"long_name": f"posterior standard deviation of {what}", **unit, **error}),
         f"{name}_quantile": field(
-            link.quantiles(mean, covariance, np.asarray(quantiles)),
+            physical_quantiles,
             {"long_name": f"posterior quantile of {what}", **unit},
             ("quantile",),
         ),
@@ -102,6 +108,43 @@ def latent_variables(
                 "comment": f"1 - posterior variance / prior variance of {measured} (link: {link.name}): "
                 "0 where the data contain no information, 1 where they determine the value",
             },
+        ),
+    }
+
+
+def sampling_variables(latent: Latent, solution: Solution, samples: Samples, columns: slice) -> dict[str, xr.DataArray]:
+    """Return R-hat and effective sample size of one latent; parameters as of `latent_variables`."""
+    name, what = latent.name, latent.long_name or latent.name
+    scale = {"units": "1", "comment": "on the scale of the Gaussian process"}
+    return {
+        f"{name}_r_hat": label_array(
+            samples.r_hat[:, columns].astype(np.float32),
+            latent.dimension,
+            {"long_name": f"R-hat of the draws of {what}", **scale},
+            points=solution.points,
+        ),
+        f"{name}_effective_sample_size": label_array(
+            samples.effective[:, columns].astype(np.float32),
+            latent.dimension,
+            {"long_name": f"effective number of draws of {what}", **scale},
+            points=solution.points,
+        ),
+    }
+
+
+def draw_variables(samples: Samples, count: int) -> dict[str, xr.DataArray]:
+    """Return the chain and the mode of each of the `count` stored draws."""
+    stored = samples.thin(count)
+    return {
+        "chain": make_array(
+            ("realization",),
+            samples.chain[stored].astype(np.int32) + 1,
+            {"long_name": "chain of the draw", "units": "1"},
+        ),
+        "mode": make_array(
+            ("realization",),
+            samples.mode[stored].astype(np.int32) + 1,
+            {"long_name": "mode of the draw, the most probable first", "units": "1"},
         ),
     }
 

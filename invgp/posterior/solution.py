@@ -54,6 +54,51 @@ class EmulatorReport:
 
 
 @dataclass(frozen=True)
+class Samples:
+    """Draws from the exact posterior, with the emulator (or the regression of a field model) in the simulator's place.
+
+    Attributes
+    ----------
+    latents : array, shape (R, N, Q)
+        Draws of the latent processes at the sites or nodes, joint over all of them, with equal weights.
+    chain : array of int, shape (R,)
+        Number of the chain or population of each draw, from 0.
+    mode : array of int, shape (R,)
+        Number of the mode of each draw, from 0, the most probable first; all 0 for a posterior with one mode.
+    method : str
+        Name of the sampler, for users.
+    k_hat : float
+        Pareto k of the importance weights of the Gaussian approximation; NaN if it was not computed.
+    r_hat : array, shape (N, Q)
+        Rank-normalised split R-hat of each latent process.
+    effective : array, shape (N, Q)
+        Smaller of the bulk and tail effective sample sizes of each latent process.
+    log_evidence, log_evidence_error : float, nats
+        Logarithm of the marginal likelihood and its standard error; NaN if unknown.
+    """
+
+    latents: Floats
+    chain: NDArray[np.intp]
+    mode: NDArray[np.intp]
+    method: str
+    k_hat: float
+    r_hat: Floats
+    effective: Floats
+    log_evidence: float = np.nan
+    log_evidence_error: float = np.nan
+
+    def thin(self, count: int) -> NDArray[np.intp]:
+        """Return the numbers of at most `count` draws, evenly spaced."""
+        return np.unique(np.linspace(0, len(self.latents) - 1, min(count, len(self.latents))).round().astype(np.intp))
+
+    def moments(self) -> tuple[Floats, Floats]:
+        """Compute mean (N, Q) and covariance (N, Q, Q) of the latent processes at each site or node."""
+        mean = self.latents.mean(axis=0)
+        offset = (self.latents - mean).transpose(1, 2, 0)
+        return mean, offset @ offset.swapaxes(-1, -2) / (len(self.latents) - 1)
+
+
+@dataclass(frozen=True)
 class Solution:
     """Result of an inference, as host arrays.
 
@@ -89,6 +134,8 @@ class Solution:
         Accuracy of the emulator; None without an emulator.
     few_runs_std : array, shape (N, Q), or None
         For a field model, the part of the standard deviation of the processes that is due to the small number of runs.
+    samples : Samples or None
+        All draws from the exact posterior; None if the posterior is a Gaussian. `draws` are some of them.
     """
 
     mean: Floats
@@ -107,6 +154,7 @@ class Solution:
     diagnostics: Diagnostics
     emulator: EmulatorReport | None = None
     few_runs_std: Floats | None = None
+    samples: Samples | None = None
 
     @property
     def points(self) -> str:

@@ -1,9 +1,9 @@
 """Hamiltonian Monte Carlo with many chains at once.
 
-All chains share the step size and the length of the trajectories, which are adapted during the warm-up: the step size to
-an acceptance rate by dual averaging, the length to the change of the squared distance from the mean, and the coordinates
-to the covariance of the draws. The number of leapfrog steps of a trajectory is random and the same for all chains, so
-that one call of the log density serves all of them.
+All chains share the step size and the length of the trajectories, which are adapted during the warm-up: the step size
+to an acceptance rate by dual averaging, the length to the change of the squared distance from the mean, and the
+coordinates to the covariance of the draws. The number of leapfrog steps of a trajectory is random and the same for all
+chains, so that one call of the log density serves all of them.
 
 References
 ----------
@@ -26,8 +26,8 @@ from invgp.core.backend import Array, array_namespace, backend_of, to_numpy
 Floats = NDArray[np.float64]
 # Positions (C, D) -> log density (C,) and its gradient (C, D). The log density may be minus infinity or NaN.
 LogDensity = Callable[[Array], tuple[Array, Array]]
-# Linear map (D, D) -> log density of x with z = x @ map, and its gradient. A density that depends on z by a matrix product
-# can include the map in its matrix.
+# Linear map (D, D) -> log density of x with z = x @ map, and its gradient. A density that depends on z by a matrix
+# product can include the map in its matrix.
 Transform = Callable[[Array], LogDensity]
 LOST = 1000.0  # nats below the starting point at which a trajectory ends; it will be rejected
 

@@ -1,9 +1,9 @@
 """Posterior of a site model as a log density of standardised variables, for the samplers.
 
 The variables v of the prior are standard normal: the whitened inducing variables of all latents and, if the inducing
-points are not the sites, one more number per site and latent for what the inducing variables leave open. The latents are
-a linear function of them, f = mean + v A. Samplers use coordinates z with v = c + z T, in which a Gaussian approximation
-of the posterior is standard normal.
+points are not the sites, one more number per site and latent for what the inducing variables leave open. The latents
+are a linear function of them, f = mean + v A. Samplers use coordinates z with v = c + z T, in which a Gaussian
+approximation of the posterior is standard normal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from invgp.core.backend import Array, array_namespace, device_of, lower_inverse, cholesky
+from invgp.core.backend import Array, array_namespace, cholesky, device_of, lower_inverse
 from invgp.core.coupled.coupled_gaussian import NaturalParameters, SiteFactors, natural_parameters
 from invgp.core.coupled.prior import Prior
 from invgp.core.sampling.hamiltonian import LogDensity

@@ -1,8 +1,8 @@
 """Sequential Monte Carlo from the prior to the posterior: all modes with their weights, and the evidence.
 
-The likelihood is raised to a power that grows from 0 to 1. At each power the particles are weighted, resampled and moved
-by Hamiltonian Monte Carlo. Several populations are independent of each other except for the powers and the tuning, so
-that their differences show the Monte Carlo error.
+The likelihood is raised to a power that grows from 0 to 1. At each power the particles are weighted, resampled and
+moved by Hamiltonian Monte Carlo. Several populations are independent of each other except for the powers and the
+tuning, so that their differences show the Monte Carlo error.
 
 References
 ----------
@@ -53,7 +53,7 @@ class TemperingOptions:
     acceptance : float
         Acceptance rate that the step size is adapted to.
     length : float
-        Length of the trajectories, in units of the standard deviations; each has a random factor with a mean of one half.
+        Length of the trajectories, in standard deviations; each has a random factor with a mean of about one half.
     max_leapfrogs : int
         Largest number of leapfrog steps of a trajectory.
     max_powers : int
@@ -186,7 +186,9 @@ def _next_change(levels: Floats, most: float, effective: float) -> float:
 
     def share(change: float) -> float:
         weights = change * (levels - levels.max(axis=1, keepdims=True))
-        return float(np.exp(2.0 * logsumexp(weights, axis=1) - logsumexp(2.0 * weights, axis=1)).min() / levels.shape[1])
+        return float(
+            np.exp(2.0 * logsumexp(weights, axis=1) - logsumexp(2.0 * weights, axis=1)).min() / levels.shape[1]
+        )
 
     if share(most) >= effective:
         return most
@@ -202,4 +204,3 @@ def _resample(log_weights: Floats, rng: np.random.Generator) -> NDArray[np.intp]
     shares = np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
     places = (rng.random() + np.arange(len(shares))) / len(shares)
     return np.minimum(np.searchsorted(shares / shares[-1], places), len(shares) - 1)
-
