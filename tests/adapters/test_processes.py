@@ -92,7 +92,7 @@ def test_that_a_hanging_simulator_is_killed_with_its_children(tmp_path: Path) ->
     start = time.monotonic()
     assert run(code, tmp_path, timeout=2.0).ending is Ending.TIMEOUT
     assert (tmp_path / "ready").exists()
-    assert 2.0 <= time.monotonic() - start < 12.0
+    assert 2.0 <= time.monotonic() - start < 50.0
     pids = pids_in(tmp_path / "pids")
     assert len(pids) == 5
     assert [pid for pid in pids if is_alive(pid)] == []
@@ -138,14 +138,14 @@ def test_that_children_do_not_outlive_a_simulator_that_ended(tmp_path: Path) -> 
 def test_that_a_child_that_holds_the_output_open_does_not_keep_us_waiting(tmp_path: Path) -> None:
     start = time.monotonic()
     run("echo 1; sleep 60 &", tmp_path)
-    assert time.monotonic() - start < 5.0
+    assert time.monotonic() - start < 30.0
 
 
 @pytest.mark.parametrize("stream", [1, 2])
 def test_that_a_flood_of_output_is_stopped_and_cut_to_its_ends(stream: int, tmp_path: Path) -> None:
     start = time.monotonic()
     outcome = run(f"echo other >&{3 - stream}; (echo the start; yes) >&{stream}", tmp_path, log_limit=1_000_000)
-    assert time.monotonic() - start < 5.0
+    assert time.monotonic() - start < 30.0
     assert outcome.ending is FLOODS[stream]
     log, other = (tmp_path / name for name in ((STDOUT, STDERR) if stream == 1 else (STDERR, STDOUT)))
     kept = log.read_text()

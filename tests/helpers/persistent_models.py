@@ -52,4 +52,4 @@ def run(model: PersistentModel, folder: Path, speeds: Any = (1.0, 2.0, 3.0)) -> 
     return model.evaluate(values, RunContext([f"r{i}" for i in range(len(values))], folder / "runs"))
 
 
-HANG = "time.sleep(60)"
+HANG = "time.sleep(3600)"

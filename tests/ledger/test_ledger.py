@@ -179,7 +179,9 @@ def test_that_an_interrupted_run_is_not_a_row(ledger: Ledger) -> None:
 
 def test_that_a_run_is_recorded_when_it_finishes_though_one_before_it_has_not(ledger: Ledger) -> None:
     folder = ledger.path.parent
-    (folder / "slow.sh").write_text('#!/bin/sh\n[ "$1" = 0.0 ] && sleep 1.5\necho "$1"')
+    # The first run waits for the last one, which starts when its worker has recorded those before it.
+    wait = f'[ "$1" = 0.0 ] && until [ -e {folder}/last ]; do sleep 0.02; done\n[ "$1" = 5.0 ] && touch {folder}/last'
+    (folder / "slow.sh").write_text(f'#!/bin/sh\n{wait}\necho "$1"')
     (folder / "slow.sh").chmod(0o755)
     model = ExecutableModel(("./slow.sh", "{x}"), (Quantity("x", "m"),), (Quantity("z", "s"),), search_path=folder)
     values = np.arange(6.0)[:, None]

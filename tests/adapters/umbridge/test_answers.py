@@ -157,7 +157,7 @@ def test_that_an_answer_needs_no_content_type_and_may_come_in_chunks() -> None:
 def test_that_a_slow_answer_is_cut_off_in_time(behaviour: Behaviour) -> None:
     started = time.monotonic()
     status, message = one_run(behaviour, timeout=0.4)
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 4.0  # less than a behaviour takes
     assert (status, message) == (Status.TIMEOUT, "run site-0: server URL: no whole answer within 0.4 s")
 
 
