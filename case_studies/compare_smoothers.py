@@ -65,7 +65,7 @@ def inversion_of(target: Target, runs: int, seed: int) -> FieldInversion:
     """Ours, with so many runs at the most."""
     problem = target.problem
     simulator = Simulator(problem, target.directory, budget=runs)
-    settings = replace(problem.inference, max_runs=runs)
+    settings = problem.inference.replace(max_runs=runs)
     inversion = FieldInversion(replace(problem, inference=settings), select_backend("cpu"), simulator, seed)
     inversion.run()
     return inversion

@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     levels = tuple(sorted({level for pair in LEVELS.values() for level in pair}))
     problem = replace(
         problem,
-        inference=replace(problem.inference, max_runs=chosen.runs),
-        output=replace(problem.output, quantiles=levels, realizations=0),
+        inference=problem.inference.replace(max_runs=chosen.runs),
+        output=problem.output.replace(quantiles=levels, realizations=0),
     )
     rng = np.random.default_rng(12)
     held: dict[tuple[str, str], list[float]] = {}

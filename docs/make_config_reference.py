@@ -1,4 +1,4 @@
-"""Write docs/config.md from the schema: python docs/make_config_reference.py."""
+"""Write docs/config.md from the settings: python docs/make_config_reference.py."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from invgp.config import output_files, schema, simulators
-from invgp.config.section import Section
-from invgp.config.values import Kind
+from invgp.settings import configuration, inference_settings, output_files, simulators
+from invgp.settings.section import Section
+from invgp.settings.values import Kind
 
 INTRODUCTION = """# Configuration reference
 One TOML file describes the survey, the unknown fields, the simulator, the noise, the inference and the output. Relative
@@ -29,15 +29,15 @@ mean refers to the quantity and the standard deviation to its increments. If a l
 def tables() -> list[tuple[str, str, type[Section]]]:
     """Heading, note and section, in the order of a config file."""
     return [
-        ("Top level", "", schema.Config),
-        ("[survey]", "", schema.SurveySection),
-        ("[survey.coordinates.NAME], [survey.covariates.NAME]", "", schema.ColumnSection),
-        ("[survey.observations.NAME]", "", schema.ObservationSection),
-        ("[grid]", "Only for [field models](field.md).", schema.GridSection),
-        ("[grid.coordinates.NAME]", "", schema.AxisSection),
-        ("[latents.NAME]", "", schema.LatentSection),
-        ("[latents.NAME.kernel]", "", schema.KernelSection),
-        ("[latents.NAME.learn]", LEARN, schema.LearnSection),
+        ("Top level", "", configuration.Config),
+        ("[survey]", "", configuration.SurveySection),
+        ("[survey.coordinates.NAME], [survey.covariates.NAME]", "", configuration.ColumnSection),
+        ("[survey.observations.NAME]", "", configuration.ObservationSection),
+        ("[grid]", "Only for [field models](field.md).", configuration.GridSection),
+        ("[grid.coordinates.NAME]", "", configuration.AxisSection),
+        ("[latents.NAME]", "", configuration.LatentSection),
+        ("[latents.NAME.kernel]", "", configuration.KernelSection),
+        ("[latents.NAME.learn]", LEARN, configuration.LearnSection),
         ('[forward] with adapter = "callable"', CALLABLE, simulators.CallableSection),
         ('[forward] with adapter = "executable"', EXECUTABLE, simulators.ExecutableSection),
         ('[forward] with adapter = "persistent"', PERSISTENT, simulators.PersistentSection),
@@ -58,9 +58,9 @@ def tables() -> list[tuple[str, str, type[Section]]]:
         ('an entry of forward.output_files with format = "netcdf"', NETCDF, output_files.NetcdfFileSection),
         ('an entry of forward.output_files with format = "ins"', INS, output_files.InstructionFileSection),
         ('an entry of forward.output_files with format = "python"', PYTHON, output_files.PythonFileSection),
-        ("[noise]", "", schema.NoiseSection),
-        ("[inference]", "", schema.InferenceSection),
-        ("[output]", "", schema.FileSection),
+        ("[noise]", "", configuration.NoiseSection),
+        ("[inference]", "", inference_settings.InferenceSettings),
+        ("[output]", "", inference_settings.OutputSettings),
     ]
 
 
@@ -126,7 +126,7 @@ def kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     if get_origin(annotation) is Annotated:
         return kind(annotation.__origin__, annotation.__metadata__)
     if get_origin(annotation) is Literal:
-        return ", ".join(f"`{shown(value)}`" for value in get_args(annotation))
+        return ", ".join(f"`{toml_value(value)}`" for value in get_args(annotation))
     if get_args(annotation):
         return kind_of_several(annotation)
     if issubclass(annotation, Section):
@@ -155,12 +155,12 @@ def default(field: FieldInfo) -> str:
         return ""
     if isinstance(value, list) and isinstance(value[0], Section):
         return ""
-    return f"`{shown(value)}`"
+    return f"`{toml_value(value)}`"
 
 
-def shown(value: object) -> str:
-    """A value as TOML writes it."""
-    return json.dumps(value)
+def toml_value(value: object) -> str:
+    """Return a value as TOML has it."""
+    return json.dumps(str(value) if isinstance(value, Path) else value)
 
 
 def page() -> str:

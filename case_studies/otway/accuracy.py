@@ -101,7 +101,7 @@ def ways(problem: Problem, start: float, *, with_simulators: bool) -> Iterator[t
     """The inversions that are set side by side; length-scales that are learnt start at `start`, in m."""
 
     def with_settings(of: Problem = problem, **settings: object) -> Problem:
-        return replace(of, inference=replace(of.inference, **settings))
+        return of.with_inference(**settings)
 
     coupled = with_settings(**COUPLED)
     yield OURS, coupled

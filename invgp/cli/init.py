@@ -60,7 +60,7 @@ def command(ctx: click.Context, kind: str | None, directory: Path | None, data: 
 def from_data(data: Path, directory: Path) -> dict[str, bytes]:
     """A config and the start of a simulator for a survey file."""
     # Here, not above: help is given without waiting for xarray.
-    from invgp.config.tables import read_table  # noqa: PLC0415
+    from invgp.config.survey_tables import read_table  # noqa: PLC0415
     from invgp.scaffolds.guessing import guess  # noqa: PLC0415
     from invgp.scaffolds.survey import SIMULATOR, config  # noqa: PLC0415
 

@@ -12,7 +12,7 @@ import numpy as np
 from invgp.cli.console import print_warning
 from invgp.cli.options import refuse_field
 from invgp.config import load
-from invgp.config.document import read_text
+from invgp.config.toml_document import read_text
 from invgp.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from invgp.config.code import define
-from invgp.config.document import check_values, read_document
+from invgp.config.define_problem import define
+from invgp.config.toml_document import check_values, read_document
 from invgp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def load(path: str | Path, *, data: str | Path | None = None) -> Problem:
     # Here, not above: the command line gives help without waiting for pydantic, xarray and PROJ.
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from invgp.config.build import build  # noqa: PLC0415
-    from invgp.config.schema import VERSION, Config  # noqa: PLC0415
-    from invgp.config.sentences import sentences  # noqa: PLC0415
+    from invgp.config.build_problem import build  # noqa: PLC0415
+    from invgp.settings.configuration import VERSION, Config  # noqa: PLC0415
+    from invgp.settings.error_messages import sentences  # noqa: PLC0415
 
     path = Path(path)
     text, keys = read_document(path)

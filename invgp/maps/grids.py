@@ -18,7 +18,7 @@ import psutil
 import xarray as xr
 
 from invgp.axes import axis_letters
-from invgp.config.tables import NETCDF_SUFFIXES, NetcdfTable, read_table
+from invgp.config.survey_tables import NETCDF_SUFFIXES, NetcdfTable, read_table
 from invgp.errors import ConfigError
 from invgp.formatting import shorten, suggest
 from invgp.problem import Floats

@@ -6,9 +6,9 @@ order, each with its labels in order; the P outputs of a site are the observatio
 
 from invgp.problem.prior_and_noise import SMALLEST_EIGENVALUE, Latent, Noise
 from invgp.problem.problem import Problem
-from invgp.problem.settings import FEWEST_FIELD_RUNS, InferenceSettings, OutputSettings, fewest_samples
 from invgp.problem.simulator_variables import SimulatorVariable
 from invgp.problem.survey import Column, Floats, Grid, Labels, Observation, Survey
+from invgp.settings import FEWEST_FIELD_RUNS, InferenceSettings, OutputSettings, fewest_samples
 
 __all__ = [
     "FEWEST_FIELD_RUNS",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 from invgp import summary
 from invgp.adapters.protocol import ForwardModel
 from invgp.problem.prior_and_noise import Latent, Noise
-from invgp.problem.settings import InferenceSettings, OutputSettings
 from invgp.problem.simulator_variables import SimulatorVariable
 from invgp.problem.survey import Floats, Grid, Survey
+from invgp.settings import InferenceSettings, OutputSettings
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,6 +93,29 @@ class Problem:
         """
         std = {name: factor[:, columns] * self.noise.std[name] for name, columns in self.observation_slices.items()}
         return replace(self, noise=replace(self.noise, std=std))
+
+    def with_inference(self, **changes: Any) -> Problem:
+        """Return the same problem with other settings of the inference.
+
+        Parameters
+        ----------
+        **changes
+            New values of keys of [inference], such as ``max_runs=200``.
+
+        Returns
+        -------
+        Problem
+
+        Raises
+        ------
+        ConfigError
+            A key is unknown or a value is not valid.
+        """
+        return replace(self, inference=self.inference.replace(**changes))
+
+    def with_output(self, **changes: Any) -> Problem:
+        """Return the same problem with other settings of the output, as `with_inference`."""
+        return replace(self, output=self.output.replace(**changes))
 
     def select_sites(self, sites: NDArray[np.intp]) -> Problem:
         """Return the problem of a subset of the sites.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from invgp.config.names import RESERVED
-from invgp.config.tables import Table
+from invgp.config.survey_tables import Table
+from invgp.config.variable_names import RESERVED
 from invgp.errors import ConfigError
 from invgp.problem import Floats
 from invgp.scaffolds.headers import Header, parsed

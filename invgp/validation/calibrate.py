@@ -156,7 +156,7 @@ def identity(problem: Problem, seed: int, drawn_from: Problem | None = None) -> 
             p.noise,
             p.inputs,
             p.outputs,
-            replace(with_serial_runs(p.inference), seed=seed),
+            with_serial_runs(p.inference).replace(seed=seed).model_dump(),
         )
         for p in (problem, drawn_from or problem)
     ]

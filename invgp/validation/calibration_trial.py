@@ -88,19 +88,15 @@ def with_data(problem: Problem, data: Floats) -> Problem:
         problem,
         survey=replace(problem.survey, observations=observations),
         inference=with_serial_runs(problem.inference),
-        output=replace(problem.output, quantiles=LEVELS, realizations=DRAWS),
+        output=problem.output.replace(quantiles=LEVELS, realizations=DRAWS),
     )
 
 
 def with_serial_runs(settings: InferenceSettings) -> InferenceSettings:
     """Return the settings with serial runs: surveys are inverted in parallel, not their runs."""
     default = InferenceSettings()
-    return replace(
-        settings,
-        workers=1,
-        backend=default.backend,
-        scheduler=default.scheduler,
-        worker_timeout=default.worker_timeout,
+    return settings.replace(
+        workers=1, backend=default.backend, scheduler=default.scheduler, worker_timeout=default.worker_timeout
     )
 
 

@@ -55,7 +55,7 @@ class DirectSimulator:
         problem: Problem, directory: Path, pool: Pool, monitor: Monitor, recorder: Recorder | None = None
     ) -> DirectSimulator:
         """Build from a problem, with runs in a directory; any share of them may fail."""
-        tolerant = replace(problem, inference=replace(problem.inference, max_failed_share=1.0))
+        tolerant = replace(problem, inference=problem.inference.model_copy(update={"max_failed_share": 1.0}))
         return DirectSimulator(
             Simulator(tolerant, directory, pool, monitor, recorder=recorder), recorder, fit_runs(problem)
         )
@@ -117,7 +117,7 @@ def emulated_reference(
     RunsFailedError
         No emulator could be fitted.
     """
-    dense = replace(problem, inference=replace(problem.inference, posterior="coupled gaussian", inducing=None))
+    dense = problem.with_inference(posterior="coupled gaussian", inducing=None)
     inversion = EmulatedInversion(dense, select_backend("cpu"), run.simulator, seed)
     with threadpool_limits(1):
         inversion.run()

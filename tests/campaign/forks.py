@@ -20,7 +20,7 @@ CONTEXT.set_forkserver_preload(
     [
         "__main__",
         "invgp.cli.run",
-        "invgp.config.build",
+        "invgp.config.build_problem",
         "invgp.inference.invert",
         "invgp.execution.pools.dask_cluster",
         "invgp.execution.pools.worker_processes",

@@ -42,7 +42,7 @@ def test_that_the_data_differ_from_the_truth_by_the_noise_of_the_config(survey, 
 
 
 def test_that_inducing_points_and_mini_batches_find_the_truth(survey, problem):
-    settings = replace(problem.inference, inducing=60, batch=50)
+    settings = problem.inference.replace(inducing=60, batch=50)
     posterior = invgp.invert(replace(problem, inference=settings))
     assert posterior.attrs["invgp_converged"] == "yes"
     assert posterior.attrs["invgp_emulator"] != "none"

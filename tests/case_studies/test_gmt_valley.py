@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,7 +54,7 @@ def problem(valley):
 
 @pytest.fixture(scope="module")
 def posterior(problem):
-    return invgp.invert(replace(problem, inference=replace(problem.inference, runs_per_site=20, max_runs=120)))
+    return invgp.invert(problem.with_inference(runs_per_site=20, max_runs=120))
 
 
 def test_that_the_valley_is_found_within_the_budget(valley, problem, posterior):

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,7 @@ def short_run(otway, name, sites, **inference):
     line = pd.read_csv(otway / "data" / "synthetic.csv")
     line.iloc[sites].to_csv(otway / "data" / "short.csv", index=False)
     problem = invgp.load(otway / name, data=otway / "data" / "short.csv")
-    return invgp.invert(replace(problem, inference=replace(problem.inference, workers=1, seed=1, **inference)))
+    return invgp.invert(problem.with_inference(workers=1, seed=1, **inference))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def survey(request):
 def posterior(survey, root):
     config = root / "case_studies" / "otway" / "paper_prior.toml"
     problem = invgp.load(config, data=survey / "two_way_times.csv")
-    return invgp.invert(replace(problem, inference=replace(problem.inference, posterior="full gaussian")))
+    return invgp.invert(problem.with_inference(posterior="full gaussian"))
 
 
 def test_that_the_bound_is_the_published_one(posterior):

@@ -15,7 +15,13 @@ from pathlib import Path
 
 from invgp.cli import COMMANDS, main
 
-LIBRARIES = ("invgp.config.build", "invgp.inference.invert", "invgp.plots", "invgp.reports", "invgp.maps.predict")
+LIBRARIES = (
+    "invgp.config.build_problem",
+    "invgp.inference.invert",
+    "invgp.plots",
+    "invgp.reports",
+    "invgp.maps.predict",
+)
 
 
 def arrange(streams: str, told: Path) -> None:

@@ -25,7 +25,7 @@ from helpers.command_line import (
     write_files,
 )
 from invgp.cli.progress import Live, rate
-from invgp.config.names import RESERVED, SUFFIXES
+from invgp.config.variable_names import RESERVED, SUFFIXES
 from invgp.formatting import format_duration
 
 Finished = tuple[Path, subprocess.CompletedProcess[str]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from helpers.config_files import WriteSurvey
 from helpers.config_mistakes import Case, by_mistake, sentence_of
-from invgp.config.simulators import ADAPTERS
 from invgp.formatting import join_names
+from invgp.settings.simulators import ADAPTERS
 
 WRONG_TYPES = [
     Case("number for text", {'title = "A short line"': "title = 5"}, "title: must be text in quotes, was 5"),

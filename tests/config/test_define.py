@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, Required, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -13,9 +13,12 @@ import xarray as xr
 import invgp
 from helpers.config_files import SITES, WriteSurvey
 from invgp.adapters import CallableModel, Quantity
-from invgp.config import keys, schema
+from invgp.config import typed_keys as keys
 from invgp.errors import ConfigError
 from invgp.problem import Noise
+from invgp.settings import InferenceSettings, OutputSettings
+from invgp.settings import configuration as schema
+from invgp.settings.section import Section
 
 FRAME = pd.DataFrame(
     {
@@ -230,12 +233,20 @@ def test_that_correlations_that_contradict_each_other_are_told_however_the_noise
         (keys.AxisKeys, schema.AxisSection),
         (keys.LatentKeys, schema.LatentSection),
         (keys.NoiseKeys, schema.NoiseSection),
-        (keys.InferenceKeys, schema.InferenceSection),
-        (keys.OutputKeys, schema.FileSection),
+        (keys.InferenceKeys, InferenceSettings),
+        (keys.OutputKeys, OutputSettings),
     ],
 )
-def test_that_editors_complete_the_keys_of_the_config(typed: type, section: type[schema.Section]) -> None:
-    assert set(get_type_hints(typed)) == set(section.model_fields)
+def test_that_editors_complete_the_keys_of_the_config(typed: type, section: type[Section]) -> None:
+    fields = section.model_fields
+    assert set(get_type_hints(typed)) == set(fields)
+    required = {name for name, field in fields.items() if field.is_required()}
+    hints = get_type_hints(typed, include_extras=True)
+    marked = {name for name, hint in hints.items() if get_origin(hint) is Required}
+    assert marked == required - {"columns"}  # by default an observation has the column of its own name
+    for name, hint in get_type_hints(typed).items():
+        choices = set(get_args(fields[name].annotation)) if get_origin(fields[name].annotation) is Literal else set()
+        assert choices == (set(get_args(hint)) if get_origin(hint) is Literal else set()), name
 
 
 def test_that_a_problem_shows_itself() -> None:

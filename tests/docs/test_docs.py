@@ -17,10 +17,10 @@ from helpers.documentation import blocks, holds, run_page
 from invgp import cli, errors, netcdf
 from invgp.adapters import RunContext
 from invgp.cli import calibrate
-from invgp.config.build import build
-from invgp.config.schema import Config
+from invgp.config.build_problem import build
 from invgp.forward_models import two_way_times
 from invgp.scaffolds import files_of, write
+from invgp.settings.configuration import Config
 
 # Where the commands and the Python of a page, or small versions of them, are run, if not in this file by `run_page`.
 RUN_ELSEWHERE = {

@@ -15,7 +15,7 @@ from invgp.cli import main
 CONTEXT = get_context("forkserver")
 # What a command imports as it goes; by the names of installed modules, for the server does not look into this folder.
 CONTEXT.set_forkserver_preload(
-    ["__main__", "invgp.cli.run", "invgp.config.build", "invgp.inference.invert", "invgp.netcdf"]
+    ["__main__", "invgp.cli.run", "invgp.config.build_problem", "invgp.inference.invert", "invgp.netcdf"]
 )
 
 

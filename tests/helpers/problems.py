@@ -75,7 +75,7 @@ def map_problem(**inference) -> Problem:
         inference=InferenceSettings(
             **{"seed": 3, **({"samples": 64} if "posterior" in inference else {}), **inference}
         ),
-        output=OutputSettings(Path("unused.nc"), (0.05, 0.5, 0.95), 7),
+        output=OutputSettings(file=Path("unused.nc"), quantiles=(0.05, 0.5, 0.95), realizations=7),
     )
 
 
@@ -118,7 +118,7 @@ def linear_problem(link="identity", **inference) -> Problem:
         inputs=(SimulatorVariable("velocity"), SimulatorVariable("depth")),
         outputs=(SimulatorVariable("first"), SimulatorVariable("second")),
         inference=InferenceSettings(**{"seed": 3, **inference}),
-        output=OutputSettings(Path("unused.nc"), (0.05, 0.5, 0.95), 7),
+        output=OutputSettings(file=Path("unused.nc"), quantiles=(0.05, 0.5, 0.95), realizations=7),
     )
 
 
@@ -161,5 +161,5 @@ def reflector_map(sites: int = 150, **inference) -> Problem:
         inputs=(SimulatorVariable("depth"), SimulatorVariable("velocity")),
         outputs=(SimulatorVariable("time"),),
         inference=InferenceSettings(**{"seed": 3, **inference}),
-        output=OutputSettings(Path("unused.nc"), (0.025, 0.5, 0.975), 20),
+        output=OutputSettings(file=Path("unused.nc"), quantiles=(0.025, 0.5, 0.975), realizations=20),
     )

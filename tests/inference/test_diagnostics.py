@@ -84,5 +84,5 @@ def test_that_of_two_latents_the_bent_one_is_named():
     problem, _ = line_problem(lambda a, b: {"t": np.stack([a, b**2], axis=-1)}, sites=1)
     values = np.asarray([[0.5, 1.0]])
     survey = replace(problem.survey, observations=(replace(problem.survey.observations[0], values=values),))
-    posterior = invgp.invert(replace(problem, survey=survey, inference=replace(problem.inference, emulator=False)))
+    posterior = invgp.invert(replace(problem, survey=survey, inference=problem.inference.replace(emulator=False)))
     assert "the posterior of b is not Gaussian in shape" in posterior.attrs["invgp_diagnostics"]

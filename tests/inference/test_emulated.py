@@ -91,7 +91,7 @@ def test_that_a_jump_is_found_and_left_to_the_simulator(size, seed):
     assert not direct.all()
     # Beside the jump the simulator answers; or fresh runs show that the posterior lies where the emulator is right.
     assert (direct | (posterior["emulator_error"].values < problem.inference.emulator_error))[near].all()
-    exact = invgp.invert(replace(problem, inference=replace(problem.inference, emulator=False, samples=400)))
+    exact = invgp.invert(problem.with_inference(emulator=False, samples=400))
     plain = (posterior["shape_error"] < 0.2).values  # elsewhere the diagnostics say that it is not Gaussian
     assert plain.mean() > 0.8
     for i, name in enumerate("ab"):
@@ -252,7 +252,7 @@ def test_that_ordered_depths_stay_ordered_and_fit():
 def test_that_realizations_with_inducing_points_are_as_smooth_as_the_field():
     """What the inducing variables leave open is drawn jointly: no speckle from site to site."""
     problem, _ = line_problem(smooth, sites=60)
-    problem = replace(problem, output=OutputSettings(Path("unused.nc"), (0.5,), 2000))
+    problem = replace(problem, output=OutputSettings(file=Path("unused.nc"), quantiles=(0.5,), realizations=2000))
     dense, sparse = (
         invgp.invert(replace(problem, inference=InferenceSettings(inducing=inducing))) for inducing in (None, 12)
     )

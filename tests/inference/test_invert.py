@@ -42,7 +42,7 @@ def test_that_the_number_of_workers_does_not_change_a_bit():
 
 def test_that_the_number_of_realizations_does_not_change_the_posterior():
     problem = map_problem(max_evaluations=3)
-    more = replace(problem, output=replace(problem.output, realizations=50))
+    more = problem.with_output(realizations=50)
     np.testing.assert_array_equal(invgp.invert(problem)["thickness"], invgp.invert(more)["thickness"])
 
 

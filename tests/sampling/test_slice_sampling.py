@@ -53,7 +53,7 @@ def line_problem(Y: np.ndarray, latents: int = 2, length_scale: float = 2.0) -> 
         ),
         inputs=tuple(SimulatorVariable(f"f{q}") for q in range(latents)),
         outputs=(SimulatorVariable("data"),),
-        output=OutputSettings(Path("unused.nc")),
+        output=OutputSettings(file=Path("unused.nc")),
     )
 
 

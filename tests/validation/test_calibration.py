@@ -165,7 +165,7 @@ def test_that_surveys_that_cannot_be_inverted_are_counted_or_if_all_told():
         calibrate(line_problem(function=fails), 2, drawn_from=line_problem())
     limit = 10.2  # only surveys that move up from the prior's mean get there, where an emulator starts
     problem = line_problem(function=fails)
-    emulated = replace(problem, inference=replace(problem.inference, emulator=True))
+    emulated = problem.with_inference(emulator=True)
     result = calibrate(emulated, 6, drawn_from=line_problem())
     failed = result.attrs["invgp_surveys_failed"]
     assert failed == 6 - result.sizes["survey"] > 0
@@ -267,9 +267,9 @@ def test_that_a_posterior_is_not_drawn_as_a_calibration(exact):
 
 def test_that_the_identity_of_a_calibration_is_all_that_decides_it():
     problem = line_problem()
-    same = replace(problem, title="B", inference=replace(problem.inference, workers=7))
+    same = replace(problem, title="B", inference=problem.inference.replace(workers=7))
     assert identity(problem, 4) == identity(same, 4) == identity(line_problem(), 4)
-    others = [line_problem(noise=1.0), replace(problem, inference=replace(problem.inference, samples=32))]
+    others = [line_problem(noise=1.0), problem.with_inference(samples=32)]
     assert len({identity(other, 4) for other in (problem, *others)} | {identity(problem, 5)}) == 4
 
 

@@ -216,7 +216,7 @@ def test_that_what_a_worker_cannot_record_is_a_sentence(program: Program, pool: 
 def test_that_an_inversion_is_the_same_on_every_pool(kind: str, request: pytest.FixtureRequest) -> None:
     problem = map_problem()
     scheduler = request.getfixturevalue("dask_file") if kind == "dask" else None
-    settings = replace(problem.inference, backend=kind, workers=2, scheduler=scheduler)
+    settings = problem.inference.replace(backend=kind, workers=2, scheduler=scheduler)
     alone, together = (invert(p).drop_attrs() for p in (problem, replace(problem, inference=settings)))
     assert alone.identical(together)
 

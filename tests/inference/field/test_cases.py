@@ -63,7 +63,7 @@ def test_that_an_unknown_contrast_leaves_the_depth_less_certain(root: Path, tmp_
     spread = {}
     for name in ("profile", "contrast"):
         problem = invgp.load(case / f"{name}.toml")
-        spread[name] = invgp.invert(replace(problem, inference=replace(problem.inference, max_runs=60)))["depth_std"]
+        spread[name] = invgp.invert(problem.with_inference(max_runs=60))["depth_std"]
     assert float((spread["contrast"] / spread["profile"]).median()) > 1.5
 
 
@@ -120,7 +120,7 @@ def test_that_the_aquifer_is_inverted_through_its_pest_case(root: Path, tmp_path
     case = copied(root, tmp_path, "aquifer")
     subprocess.run(["bash", "setup.sh"], cwd=case, check=True, env={**os.environ, "PYTHON": sys.executable})
     by_pest, by_python = (invgp.load(case / f"{name}.toml") for name in ("aquifer", "aquifer_python"))
-    few = replace(by_pest.inference, max_runs=40, workers=1)
+    few = by_pest.inference.replace(max_runs=40, workers=1)
     found = [invgp.invert(replace(problem, inference=few)) for problem in (by_pest, by_python)]
     assert found[0].attrs["invgp_runs_failed"] == 0
     # Twelve digits go through the files.
@@ -139,7 +139,7 @@ def section(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_that_the_section_between_two_boreholes_is_found(section: Path) -> None:
     problem = invgp.load(section / "small.toml")
-    posterior = invgp.invert(replace(problem, inference=replace(problem.inference, max_runs=120)))
+    posterior = invgp.invert(problem.with_inference(max_runs=120))
     truth = np.loadtxt(section / "data" / "small_truth.csv", delimiter=",", skiprows=1)[:, 2]
     assert share_inside(posterior, "velocity", truth) > 0.77
     error, spread = (np.sqrt(np.mean(part**2)) for part in (posterior["velocity"] - truth, posterior["velocity_std"]))

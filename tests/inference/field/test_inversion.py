@@ -49,7 +49,7 @@ def test_that_a_linear_field_has_its_exact_posterior_in_the_file(
 
 def test_that_draws_have_the_posterior_s_spread(changed: Callable[..., invgp.Problem]) -> None:
     problem = changed()
-    posterior = invgp.invert(replace(problem, output=replace(problem.output, realizations=400)))
+    posterior = invgp.invert(problem.with_output(realizations=400))
     ratio = posterior["depth_sample"].std("realization") / posterior["depth_std"]
     assert 0.9 < float(ratio.median()) < 1.1
 

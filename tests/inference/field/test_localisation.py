@@ -31,7 +31,7 @@ class Line(NamedTuple):
     def found(self, runs: int, reach: float | None) -> tuple[float, float, float]:
         """Error of the mean and spread in exact standard deviations, and that of the truth in those found."""
         reaches = None if reach is None else np.asarray([reach])
-        inference = replace(self.problem.inference, max_runs=runs, localisation=reaches)
+        inference = self.problem.inference.replace(max_runs=runs, localisation=reaches)
         posterior = invgp.invert(replace(self.problem, inference=inference), seed=1)
         mean, std = posterior["height"].values, posterior["height_std"].values
         error = np.sqrt(np.mean(((mean - self.mean) / self.std) ** 2))
@@ -81,7 +81,7 @@ def test_that_too_short_a_reach_makes_the_posterior_wide_and_not_wrong(line: Lin
 
 
 def test_that_predictions_follow_their_own_block(line: Line) -> None:
-    inference = replace(line.problem.inference, max_runs=30, localisation=np.asarray([15.0]))
+    inference = line.problem.inference.replace(max_runs=30, localisation=np.asarray([15.0]))
     posterior = invgp.invert(replace(line.problem, inference=inference))
     expected = windows() @ posterior["height"].values
     np.testing.assert_allclose(posterior["average_predicted"].values, expected, atol=0.3 * NOISE)

@@ -6,18 +6,18 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from invgp.config.forward import Places, build_model, build_wiring
-from invgp.config.gathering import Mistakes
-from invgp.config.grid import build_grid
-from invgp.config.inference import check_inference, check_reach, localisation
-from invgp.config.latents import build_latents
-from invgp.config.names import check_names
-from invgp.config.noise import build_noise, check_noise_names
-from invgp.config.schema import Config
-from invgp.config.survey import build_survey
-from invgp.config.tables import Table, read_table
+from invgp.config.build_grid import build_grid
+from invgp.config.build_latents import build_latents
+from invgp.config.build_noise import build_noise, check_noise_names
+from invgp.config.build_simulator import Places, build_model, build_wiring
+from invgp.config.build_survey import build_survey
+from invgp.config.inference_checks import check_inference, check_reach, localisation
+from invgp.config.mistakes import Mistakes
+from invgp.config.survey_tables import Table, read_table
+from invgp.config.variable_names import check_names
 from invgp.errors import ConfigError
 from invgp.problem import InferenceSettings, OutputSettings, Problem
+from invgp.settings.configuration import Config
 
 
 def build(config: Config, directory: Path, text: str, data: Path | None) -> Problem:
@@ -68,13 +68,13 @@ def assembled(config: Config, table: Table | None, directory: Path, mistakes: Mi
     forward = None
     if wiring is not None and (places is not None or config.forward.kind == "site"):
         forward = mistakes.of(lambda: build_model(config, wiring, places, directory))
-    inference = mistakes.of(lambda: _inference(config, directory))
+    inference = mistakes.of(lambda: _inference_settings(config, directory))
     if inference is not None and latents is not None:
         mistakes.of(lambda: check_inference(config, inference, latents))
     reach = None if inference is None else inference.localisation
     if reach is not None and survey is not None and grid is not None:
         mistakes.of(lambda: check_reach(config, reach, survey, grid))
-    output = mistakes.of(lambda: _output(config, directory))
+    output = mistakes.of(lambda: _output_settings(config, directory))
     mistakes.tell()
     # Nothing is missing here: whatever could not be made has left a sentence. The types cannot know that.
     if survey is None or noise is None or latents is None or inference is None or output is None:
@@ -85,26 +85,22 @@ def assembled(config: Config, table: Table | None, directory: Path, mistakes: Mi
     return Problem(config.title, survey, latents, noise, forward, *wires, inference, output, grid=grid)
 
 
-def _inference(config: Config, directory: Path) -> InferenceSettings:
-    section = config.inference
-    scheduler = section.scheduler
-    if scheduler is not None and section.backend != "dask":
+def _inference_settings(config: Config, directory: Path) -> InferenceSettings:
+    """Return the settings with an absolute scheduler file and one localisation per coordinate."""
+    settings = config.inference
+    scheduler = settings.scheduler
+    if scheduler is not None and settings.backend != "dask":
         raise ConfigError(
-            f"inference.scheduler: must be left out with inference.backend = {section.backend!r}, was {scheduler!r}"
+            f"inference.scheduler: must be left out with inference.backend = {settings.backend!r}, was {scheduler!r}"
         )
     if scheduler is not None and scheduler.endswith(".json"):
         scheduler = str(directory / scheduler)
-    given = section.model_dump(exclude={"scheduler", "localisation"})
-    return InferenceSettings(**given, scheduler=scheduler, localisation=localisation(config))
+    return settings.model_copy(update={"scheduler": scheduler, "localisation": localisation(config)})
 
 
-def _output(config: Config, directory: Path) -> OutputSettings:
-    section = config.output
-    if not section.file.endswith(".nc"):
-        raise ConfigError(f"output.file: must end in .nc, was {section.file!r}")
-    return OutputSettings(
-        file=directory / section.file,
-        quantiles=tuple(sorted(section.quantiles)),
-        realizations=section.realizations,
-        ledger=section.ledger,
-    )
+def _output_settings(config: Config, directory: Path) -> OutputSettings:
+    """Return the settings with the path of the output file relative to the directory of the configuration."""
+    settings = config.output
+    if settings.file.suffix != ".nc":
+        raise ConfigError(f"output.file: must end in .nc, was {str(settings.file)!r}")
+    return settings.model_copy(update={"file": directory / settings.file})

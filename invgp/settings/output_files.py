@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from invgp.config.section import Section
-from invgp.config.sentences import WholeSentenceError
-from invgp.config.values import MOST, Kind, NameOrNumber, RowNumbers
 from invgp.formatting import did_you_mean, format_value, join_names
+from invgp.settings.error_messages import WholeSentenceError
+from invgp.settings.section import Section
+from invgp.settings.values import MOST, Kind, NameOrNumber, RowNumbers
 
 HOW = "how the file is read"
 FORMAT: Any = Field(description=HOW)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from invgp.config.schema import AxisSection, Config, GridSection
-from invgp.config.tables import read_table
+from invgp.config.survey_tables import read_table
 from invgp.errors import ConfigError
 from invgp.problem import Column, Floats, Grid
+from invgp.settings.configuration import AxisSection, Config, GridSection
 
 MOST_NODES = 10**6
 OF_A_REGULAR_GRID = ("start", "stop", "step")

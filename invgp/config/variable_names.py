@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from invgp.config.schema import Config
 from invgp.errors import ConfigError
 from invgp.formatting import suggest
 from invgp.problem import Floats, Labels
+from invgp.settings.configuration import Config
 
 RESERVED = (
     "site",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from invgp.config.tables import NetcdfTable, Table, read_table
+from invgp.config.survey_tables import NetcdfTable, Table, read_table
 from invgp.errors import ConfigError
 from invgp.formatting import suggest
 from invgp.problem import Floats

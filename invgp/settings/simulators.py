@@ -6,11 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from invgp.config.output_files import OutputFiles, OutputFileSection
-from invgp.config.section import Section
-from invgp.config.sentences import WholeSentenceError
-from invgp.config.values import LONGEST, MOST, FunctionName, Kind, Name, UnitText
+from invgp.adapters import BatchedModel, CallableModel, ExecutableModel, PersistentModel, UmbridgeModel
 from invgp.formatting import did_you_mean, format_value, join_names
+from invgp.settings.error_messages import WholeSentenceError
+from invgp.settings.output_files import OutputFiles, OutputFileSection
+from invgp.settings.section import Section
+from invgp.settings.values import LONGEST, MOST, FunctionName, Kind, Name, UnitText
 
 
 class InputSection(Section):
@@ -122,7 +123,7 @@ class FilesSection(ProgramSection):
         "number outside has failed",
     )
     keep: Literal["failed", "all", "none"] = Field(
-        default="failed", description="whose directories are kept after a run"
+        default=ExecutableModel.keep, description="whose directories are kept after a run"
     )
 
 
@@ -133,7 +134,7 @@ class CallableSection(ForwardSection):
     function: FunctionName = Field(
         description="'package.module:function', of a module that is installed or beside the config"
     )
-    vectorised: bool = Field(default=True, description="whether it takes many rows at once")
+    vectorised: bool = Field(default=CallableModel.vectorised, description="whether it takes many rows at once")
     partial: bool = PARTIAL
 
 
@@ -180,11 +181,11 @@ class PersistentSection(ProgramSection):
     adapter: Literal["persistent"] = ADAPTER
     command: list[str] = COMMAND
     timeout: float = Field(
-        default=60.0,
+        default=PersistentModel.timeout,
         gt=0,
         le=LONGEST,
-        description="seconds that the program has for one answer, its start included if it is the first; after them it "
-        "is ended and a fresh one goes on",
+        description="seconds that the program has for one answer, its start included if it is the first; after them "
+        "it is ended and a fresh one goes on",
     )
 
 
@@ -193,15 +194,17 @@ class BatchedSection(ProgramSection):
 
     adapter: Literal["batched"] = ADAPTER
     command: list[str] = COMMAND
-    input_file: str = Field(default="inputs.csv", description="the table that the program reads, in its directory")
-    output_file: str = Field(default="outputs.csv", description="the table that it writes there")
+    input_file: str = Field(
+        default=BatchedModel.input_file, description="the table that the program reads, in its directory"
+    )
+    output_file: str = Field(default=BatchedModel.output_file, description="the table that it writes there")
     format: Literal["csv", "table"] = Field(
         default="csv", description="of the table that it reads: with commas, or with spaces and '#' before the names"
     )
     skip_lines: int = Field(
         default=0, ge=0, le=MOST, description="lines to pass over at the top of the table that it writes"
     )
-    rows: int = Field(default=500, ge=1, le=MOST, description="rows that it takes at once, at the most")
+    rows: int = Field(default=BatchedModel.rows, ge=1, le=MOST, description="rows that it takes at once, at the most")
     timeout: float | None = Field(
         default=None,
         gt=0,
@@ -223,16 +226,19 @@ class UmbridgeSection(ForwardSection):
         default={}, description="passed on to the model with each run"
     )
     timeout: float = Field(
-        default=600.0, gt=0, le=LONGEST, description="seconds that a run may take, with the way there and back"
+        default=UmbridgeModel.timeout,
+        gt=0,
+        le=LONGEST,
+        description="seconds that a run may take, with the way there and back",
     )
     retries: int = Field(
-        default=3,
+        default=UmbridgeModel.retries,
         ge=0,
         le=MOST,
         description="how often a run that broke off, or a server that cannot be reached, is tried again",
     )
     connections: int = Field(
-        default=1,
+        default=UmbridgeModel.connections,
         ge=1,
         le=10**4,
         description="requests that each server gets at once; more than one where it runs them in parallel",

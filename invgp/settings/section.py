@@ -1,4 +1,4 @@
-"""What all tables of a config have in common: no unknown key, no missing one."""
+"""Base class of all tables of a configuration."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from invgp.config.sentences import WholeSentenceError, sentences
 from invgp.formatting import key_path, nearest_name, suggest
+from invgp.settings.error_messages import WholeSentenceError, sentences
 
 
 class Section(BaseModel):
-    """A table of the config: no unknown key, no missing one."""
+    """A table of the configuration; an unknown key and a missing required key are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
     described: ClassVar[str] = "a table"
 
     @classmethod
     def keys(cls) -> dict[str, FieldInfo]:
-        """Its keys: first its own, then those that it has in common with others."""
+        """Return the fields by key: first those of the class itself, then those of its base classes."""
         names = dict.fromkeys(name for kind in cls.__mro__ for name in getattr(kind, "__annotations__", ()))
         return {name: cls.model_fields[name] for name in names if name in cls.model_fields}
 

@@ -15,11 +15,14 @@ from invgp.adapters import (
     Quantity,
     UmbridgeModel,
 )
-from invgp.config.gathering import Mistakes, each
-from invgp.config.names import labels_of
-from invgp.config.programs import build_dakota, build_executable, build_pest, settings_of
-from invgp.config.schema import Config, LatentSection, ObservationSection
-from invgp.config.simulators import (
+from invgp.config.build_programs import build_dakota, build_executable, build_pest, settings_of
+from invgp.config.mistakes import Mistakes, each
+from invgp.config.variable_names import labels_of
+from invgp.errors import ConfigError
+from invgp.formatting import key_path, one_line, suggest
+from invgp.problem import Labels, SimulatorVariable
+from invgp.settings.configuration import Config, LatentSection, ObservationSection
+from invgp.settings.simulators import (
     AnySimulator,
     CallableSection,
     DakotaSection,
@@ -29,9 +32,6 @@ from invgp.config.simulators import (
     PestSection,
     UmbridgeSection,
 )
-from invgp.errors import ConfigError
-from invgp.formatting import key_path, one_line, suggest
-from invgp.problem import Labels, SimulatorVariable
 from invgp.units import conversion
 
 Wires = tuple[SimulatorVariable, ...]

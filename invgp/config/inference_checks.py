@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from invgp.config.latents import length_scales
-from invgp.config.schema import Config
+from invgp.config.build_latents import length_scales
 from invgp.errors import ConfigError
 from invgp.formatting import format_value, join_names
 from invgp.problem import FEWEST_FIELD_RUNS, Floats, Grid, InferenceSettings, Latent, Survey, fewest_samples
+from invgp.settings.configuration import Config
 from invgp.units import IDENTITY, conversion
 
 # Keys of [inference] that only the coupled posterior looks at, with the value that says as much as leaving them out.

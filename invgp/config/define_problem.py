@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from invgp.config.document import check_values
-from invgp.config.keys import (
+from invgp.config.toml_document import check_values
+from invgp.config.typed_keys import (
     AxisKeys,
     ColumnKeys,
     InferenceKeys,
@@ -84,11 +84,11 @@ def define(
     from pydantic import ValidationError  # noqa: PLC0415
 
     from invgp.adapters.protocol import ForwardModel  # noqa: PLC0415
-    from invgp.config.build import assembled, digest_of, position_of  # noqa: PLC0415
-    from invgp.config.gathering import Mistakes  # noqa: PLC0415
-    from invgp.config.memory import table_of  # noqa: PLC0415
-    from invgp.config.schema import Config  # noqa: PLC0415
-    from invgp.config.sentences import sentences  # noqa: PLC0415
+    from invgp.config.build_problem import assembled, digest_of, position_of  # noqa: PLC0415
+    from invgp.config.mistakes import Mistakes  # noqa: PLC0415
+    from invgp.config.tables_in_memory import table_of  # noqa: PLC0415
+    from invgp.settings.configuration import Config  # noqa: PLC0415
+    from invgp.settings.error_messages import sentences  # noqa: PLC0415
 
     model = forward if isinstance(forward, ForwardModel) else None
     if not (model or callable(forward) or isinstance(forward, Mapping)):

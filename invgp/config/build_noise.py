@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.archives import read_array
-from invgp.config.document import LARGEST, SMALLEST
-from invgp.config.gathering import Mistakes, each
-from invgp.config.latents import factors, length_scales
-from invgp.config.names import per_label
-from invgp.config.schema import Config
-from invgp.config.survey import columns
-from invgp.config.tables import Table, check_regular
-from invgp.config.values import percentage
+from invgp.config.build_latents import factors, length_scales
+from invgp.config.build_survey import columns
+from invgp.config.mistakes import Mistakes, each
+from invgp.config.survey_tables import Table, check_regular
+from invgp.config.toml_document import LARGEST, SMALLEST
+from invgp.config.variable_names import per_label
 from invgp.errors import ConfigError
 from invgp.formatting import nearest_name, one_line, suggest
 from invgp.problem import SMALLEST_EIGENVALUE, Floats, Noise, Observation, Survey
+from invgp.settings.configuration import Config
+from invgp.settings.values import percentage
 
 OF_GAUSSIAN = ("correlation", "learn", "correlation_length")  # keys that other noise has not
 ROUNDED = 1e-9  # of the variance: a matrix that was written with fewer digits may be so far from symmetric

@@ -26,9 +26,9 @@ from invgp.adapters import (
     load_instructions,
     pest_model,
 )
-from invgp.config.output_files import AnyOutputFile, InstructionFileSection, PythonFileSection
-from invgp.config.section import Section
-from invgp.config.simulators import DakotaSection, ExecutableSection, FilesSection, PestSection
+from invgp.settings.output_files import AnyOutputFile, InstructionFileSection, PythonFileSection
+from invgp.settings.section import Section
+from invgp.settings.simulators import DakotaSection, ExecutableSection, FilesSection, PestSection
 
 _READERS: dict[str, Callable[..., Reader]] = {
     "numbers": OutputFile,

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from invgp.config.gathering import Mistakes, each
-from invgp.config.names import labels_of, per_label
-from invgp.config.schema import Config, LatentSection
-from invgp.config.values import percentage
+from invgp.config.mistakes import Mistakes, each
+from invgp.config.variable_names import labels_of, per_label
 from invgp.errors import ConfigError
 from invgp.formatting import format_value, join_names
 from invgp.links import LINKS
 from invgp.problem import Floats, Labels, Latent
+from invgp.settings.configuration import Config, LatentSection
+from invgp.settings.values import percentage
 from invgp.units import IDENTITY, conversion
 
 

@@ -6,11 +6,12 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from invgp.config.section import Section
-from invgp.config.simulators import Forward
-from invgp.config.values import (
-    LONGEST,
-    MOST,
+from invgp.core.kernels import CORRELATIONS
+from invgp.links import LINKS
+from invgp.settings.inference_settings import InferenceSettings, OutputSettings
+from invgp.settings.section import Section
+from invgp.settings.simulators import Forward
+from invgp.settings.values import (
     Correlation,
     Factor,
     LabelList,
@@ -18,12 +19,9 @@ from invgp.config.values import (
     NoiseSpreads,
     Numbers,
     Positives,
-    Quantiles,
     Spreads,
     UnitText,
 )
-from invgp.core.kernels import CORRELATIONS
-from invgp.links import LINKS
 
 VERSION: Final = 1
 
@@ -62,8 +60,8 @@ class SurveySection(Section):
     file: str = Field(description="a netCDF file (.nc, .nc4, .cdf) or, with any other ending, a CSV file; a row a site")
     crs: str | None = Field(
         default=None,
-        description="anything that PROJ understands, such as 'EPSG:28354'; the first two coordinates must be in a unit "
-        "that converts to metres if it is projected, to degrees if it is geographic",
+        description="anything that PROJ understands, such as 'EPSG:28354'; the first two coordinates must be in a "
+        "unit that converts to metres if it is projected, to degrees if it is geographic",
     )
     coordinates: dict[Name, ColumnSection] = Field(
         description="one to three tables such as [survey.coordinates.easting]", min_length=1, max_length=3
@@ -189,136 +187,6 @@ class NoiseSection(Section):
     )
 
 
-class InferenceSection(Section):
-    """How the posterior is found."""
-
-    posterior: Literal["coupled gaussian", "full gaussian"] = Field(
-        default="coupled gaussian",
-        description="the posterior family: with a covariance across all latents and sites, or the paper's, which "
-        "takes the latents as independent",
-    )
-    estimator: Literal["auto", "linearisation", "hermite", "score"] = Field(
-        default="auto",
-        description="of the coupled posterior's steps: 'hermite' starts with 'linearisation'; both need Gaussian "
-        "noise; 'score' needs log densities only; 'auto' is 'hermite' where the noise is Gaussian",
-    )
-    emulator: bool = Field(
-        default=True, description="whether an emulator may stand in for the simulator, for the coupled posterior"
-    )
-    runs_per_site: int = Field(
-        default=10,
-        ge=1,
-        le=10**5,
-        description="runs that the emulator may use, on average over the sites, verification included; too few for "
-        "an emulator, and the simulator itself is used throughout",
-    )
-    emulator_error: float = Field(
-        default=0.2,
-        gt=0,
-        description="error of the emulator, in standard deviations of the noise, above which a site is left to the "
-        "simulator itself",
-    )
-    max_runs: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**12,
-        description="runs of the simulator in all, never exceeded; none: as many as it takes, for field models up to "
-        "1,000",
-    )
-    kept_variance: float = Field(
-        default=0.9999,
-        gt=0,
-        lt=1,
-        description="for field models, the share of the prior's variance that the modes of the grid keep; what they "
-        "leave must be small against what the data can tell. There are never more than 1,000 modes a latent process",
-    )
-    localisation: Positives | None = Field(
-        default=None,
-        description="for field models, how far away from its site a datum feels the field, in the units of the grid's "
-        "coordinates, one number or one for each; none: all data feel all of it. The sites must have the coordinates "
-        "of the grid",
-    )
-    inducing: int | None = Field(
-        default=None,
-        ge=1,
-        le=MOST,
-        description="inducing points of the coupled posterior, placed by k-means; none: one at every site",
-    )
-    learn_inducing: bool = Field(default=False, description="whether the inducing points move to where they serve best")
-    batch: int | None = Field(
-        default=None,
-        ge=1,
-        le=MOST,
-        description="sites in a mini-batch of the coupled posterior, shuffled anew for each pass over the survey; "
-        "none: as many as fit in some 400 MB with their samples, of a small survey all",
-    )
-    samples: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**6,
-        description="samples a site at each evaluation of the bound; none: as many as the estimator needs. With Q "
-        "latent processes (a latent with L labels is L of them), the full Gaussian needs at least 2 (2 Q + 1), "
-        "linearisation 3 (Q + 1) / 2, the others 3 (Q + 1) (Q + 2) / 4",
-    )
-    max_evaluations: int = Field(
-        default=200,
-        ge=1,
-        le=MOST,
-        description="evaluations of the bound at the most, with an emulator in each of its steps",
-    )
-    tolerance: float = Field(
-        default=1e-7, gt=0, description="relative change of the bound at which the full Gaussian has converged"
-    )
-    max_failed_share: float = Field(
-        default=0.1,
-        ge=0,
-        lt=1,
-        description="share of a batch's runs that may fail; above it a step is taken back, or the inversion stops",
-    )
-    retries: int = Field(
-        default=0,
-        ge=0,
-        le=MOST,
-        description="how often a run that failed is tried again before it counts as failed; for `max_runs` it is one "
-        "run however often it was tried",
-    )
-    seed: int = Field(default=0, ge=0, lt=2**63, description="of all random numbers")
-    workers: int = Field(
-        default=1,
-        ge=1,
-        le=10**4,
-        description="runs at once; 1 is a plain loop; with 'dask' the scheduler's workers decide instead",
-    )
-    backend: Literal["loky", "threading", "dask"] = Field(
-        default="loky",
-        description="where runs are made: in processes of this machine, in threads of this process, by workers of a "
-        "Dask scheduler",
-    )
-    scheduler: str | None = Field(
-        default=None,
-        min_length=1,
-        description="of 'dask': an address such as \"tcp://10.0.0.1:8786\", or a scheduler file that ends in .json, "
-        "relative to the config",
-    )
-    worker_timeout: float = Field(
-        default=600.0, gt=0, le=LONGEST, description="of 'dask': seconds without any worker before the inversion stops"
-    )
-    device: Literal["cpu", "cuda", "auto"] = Field(default="cpu", description="where the arrays live")
-
-
-class FileSection(Section):
-    """What is written."""
-
-    file: str = Field(default="posterior.nc", description="the netCDF file, relative to the config")
-    quantiles: Quantiles = Field(default=[0.025, 0.25, 0.5, 0.75, 0.975], description="of each latent at each site")
-    realizations: int = Field(default=20, ge=0, le=10**6, description="joint draws from the posterior")
-    ledger: bool | None = Field(
-        default=None,
-        description="whether every run is kept in a ledger beside the netCDF file, so that `invgp run` can go on where "
-        "it was stopped; none: unless the simulator is a vectorised function, quicker to call again than to look up",
-    )
-
-
 class Config(Section):
     """A whole config file."""
 
@@ -332,5 +200,5 @@ class Config(Section):
     latents: dict[Name, LatentSection] = Field(description="at least one table such as [latents.depth]", min_length=1)
     forward: Forward = Field(description="the table [forward]")
     noise: NoiseSection = Field(description="the table [noise]")
-    inference: InferenceSection = Field(default=InferenceSection(), description="the table [inference]")
-    output: FileSection = Field(default=FileSection(), description="the table [output]")
+    inference: InferenceSettings = Field(default=InferenceSettings(), description="the table [inference]")
+    output: OutputSettings = Field(default=OutputSettings(), description="the table [output]")

@@ -1,9 +1,10 @@
-"""Kinds of values that TOML and pydantic do not know: names, units, spreads, percentages, labels."""
+"""Types of values that TOML and pydantic do not have: names, units, standard deviations, percentages, labels, paths."""
 
 from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator
@@ -93,10 +94,16 @@ def _labels(value: object) -> object:
 
 
 def _quantiles(value: object) -> object:
-    items = value if isinstance(value, list) else []
+    items = value if isinstance(value, list | tuple) else []
     if not items or not all(_is_number(v) and 0 < v < 1 for v in items) or len(set(items)) < len(items):
         raise ValueError("must be a list of numbers between 0 and 1 that all differ")
-    return value
+    return tuple(sorted(items))
+
+
+def _path(value: object) -> Path:
+    if not isinstance(value, str | Path):
+        raise ValueError("must be text in quotes")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
+    return Path(value)
 
 
 def _factor(value: object) -> object:
@@ -166,7 +173,8 @@ NoiseSpreads = Annotated[
 LabelList = Annotated[Any, BeforeValidator(_labels), Kind("list of integers or list of strings")]
 Factor = Annotated[Any, BeforeValidator(_factor), Kind("number or `true`")]
 Correlation = Annotated[Any, BeforeValidator(_correlation), Kind("list of lists of numbers")]
-Quantiles = Annotated[Any, BeforeValidator(_quantiles), Kind("list of numbers")]
+Quantiles = Annotated[tuple[float, ...], BeforeValidator(_quantiles), Kind("list of numbers")]
+FilePath = Annotated[Path, BeforeValidator(_path), Kind("string")]
 RowNumbers = Annotated[Any, BeforeValidator(_row_numbers), Kind("integer or list of integers")]
 FunctionName = Annotated[Any, BeforeValidator(_function), Kind("string")]
 NameOrNumber = Annotated[Any, BeforeValidator(_name_or_number), Kind("string or integer")]

@@ -8,14 +8,14 @@ import numpy as np
 from pyproj import CRS
 from pyproj.exceptions import CRSError
 
-from invgp.config.document import LARGEST
-from invgp.config.gathering import Mistakes, each
-from invgp.config.names import labels_of
-from invgp.config.schema import ColumnSection, Config
-from invgp.config.tables import Table
+from invgp.config.mistakes import Mistakes, each
+from invgp.config.survey_tables import Table
+from invgp.config.toml_document import LARGEST
+from invgp.config.variable_names import labels_of
 from invgp.errors import ConfigError
 from invgp.formatting import format_value, join_names
 from invgp.problem import Column, Observation, Survey
+from invgp.settings.configuration import ColumnSection, Config
 from invgp.units import conversion
 
 
