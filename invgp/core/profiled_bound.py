@@ -58,6 +58,8 @@ class SearchLimits(NamedTuple):
 
 FIRST_SEARCH = SearchLimits(100, 2.0**-14, 0.0)  # the optimum may be far away, and later searches start from it
 NEXT_SEARCH = SearchLimits(30, 2.0**-2, 0.01)
+RESTART_SEARCH = SearchLimits(20, 2.0**-10, 0.01)
+START_PRECISION = 10.0  # of the pseudo-observations of a restart, relative to that of the prior
 
 
 class PseudoObservations(NamedTuple):
@@ -91,6 +93,8 @@ class Trial:
         Those that define the posterior.
     target : PseudoObservations
         Those after a natural-gradient step of length 1.
+    safe_target : PseudoObservations
+        Those without negative precisions, which always define a posterior.
     elbo : float
         The bound, in nats.
     """
@@ -98,6 +102,7 @@ class Trial:
     bound_state: BoundState
     pseudo: PseudoObservations
     target: PseudoObservations
+    safe_target: PseudoObservations
     elbo: float
 
 
@@ -135,7 +140,7 @@ class Profile:
         seen = self._evaluate(given)
         if seen is None:
             return None
-        elbo, target = seen
+        elbo, target, _ = seen
         nothing = PseudoObservations(*(zeros_like(part) for part in target))
         tried = [self._trial(parameters, given.kernel_cache, pseudo) for pseudo in (target, nothing)]
         first = max((trial for trial in tried if trial is not None), key=lambda trial: trial.elbo, default=None)
@@ -143,6 +148,21 @@ class Profile:
             return None
         found = self._optimise(first, FIRST_SEARCH)
         return found if found.elbo >= elbo - MAX_SHORTFALL * max(1.0, abs(elbo)) else None
+
+    def start_at(self, parameters: Parameters, mean: Array) -> Trial | None:
+        """Find the optimal posterior, starting near given values of the latents, minus the prior mean, (Q, N).
+
+        The first steps ignore negative precisions, so that they lead uphill from any start.
+        """
+        xp = array_namespace(mean)
+        kernel_cache = self.bound.kernel_cache(parameters)
+        precision = START_PRECISION / xp.stack([k.variance + xp.zeros_like(mean[0, :]) for k in kernel_cache.kernels])
+        trial = self._trial(parameters, kernel_cache, PseudoObservations(precision, precision * mean))
+        return None if trial is None else self._optimise(trial, RESTART_SEARCH, safe=True)
+
+    def finish(self, trial: Trial) -> Trial:
+        """Complete the search that `start_at` began."""
+        return self._optimise(trial, FIRST_SEARCH)
 
     def at(self, parameters: Parameters, near: Trial) -> Trial | None:
         """Find the optimal posterior at other parameters; None if there is none or K_zz cannot be factorised."""
@@ -166,11 +186,14 @@ class Profile:
             return replace(bound_state.parameters, posterior=xp.concat([xp.reshape(part, (-1,)) for part in parts]))
         return replace(bound_state.parameters, posterior=self.family.pack(bound_state.q))
 
-    def _optimise(self, trial: Trial, limits: SearchLimits) -> Trial:
-        """Take natural-gradient steps within the limits until the bound no longer increases."""
+    def _optimise(self, trial: Trial, limits: SearchLimits, *, safe: bool = False) -> Trial:
+        """Take natural-gradient steps within the limits until the bound no longer increases.
+
+        With `safe`, the steps lead to pseudo-observations without negative precisions.
+        """
         first, step = trial.elbo, 1.0
         for _ in range(limits.steps):
-            pseudo = trial.pseudo.step_towards(trial.target, step)
+            pseudo = trial.pseudo.step_towards(trial.safe_target if safe else trial.target, step)
             following = self._trial(trial.bound_state.parameters, trial.bound_state.kernel_cache, pseudo)
             gain = following.elbo - trial.elbo if following is not None else -math.inf
             if following is not None and gain >= 0.0:
@@ -195,7 +218,7 @@ class Profile:
             replace(self.bound, posterior=self.family), self.family, parameters, kernel_cache, q, held=False
         )
         seen = self._evaluate(bound_state)
-        return None if seen is None else Trial(bound_state, pseudo, seen[1], seen[0])
+        return None if seen is None else Trial(bound_state, pseudo, seen[1], seen[2], seen[0])
 
     def _posterior(self, kernel_cache: KernelCache, pseudo: PseudoObservations) -> Mixture:
         xp = array_namespace(kernel_cache.factor)
@@ -221,14 +244,21 @@ class Profile:
         A diagonal Gaussian is so narrow that its precision is almost the curvature at one point, which may have either
         sign. For its mean, the precisions only determine the length of a step, so 0 is allowed.
         """
-        xp = array_namespace(precision)
-        return xp.maximum(precision, xp.zeros_like(precision)) if isinstance(self.family, Diagonal) else precision
+        return _not_negative(precision) if isinstance(self.family, Diagonal) else precision
 
-    def _evaluate(self, bound_state: BoundState) -> tuple[float, PseudoObservations] | None:
-        """Compute the bound at a posterior and the target pseudo-observations; None if a log density is not finite."""
+    def _evaluate(self, bound_state: BoundState) -> tuple[float, PseudoObservations, PseudoObservations] | None:
+        """Compute the bound at a posterior, and the target pseudo-observations with and without negative precisions.
+
+        None if a log density is not finite.
+        """
         xp = array_namespace(bound_state.factor)
         density = self.data.log_density(bound_state.parameters.likelihood, derivatives=False)
-        elbo, precisions, pulls = bound_state.family.negative_kl(bound_state.q, bound_state.factor), [], []
+        elbo, precisions, pulls, safe_pulls = (
+            bound_state.family.negative_kl(bound_state.q, bound_state.factor),
+            [],
+            [],
+            [],
+        )
         for start, stop in self.bound.batches():
             mean, variance = bound_state.marginals(bound_state.geometry(start, stop))
             try:
@@ -243,4 +273,12 @@ class Profile:
             centred = (mean[0, ...] - self.bound.prior_mean).T
             precisions.append(precision)
             pulls.append(terms.gradient.T + self._mean_precisions(precision) * centred)
-        return float(elbo), PseudoObservations(xp.concat(precisions, axis=1), xp.concat(pulls, axis=1))
+            safe_pulls.append(terms.gradient.T + _not_negative(precision) * centred)
+        precision = xp.concat(precisions, axis=1)
+        target = PseudoObservations(precision, xp.concat(pulls, axis=1))
+        return float(elbo), target, PseudoObservations(_not_negative(precision), xp.concat(safe_pulls, axis=1))
+
+
+def _not_negative(precision: Array) -> Array:
+    xp = array_namespace(precision)
+    return xp.maximum(precision, xp.zeros_like(precision))

@@ -16,6 +16,7 @@ from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
 from invgp.core.training import Blocks, MiniBatches, Progress
 from invgp.core.training.common import Report
+from invgp.core.training.restarts import Starts
 
 GROWTH, STAGES = 4, 4  # factor between the samples of successive stages of a fit, and the largest number of stages
 MAX_SAMPLES = 4096  # per site
@@ -42,6 +43,7 @@ def fit_blocks(
     rng: np.random.Generator,
     record: Report,
     after: Progress | None,
+    starts: Starts | None = None,
 ) -> FittedParameters:
     """Fit on all data; without a given number of `samples`, with more samples until the bound on new ones is as high.
 
@@ -59,6 +61,8 @@ def fit_blocks(
         Called with the progress after each round.
     after : Progress, optional
         Continue after this round.
+    starts : Starts, optional
+        As in `Blocks.fit`.
     """
     latents, sites, backend = len(bound.kernels), bound.X.shape[0], backend_of(bound.X)
     first = default_samples(latents) if samples is None else samples
@@ -78,7 +82,7 @@ def fit_blocks(
     while True:
         count = counts[stage]
         points = Points.draw(streams[stage], count, sites, latents, backend)
-        parameters = method.fit(bound, parameters, data, points, keep, after)
+        parameters = method.fit(bound, parameters, data, points, keep, after, starts)
         density = data.log_density(parameters.likelihood, derivatives=False)
         many = max(count, default_samples(latents))
         estimate = estimate_bound(bound.bound_state(parameters), density, many, new_streams[stage])

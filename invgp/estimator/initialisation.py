@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from invgp.core import inducing as choices
-from invgp.core.backend import Array, Backend, to_numpy
-from invgp.core.bound import Bound
+from invgp.core.backend import Array, Backend, solve_triangular, to_numpy
+from invgp.core.bound import Bound, BoundState
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.core.parameters import Parameters
@@ -70,6 +71,34 @@ def initialise(
         jitter=0.0 if dense else JITTER[settings.dtype],
     )
     return InitialModel(bound, _parameters(settings, family, kernels, backend.asarray(Z), jitter, backend))
+
+
+def continue_from(fitted: BoundState, bound: Bound, parameters: Parameters) -> Parameters:
+    """Return initial parameters at the result of an earlier fit.
+
+    Raises
+    ------
+    ValueError
+        The earlier fit had other numbers of latents, inducing inputs or components.
+    """
+    earlier = fitted.parameters
+    for name in ("kernels", "inducing", "likelihood"):
+        was, now = tuple(getattr(earlier, name).shape), tuple(getattr(parameters, name).shape)
+        if was != now:
+            raise ValueError(f"warm_start must be False if {name} change from shape {was} to {now}, was True")
+    if fitted.family.components != bound.posterior.components:
+        raise ValueError(
+            f"warm_start must be False if components change from {fitted.family.components} to "
+            f"{bound.posterior.components}, was True"
+        )
+    inducing = parameters.inducing if bound.dense else earlier.inducing
+    start = replace(parameters, kernels=earlier.kernels, inducing=inducing, likelihood=earlier.likelihood)
+    if isinstance(bound.posterior, Sites):
+        blank = bound.posterior.initial(fitted.factor, 1.0, fitted.q.mean)
+        return replace(start, posterior=blank)
+    if type(fitted.family) is not type(bound.posterior):
+        return replace(start, posterior=bound.posterior.initial(fitted.factor, 0.5, fitted.q.mean))
+    return replace(start, posterior=bound.posterior.pack(fitted.q))
 
 
 def kernel_names(kernel: str | Sequence[str], latents: int) -> tuple[str, ...]:
@@ -161,8 +190,16 @@ def _parameters(
     Q, M, K = len(kernels), Z.shape[1], settings.components
     # Equal components would have equal gradients and stay equal.
     jitter = backend.asarray(np.zeros((K, Q, M)) if K == 1 else 0.1 * rng.standard_normal((K, Q, M)))
+    relative_jitter = JITTER[settings.dtype] if settings.inducing is not None else 0.0
+    factor = inducing_factor(kernels, Z, relative_jitter)
+    if settings.initial_mean is not None:
+        must = f"one number for each of {M} inducing inputs, or of shape ({Q}, {M})"
+        mean = broadcast_floats("initial_mean", settings.initial_mean, (Q, M), must)
+        prior = broadcast_floats("prior_mean", settings.prior_mean, (Q,), "numbers")
+        centred = backend.asarray(mean - prior[:, None])
+        jitter = jitter + solve_triangular(factor, centred[..., None])[..., 0]
     return Parameters(
-        posterior=family.initial(inducing_factor(kernels, Z), 0.5, jitter),
+        posterior=family.initial(factor, 0.5, jitter),
         kernels=backend.namespace.stack([kernel.parameters for kernel in kernels]),
         inducing=Z,
         likelihood=backend.asarray(to_numpy(settings.likelihood.parameters)),

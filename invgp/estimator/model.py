@@ -24,6 +24,7 @@ from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import Parameters
 from invgp.core.posteriors import Diagonal, Full, Mixture, Sites
 from invgp.core.training import Blocks, MiniBatches, Progress
+from invgp.core.training.restarts import Starts, draw_starts
 from invgp.estimator import serialisation
 from invgp.estimator.arguments import (
     Floats,
@@ -36,7 +37,7 @@ from invgp.estimator.arguments import (
 )
 from invgp.estimator.checkpoints import Checkpoint, FitState, describe_value
 from invgp.estimator.fitting import FittedParameters, fit_batches, fit_blocks
-from invgp.estimator.initialisation import JITTER, initialise
+from invgp.estimator.initialisation import JITTER, continue_from, initialise
 from invgp.estimator.predictive import PredictiveDistribution, check_sites
 from invgp.likelihoods import Likelihood
 
@@ -47,6 +48,7 @@ MAX_FALL_OF_BOUND, MAX_FALL_OF_GAIN = (
     0.01,
     0.1,
 )  # a larger fall, relative to the bound and to its gain, is not noise
+MIN_WEIGHT = 1e-3  # of a component: smaller weights give a warning
 ENTROPIES = ("lower bound", "monte carlo")
 PLACEMENTS = ("subset", "clusters", "grid")
 
@@ -98,7 +100,12 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     posterior : {"full", "diagonal"}
         Covariance of each Gaussian over the inducing variables of a latent.
     components : int
-        Number of Gaussians in the mixture, K.
+        Number of Gaussians in the mixture, K. Compare numbers of components by `mixture_bound_`.
+    initial_mean : array, shape (M,) or (Q, M), optional
+        Initial posterior mean of the latents at the inducing inputs, from which the search starts instead of the
+        prior mean. Use it to choose between several modes of the posterior.
+    warm_start : bool
+        Whether `fit` starts from the parameters of the previous fit of this object, if there is one.
     method : Blocks or MiniBatches
         Optimisation on all data (L-BFGS), or on mini-batches (stochastic). It also determines which parameters are
         learnt.
@@ -179,6 +186,8 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     placement: str = "clusters"
     posterior: str = "full"
     components: int = 1
+    initial_mean: ArrayLike | None = None
+    warm_start: bool = False
     method: Blocks | MiniBatches = field(default_factory=Blocks)
     samples: int | None = None
     device: str = "cpu"
@@ -227,8 +236,14 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         check_sites(self.likelihood, len(X), backend)
         if hasattr(self.likelihood, "check"):
             self.likelihood.check(Y)
-        points_stream, choice_stream, jitter_stream, batch_stream = np.random.default_rng(self.seed).spawn(4)
+        points_stream, choice_stream, jitter_stream, batch_stream, starts_stream = np.random.default_rng(
+            self.seed
+        ).spawn(5)
         bound, parameters = initialise(self, X, backend, choice_stream, jitter_stream)
+        chosen_start = self.initial_mean is not None
+        if self.warm_start and hasattr(self, "_bound_state"):
+            parameters = continue_from(self._bound_state, bound, parameters)
+            chosen_start = True
         data = Data(self.likelihood, backend.asarray(Y))
         checkpoint = self._checkpoint(X, Y)
         earlier = checkpoint.read(backend, self._optimiser_state(backend)) if checkpoint is not None else None
@@ -249,7 +264,12 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
         with silent, threadpool_limits(None if self._profits_from_threads(M, len(X)) else 1):
             if isinstance(self.method, Blocks):
-                found = fit_blocks(self.method, bound, parameters, data, self.samples, points_stream, record, after)
+                starts = draw_starts(starts_stream, self.method.restarts, parameters.inducing)
+                if chosen_start and self.components == 1:
+                    starts = Starts(bound.bound_state(parameters).q.mean, chosen=True)
+                found = fit_blocks(
+                    self.method, bound, parameters, data, self.samples, points_stream, record, after, starts
+                )
             else:
                 found = fit_batches(self.method, bound, parameters, data, batch_stream, points_stream, record, after)
             bound_state = bound.bound_state(found.parameters)
@@ -546,6 +566,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         check_choice("dtype", self.dtype, tuple(JITTER))
         check_choice("device", self.device, ("cpu", "cuda", "auto"))
         check_instance("ard", self.ard, (bool,), "True or False")
+        check_instance("warm_start", self.warm_start, (bool,), "True or False")
         check_integer("components", self.components, 1)
         check_integer("seed", self.seed, 0)
         if self.checkpoint is not None:
@@ -614,6 +635,14 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         self.bound_, self.bound_std_error_ = estimate.elbo, estimate.standard_error
         self.mixture_bound_ = estimate.mixture_elbo
         self.mixture_bound_std_error_ = estimate.mixture_standard_error
+        vanished = np.flatnonzero(self.weights_ < MIN_WEIGHT)
+        if len(vanished):
+            warnings.warn(
+                f"{len(vanished)} of {self.components} components of the mixture have weights below {MIN_WEIGHT:g}: "
+                "the posterior has fewer modes than components, or not all were found; reduce components",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         if found.gap:
             warnings.warn(
                 f"the bound is {estimate.elbo:.6g} on new samples, {found.gap:.2g} lower than on the {found.samples} "

@@ -100,7 +100,10 @@ def _settings(model: SAVIGP) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         value = getattr(model, setting.name)
         if setting.name in GIVEN_AGAIN:
             continue
-        if setting.name in ("length_scale", "variance", "prior_mean", "inducing") and np.ndim(value) > 0:
+        if (
+            setting.name in ("length_scale", "variance", "prior_mean", "inducing", "initial_mean")
+            and np.ndim(value) > 0
+        ):
             arrays[f"setting_{setting.name}"] = np.asarray(value, dtype=np.float64)
             value = None
         plain[setting.name] = _to_json(value)

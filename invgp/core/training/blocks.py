@@ -35,7 +35,8 @@ from invgp.core.training.common import (
     evaluate,
     select_blocks,
 )
-from invgp.core.training.mixtures import surround_best_gaussian
+from invgp.core.training.mixtures import mixture_of_modes, surround_best_gaussian
+from invgp.core.training.restarts import Starts, is_convex_at_mean, restart
 
 TOGETHER = (("posterior", "kernels", "likelihood", "inducing"),)
 MAX_LOG_STEP = 3.0  # largest step of log kernel parameters: beyond, gradients may vanish
@@ -63,6 +64,10 @@ class Blocks:
         Whether a single Gaussian is optimised for each trial of other blocks, and the search for a mixture also starts
         around the best single Gaussian. Otherwise the posterior is fixed while other blocks are learnt, and a
         mixture starts from its initial components, as in the code of the authors.
+    restarts : int
+        Number of further starts of the posterior, from draws of the prior. A single Gaussian is started again only if
+        the log density is convex at its mean at many sites, which indicates a saddle point or a poor local optimum.
+        The components of a mixture start at different optima. Not used with ``anew=False``.
     optimiser : LBFGS
         Or an object with the same `init` and `tell` (`invgp.core.optimisers`).
     """
@@ -73,6 +78,7 @@ class Blocks:
     rounds: int = 200
     tolerance: float = 1e-5
     anew: bool = True
+    restarts: int = 8
     optimiser: LBFGS = field(default_factory=lambda: LBFGS(tolerance=1e-7))
 
     def __post_init__(self) -> None:
@@ -83,6 +89,7 @@ class Blocks:
         check_integer("rounds", self.rounds, 1)
         check_number("tolerance", self.tolerance, 0.0)
         check_boolean("anew", self.anew)
+        check_integer("restarts", self.restarts, 0)
         check_optimiser(self.optimiser, "value", "Blocks", "LBFGS")
 
     @staticmethod
@@ -100,6 +107,7 @@ class Blocks:
         points: Points,
         report: Report | None = None,
         after: Progress | None = None,
+        starts: Starts | None = None,
     ) -> Parameters:
         """Learn the parameters.
 
@@ -117,6 +125,8 @@ class Blocks:
             Called with a `Progress` after each round; it may raise an exception to stop the fit.
         after : Progress, optional
             Continue after this round of an earlier fit; the results are the same as without the interruption.
+        starts : Starts, optional
+            Where the posterior is started again, if `restarts` is not 0.
 
         Returns
         -------
@@ -129,13 +139,11 @@ class Blocks:
         if after is None:
             check_start(bound, parameters, data, points)
         while progress.round < self.rounds and not progress.status:
-            parameters, status = progress.parameters, CONVERGED
+            candidates = [progress.parameters]
             if progress.round == 0 and any("posterior" in group for group in order):
-                parameters = self._fit_posterior_first(bound, parameters, data, points)
-            for group in order:
-                parameters, finished = self.fit_group(group, bound, parameters, data, points)
-                status = finished if finished in GAVE_UP else status
-            value = float(evaluate(bound, parameters, data, points, ()).elbo)
+                candidates = self._initial_candidates(bound, progress.parameters, data, points, starts)
+            rounds = [self._round(order, bound, one, data, points) for one in candidates]
+            parameters, status, value = max(rounds, key=lambda found: found[2])
             over = abs(value - progress.elbo) <= self.tolerance * max(1.0, abs(value)) or not order
             progress = Progress(
                 progress.round + 1,
@@ -148,6 +156,16 @@ class Blocks:
             if report is not None:
                 report(progress)
         return progress.parameters
+
+    def _round(
+        self, order: Sequence[Sequence[str]], bound: Bound, parameters: Parameters, data: Data, points: Points
+    ) -> tuple[Parameters, str, float]:
+        """Optimise one group after the other; also return the status of the searches and the bound."""
+        status = CONVERGED
+        for group in order:
+            parameters, finished = self.fit_group(group, bound, parameters, data, points)
+            status = finished if finished in GAVE_UP else status
+        return parameters, status, float(evaluate(bound, parameters, data, points, ()).elbo)
 
     def fit_group(
         self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points
@@ -174,21 +192,35 @@ class Blocks:
     def _profiles_posterior(self, bound: Bound) -> bool:
         return self.anew and bound.posterior.components == 1
 
-    def _fit_posterior_first(self, bound: Bound, parameters: Parameters, data: Data, points: Points) -> Parameters:
-        """Optimise the posterior before the first round.
+    def _initial_candidates(
+        self, bound: Bound, parameters: Parameters, data: Data, points: Points, starts: Starts | None
+    ) -> list[Parameters]:
+        """Return the parameters from which the first round starts, with optimised posteriors.
 
-        If the posterior were still near the prior, the kernels would fit to it instead of the data. This is not needed
-        if the posterior is optimised for each trial of the kernels.
+        If the posterior of a mixture were still near the prior, the kernels would fit to it instead of the data. A
+        single Gaussian is optimised for each trial of the kernels; here it is only started again if necessary.
         """
+        tolerance = self.optimiser.tolerance
         if self._profiles_posterior(bound):
-            return parameters
-        starts = [parameters]
+            if starts is None or not starts.means.shape[0] or "posterior" not in self.learn:
+                return [parameters]
+            profile = Profile(bound, data, points, tolerance)
+            if starts.chosen:
+                found = restart(profile, parameters, starts.means)[:1]
+                return [profile.parameters(trial) for trial in found] or [parameters]
+            first = profile.start(parameters)
+            if first is not None and not is_convex_at_mean(first.bound_state, data, points):
+                return [profile.parameters(first)]
+            others = restart(profile, parameters, starts.means)[:1]
+            return [parameters, *(profile.parameters(trial) for trial in others)]
+        mixtures = [parameters]
         if self.anew:
-            around = surround_best_gaussian(bound, parameters, data, points, self.optimiser.tolerance)
-            starts += [around] if around is not None else []
-        found = [self.fit_group(["posterior"], bound, start, data, points) for start in starts]
-        valid = [one for one, status in found if status != NO_START] or [parameters]
-        return max(valid, key=lambda one: float(evaluate(bound, one, data, points, ()).elbo))
+            around = surround_best_gaussian(bound, parameters, data, points, tolerance)
+            modes = mixture_of_modes(bound, parameters, data, points, tolerance, starts)
+            mixtures += [one for one in (around, modes) if one is not None]
+        fitted = [self.fit_group(["posterior"], bound, start, data, points) for start in mixtures]
+        valid = [one for one, status in fitted if status != NO_START] or [parameters]
+        return [max(valid, key=lambda one: float(evaluate(bound, one, data, points, ()).elbo))]
 
     def _fit_profile(
         self, group: Sequence[str], bound: Bound, parameters: Parameters, data: Data, points: Points

@@ -1,0 +1,112 @@
+"""Posteriors with several modes: saddle points, restarts and mixtures."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from helpers.curve import POSTERIOR_ONLY, X
+from invgp.core.training import Blocks, MiniBatches
+from invgp.estimator import SAVIGP
+from invgp.likelihoods import BlackBox, Gaussian, StudentT
+
+NOISE = 0.1
+
+
+def normal(residual):
+    return -0.5 * (residual / NOISE) ** 2 - np.log(NOISE) - 0.5 * np.log(2 * np.pi)
+
+
+def squares(y, f):
+    return normal(y[:, 0] - f[..., 0] ** 2)
+
+
+def squares_or_values(y, f):
+    """Observations of f^2 in the first column, and of f in the second."""
+    parts = normal(y[:, 0] - f[..., 0] ** 2), normal(y[:, 1] - f[..., 0])
+    return sum(np.where(np.isnan(y[:, p]), 0.0, part) for p, part in enumerate(parts))
+
+
+SQUARES = BlackBox(squares, latents=1, outputs=1)
+
+
+def observed_squares(curve, seed):
+    return curve(X[:, 0]) ** 2 + NOISE * np.random.default_rng(seed).standard_normal(len(X))
+
+
+@pytest.mark.parametrize("inducing", [None, 15])
+@pytest.mark.parametrize("curve", [lambda x: np.sin(1.5 * x), lambda x: 1 + 0.5 * np.sin(1.5 * x)])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_that_an_even_likelihood_does_not_stay_at_the_prior_mean(curve, inducing, seed):
+    y = observed_squares(curve, seed)
+    model = SAVIGP(SQUARES, inducing=inducing, seed=seed).fit(X, y)
+    stuck = SAVIGP(SQUARES, inducing=inducing, seed=seed, method=Blocks(restarts=0, rounds=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert stuck.fit(X, y).bound_ < -100
+    assert model.bound_ > 0
+    assert np.sqrt(np.mean((model.predict_latent(X)[0][:, 0] ** 2 - curve(X[:, 0]) ** 2) ** 2)) < NOISE
+
+
+def test_that_restarts_cost_nothing_where_the_first_start_is_good(observed):
+    """Outliers make the density of Student's t convex at a few sites, which does not indicate a saddle point."""
+    y = observed.copy()
+    y[::20] += 3.0
+    with_restarts, without = (
+        SAVIGP(StudentT(0.2, dof=3.0), length_scale=1.0, inducing=10, method=Blocks(restarts=count)).fit(X, y)
+        for count in (8, 0)
+    )
+    assert len(with_restarts.trace_) <= len(without.trace_) + 1
+    assert with_restarts.bound_ == pytest.approx(without.bound_, abs=0.01)
+
+
+@pytest.mark.parametrize("method", [Blocks(), MiniBatches(batch=20, epochs=200)])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_that_an_initial_mean_selects_the_mode(sign, method):
+    y = observed_squares(lambda x: 1 + 0.5 * np.sin(1.5 * x), 0)
+    model = SAVIGP(SQUARES, length_scale=1.5, inducing=10, initial_mean=np.full(10, sign), method=method).fit(X, y)
+    assert np.all(sign * model.predict_latent(X)[0] > 0)
+    with pytest.raises(ValueError, match=r"initial_mean must be one number for each of 10 .*, had shape \(3,\)"):
+        SAVIGP(SQUARES, inducing=10, initial_mean=np.ones(3)).fit(X, y)
+
+
+@pytest.mark.parametrize("settings", [{}, {"inducing": 8}, {"inducing": 8, "posterior": "diagonal"}])
+def test_that_a_warm_start_continues(settings, observed):
+    model = SAVIGP(StudentT(0.3), warm_start=True, **settings).fit(X, observed)
+    first, rounds = model.bound_, len(model.trace_)
+    model.fit(X, observed)
+    assert model.bound_ == pytest.approx(first, abs=0.01)
+    assert len(model.trace_) <= max(2, rounds)
+    assert model.trace_[0] > first - 0.01
+    if settings:
+        with pytest.raises(ValueError, match=r"warm_start must be False if .* change"):
+            model.set_params(inducing=9).fit(X, observed)
+
+
+def test_that_two_components_find_two_modes_and_predict_better():
+    curve = 1 + 0.5 * np.sin(1.5 * X[:, 0])
+    rng = np.random.default_rng(0)
+    nothing = np.full(len(X), np.nan)
+    train = np.column_stack([curve**2 + NOISE * rng.standard_normal(len(X)), nothing])
+    scores, bounds = {1: [], 2: []}, {}
+    for K in (1, 2):
+        box = BlackBox(squares_or_values, latents=1, outputs=2)
+        model = SAVIGP(box, length_scale=1.5, inducing=10, components=K, method=POSTERIOR_ONLY).fit(X, train)
+        bounds[K] = model.mixture_bound_, model.mixture_bound_std_error_, model.bound_
+        for sign in (-1.0, 1.0):
+            held_out = np.column_stack([nothing, sign * curve + NOISE * rng.standard_normal(len(X))])
+            scores[K].append(model.score(X, held_out))
+    np.testing.assert_allclose(model.weights_, 0.5, atol=0.01)
+    # Two equal modes that do not overlap: exactly log 2 more entropy than one of them.
+    assert bounds[2][0] == pytest.approx(bounds[1][0] + np.log(2), abs=4 * bounds[2][1])
+    assert bounds[2][2] < bounds[1][2]  # the lower bound of the entropy hides this
+    assert min(scores[2]) > 0.0 > -100 > min(scores[1])
+    assert model.bound(X, train, entropy="monte carlo") == pytest.approx(bounds[2][0], abs=0.2)
+
+
+def test_that_vanishing_weights_are_told(observed, monkeypatch):
+    model = SAVIGP(Gaussian(0.3), inducing=8, posterior="diagonal", components=2, method=POSTERIOR_ONLY)
+    monkeypatch.setattr("invgp.estimator.model.MIN_WEIGHT", 1.1)
+    with pytest.warns(ConvergenceWarning, match=r"2 of 2 components of the mixture have weights below 1\.1"):
+        model.fit(X, observed)
