@@ -29,7 +29,7 @@ import psutil
 
 from . import supervisor_process
 from .protocol import RUN_DIRECTORY_VARIABLE
-from .supervisor_process import ANSWER, ENDED, LENGTH, NOT_ENDED, PATIENCE, STARTED, end_marked
+from .supervisor_process import ANSWER, ENDED, LENGTH, NOT_ENDED, PATIENCE, STARTED, kill_programs
 
 SUBREAPER = sys.platform == "linux"
 """Whether supervisors are to be child subreapers; without, they find daemons by their environment."""
@@ -149,7 +149,7 @@ class Program:
 
     def _end_without_supervisor(self) -> None:
         self._status = signal.SIGKILL
-        if left := end_marked(RUN_DIRECTORY_VARIABLE, self._mark):
+        if left := kill_programs(RUN_DIRECTORY_VARIABLE, self._mark):
             self._warn(left)
 
     def _warn(self, left: list[int]) -> None:

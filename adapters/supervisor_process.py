@@ -34,23 +34,33 @@ _LOOK_EVERY = 1000  # ms, at whose child we are: a forked copy of our parent may
 _PAUSE = 0.005  # s, between looks at processes that were killed
 
 
-def end_marked(variable: str, mark: str, patience: float = PATIENCE) -> list[int]:
-    """Kill all processes whose environment has the mark, round by round, since they may still spawn.
+def kill_programs(variable: str, directory: str, patience: float = PATIENCE) -> list[int]:
+    """Kill the programs whose run directory is `directory` or below it.
+
+    The search is repeated until it finds none, because a process may start another one before it is killed.
+
+    Parameters
+    ----------
+    variable : str
+        Name of the environment variable that holds the run directory of a program.
+    directory : str
+        Absolute path.
+    patience : float
+        Time limit in seconds.
 
     Returns
     -------
-    Numbers of those that have not ended after `patience` seconds.
+    list of int
+        Process ids of the programs that have not ended in time.
     """
     import psutil  # noqa: PLC0415 - slow, and on Linux hardly ever needed
 
     def belongs(process: psutil.Process) -> bool:
-        # A process that vanishes, or that belongs to another user, is not one that we can end.
+        # A process that has ended, or that belongs to another user, cannot be killed.
         with suppress(psutil.Error):
-            return bool(
-                process.environ().get(variable) == mark
-                and process.status() != psutil.STATUS_ZOMBIE
-                and process.pid != os.getpid()
-            )
+            found = process.environ().get(variable, "")
+            inside = found == directory or found.startswith(directory.rstrip(os.sep) + os.sep)
+            return bool(inside and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid())
         return False
 
     end = time.monotonic() + patience
@@ -170,7 +180,7 @@ class Supervisor:
                     os.kill(child, signal.SIGKILL)
             select.select([self._children], [], [], _PAUSE)
             self._drain()
-        left = [] if self._subreaper else end_marked(self._variable, mark)
+        left = [] if self._subreaper else kill_programs(self._variable, mark)
         return signal.SIGKILL if status is None else status, not left
 
     def _own_children(self) -> list[int]:

@@ -22,7 +22,7 @@ from invgp.errors import ConfigError, RunsFailedError
 from invgp.formatting import count_noun, format_duration
 
 if TYPE_CHECKING:
-    from invgp.ledger import Ledger, Model, Run
+    from invgp.ledger import Ledger, RecordedModel, RecordedRun
 
 WIDTH = 80  # of a message in a list
 SHOWN = 12  # digits of a model's digest
@@ -128,7 +128,7 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
             RunContext([f"run-{run.run}" for run in ours], directory),
             pool=pool,
             retries=settings.retries,
-            recorder=book.of(problem.forward, retries=settings.retries, answer_failed=False),
+            recorder=book.open_recorder(problem.forward, retries=settings.retries, answer_failed=False),
             monitor=tally,
         )
     remove_if_empty(kept)
@@ -151,19 +151,19 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
 @json_option
 def export(ledger: Path, output: Path, model: str) -> None:
     """Write the runs of LEDGER, with their inputs and outputs, as CSV or netCDF."""
-    from invgp.ledger.export import write  # noqa: PLC0415 - it waits for xarray
+    from invgp.ledger.run_tables import write_runs  # noqa: PLC0415 - it waits for xarray
 
     if output.suffix not in (".csv", ".nc"):
         raise ConfigError(f"--output: must end in .csv or .nc, was {str(output)!r}")
     check_writable(output, "--output")
     with opened(ledger) as book:
         chosen = choose(book.models(), model, ledger)
-        count = write(chosen, book.runs(model=chosen), output)
+        count = write_runs(chosen, book.runs(model=chosen), output)
     print_line(f"{output}: {count_noun(count, 'run')} of {chosen.name!r}")
     print_json({"file": output, "runs": count, "simulator": chosen.name})
 
 
-def say_array(runs: Iterator[Run]) -> None:
+def say_array(runs: Iterator[RecordedRun]) -> None:
     """The runs as JSON, an object a line."""
     before = "["
     for run in runs:
@@ -172,7 +172,7 @@ def say_array(runs: Iterator[Run]) -> None:
     click.echo("[]" if before == "[" else "]")
 
 
-def say_list(runs: Iterator[Run]) -> None:
+def say_list(runs: Iterator[RecordedRun]) -> None:
     """The runs, one a line, and how many there are of each kind."""
     counts: Counter[str] = Counter()
     click.echo(f"{'run':>8}  {'model':{SHOWN}}  {'status':20}  {'attempts':>8}  {'time':>8}  what it was for")
@@ -182,7 +182,7 @@ def say_list(runs: Iterator[Run]) -> None:
     click.echo(", ".join(f"{count:,} {status}" for status, count in counts.items()) or "no runs")
 
 
-def choose(models: list[Model], start: str, ledger: Path) -> Model:
+def choose(models: list[RecordedModel], start: str, ledger: Path) -> RecordedModel:
     """The one model whose digest starts so."""
     if not models:
         raise ConfigError(f"the ledger {str(ledger)!r} holds no run")
@@ -193,14 +193,14 @@ def choose(models: list[Model], start: str, ledger: Path) -> Model:
     return found[0]
 
 
-def as_dictionary(run: Run) -> dict[str, str | int | float]:
+def as_dictionary(run: RecordedRun) -> dict[str, str | int | float]:
     """All about a run but its numbers, with its model."""
-    from invgp.ledger.export import described  # noqa: PLC0415
+    from invgp.ledger.run_tables import describe_run  # noqa: PLC0415
 
-    return {**described(run), "simulator": run.model.name, "model": run.model.digest}
+    return {**describe_run(run), "simulator": run.model.name, "model": run.model.digest}
 
 
-def line(run: Run) -> str:
+def line(run: RecordedRun) -> str:
     """A run in a list."""
     from invgp.ledger.kept_directories import without_removed_directory  # noqa: PLC0415 - as above
 

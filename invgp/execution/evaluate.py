@@ -19,7 +19,7 @@ from invgp.execution.monitor import Monitor, Silent
 from invgp.execution.pools import Died, Loop, Pool
 from invgp.execution.retries import picked, some_of
 from invgp.execution.tasks import Task, Work, check_room, in_ledger, killed
-from invgp.ledger import Finished, Reach, Recorder
+from invgp.ledger import FinishedRuns, LedgerAddress, Recorder
 from invgp.lost_interrupts import resend_lost_interrupts
 from invgp.problem import Floats
 
@@ -169,7 +169,7 @@ class _Run(NamedTuple):
                     following += 1
                     made = _size([piece for piece in whole if piece.made])
                     if self.recorder is not None:
-                        self.recorder.answered += _size(whole) - made
+                        self.recorder.reused += _size(whole) - made
                     yield _joined(whole), made
 
     def _pieces(
@@ -199,7 +199,7 @@ class _Run(NamedTuple):
                 yield from self._made(ours, values, context)
                 self.recorder.release()  # to wait with a claim would have others wait for us
                 if theirs and not self.stop.is_set():
-                    maker = next(filter(None, claimed.makers))
+                    maker = next(filter(None, claimed.owners))
                     self.monitor.waiting(sum(rows.size for _, rows in theirs), maker)
                     pause = SHORTEST_PAUSE if ours or claimed.found.any() else min(2 * pause, LONGEST_PAUSE)
                     time.sleep(pause)
@@ -222,7 +222,7 @@ class _Run(NamedTuple):
                     self.recorder.record(*task, finished)
                 yield _Piece(*wanted[i], finished.outcome, made=True)
 
-    def _finished(self, tasks: list[Task]) -> Generator[tuple[int, Finished], None, None]:
+    def _finished(self, tasks: list[Task]) -> Generator[tuple[int, FinishedRuns], None, None]:
         """The number of each task and what came of it, as they finish."""
         if not tasks:
             return
@@ -242,9 +242,9 @@ class _Run(NamedTuple):
                 found = killed(self.model, task, death) if len(task.rows) == 1 else self._row_by_row(task)
             yield number, found
 
-    def _row_by_row(self, task: Task) -> Finished:
+    def _row_by_row(self, task: Task) -> FinishedRuns:
         """A task that kills its workers, to find out which row does."""
-        rows: dict[int, Finished] = {}
+        rows: dict[int, FinishedRuns] = {}
         deaths = 0
         # Recorded together, as any task: taken up again, it must be the task that it was.
         with closing(self._ran([task.row(i) for i in range(len(task.rows))], record=False)) as results:
@@ -257,17 +257,17 @@ class _Run(NamedTuple):
                     )
                 rows[i] = killed(self.model, task.row(i), result) if isinstance(result, Died) else result
         parts = [rows[i] for i in range(len(task.rows))]
-        return Finished(
+        return FinishedRuns(
             Evaluations.concatenate(part.outcome for part in parts),
             np.concatenate([part.attempts for part in parts]),
             sum(part.seconds for part in parts) / len(parts),
             next((part.worker for part in parts if part.worker), ""),
         )
 
-    def _ran(self, tasks: list[Task], *, record: bool) -> Generator[tuple[int, Finished | Died], None, None]:
+    def _ran(self, tasks: list[Task], *, record: bool) -> Generator[tuple[int, FinishedRuns | Died], None, None]:
         itself = record and self.pool.separate and self.recorder is not None
-        reach = Reach.of(self.recorder) if itself and self.recorder is not None else None
-        return self.pool.run(Work(self.model, self.retries, reach), tasks, tasks[0].context.directory, self.stop)
+        address = LedgerAddress.from_recorder(self.recorder) if itself and self.recorder is not None else None
+        return self.pool.run(Work(self.model, self.retries, address), tasks, tasks[0].context.directory, self.stop)
 
 
 def _size(pieces: list[_Piece]) -> int:

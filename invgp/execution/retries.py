@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext
-from invgp.ledger import Finished
+from invgp.ledger import FinishedRuns
 from invgp.problem import Floats
 
 Rows = NDArray[np.intp]
 
 
-def attempt(model: ForwardModel, values: Floats, context: RunContext, retries: int = 0) -> Finished:
+def attempt(model: ForwardModel, values: Floats, context: RunContext, retries: int = 0) -> FinishedRuns:
     """Run the model at rows of inputs (B, I), in this process; those that fail up to `retries` times more."""
     outcome, seconds = _timed(model, values, context)
     attempts = np.ones(len(values), dtype=np.int64)
@@ -29,7 +29,7 @@ def attempt(model: ForwardModel, values: Floats, context: RunContext, retries: i
         outcome = replaced(outcome, bad, again)
         attempts[bad] += 1
         seconds += more
-    return Finished(outcome, attempts, seconds / max(len(values), 1), f"{platform.node()}:{os.getpid()}")
+    return FinishedRuns(outcome, attempts, seconds / max(len(values), 1), f"{platform.node()}:{os.getpid()}")
 
 
 def _timed(model: ForwardModel, values: Floats, context: RunContext) -> tuple[Evaluations, float]:

@@ -167,7 +167,7 @@ class Simulator:
     @property
     def answered(self) -> int:
         """Runs that were taken from the ledger."""
-        return 0 if self.recorder is None else self.recorder.answered
+        return 0 if self.recorder is None else self.recorder.reused
 
     @property
     def lost(self) -> str:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psutil
-
 from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE, STOPPED
+from invgp.adapters.supervisor_process import PATIENCE, kill_programs
 
-SECONDS_TO_DIE = 0.05
-PATIENCE = 10.0
-"""Seconds for programs that were killed to end: one that waits for a disk may never do so."""
 MARK = ".stopped"
 
 _log = logging.getLogger(__name__)
@@ -29,14 +24,9 @@ def end_programs(directory: Path, patience: float = PATIENCE) -> None:
     directory : of the runs.
     patience : seconds that programs may take to end; a warning names those that have not.
     """
-    home = directory.absolute()
-    end = time.monotonic() + patience
-    # One that started while the others were looked through is seen the next time.
-    while left := [process.pid for process in psutil.process_iter() if _killed(process, home)]:
-        if time.monotonic() > end:
-            _log.warning("processes of the runs in %s have been killed, but have not ended: %s", home, sorted(left))
-            return
-        time.sleep(SECONDS_TO_DIE)
+    left = kill_programs(RUN_DIRECTORY_VARIABLE, str(directory.absolute()), patience)
+    if left:
+        _log.warning("processes of the runs in %s have been killed, but have not ended: %s", directory, sorted(left))
 
 
 def stop_runs(directory: Path) -> None:
@@ -74,14 +64,3 @@ def stopped(directory: Path) -> Iterator[None]:
 def were_stopped(directory: Path) -> bool:
     """Whether runs in `directory` were stopped, in this process or by the one that wants them."""
     return directory.absolute() in _stopped or (directory / MARK).exists()
-
-
-def _killed(process: psutil.Process, home: Path) -> bool:
-    try:
-        ours = Path(process.environ().get(RUN_DIRECTORY_VARIABLE, "")).is_relative_to(home)
-        if not ours or process.status() == psutil.STATUS_ZOMBIE:
-            return False
-        process.kill()
-        return True
-    except psutil.Error:  # it has ended, or it is another person's
-        return False

@@ -14,7 +14,7 @@ from invgp.errors import LedgerError
 from invgp.execution.pools import Died
 from invgp.execution.retries import attempt
 from invgp.execution.stray_programs import end_programs, were_stopped
-from invgp.ledger import Finished, Reach, Recorder
+from invgp.ledger import FinishedRuns, LedgerAddress, Recorder
 from invgp.problem import Floats
 
 SPOILT_BY_A_FULL_DISK = {Status.NOT_STARTED, Status.EXIT_CODE, Status.KILLED, Status.UNREADABLE}
@@ -38,18 +38,18 @@ class Work:
     Parameters
     ----------
     retries : how often a run that failed is tried again.
-    reach : of the ledger; None if the rows are recorded elsewhere, or not at all.
+    address : of the ledger; None if the rows are recorded elsewhere, or not at all.
     """
 
     model: ForwardModel
     retries: int
-    reach: Reach | None = None
+    address: LedgerAddress | None = None
 
-    def __call__(self, task: Task) -> Finished:
+    def __call__(self, task: Task) -> FinishedRuns:
         """Run a task. If it can be, it is recorded here: what happens to us afterwards can no longer undo it."""
         HOMES.setdefault(str(task.context.directory), str(task.context.directory))  # it was resolved
         _end_what_was_left(task.context)
-        recorder = None if self.reach is None else self.reach.recorder()
+        recorder = None if self.address is None else self.address.open_recorder()
         done = None if recorder is None else in_ledger(recorder, task)
         if done is not None:  # by a worker that died before it could say so
             return done
@@ -61,24 +61,24 @@ class Work:
         return replace(finished, recorded=True)
 
 
-def in_ledger(recorder: Recorder, task: Task) -> Finished | None:
+def in_ledger(recorder: Recorder, task: Task) -> FinishedRuns | None:
     """What is recorded of a task; None if not all of it. Its rows are recorded together, so that one tells of most."""
-    if not recorder.known(task.rows[:1]).found.all():
+    if not recorder.look_up(task.rows[:1]).found.all():
         return None
-    known = recorder.known(task.rows)
+    known = recorder.look_up(task.rows)
     if not known.found.all():
         return None
-    return Finished(known.outcome, np.ones(len(task.rows), dtype=np.int64), 0.0, "", recorded=True)
+    return FinishedRuns(known.outcome, np.ones(len(task.rows), dtype=np.int64), 0.0, "", recorded=True)
 
 
-def killed(model: ForwardModel, task: Task, died: Died) -> Finished:
+def killed(model: ForwardModel, task: Task, died: Died) -> FinishedRuns:
     """What is recorded of a task whose worker died each time."""
     count, times = len(task.rows), "once" if died.times == 1 else f"{died.times} times"
     messages = tuple(
         f"run {label}: its worker process died, {times}, while it ran {model.name!r}" for label in task.context.labels
     )
     outcome = Evaluations(np.full((count, output_size(model)), np.nan), (Status.KILLED,) * count, messages)
-    return Finished(outcome, np.full(count, died.times, dtype=np.int64), 0.0, "")
+    return FinishedRuns(outcome, np.full(count, died.times, dtype=np.int64), 0.0, "")
 
 
 def check_room(outcome: Evaluations, directory: Path, ledger: Path) -> None:

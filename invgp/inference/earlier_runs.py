@@ -29,7 +29,7 @@ def earlier_runs(problem: Problem, recorder: Recorder | None, seed: int) -> Runs
     none = Runs.empty(problem.latent_count, problem.noise_std.shape[1])
     if recorder is None:
         return none
-    inputs, outputs = recorder.earlier(fingerprint(problem, seed), former_fingerprint(problem, seed), MOST)
+    inputs, outputs = recorder.read_earlier_runs(fingerprint(problem, seed), former_fingerprint(problem, seed), MOST)
     if not len(inputs):
         return none
     latents, columns = problem.from_simulator_inputs(inputs)
@@ -49,7 +49,9 @@ def earlier_fields(problem: Problem, recorder: Recorder | None, seed: int) -> tu
     none = np.empty((0, 0, problem.latent_count)), np.empty((0, *problem.noise_std.shape))
     if recorder is None:
         return none
-    inputs, outputs = recorder.earlier(fingerprint(problem, seed), former_fingerprint(problem, seed), MOST_FIELDS)
+    inputs, outputs = recorder.read_earlier_runs(
+        fingerprint(problem, seed), former_fingerprint(problem, seed), MOST_FIELDS
+    )
     if not len(inputs):
         return none
     latents, columns = problem.field_from_simulator_inputs(inputs)

@@ -180,7 +180,7 @@ def open_recorder(problem: Problem, path: str | Path | None) -> Iterator[Recorde
         yield None
         return
     with Ledger(path) as ledger:
-        yield ledger.of(problem.forward, retries=problem.inference.retries)
+        yield ledger.open_recorder(problem.forward, retries=problem.inference.retries)
 
 
 def _check(problem: Problem, seed: int) -> None:

@@ -1,7 +1,16 @@
-"""The run ledger: what became of every run, in one SQLite file that outlives the process."""
+"""The run ledger: a SQLite file that records the inputs and the outcome of every simulator run."""
 
-from .reach import Reach
-from .recorder import Claimed, Finished, Known, Recorder
-from .store import Ledger, Model, Run
+from .ledger_address import LedgerAddress
+from .recorder import ClaimResult, FinishedRuns, LookupResult, Recorder
+from .store import Ledger, RecordedModel, RecordedRun
 
-__all__ = ["Claimed", "Finished", "Known", "Ledger", "Model", "Reach", "Recorder", "Run"]
+__all__ = [
+    "ClaimResult",
+    "FinishedRuns",
+    "Ledger",
+    "LedgerAddress",
+    "LookupResult",
+    "RecordedModel",
+    "RecordedRun",
+    "Recorder",
+]

@@ -1,9 +1,9 @@
-"""Who makes a run that is not known yet: one process at a time, for as long as it lives.
+"""Claims: which process makes a run that is not in the ledger yet.
 
-Before a batch is run, its rows are claimed. A row that another process has claimed is not run: its outcome will be in
-the ledger. Nobody waits while he has claims of his own, so that no two can wait for each other. A claim ends with the
-batch or with the process, however that ends: whoever wants the row looks whether the process is still there. SQLite
-shares a file among the processes of one machine only, so that is all that need be looked at.
+A process claims the rows of a batch before it runs them. A process that needs a row that another process has claimed
+waits until the outcome is in the ledger. A process that waits holds no claims, so two processes cannot wait for each
+other. A claim ends with the batch, or with the process: whoever needs the row checks whether the process is still
+alive. SQLite shares a file only between processes of one machine, so this check is sufficient.
 """
 
 from __future__ import annotations
@@ -26,45 +26,61 @@ from invgp.errors import LedgerError
 if TYPE_CHECKING:
     from invgp.ledger.store import Ledger
 
-LOOKED_UP_AT_ONCE = 500
+ROWS_PER_QUERY = 500
 _RELEASE = "DELETE FROM claims WHERE owner = ?"
-SECONDS_BETWEEN_ATTEMPTS = 2.0  # to give up claims, after the first has failed
-SECONDS_OF_DOUBT = 2.0  # about when a process began: the clock of the machine may be set
+SECONDS_BETWEEN_RELEASES = 2.0  # after the first attempt to release claims has failed
+CLOCK_TOLERANCE = 2.0  # s, in the start time of a process: the clock of the machine may be changed
 
 
-_holding: set[str] = set()  # those of this process that have claims
+_owners: set[str] = set()  # the owners in this process that hold claims
 
 
 class Claims:
-    """The claims of one user of a ledger, among those of others."""
+    """The claims of one owner.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._owner = f"{_place()} {os.getpid()} {psutil.Process().create_time()} {uuid4().hex}"
+        self._owner = f"{_process_namespace()} {os.getpid()} {psutil.Process().create_time()} {uuid4().hex}"
 
-    def take(self, digests: Sequence[bytes]) -> list[str]:
-        """Claim runs, within a transaction; for each the process that has it, nobody for those that are now ours."""
-        theirs = self._of_others(digests)
-        for owner in {owner for owner in theirs.values() if not _is_alive(owner)}:
-            name = owner.encode(errors="surrogateescape")  # as it is in the file, which may be no UTF-8
+    def claim(self, keys: Sequence[bytes]) -> list[str]:
+        """Claim runs, within a transaction.
+
+        Parameters
+        ----------
+        keys : sequence of bytes
+            Keys of the runs.
+
+        Returns
+        -------
+        list of str
+            For each run, a description of the other process that has claimed it; empty if the claim is ours.
+        """
+        others = self._select_others(keys)
+        for owner in {owner for owner in others.values() if not _is_alive(owner)}:
+            name = owner.encode(errors="surrogateescape")  # as in the file, which may not be UTF-8
             self._ledger.connection.execute("DELETE FROM claims WHERE CAST(owner AS BLOB) = ?", (name,))
-            theirs = {digest: other for digest, other in theirs.items() if other != owner}
-        _holding.add(self._owner)
-        ours = [(digest, self._owner) for digest in digests if digest not in theirs]
+            others = {key: other for key, other in others.items() if other != owner}
+        _owners.add(self._owner)
+        ours = [(key, self._owner) for key in keys if key not in others]
         self._ledger.connection.executemany("INSERT OR REPLACE INTO claims VALUES (?, ?)", ours)
-        return [_shown(theirs[digest]) if digest in theirs else "" for digest in digests]
+        return [_describe_owner(others[key]) if key in others else "" for key in keys]
 
     def release(self) -> None:
-        """Give up all claims; if the file cannot be written now, as soon as it can.
+        """Release all claims. If the file cannot be written at present, a thread tries again later.
 
         Raises
         ------
         LedgerError
-            The file cannot be written now.
+            The file cannot be written at present.
         """
-        if self._owner not in _holding:
+        if self._owner not in _owners:
             return
-        _holding.discard(self._owner)  # within this process they count no more in any case
+        _owners.discard(self._owner)  # in this process, the claims end here in any case
         try:
             with self._ledger.transaction():
                 self._ledger.connection.execute(_RELEASE, (self._owner,))
@@ -73,51 +89,51 @@ class Claims:
             threading.Thread(target=_release_later, args=(path, self._owner), daemon=True).start()
             raise
 
-    def _of_others(self, digests: Sequence[bytes]) -> dict[bytes, str]:
+    def _select_others(self, keys: Sequence[bytes]) -> dict[bytes, str]:
         if not list(self._ledger.select("SELECT 1 FROM claims LIMIT 1")):
             return {}
         found: dict[bytes, str] = {}
-        for a in range(0, len(digests), LOOKED_UP_AT_ONCE):
-            some = digests[a : a + LOOKED_UP_AT_ONCE]
+        for start in range(0, len(keys), ROWS_PER_QUERY):
+            some = keys[start : start + ROWS_PER_QUERY]
             marks = ", ".join("?" * len(some))
             query = f"SELECT digest, CAST(owner AS BLOB) FROM claims WHERE owner <> ? AND digest IN ({marks})"  # noqa: S608
             rows = self._ledger.select(query, (self._owner, *some))
-            found |= {digest: owner.decode(errors="surrogateescape") for digest, owner in rows}
+            found |= {key: owner.decode(errors="surrogateescape") for key, owner in rows}
         return found
 
 
 def _release_later(path: Path, owner: str) -> None:
-    """Give up claims that others would wait for as long as this process lives, once the file can be written again."""
+    """Release claims as soon as the file can be written; other processes would wait for them."""
     address = f"{path.as_uri()}?mode=rw"
     while path.exists():
-        time.sleep(SECONDS_BETWEEN_ATTEMPTS)
+        time.sleep(SECONDS_BETWEEN_RELEASES)
         with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True)) as connection, connection:
             connection.execute(_RELEASE, (owner,))
             return
 
 
-def _place() -> str:
-    """Where a number names a process: a machine, or a container on it."""
+def _process_namespace() -> str:
+    """Return the name of the machine or container in which process ids are unique."""
     namespace = ""
     with suppress(OSError):
-        namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - it is no path
+        namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - the target is not a path
     return f"{platform.node()}/{namespace}".replace(" ", "_")
 
 
 def _is_alive(owner: str) -> bool:
     try:
-        place, pid, began, _ = owner.split(" ")
-        if place != _place():
+        namespace, pid, start, _ = owner.split(" ")
+        if namespace != _process_namespace():
             return False
         if int(pid) == os.getpid():
-            return owner in _holding
+            return owner in _owners
         process = psutil.Process(int(pid))
-        return abs(process.create_time() - float(began)) < SECONDS_OF_DOUBT and process.status() != psutil.STATUS_ZOMBIE
-    except (psutil.NoSuchProcess, ValueError, OverflowError):  # a damaged row names no process
+        return abs(process.create_time() - float(start)) < CLOCK_TOLERANCE and process.status() != psutil.STATUS_ZOMBIE
+    except (psutil.NoSuchProcess, ValueError, OverflowError):  # a damaged row does not name a process
         return False
     except psutil.AccessDenied:
         return True
 
 
-def _shown(owner: str) -> str:
+def _describe_owner(owner: str) -> str:
     return f"process {owner.split(' ')[1]}"

@@ -1,21 +1,31 @@
-"""The directory of a failed run, as its message names it: it may have been removed since."""
+"""Directories of failed runs that messages name. They may have been removed since."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-_NAMED = "; directory: "
+_DIRECTORY = "; directory: "
 
 
 def without_removed_directory(message: str, *, temporary: bool = False) -> str:
-    """The message of a run; where it names a directory that is not there, or not for long, it says so instead."""
-    said, named, directory = message.rpartition(_NAMED)
-    return f"{said}; its directory was removed" if named and (temporary or not is_there(directory)) else message
+    """Return the message of a run without the name of a directory that no longer exists.
+
+    Parameters
+    ----------
+    message : str
+        Message as it was recorded.
+    temporary : bool
+        Whether the directory exists, but will be removed soon.
+    """
+    cause, found, directory = message.rpartition(_DIRECTORY)
+    if found and (temporary or not directory_exists(directory)):
+        return f"{cause}; its directory was removed"
+    return message
 
 
-def is_there(directory: str) -> bool:
-    """Whether there is such a directory."""
+def directory_exists(directory: str) -> bool:
+    """Whether there is such a directory; False for text that is not a valid path."""
     try:
         return Path(directory).is_dir()
-    except (OSError, ValueError):  # a path that no system has
+    except (OSError, ValueError):
         return False

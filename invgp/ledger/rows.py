@@ -1,94 +1,114 @@
-"""Rows of a ledger and their checksums: a row that was changed by anything but invgp is not used."""
+"""Rows of a ledger and their checksums. A row whose checksum is wrong is not used."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
-COLUMNS = (
-    *("digest", "model", "label", "inputs", "outputs", "status"),
-    *("attempts", "seconds", "worker", "finished", "message", "directory"),
-)
-_NUMBERS = {"model": "INTEGER", "attempts": "INTEGER", "seconds": "REAL", "finished": "REAL"}
 _CHECKSUM_SIZE = 8  # bytes
+_KEY_SIZE = 16  # bytes
+_TYPES = {"model": "INTEGER", "attempts": "INTEGER", "seconds": "REAL", "finished": "REAL"}  # all others are BLOB
+_TEXTS = ("label", "status", "worker", "message", "directory")
 _pack = struct.Struct("<2q2d8q").pack
 
 
-def row_of(**values: str) -> str:
-    """Write the columns of a run in SQL, some of them with other `values`.
+class RunRow(NamedTuple):
+    """One row of the table ``runs``.
 
-    Text is read as bytes: in a damaged row it may not be UTF-8.
+    Text is read as bytes, because the text of a damaged row may not be UTF-8. In a damaged row, any value may be None.
+
+    Attributes
+    ----------
+    digest : bytes
+        Key of the run, see `run_key`.
+    model : int
+        Number of the model in the table ``models``.
+    label : bytes
+        Label of the run.
+    inputs : bytes
+        Inputs as 64-bit floats, little-endian.
+    outputs : bytes or None
+        Outputs likewise; None for a failed run.
+    status : bytes
+        Value of a `Status`.
+    attempts : int
+        Number of times that the run was tried.
+    seconds : float
+        Total duration of all attempts, in s.
+    worker : bytes
+        Host and process id.
+    finished : float
+        Time at which the run was recorded, in seconds since 1970.
+    message : bytes
+        Cause of a failure.
+    directory : bytes
+        Directory of a failed run.
     """
-    return ", ".join(f"CAST({values.get(name, name)} AS {_NUMBERS.get(name, 'BLOB')})" for name in COLUMNS)
+
+    digest: bytes
+    model: int
+    label: bytes
+    inputs: bytes
+    outputs: bytes | None
+    status: bytes
+    attempts: int
+    seconds: float
+    worker: bytes
+    finished: float
+    message: bytes
+    directory: bytes
+
+    def checksum(self) -> bytes | None:
+        """Compute the checksum; None if a value is missing, as only in a damaged row."""
+        outputs = b"" if self.outputs is None else self.outputs
+        parts = (
+            *(self.digest, self.label, self.inputs, outputs),
+            *(self.status, self.worker, self.message, self.directory),
+        )
+        try:
+            numbers = _pack(self.model, self.attempts, self.seconds, self.finished, *map(len, parts))
+            return blake2b(b"".join((numbers, *parts)), digest_size=_CHECKSUM_SIZE).digest()
+        except (TypeError, struct.error):
+            return None
+
+    def is_intact(self, checksum: bytes | None) -> bool:
+        """Whether the stored checksum agrees with the values."""
+        return checksum is not None and checksum == self.checksum()
+
+    def to_sql(self) -> tuple[Any, ...]:
+        """Return the values to insert, with text as `str`, and the checksum."""
+        values = [value.decode() if name in _TEXTS else value for name, value in self._asdict().items()]
+        return *values, self.checksum()
 
 
-# In SQL. A comparison with nothing is neither true nor false, hence IS TRUE.
-ROW = row_of()
+COLUMNS = RunRow._fields
+
+
+def row_expression(**values: str) -> str:
+    """Return a SQL expression for the columns of a run, some of them replaced by the expressions in `values`."""
+    return ", ".join(f"CAST({values.get(name, name)} AS {_TYPES.get(name, 'BLOB')})" for name in COLUMNS)
+
+
+# Expressions in SQL. A comparison with NULL is neither true nor false, hence IS TRUE.
+ROW = row_expression()
 INTACT = f"(checksum = run_checksum({ROW})) IS TRUE"
 MODEL_CHECKSUM = "text_checksum(CAST(digest AS BLOB), CAST(about AS BLOB))"
 INVERSION_CHECKSUM = "text_checksum(CAST(inversion AS BLOB), CAST(last AS BLOB))"
 
 
-def run_checksum(
-    digest: bytes,
-    model: int,
-    label: bytes,
-    inputs: bytes,
-    outputs: bytes | None,
-    status: bytes,
-    attempts: int,
-    seconds: float,
-    worker: bytes,
-    finished: float,
-    message: bytes,
-    directory: bytes,
-) -> bytes | None:
-    """Give the checksum of a run; None if a value is missing, as it can only be in a damaged row."""
-    parts = digest, label, inputs, b"" if outputs is None else outputs, status, worker, message, directory
-    try:
-        numbers = _pack(model, attempts, seconds, finished, *map(len, parts))
-        return blake2b(b"".join((numbers, *parts)), digest_size=_CHECKSUM_SIZE).digest()
-    except (TypeError, struct.error):
-        return None
+def run_checksum(*values: Any) -> bytes | None:
+    """Compute the checksum of the values of a run, in the order of `COLUMNS`; a function of SQL."""
+    return RunRow(*values).checksum()
 
 
 def text_checksum(*parts: bytes | None) -> bytes | None:
-    """Give the checksum of a row of texts; None if one is missing."""
+    """Compute the checksum of texts; None if one is missing."""
     if None in parts:
         return None
     return blake2b(b"\0".join(part for part in parts if part is not None), digest_size=_CHECKSUM_SIZE).digest()
 
 
-def is_intact(row: Sequence[Any], checksum: bytes | None) -> bool:
-    """Whether the values of a run, in the order of `COLUMNS`, are as they were written."""
-    return checksum is not None and checksum == run_checksum(*row)
-
-
 def run_key(model: bytes, inputs: bytes) -> bytes:
-    """Give the key of a run, of its model's digest and its inputs."""
-    return blake2b(model + b"\0" + inputs, digest_size=16).digest()
-
-
-def new_row(
-    digest: bytes,
-    model: int,
-    label: str,
-    inputs: bytes,
-    outputs: bytes | None,
-    status: str,
-    attempts: int,
-    seconds: float,
-    worker: str,
-    finished: float,
-    message: str,
-    directory: str,
-) -> tuple[Any, ...]:
-    """Give the values of a new row, in the order of `COLUMNS`, and its checksum."""
-    checksum = run_checksum(
-        *(digest, model, label.encode(), inputs, outputs, status.encode()),
-        *(attempts, seconds, worker.encode(), finished, message.encode(), directory.encode()),
-    )
-    values = digest, model, label, inputs, outputs, status, attempts, seconds, worker, finished, message, directory
-    return *values, checksum
+    """Compute the key of a run from the digest of its model and its inputs."""
+    return blake2b(model + b"\0" + inputs, digest_size=_KEY_SIZE).digest()

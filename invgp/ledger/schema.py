@@ -1,7 +1,7 @@
-"""The tables of a ledger, and what is checked before a file is believed to have them.
+"""The tables of a ledger, and the checks of a file before it is used.
 
-A ledger may come from somebody else, or from a disk that has lost some of it. Nothing but the tables of a known version
-may be in the file, so that no view, trigger or expression of others is ever evaluated.
+A ledger may come from another person, or from a damaged disk. A file is used only if it contains the tables of a known
+version and nothing else, so that no foreign view, trigger or expression is ever evaluated.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from invgp.errors import LedgerError
-from invgp.ledger.faults import DamagedError, not_a_ledger
-from invgp.ledger.interrupts import keep_interrupts
+from invgp.ledger.delayed_interrupts import delay_interrupts
 from invgp.ledger.rows import COLUMNS, INVERSION_CHECKSUM, MODEL_CHECKSUM, ROW, run_checksum, run_key, text_checksum
+from invgp.ledger.sqlite_errors import DamagedError, unusable_ledger_error
 
 VERSION = 2
 APPLICATION = 0x696E7667  # "invg", in the header of the file
@@ -33,23 +33,23 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS inversions (inversion TEXT PRIMARY KEY, last INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS claims (digest BLOB PRIMARY KEY, owner TEXT NOT NULL) WITHOUT ROWID",
 )
-_LATE = ("inversions", "claims")  # that early files of version 1 lack
-_OF_ANALYZE = {  # which a person may have run
+_LATE = ("inversions", "claims")  # missing in early files of version 1
+_OF_ANALYZE = {  # tables made by the statement ANALYZE, which a user may have executed
     ("table", "sqlite_stat1"): "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
     ("table", "sqlite_stat4"): "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
 }
 _WITH_CHECKSUM = ("models", "runs", "inversions")  # since version 2
 
-# Values of the wrong type are in a row, whose checksum tells: the file as such is sound.
-_OF_ONE_ROW = re.compile(r"(NULL|NUMERIC|TEXT|BLOB|INT|REAL|non-\w+) value (in|missing from) ")
+# Faults of one row, for example a value of the wrong type. The checksum of the row detects them.
+_ROW_FAULT = re.compile(r"(NULL|NUMERIC|TEXT|BLOB|INT|REAL|non-\w+) value (in|missing from) ")
 _MOST_FAULTS = 100
-_SECONDS, _BYTES_PER_SECOND = 30.0, 1e6  # that checks may take
-_SHARE_OF_PROCESSOR = 0.5  # of the time of a check; if it used less, it has waited for the disk
+_SECONDS, _BYTES_PER_SECOND = 30.0, 1e6  # time limit of the checks
+_SHARE_OF_PROCESSOR = 0.5  # of the time of a check; a smaller share means that it waited for the disk
 _LONGEST_STATEMENT = 1_000_000  # bytes
 
 
-def distrust(connection: sqlite3.Connection) -> None:
-    """Let nothing in the file call functions, attach other files or start triggers."""
+def restrict_connection(connection: sqlite3.Connection) -> None:
+    """Prevent the file from calling functions, attaching other files and starting triggers; add our functions."""
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     connection.setlimit(sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 0)
     connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _LONGEST_STATEMENT)
@@ -60,35 +60,43 @@ def distrust(connection: sqlite3.Connection) -> None:
     connection.create_function("run_key", 2, run_key, deterministic=True)
 
 
-def check(connection: sqlite3.Connection, path: Path) -> tuple[int, bool]:
-    """Look at the whole file before anything in it is used.
+def check_file(connection: sqlite3.Connection, path: Path) -> tuple[int, bool]:
+    """Check the whole file.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+    path : Path
+        The file.
 
     Returns
     -------
-    version : of the ledger; 0 for a file in which there is nothing yet.
-    indexed : whether the indexes agree with the tables; if not, they can be made anew.
+    version : int
+        Version of the ledger; 0 for an empty file.
+    indexed : bool
+        Whether the indexes agree with the tables. If not, they can be rebuilt.
 
     Raises
     ------
     ConfigError
-        The file is no ledger of a known version.
+        The file is not a ledger of a known version.
     DamagedError
-        It was one.
+        The file is a damaged ledger.
     LedgerError
-        The disk is too slow to check it.
+        The disk is too slow to check the file.
     """
     with _time_limit(connection, path):
-        connection.execute("BEGIN")  # as it is at one moment: another process may be making it
+        connection.execute("BEGIN")  # a consistent state: another process may be creating the tables
         try:
-            version = _version(connection, path)
-            return version, version == 0 or _is_sound(connection)
+            version = _read_version(connection, path)
+            return version, version == 0 or _has_sound_indexes(connection)
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
 
-def prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables of this version, within a transaction: in a new file, or of those of version 1."""
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables of this version, within a transaction, in an empty file or from those of version 1."""
     [(version,)] = connection.execute("PRAGMA user_version")
     if version == VERSION:
         return
@@ -96,46 +104,48 @@ def prepare(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
     for table in _WITH_CHECKSUM:
         connection.execute(f"ALTER TABLE {table} ADD COLUMN checksum BLOB")
-    # Only rows that are as they were written get a checksum: their key tells of model and inputs.
+    # Only rows whose key agrees with their model and inputs get a checksum.
     model = "(SELECT CAST(digest AS BLOB) FROM models WHERE models.model = runs.model)"
     same = f"digest = run_key(COALESCE({model}, x''), CAST(COALESCE(inputs, x'') AS BLOB))"
-    connection.execute(f"UPDATE runs SET checksum = run_checksum({ROW}) WHERE {same}")  # noqa: S608 - nothing of others' in it
+    connection.execute(f"UPDATE runs SET checksum = run_checksum({ROW}) WHERE {same}")  # noqa: S608 - no text of others in it
     connection.execute(f"UPDATE models SET checksum = {MODEL_CHECKSUM}")  # noqa: S608
     connection.execute(f"UPDATE inversions SET checksum = {INVERSION_CHECKSUM}")  # noqa: S608
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _version(connection: sqlite3.Connection, path: Path) -> int:
+def _read_version(connection: sqlite3.Connection, path: Path) -> int:
     [(application,)] = connection.execute("PRAGMA application_id")
     [(version,)] = connection.execute("PRAGMA user_version")
     found = {
         (kind, name): " ".join(str(statement).split())
         for kind, name, statement in connection.execute("SELECT type, name, sql FROM sqlite_master")
-        if not (statement is None and kind == "index")  # SQLite's own, of a unique column
+        if not (statement is None and kind == "index")  # SQLite makes an index for a unique column
     }
     if application != APPLICATION:
         if application or version or found:
-            raise not_a_ledger(path, "it is a SQLite file, but not a ledger of invgp")
+            raise unusable_ledger_error(path, "it is a SQLite file, but not a ledger of invgp")
         return 0
     if version > VERSION:
-        raise not_a_ledger(path, f"its version is {version}, and this invgp knows {VERSION}; a later invgp wrote it")
+        raise unusable_ledger_error(
+            path, f"its version is {version}, and this invgp knows {VERSION}; a later invgp wrote it"
+        )
     if version < 1:
         raise DamagedError(f"its version is {version}")
     expected = dict(_schema(version))
     for kind, name in sorted(found.keys() - expected.keys(), key=str, reverse=True):  # tables before their indexes
-        raise DamagedError(f"it holds the {kind} {name!r}, which a ledger has not")
+        raise DamagedError(f"it contains the {kind} {name!r}, which is not part of a ledger")
     for kind, name in sorted(expected.keys() - found.keys() - _OF_ANALYZE.keys(), key=str, reverse=True):
         if version > 1 or name not in _LATE:
             raise DamagedError(f"it has no {kind} {name!r}")
     for (kind, name), text in found.items():
         if text != expected[kind, name]:
-            raise DamagedError(f"its {kind} {name!r} has other columns than that of a ledger")
+            raise DamagedError(f"its {kind} {name!r} has other columns than in a ledger")
     return int(version)
 
 
 def _schema(version: int) -> Iterator[tuple[tuple[str, str], str]]:
-    """Kind, name and statement of all that is in a ledger, as SQLite keeps them."""
+    """Yield kind, name and statement of every table and index of a ledger, as SQLite stores them."""
     for statement in _TABLES:
         text = " ".join(statement.replace(" IF NOT EXISTS", "").split())
         _, kind, name, *_ = text.split()
@@ -145,25 +155,25 @@ def _schema(version: int) -> Iterator[tuple[tuple[str, str], str]]:
     yield from _OF_ANALYZE.items()
 
 
-def _is_sound(connection: sqlite3.Connection) -> bool:
-    """Whether the indexes agree with the tables; raise `DamagedError` if the tables themselves are not whole."""
-    faults = _faults(connection, "integrity_check")
+def _has_sound_indexes(connection: sqlite3.Connection) -> bool:
+    """Whether the indexes agree with the tables; raise `DamagedError` if the tables themselves are damaged."""
+    faults = _list_faults(connection, "integrity_check")
     if not faults:
         return True
-    for fault in _faults(connection, "quick_check"):  # it leaves the indexes out
-        if not _OF_ONE_ROW.match(fault):
+    for fault in _list_faults(connection, "quick_check"):  # without the indexes
+        if not _ROW_FAULT.match(fault):
             raise DamagedError(" ".join(fault.split()))
-    return all(_OF_ONE_ROW.match(fault) for fault in faults)
+    return all(_ROW_FAULT.match(fault) for fault in faults)
 
 
-def _faults(connection: sqlite3.Connection, check: str) -> list[str]:
+def _list_faults(connection: sqlite3.Connection, check: str) -> list[str]:
     found = connection.execute(f"PRAGMA {check}({_MOST_FAULTS})")
     return [str(fault) for (fault,) in found if fault != "ok"]
 
 
 @contextmanager
 def _time_limit(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """A file whose pages refer to each other in circles would be read for ever."""
+    """Limit the time of a check. If the pages of a file refer to each other in a circle, it would not end."""
     seconds = _SECONDS + path.stat().st_size / _BYTES_PER_SECOND
     start, worked = time.monotonic(), time.thread_time()
 
@@ -171,7 +181,7 @@ def _time_limit(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
         return time.monotonic() - start > seconds
 
     try:
-        with keep_interrupts(connection, is_over):
+        with delay_interrupts(connection, is_over):
             yield
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT or not is_over():

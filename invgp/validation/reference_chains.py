@@ -77,7 +77,7 @@ class DirectSimulator:
         """Whether the next runs are recorded in the ledger."""
         if self.recorder is None or self.simulator.runs < self.kept:
             return True
-        made = self.simulator.runs - self.recorder.answered
+        made = self.simulator.runs - self.recorder.reused
         return self.simulator.concurrency.busy >= QUICK_RUN * made
 
 

@@ -115,9 +115,9 @@ def test_that_programs_for_many_rows_may_lack_outputs(program: MakeProgram, tmp_
 def test_that_a_ledger_keeps_what_there_is(program: MakeProgram, tmp_path: Path) -> None:
     partial, context = model(program("echo $1 nan 3"), tmp_path), RunContext(["r0"], tmp_path / "runs")
     with Ledger(tmp_path / "runs.sqlite") as ledger:
-        recorder = ledger.of(partial)
+        recorder = ledger.open_recorder(partial)
         first, second = (evaluate(partial, np.array([[4.0]]), context, recorder=recorder) for _ in range(2))
-        assert recorder.answered == 1
+        assert recorder.reused == 1
         assert first.outputs.tobytes() == second.outputs.tobytes()
         assert (first.status, first.messages) == (second.status, second.messages)
         [kept] = ledger.runs()

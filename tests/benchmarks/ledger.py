@@ -23,7 +23,7 @@ import numpy as np
 
 from invgp.adapters import Evaluations, ExecutableModel, InputFile, OutputFile, Quantity, RunContext, Status
 from invgp.execution.evaluate import evaluate
-from invgp.ledger import Finished, Ledger
+from invgp.ledger import FinishedRuns, Ledger
 
 TURNS = 10
 INPUT, OUTPUT = "input.txt", "output.txt"
@@ -58,7 +58,7 @@ def programs(runs: int, folder: Path) -> dict[str, float]:
     )
     values = np.arange(float(runs))[:, None]
     with Ledger(folder / "programs.sqlite") as ledger:
-        recorder = ledger.of(model)
+        recorder = ledger.open_recorder(model)
 
         def with_adapter(rows: np.ndarray) -> None:
             evaluate(model, rows, context(len(rows), folder))
@@ -99,9 +99,9 @@ def tables(rows: int, folder: Path) -> dict[str, float]:
     parts = [values[a : a + TASK] for a in range(0, rows, TASK)]
     seconds = {}
     with Ledger(folder / "rows.sqlite") as ledger:
-        recorder = ledger.of(model)
+        recorder = ledger.open_recorder(model)
         seconds["recorded"] = timed(lambda: [record(recorder, part, folder) for part in parts])
-        seconds["looked up"] = timed(lambda: recorder.known(values))
+        seconds["looked up"] = timed(lambda: recorder.look_up(values))
     seconds["inserted"], seconds["selected"] = plain(values, folder / "plain.sqlite")
     for name, spent in seconds.items():
         print(f"{rows:,} rows {name}: {1e6 * spent / rows:.1f} µs each")
@@ -120,7 +120,7 @@ class Rows:
 def record(recorder, part: np.ndarray, folder: Path) -> None:
     """One task that went well."""
     outcome = Evaluations(part[:, :1], (Status.OK,) * len(part), ("",) * len(part))
-    finished = Finished(outcome, np.ones(len(part), dtype=np.int64), 1e-6, "here")
+    finished = FinishedRuns(outcome, np.ones(len(part), dtype=np.int64), 1e-6, "here")
     recorder.record(part, context(len(part), folder), finished)
 
 

@@ -15,7 +15,7 @@ from helpers.command_line import MODULE, SIMULATOR, Command, invgp, with_inferen
 from invgp import invert, load
 from invgp.adapters import Status
 from invgp.errors import RunsFailedError
-from invgp.ledger import Ledger, Run
+from invgp.ledger import Ledger, RecordedRun
 
 LEDGER = "posterior.ledger.sqlite"
 # It fails at some inputs as long as there is no licence, which is not part of the simulator.
@@ -34,7 +34,7 @@ def directory(tmp_path: Path, invgp_here: Command) -> Path:
     return tmp_path
 
 
-def runs(directory: Path, *, failed: bool = False) -> list[Run]:
+def runs(directory: Path, *, failed: bool = False) -> list[RecordedRun]:
     with Ledger(directory / LEDGER, read_only=True) as ledger:
         return list(ledger.runs(failed=failed))
 

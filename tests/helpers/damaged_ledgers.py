@@ -68,8 +68,8 @@ def make_ledger(path: Path) -> None:
     with Ledger(path) as ledger:
         for model in MODELS:
             context = RunContext([f"evaluation-1-site{i}" for i in range(RUNS)], path.parent)
-            evaluate(model, VALUES, context, recorder=ledger.of(model))
-            ledger.of(model).earlier(f"inversion of {model.name}", "", 10)
+            evaluate(model, VALUES, context, recorder=ledger.open_recorder(model))
+            ledger.open_recorder(model).read_earlier_runs(f"inversion of {model.name}", "", 10)
         ledger.connection.execute("INSERT INTO claims VALUES (x'00', 'here/ 1 0.0 me')")
 
 
@@ -249,9 +249,9 @@ def judge(path: Path, truth: Truth) -> tuple[str, bool]:
     try:
         with Ledger(path, patience=1.0) as ledger:
             for model in MODELS:
-                recorder = ledger.of(model)
-                recorder.earlier(f"inversion of {model.name}", "", 10)
-                known = recorder.known(VALUES)
+                recorder = ledger.open_recorder(model)
+                recorder.read_earlier_runs(f"inversion of {model.name}", "", 10)
+                known = recorder.look_up(VALUES)
                 expected = model.evaluate(VALUES, RunContext([], path.parent))
                 right = expected.outputs[known.found].tobytes() == known.outcome.outputs[known.found].tobytes()
                 assert right, "an output that was never written"

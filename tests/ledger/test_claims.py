@@ -20,7 +20,7 @@ import pytest
 from invgp.adapters import Evaluations, Quantity, RunContext, Status
 from invgp.execution.evaluate import evaluate
 from invgp.execution.monitor import Silent
-from invgp.ledger import Known, Ledger, Recorder, claims
+from invgp.ledger import Ledger, LookupResult, Recorder, claims
 
 PATIENCE = 60.0  # s, for a busy machine
 INPUTS, OUTPUTS = (Quantity("x", "m"),), (Quantity("z", "s"),)
@@ -60,7 +60,7 @@ class Listening(Silent):
 def run(model: Slow, values: list[float], folder: Path, **how) -> Evaluations:
     context = RunContext([f"run-{i}" for i in range(len(values))], folder / "runs")
     with Ledger(folder / "runs.sqlite") as ledger:
-        return evaluate(model, np.asarray(values)[:, None], context, recorder=ledger.of(model), **how)
+        return evaluate(model, np.asarray(values)[:, None], context, recorder=ledger.open_recorder(model), **how)
 
 
 def claimed(folder: Path) -> int:
@@ -79,7 +79,7 @@ class Model:
     name, digest, inputs, outputs = "slow", "5eed", (Quantity("x", "m"),), (Quantity("z", "s"),)
 
 with Ledger(Path(sys.argv[1]) / "runs.sqlite") as ledger:
-    recorder = ledger.of(Model())
+    recorder = ledger.open_recorder(Model())
     assert recorder.claim(np.array([[1.0], [2.0], [3.0]])).ours.all()
     print("claimed", flush=True)
     time.sleep(600)
@@ -160,15 +160,15 @@ def test_that_a_batch_that_is_stopped_leaves_no_claim(tmp_path: Path) -> None:
 def test_that_a_run_that_was_finished_between_look_and_claim_is_not_made(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    model, look = Slow(), Recorder.known
+    model, look = Slow(), Recorder.look_up
 
-    def interrupted_look(recorder: Recorder, values: np.ndarray) -> Known:
+    def interrupted_look(recorder: Recorder, values: np.ndarray) -> LookupResult:
         known = look(recorder, values)
-        monkeypatch.setattr(Recorder, "known", look)
+        monkeypatch.setattr(Recorder, "look_up", look)
         run(model, [1, 2], tmp_path)  # by another, who has let go of it as well
         return known
 
-    monkeypatch.setattr(Recorder, "known", interrupted_look)
+    monkeypatch.setattr(Recorder, "look_up", interrupted_look)
     assert run(model, [1, 2, 3], tmp_path).ok.all()
     assert model.asked == {1: 1, 2: 1, 3: 1}
 
@@ -176,9 +176,9 @@ def test_that_a_run_that_was_finished_between_look_and_claim_is_not_made(
 def test_that_a_claim_that_could_not_be_given_up_binds_nobody_here(tmp_path: Path) -> None:
     model = Slow()
     with Ledger(tmp_path / "runs.sqlite") as ledger:
-        recorder = ledger.of(model)
+        recorder = ledger.open_recorder(model)
         assert recorder.claim(np.array([[1.0]])).ours.all()
-        claims._holding.clear()  # as if the file had been out of reach when they were to be given up
+        claims._owners.clear()  # as if the file had been out of reach when they were to be given up
         assert run(model, [1.0], tmp_path).ok.all()
 
 
@@ -195,7 +195,7 @@ class Model:
 
 here = Path(sys.argv[1])
 with Ledger(here / "runs.sqlite", patience=0.1) as ledger:
-    recorder = ledger.of(Model())
+    recorder = ledger.open_recorder(Model())
     recorder.claim(np.array([[1.0]]))
     print("claimed", flush=True)
     while not (here / "full").exists():
@@ -229,6 +229,6 @@ def test_that_more_retries_than_anothers_are_made(tmp_path: Path) -> None:
     with Ledger(tmp_path / "runs.sqlite") as ledger, ThreadPoolExecutor(1) as pool:
         first = pool.submit(run, model, [-1, -2], tmp_path)
         context = RunContext(["a", "b"], tmp_path / "runs")
-        evaluate(model, np.array([[-1.0], [-2.0]]), context, retries=1, recorder=ledger.of(model, retries=1))
+        evaluate(model, np.array([[-1.0], [-2.0]]), context, retries=1, recorder=ledger.open_recorder(model, retries=1))
         first.result(PATIENCE)
         assert {r.attempts for r in ledger.runs()} <= {2, 3}

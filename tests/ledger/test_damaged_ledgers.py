@@ -18,7 +18,7 @@ from helpers.damaged_ledgers import MODELS, RUNS, STATEMENTS, VALUES, Model, cam
 from invgp.adapters import RunContext
 from invgp.errors import ConfigError, LedgerError
 from invgp.execution.evaluate import evaluate
-from invgp.ledger import Ledger, interrupts, schema
+from invgp.ledger import Ledger, delayed_interrupts, schema
 from invgp.ledger.rows import INTACT
 
 BYTES_CHANGED = 60  # files
@@ -53,7 +53,7 @@ def use(path: Path) -> tuple[int, np.ndarray]:
     model = Counting()
     with Ledger(path) as ledger:
         context = RunContext([f"run-{i}" for i in range(RUNS)], path.parent)
-        outcome = evaluate(model, VALUES, context, recorder=ledger.of(model))
+        outcome = evaluate(model, VALUES, context, recorder=ledger.open_recorder(model))
     return model.made, outcome.outputs
 
 
@@ -148,7 +148,7 @@ class Clock(SimpleNamespace):
 
 @pytest.fixture
 def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupts, "_INSTRUCTIONS", 10)
+    monkeypatch.setattr(delayed_interrupts, "_INSTRUCTIONS", 10)
 
 
 @pytest.mark.usefixtures("looked_at_often")
@@ -193,7 +193,7 @@ def test_that_a_sound_ledger_is_scanned_once(path: Path) -> None:
     statements: list[str] = []
     with closing(sqlite3.connect(path)) as connection:
         connection.set_trace_callback(statements.append)
-        assert schema.check(connection, path) == (2, True)
+        assert schema.check_file(connection, path) == (2, True)
     assert [s for s in statements if "_check" in s] == ["PRAGMA integrity_check(100)"]
 
 
@@ -211,9 +211,9 @@ def test_that_statistics_of_analyze_are_allowed(path: Path) -> None:
     ("statement", "reason"),
     [
         ("DROP TABLE runs", "it is damaged (it has no table 'runs')"),
-        ("DROP TABLE runs; CREATE VIEW runs AS SELECT 1", "it is damaged (it holds the view 'runs'"),
+        ("DROP TABLE runs; CREATE VIEW runs AS SELECT 1", "it is damaged (it contains the view 'runs'"),
         ("ALTER TABLE runs RENAME COLUMN outputs TO gave", "it is damaged (its table 'runs' has other columns"),
-        ("CREATE TRIGGER t AFTER INSERT ON runs BEGIN SELECT 1; END", "it is damaged (it holds the trigger 't'"),
+        ("CREATE TRIGGER t AFTER INSERT ON runs BEGIN SELECT 1; END", "it is damaged (it contains the trigger 't'"),
     ],
 )
 def test_that_other_tables_than_those_of_a_ledger_are_refused(statement: str, reason: str, path: Path) -> None:
@@ -252,7 +252,7 @@ def test_that_a_terminal_is_not_steered_by_somebody_elses_ledger(path: Path) -> 
     with Ledger(path) as ledger:
         model = Model("feedfeedfeedfeed", "\x1b[31mred")
         context = RunContext(["\x1b[2Jlabel"], path.parent)
-        evaluate(model, VALUES[:1], context, recorder=ledger.of(model))
+        evaluate(model, VALUES[:1], context, recorder=ledger.open_recorder(model))
     for arguments in (("list", path.name), ("show", path.name, str(2 * RUNS + 1))):
         said = here("runs", *arguments, cwd=path.parent).stdout
         assert "\\x1b[2Jlabel" in said

@@ -26,7 +26,7 @@ from invgp.errors import ConfigError, LedgerError
 from invgp.execution.evaluate import evaluate
 from invgp.execution.pools.worker_processes import Processes
 from invgp.ledger import Ledger, Recorder
-from invgp.ledger.faults import sentences
+from invgp.ledger.sqlite_errors import translate_errors
 
 SMALL_DISK = ("unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=1m small /mnt && exec "$@"', "sh")
 CAN_MOUNT = shutil.which("unshare") and subprocess.run([*SMALL_DISK, "true"], check=False).returncode == 0
@@ -71,7 +71,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def run(model: Model, values: np.ndarray, ledger: Ledger, **how) -> Evaluations:
-    recorder = ledger.of(model, retries=how.get("retries", 0))
+    recorder = ledger.open_recorder(model, retries=how.get("retries", 0))
     return evaluate(model, values, context(len(values), ledger.path.parent), recorder=recorder, **how)
 
 
@@ -93,11 +93,11 @@ def test_that_known_and_new_inputs_come_back_in_order(ledger: Ledger) -> None:
     model = Model()
     run(model, rows(1, 3, 5), ledger)
     model.asked.clear()
-    recorder = ledger.of(model)
+    recorder = ledger.open_recorder(model)
     values = rows(1, 2, 3, 4, 5, 6, 7)
     outcome = evaluate(model, values, context(7, ledger.path.parent), recorder=recorder)
     assert model.asked == [2, 4, 6, 7]
-    assert recorder.answered == 3
+    assert recorder.reused == 3
     assert same(outcome, Model().evaluate(values, context(7, ledger.path.parent)))
 
 
@@ -133,10 +133,10 @@ def test_that_a_changed_simulator_is_another_model(file: str, text: str, ledger:
     (folder / "units").write_text("m")
     values = np.asarray([[1.5]])
     before = program(folder)
-    evaluate(before, values, context(1, folder), recorder=ledger.of(before))
-    assert ledger.of(program(folder)).known(values).found.all()
+    evaluate(before, values, context(1, folder), recorder=ledger.open_recorder(before))
+    assert ledger.open_recorder(program(folder)).look_up(values).found.all()
     (folder / file).write_text(text)
-    assert not ledger.of(program(folder)).known(values).found.any()
+    assert not ledger.open_recorder(program(folder)).look_up(values).found.any()
 
 
 class StoppedError(Exception):
@@ -186,7 +186,7 @@ def test_that_a_run_is_recorded_when_it_finishes_though_one_before_it_has_not(le
     model = ExecutableModel(("./slow.sh", "{x}"), (Quantity("x", "m"),), (Quantity("z", "s"),), search_path=folder)
     values = np.arange(6.0)[:, None]
     with Processes(2) as pool:
-        outcome = evaluate(model, values, context(6, folder), recorder=ledger.of(model), pool=pool)
+        outcome = evaluate(model, values, context(6, folder), recorder=ledger.open_recorder(model), pool=pool)
     assert np.array_equal(outcome.outputs, values)
     recorded = [(r.inputs[0], r.worker) for r in ledger.runs()]
     assert recorded[0][0] != 0.0
@@ -239,7 +239,7 @@ def test_that_a_run_that_went_well_is_never_replaced(ledger: Ledger) -> None:
     [before] = ledger.runs()
     outcome = Evaluations(np.asarray([[np.nan]]), (Status.TIMEOUT,), ("late",))
     finished = replace(finished_of(model), outcome=outcome)
-    ledger.of(model).record(rows(1), context(1, ledger.path.parent), finished)
+    ledger.open_recorder(model).record(rows(1), context(1, ledger.path.parent), finished)
     [after] = ledger.runs()
     assert (after.status, after.attempts, after.outputs) == (before.status, before.attempts, before.outputs)
 
@@ -261,7 +261,7 @@ def test_that_an_io_error_of_sqlite_on_a_full_disk_names_the_disk(ledger: Ledger
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
     if full:
         fill_disk(monkeypatch)
-    with pytest.raises(LedgerError, match=f"cannot be read or written: {reason};"), sentences(ledger.path):
+    with pytest.raises(LedgerError, match=f"cannot be read or written: {reason};"), translate_errors(ledger.path):
         raise error
 
 
@@ -315,7 +315,7 @@ def test_that_a_full_disk_is_a_sentence_and_loses_nothing(ledger: Ledger) -> Non
 def test_that_a_ledger_that_another_keeps_locked_is_a_sentence(ledger: Ledger) -> None:
     model = Model()
     run(model, rows(1), ledger)
-    recorder = ledger.of(model)
+    recorder = ledger.open_recorder(model)
     other = sqlite3.connect(ledger.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerError, match="another process has kept it locked for too long"):

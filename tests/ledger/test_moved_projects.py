@@ -255,11 +255,11 @@ def test_that_runs_of_a_model_with_absolute_paths_are_found_in_a_ledger_of_the_v
     simulator, path = model(tmp_path / "project", "executable"), tmp_path / "runs.sqlite"
     values, context = np.asarray([[500.0], [600.0]]), RunContext(["a", "b"], tmp_path)
     with Ledger(path) as ledger:
-        outcome = evaluate(simulator, values, context, recorder=ledger.of(simulator))
+        outcome = evaluate(simulator, values, context, recorder=ledger.open_recorder(simulator))
     make_version_1(path, inversions={}, models={simulator.digest: simulator.former_digest})
     for _ in range(2):
         with Ledger(path) as ledger:
-            known = ledger.of(simulator).known(values)
+            known = ledger.open_recorder(simulator).look_up(values)
             assert known.found.all()
             assert np.array_equal(known.outcome.outputs, outcome.outputs)
             assert [run.model.digest for run in ledger.runs()] == [simulator.digest] * 2

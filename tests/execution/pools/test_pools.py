@@ -24,7 +24,7 @@ from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.concurrency import Concurrency
 from invgp.execution.evaluate import BatchStopped, evaluate
 from invgp.execution.pools import Loop, Pool, open_pool
-from invgp.ledger import Ledger, Reach
+from invgp.ledger import Ledger, LedgerAddress
 from invgp.problem import InferenceSettings
 
 KINDS = ("loky", "threading", "dask")
@@ -53,7 +53,7 @@ def pool(kind: str, request: pytest.FixtureRequest) -> Iterator[Pool]:
 def run(model: ForwardModel, values: np.ndarray, pool: Pool, directory: Path, **how) -> Evaluations:
     with Ledger(directory / "runs.sqlite") as ledger:
         return evaluate(
-            model, values, context(len(values), directory), pool=pool, recorder=ledger.of(model), **how
+            model, values, context(len(values), directory), pool=pool, recorder=ledger.open_recorder(model), **how
         )  # fmt: skip
 
 
@@ -193,10 +193,14 @@ def test_that_a_worker_that_dies_before_it_hands_over_has_not_run_in_vain(pool: 
 def test_that_a_ledger_out_of_reach_is_left_to_the_parent(tmp_path: Path, program: Program) -> None:
     model = program()
     with Ledger(tmp_path / "runs.sqlite") as ledger:
-        reach = Reach.of(ledger.of(model))
-        assert reach.recorder() is not None
-        for other in (replace(reach, host="elsewhere"), replace(reach, inode=1), replace(reach, path=tmp_path / "no")):
-            assert other.recorder() is None
+        address = LedgerAddress.from_recorder(ledger.open_recorder(model))
+        assert address.open_recorder() is not None
+        for other in (
+            replace(address, host="elsewhere"),
+            replace(address, inode=1),
+            replace(address, path=tmp_path / "no"),
+        ):
+            assert other.open_recorder() is None
     assert not (tmp_path / "no").exists()
 
 
@@ -204,7 +208,7 @@ def test_that_a_ledger_out_of_reach_is_left_to_the_parent(tmp_path: Path, progra
 def test_that_what_a_worker_cannot_record_is_a_sentence(program: Program, pool: Pool, tmp_path: Path) -> None:
     model = program()
     with Ledger(tmp_path / "runs.sqlite") as ledger:
-        recorder = ledger.of(model)
+        recorder = ledger.open_recorder(model)
         ledger.connection.execute("DROP TABLE runs")
         ledger.connection.execute("CREATE TABLE runs (digest, outputs, status, attempts, message)")
         with pytest.raises(

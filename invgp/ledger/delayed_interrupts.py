@@ -1,7 +1,7 @@
-"""Ctrl-C and its like while SQLite works.
+"""Signals that arrive while SQLite executes a statement.
 
-SQLite calls functions of ours, and Python may run a signal handler in them. What the handler raises there is lost:
-SQLite only learns that the call has failed.
+SQLite calls Python functions, and Python may execute a signal handler in them. SQLite drops an exception that is raised
+there, so a Ctrl-C would be lost.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _INSTRUCTIONS = 100_000  # of SQLite's virtual machine between two calls of the 
 
 
 @contextmanager
-def keep_interrupts(connection: sqlite3.Connection, is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Raise what a signal handler raises within the block at its end; a long statement is given up for it.
+def delay_interrupts(connection: sqlite3.Connection, is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Raise the exception of a signal handler at the end of the block; a statement in progress is stopped.
 
     Parameters
     ----------
     connection : sqlite3.Connection
     is_over : callable
-        Whether a statement must be given up for another reason. SQLite then raises an error with the code
+        Returns whether a statement must be stopped for another reason. SQLite then raises an error with the code
         SQLITE_INTERRUPT.
     """
     raised: list[BaseException] = []
     inside = True
 
-    def answer(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         try:
             handlers[signal.Signals(number)](number, frame)
         except BaseException as error:
@@ -41,16 +41,16 @@ def keep_interrupts(connection: sqlite3.Connection, is_over: Callable[[], bool] 
             raised.append(error)
 
     handlers: dict[signal.Signals, Any] = {}
-    if threading.current_thread() is threading.main_thread():  # no other thread runs signal handlers
+    if threading.current_thread() is threading.main_thread():  # the only thread that executes signal handlers
         found = {number: signal.getsignal(number) for number in _SIGNALS}
         handlers = {number: handler for number, handler in found.items() if callable(handler)}
     connection.set_progress_handler(lambda: bool(raised) or is_over(), _INSTRUCTIONS)
     try:
         for number in handlers:
-            signal.signal(number, answer)
+            signal.signal(number, handle)
         yield
     finally:
-        inside = False  # from now on, `answer` does what the handler does
+        inside = False  # from now on, `handle` raises
         for number, handler in handlers.items():
             signal.signal(number, handler)
         connection.set_progress_handler(None, 0)
