@@ -101,7 +101,7 @@ def adapter(model: ForwardModel, folder: Path, ledger: Path | None = None) -> Wa
         if ledger is None:
             return seconds(lambda: evaluate(model, values, context))
         with Ledger(ledger.with_suffix(f".{next(times)}.sqlite")) as kept:
-            return seconds(lambda: evaluate(model, values, context, recorder=kept.of(model)))
+            return seconds(lambda: evaluate(model, values, context, recorder=kept.open_recorder(model)))
 
     return timed
 

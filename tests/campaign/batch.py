@@ -195,12 +195,12 @@ def run_batch(adapter: str, pool: str, home: Path, mark: str, scheduler: str) ->
         Ledger(ledger) as opened,
     ):
         context = RunContext([f"run-{i}" for i in range(len(values))], directory, more=True)
-        outcome = evaluate(model, values, context, pool=workers, recorder=opened.of(model))
+        outcome = evaluate(model, values, context, pool=workers, recorder=opened.open_recorder(model))
         if adapter != "persistent":  # whose programs stay until the end
             report["left"] += left_with(mark, programs=True, patience=0.5)
         known = {x: status for x, status in recorded(ledger).items() if status is not Status.NOT_STARTED}
         first = len(started(home))
-        again = evaluate(model, values, context, pool=workers, recorder=opened.of(model))
+        again = evaluate(model, values, context, pool=workers, recorder=opened.open_recorder(model))
     report["repeated"] += [f"{x} ({kind})" for x, kind in _made_again(adapter, started(home)[first:], known)]
     finished = {x for x, status in before.items() if status is not Status.NOT_STARTED}
     report["repeated"] += [f"{x} ({kind})" for x, kind in _made_again(adapter, started(home)[seen:], finished)]

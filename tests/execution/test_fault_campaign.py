@@ -66,7 +66,7 @@ def inputs(rng: np.random.Generator) -> tuple[np.ndarray, list[Status]]:
 def half(model: ExecutableModel, values: np.ndarray, context: RunContext, ledger: Path) -> Evaluations:
     """What one of two threads runs; both have the same ledger, and the same directory for their runs."""
     with Ledger(ledger) as opened:
-        return evaluate(model, values, context, recorder=opened.of(model))
+        return evaluate(model, values, context, recorder=opened.open_recorder(model))
 
 
 def alive(program: Path) -> list[int]:
