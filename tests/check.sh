@@ -16,4 +16,4 @@ rm -rf build
   "$bin/lint-imports" --config ../../pyproject.toml --cache-dir ../../.import_linter_cache
 )
 # A file at a time to each core: tests of one file share what they make. Threads of BLAS would be more than there are cores.
-OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1} "$bin/pytest" --numprocesses auto --dist loadfile "$@"
+OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1} "$bin/pytest" --numprocesses auto --dist loadfile --durations 25 "$@"

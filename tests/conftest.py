@@ -19,6 +19,7 @@ from invgp.core.backend import Backend, select_backend
 pytest.register_assert_rewrite("helpers")
 
 ROOT = Path(__file__).resolve().parent.parent
+MARKED_FOLDERS = {"docs": "docs", "case_studies": "study"}
 
 
 def pytest_configure() -> None:
@@ -36,6 +37,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("INVGP_OTWAY_DATA"),
         help="folder with the real Otway times and the published posteriors (default: $INVGP_OTWAY_DATA)",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of whole folders, and those that use the browser."""
+    for item in items:
+        folder = item.path.relative_to(ROOT / "tests").parts[0]
+        if folder in MARKED_FOLDERS:
+            item.add_marker(MARKED_FOLDERS[folder])
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
 
 
 @pytest.fixture(scope="session")

@@ -13,14 +13,14 @@ from invgp.units import IDENTITY, conversion
 
 SHARE_OF_EXTENT = 3  # a length-scale is a third of the survey
 SHARE_OF_NOISE = 0.05
-SIMULATOR = '''"""Your simulator: EDIT this function, its arguments and what it returns."""
+SIMULATOR = '''"""Your simulator. EDIT this function, its arguments and its return value."""
 
 
 def simulate(field):
-    """What would be observed at a site, for a value of each latent there.
+    """Compute the data of a site from the values of the latents at that site, for B models at once.
 
-    field : (B,), one number for each of B models, or (B, L) for a latent with a dimension of L labels. Returns an array
-    (B,), or (B, L) for an observation with a dimension, or a dictionary of them by the name of the observation.
+    field : (B,), or (B, L) for a latent with a dimension of L labels. Returns an array (B,), or (B, L) for an
+    observation with a dimension, or a dictionary with one array per observation.
     """
     raise NotImplementedError("write your simulator in simulator.py")
 '''
@@ -32,17 +32,17 @@ def config(guess: Guess, file: str, title: str) -> str:
 
 
 def _lines(guess: Guess, file: str, title: str) -> Iterator[str]:
-    yield "# Made from the columns of the survey file. Look at each line that says EDIT."
-    yield "# Every key is explained in docs/config.md of invgp."
+    yield "# Created from the columns of the survey file. Check each line that is marked EDIT."
+    yield "# docs/config.md of invgp describes every key."
     yield ""
     yield "version = 1"
     yield f"title = {_text(title)}"
     yield ""
     yield "[survey]"
     yield f"file = {_text(file)}"
-    yield '# crs = "EPSG:4326"   # EDIT: the reference system of the coordinates, if they have one'
+    yield '# crs = "EPSG:4326"   # EDIT: the coordinate reference system, if there is one'
     if guess.others:
-        yield f"# left out: {', '.join(_text(name) for name in guess.others)}"
+        yield f"# columns that are not used: {', '.join(_text(name) for name in guess.others)}"
     for number, column in enumerate(guess.coordinates):
         yield from _column("coordinates", column, "" if guess.sure or number else "   # EDIT: is this the coordinate?")
     for column in guess.covariates:
@@ -60,8 +60,8 @@ def _lines(guess: Guess, file: str, title: str) -> Iterator[str]:
     yield ""
     yield "[forward]"
     yield 'adapter = "callable"                 # EDIT: or "executable", "pest", ...: docs/simulators.md of invgp'
-    yield 'function = "simulator:simulate"      # the function simulate in simulator.py, beside this file'
-    yield 'inputs = ["field"]                   # EDIT: the latents, and coordinates or covariates that it wants'
+    yield 'function = "simulator:simulate"      # the function simulate in simulator.py, next to this file'
+    yield 'inputs = ["field"]                   # EDIT: the latents, coordinates and covariates that the function takes'
     yield f"outputs = [{', '.join(_text(name) for name in guess.observations)}]"
     yield ""
     yield "[noise]"
@@ -82,7 +82,7 @@ def _column(kind: str, column: Column, mark: str) -> Iterator[str]:
 def _unit(column: Column) -> str:
     if column.header.unit:
         return f"unit = {_text(column.header.unit)}"
-    return 'unit = "1"   # EDIT: the header names no unit'
+    return 'unit = "1"   # EDIT: the header contains no unit'
 
 
 def _range(columns: Iterable[Column]) -> str:
@@ -120,12 +120,12 @@ def _latent(guess: Guess) -> Iterator[str]:
     alike = all(conversion(unit, units[0]) == IDENTITY for unit in units)
     length_scale = f"{max(scales):g}" if alike else f"[{', '.join(f'{scale:g}' for scale in scales)}]"
     yield ""
-    yield "[latents.field]   # EDIT: the unknown, with what you know of it beforehand; a table for each"
+    yield "[latents.field]   # EDIT: an unknown field with its prior; one table per field"
     yield 'unit = "1"        # EDIT'
     yield "mean = 1.0        # EDIT"
     yield 'std = "30%"       # EDIT: of the mean, or a number'
-    yield f"kernel = {{ length_scale = {length_scale} }}   # EDIT: over such distances, it hardly changes"
-    yield '# link = "log"    # if it is positive'
+    yield f"kernel = {{ length_scale = {length_scale} }}   # EDIT: the distance over which the field hardly changes"
+    yield '# link = "log"    # for a positive quantity'
 
 
 def _noise(name: str, columns: list[Column], spreads: list[Column] | None) -> str:
@@ -133,7 +133,7 @@ def _noise(name: str, columns: list[Column], spreads: list[Column] | None) -> st
         return f"std.{name} = [{', '.join(_text(c.header.column) for c in spreads)}]   # columns of the survey file"
     found = [_two_digits(SHARE_OF_NOISE * _size(column.values)) or 1.0 for column in columns]
     numbers = f"{found[0]:g}" if len(found) == 1 else f"[{', '.join(f'{number:g}' for number in found)}]"
-    return f"std.{name} = {numbers}   # EDIT: in its unit; this is {SHARE_OF_NOISE:.0%} of what was observed"
+    return f"std.{name} = {numbers}   # EDIT: in its unit; this is {SHARE_OF_NOISE:.0%} of the observed values"
 
 
 def _size(values: Floats) -> float:

@@ -100,7 +100,7 @@ def test_that_columns_units_and_ranges_of_a_csv_are_filled_in(invgp_here: Comman
     result = invgp_here("init", "--from-data", "sites.csv", "north", cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     text = (tmp_path / "north" / "survey.toml").read_text()
-    assert '# left out: "Station", "remark"' in text
+    assert '# columns that are not used: "Station", "remark"' in text
     assert "[survey.coordinates.x]   # 0 to 600" in text
     assert "[survey.observations.zeit]   # 100 to 240, 1 missing" in text
     config = tomllib.loads(text)

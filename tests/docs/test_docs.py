@@ -24,18 +24,18 @@ from invgp.settings.configuration import Config
 
 # Where the commands and the Python of a page, or small versions of them, are run, if not in this file by `run_page`.
 RUN_ELSEWHERE = {
-    "README": "here, in test_otway.py and, on a survey of its own, in cli/test_newcomer.py",
-    "aquifer": "field/test_cases.py",
-    "basin": "field/test_cases.py",
-    "cox_process": "test_cox_process.py",
-    "em_survey": "test_em_survey.py",
-    "flights": "test_flights.py",
-    "gmt_valley": "test_gmt_valley.py",
-    "gprn": "test_gprn_case.py",
-    "otway": "test_otway.py",
-    "paper_data": "test_paper_data.py",
-    "tomography": "field/test_cases.py",
-    "cluster": "pools/ and, with Slurm, cluster/slurm.sh",
+    "README": "here, in case_studies/test_otway.py and, with another survey, in cli/test_newcomer.py",
+    "aquifer": "inference/field/test_cases.py",
+    "basin": "inference/field/test_cases.py",
+    "cox_process": "case_studies/test_cox_process.py",
+    "em_survey": "case_studies/test_em_survey.py",
+    "flights": "case_studies/test_flights.py",
+    "gmt_valley": "case_studies/test_gmt_valley.py",
+    "gprn": "case_studies/test_gprn_case.py",
+    "otway": "case_studies/test_otway.py",
+    "paper_data": "case_studies/test_paper_data.py",
+    "tomography": "inference/field/test_cases.py",
+    "cluster": "execution/pools/ and, with Slurm, cluster/slurm.sh",
     "export": "maps/test_documented.py",
     "installation": "test_packaging.py",
     "maps": "maps/test_documented.py",
@@ -96,6 +96,14 @@ def test_that_the_first_page_leads_to_all_that_it_says(root, line):
     assert len(excerpts) == 2
     assert all(holds(printed, excerpt) for excerpt in excerpts)
     assert "64 runs" in printed
+
+
+def test_that_the_quick_start_shows_the_files_of_its_project(root):
+    page, files = root / "docs" / "start.md", files_of("python")
+    [function, _] = [text for _, text in blocks(page, "python")]
+    assert files["simulator.py"].decode().endswith(f"\n\n\n{function}")
+    [latents] = [text for _, text in blocks(page, "toml")]
+    assert f"\n\n{latents}\n[forward]\n" in files["survey.toml"].decode()
 
 
 @pytest.mark.usefixtures("copy_of_line")

@@ -191,7 +191,7 @@ def test_that_a_posterior_that_has_not_converged_is_not_praised(area: xr.Dataset
     words = str(
         Text(reports.render(area.assign_attrs(invgp_converged="no", invgp_status="max_runs were spent"), kinds=()))
     )
-    assert "The posterior has not converged (max_runs were spent). Do not trust its spreads yet." in words
+    assert "The posterior has not converged (max_runs were spent). Do not rely on its standard deviations yet." in words
     doubtful = str(
         Text(reports.render(area.assign_attrs(invgp_diagnostics="time 2 is fitted worse than it should"), kinds=()))
     )

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""The simulator of this project, a program like any other: sounding.py MODEL CURVE.
+"""The simulator of this project. Usage: sounding.py MODEL CURVE.
 
-It reads the model of two layers, and writes the apparent resistivity (ohm m) of a Wenner array at each spacing, by the
-series of image currents. Replace it by your own program.
+It reads a model of two layers and writes the apparent resistivity (ohm m) of a Wenner array at each spacing, computed
+with the series of image currents. Replace it by your own program.
 """
 
 import sys
 from pathlib import Path
 
 SPACINGS = (2.0, 5.0, 10.0, 20.0, 50.0)  # m
-SMALL = 1e-10  # of the upper layer's resistivity: what later images add
+SMALL = 1e-10  # fraction of the upper resistivity at which the series is truncated
 
 
 def apparent(upper: float, lower: float, thickness: float, spacing: float) -> float:
-    """The apparent resistivity over two layers, in ohm m."""
+    """Compute the apparent resistivity over two layers, in ohm m."""
     reflection = (lower - upper) / (lower + upper)
     total, image, weight = 1.0, 0, 1.0
     while abs(weight) > SMALL and image < 2000:
@@ -25,7 +25,7 @@ def apparent(upper: float, lower: float, thickness: float, spacing: float) -> fl
 
 
 def main() -> None:
-    """Model file in, curve file out."""
+    """Read the model file and write the curve file."""
     lines = Path(sys.argv[1]).read_text().splitlines()
     numbers = [float(word) for line in lines if not line.startswith("#") for word in line.split()]
     curve = [apparent(*numbers, spacing) for spacing in SPACINGS]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The model of this PEST case: drawdown beside a well that is pumped, after Theis (1935).
+"""The model of this PEST case: drawdown near a pumping well, after Theis (1935).
 
 It reads aquifer.dat and writes drawdown.out. Replace it by your own model, with its templates and instructions.
 """
@@ -12,7 +12,7 @@ EULER = 0.57721566490153286
 
 
 def well_function(u: float) -> float:
-    """The exponential integral E1(u)."""
+    """Compute the exponential integral E1(u)."""
     if u < 1.0:
         term, total = -u, u
         for n in range(2, 40):
@@ -26,7 +26,7 @@ def well_function(u: float) -> float:
 
 
 def main() -> None:
-    """Four numbers in, four drawdowns out."""
+    """Read four numbers and write four drawdowns."""
     lines = Path("aquifer.dat").read_text().splitlines()
     transmissivity, storativity, rate, radius = (float(line.split()[-1]) for line in lines)
     with Path("drawdown.out").open("w") as file:

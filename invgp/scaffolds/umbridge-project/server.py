@@ -1,6 +1,6 @@
-"""An UM-Bridge server of this project's model, until Ctrl-C: python3 server.py [PORT].
+"""Serve the model of this project with UM-Bridge until Ctrl-C. Usage: python3 server.py [PORT].
 
-This one is made with invgp. Yours may be whatever speaks UM-Bridge, such as `umbridge.serve_models` in Python, or a
+This server uses invgp. You can use any UM-Bridge server instead, such as `umbridge.serve_models` in Python or a
 container.
 """
 
@@ -20,10 +20,10 @@ MODEL = CallableModel(
 
 
 def main() -> None:
-    """Serve until somebody stops it."""
+    """Serve the model until Ctrl-C."""
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 4242
     with TemporaryDirectory() as scratch, ModelServer(MODEL, Path(scratch), port=port) as server:
-        print(f"Serving {MODEL.name!r} at {server.url}; stop it by Ctrl-C", flush=True)
+        print(f"Serving {MODEL.name!r} at {server.url}; press Ctrl-C to stop", flush=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
