@@ -20,7 +20,7 @@ def model():
     return SAVIGP(Gaussian(0.3), inducing=6, method=Blocks(learn=("posterior",))).fit(X, np.sin(X[:, 0]))
 
 
-def test_that_a_file_cut_off_anywhere_is_told_in_a_sentence(model, tmp_path):
+def test_that_a_file_cut_off_anywhere_is_reported(model, tmp_path):
     path = tmp_path / "model.npz"
     model.save(path)
     whole = path.read_bytes()
@@ -32,7 +32,7 @@ def test_that_a_file_cut_off_anywhere_is_told_in_a_sentence(model, tmp_path):
                 SAVIGP.load(path, Gaussian(0.3))
 
 
-def test_that_a_flipped_byte_is_told_or_changes_nothing(model, tmp_path):
+def test_that_a_flipped_byte_is_reported_or_changes_nothing(model, tmp_path):
     path = tmp_path / "model.npz"
     model.save(path)
     whole, refused = path.read_bytes(), 0
@@ -49,7 +49,7 @@ def test_that_a_flipped_byte_is_told_or_changes_nothing(model, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["posterior", "kernels", "inducing", "likelihood", "prior_mean", "trace"])
-def test_that_numbers_that_were_changed_or_taken_out_are_told(name, model, tmp_path):
+def test_that_numbers_that_were_changed_or_taken_out_are_reported(name, model, tmp_path):
     path = tmp_path / "model.npz"
     model.save(path)
     with np.load(path) as archive:
@@ -78,7 +78,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("what", DAMAGED)
-def test_that_an_array_that_cannot_be_read_is_told_in_a_sentence(what, tmp_path):
+def test_that_an_array_that_cannot_be_read_is_reported(what, tmp_path):
     content, told = DAMAGED[what]
     path = tmp_path / "noise.npy"
     path.write_bytes(content)
@@ -100,7 +100,7 @@ def test_that_a_member_larger_than_the_file_is_refused_before_it_is_read(member,
 
 @pytest.mark.parametrize("name", ["settings", "likelihood", "kernels", "fitted", "jitter"])
 @pytest.mark.parametrize("value", [None, "text", {"depth": [1]}, [7]])
-def test_that_a_description_that_was_changed_is_told(name, value, model, tmp_path):
+def test_that_a_description_that_was_changed_is_reported(name, value, model, tmp_path):
     path = tmp_path / "model.npz"
     model.save(path)
     with np.load(path) as archive:

@@ -17,7 +17,7 @@ from invgp.axes import axis_letters, standard_name
         ({"y": {}, "z": {}}, "XY"),  # a section: one name alone does not tell
     ],
 )
-def test_that_coordinates_are_told_by_name_unit_and_sign(about, letters):
+def test_that_coordinates_are_identified_by_name_unit_and_sign(about, letters):
     assert "".join(axis_letters(about).values()) == letters
 
 

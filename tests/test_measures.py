@@ -61,6 +61,6 @@ def test_that_what_is_missing_is_left_out():
         ("error_rate", ([0, 1], [[0.1], [0.2]]), r"probabilities must have shape \(N,\) or \(N, C\), had \(2, 1\)"),
     ],
 )
-def test_that_shapes_that_do_not_fit_are_told_in_a_sentence(measure, arguments, message):
+def test_that_shapes_that_do_not_fit_are_reported(measure, arguments, message):
     with pytest.raises(ValueError, match=message):
         getattr(measures, measure)(*arguments)

@@ -90,7 +90,7 @@ def test_that_one_bad_row_does_not_cost_the_others(
 
 
 @pytest.mark.parametrize("row", ["nan", "NaN", "nan nan", "1 nan", "inf, 1"])
-def test_that_a_row_may_be_given_up(row: str, program: MakeProgram, tmp_path: Path) -> None:
+def test_that_a_program_can_give_up_a_row(row: str, program: MakeProgram, tmp_path: Path) -> None:
     got = run(model(program, tmp_path, f"rows[i] = {row!r}"), tmp_path)
     assert got.status == (OK, Status.NAN, OK)
     assert got.messages[1].startswith("run r1: output time[")
@@ -113,7 +113,7 @@ def test_that_a_hopeless_program_is_not_started_for_every_row(program: MakeProgr
     assert got.messages[-1] == "run r24: not run, since the batch failed and so did its first 20 rows"
 
 
-def test_that_a_program_that_cannot_be_started_is_told(program: MakeProgram, tmp_path: Path) -> None:
+def test_that_a_program_that_cannot_be_started_is_reported(program: MakeProgram, tmp_path: Path) -> None:
     batched = model(program, tmp_path)
     (tmp_path / "simulator").write_text("no first line\n")
     got = run(batched, tmp_path)
@@ -176,7 +176,7 @@ def test_that_a_label_cannot_lead_out_of_the_directory(label: str, program: Make
         ({"threads": 0}, "threads: must be at least 1; it is 0"),
     ],
 )
-def test_that_settings_that_cannot_work_are_told(
+def test_that_settings_that_cannot_work_are_reported(
     settings: Any, sentence: str, program: MakeProgram, tmp_path: Path
 ) -> None:
     with pytest.raises(AdapterError, match=sentence):

@@ -151,7 +151,7 @@ def test_that_an_interrupt_passes_through() -> None:
         run(interrupted)
 
 
-def test_that_a_row_that_is_not_finite_is_told_by_output_and_label(recwarn: pytest.WarningsRecorder) -> None:
+def test_that_a_row_that_is_not_finite_is_reported_by_output_and_label(recwarn: pytest.WarningsRecorder) -> None:
     values = VALUES.copy()
     values[1, 0] = 0.0
     got = run(travel_time, values)
@@ -177,7 +177,7 @@ def test_that_a_function_working_in_place_harms_nobody() -> None:
     np.testing.assert_array_equal(given, VALUES)
 
 
-def test_that_a_function_that_is_not_vectorised_after_all_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_that_a_function_that_is_not_vectorised_after_all_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         got = run(lambda speed, depth: depth if speed > 0 else -depth)
     assert got.ok.all()
@@ -208,7 +208,7 @@ def test_that_a_batch_of_another_form_raises() -> None:
         (7, "is an int, which cannot be called"),
     ],
 )
-def test_that_a_function_that_cannot_be_had_is_told(function: Any, sentence: str, tmp_path: Path) -> None:
+def test_that_a_function_that_cannot_be_imported_is_reported(function: Any, sentence: str, tmp_path: Path) -> None:
     _user_module(tmp_path)
     (tmp_path / "needy.py").write_text("import surely_not_there\n")
     (tmp_path / "broken.py").write_text("def f(:\n")
@@ -226,7 +226,7 @@ def test_that_a_function_that_cannot_be_had_is_told(function: Any, sentence: str
         (lambda speed, depth, /: depth, "positional"),
     ],
 )
-def test_that_inputs_by_names_that_the_function_does_not_know_are_told(function: Any, sentence: str) -> None:
+def test_that_inputs_by_names_that_the_function_does_not_know_are_reported(function: Any, sentence: str) -> None:
     with pytest.raises(AdapterError, match=re.escape(sentence)) as caught:
         model(function)
     assert caught.value.setting == "inputs"
@@ -242,7 +242,7 @@ def test_that_a_function_may_take_more_than_its_inputs() -> None:
         assert run(function).ok.all()
 
 
-def test_that_a_function_without_a_signature_is_taken_at_its_word() -> None:
+def test_that_a_function_without_a_signature_is_accepted() -> None:
     assert run(dict, outputs=(SPEED, DEPTH)).ok.all()
 
 
@@ -252,12 +252,12 @@ def test_that_a_misspelt_function_brings_a_suggestion(tmp_path: Path) -> None:
         model("spelling_module:traveltime", search_path=tmp_path)
 
 
-def test_that_a_missing_search_path_is_told(tmp_path: Path) -> None:
+def test_that_a_missing_search_path_is_reported(tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="search_path: there is no directory"):
         model("test_user_module:f", search_path=tmp_path / "none")
 
 
-def test_that_a_module_with_the_name_of_a_loaded_one_is_told(tmp_path: Path) -> None:
+def test_that_a_module_with_the_name_of_a_loaded_one_is_reported(tmp_path: Path) -> None:
     (tmp_path / "joblib.py").write_text("def f(): ...\ndump = f\n")
     with pytest.raises(AdapterError, match=r"joblib.py has the name of a module that is loaded already.*rename"):
         model("joblib:dump", search_path=tmp_path)
@@ -273,7 +273,7 @@ def test_that_a_module_with_the_name_of_a_loaded_one_is_told(tmp_path: Path) -> 
         ({"inputs": (Quantity("t", "s", (1, "1")),)}, "inputs: the labels of 't' must differ"),
     ],
 )
-def test_that_unsound_quantities_are_told(settings: Any, sentence: str) -> None:
+def test_that_unsound_quantities_are_reported(settings: Any, sentence: str) -> None:
     with pytest.raises(AdapterError, match=sentence):
         model(**settings)
 

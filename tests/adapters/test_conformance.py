@@ -226,7 +226,7 @@ def test_that_a_sound_model_passes(tmp_path: Path) -> None:
         (NanSpreads, "a row of NaN disturbed the rows beside it"),
     ],
 )
-def test_that_a_broken_model_is_told(broken: type[Sound], sentence: str, tmp_path: Path) -> None:
+def test_that_a_broken_model_is_reported(broken: type[Sound], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=sentence):
         check_forward_model(broken(), VALUES, tmp_path)
 
@@ -238,7 +238,7 @@ def test_that_a_model_that_does_not_pickle_or_writes_its_values_does_not_pass(tm
         check_forward_model(WorksInPlace(), VALUES, tmp_path)
 
 
-def test_that_a_missing_attribute_is_told(tmp_path: Path) -> None:
+def test_that_a_missing_attribute_is_reported(tmp_path: Path) -> None:
     class Bare:
         name = "bare"
 

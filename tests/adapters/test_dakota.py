@@ -66,7 +66,7 @@ def test_that_a_driver_conforms(format_: Any, program: MakeProgram, tmp_path: Pa
 
 
 @pytest.mark.parametrize("format_", DRIVERS)
-def test_that_a_failure_that_the_driver_reports_is_told(format_: Any, program: MakeProgram, tmp_path: Path) -> None:
+def test_that_a_failure_that_the_driver_reports_is_reported(format_: Any, program: MakeProgram, tmp_path: Path) -> None:
     model = model_of(program(DRIVERS[format_], "python"), tmp_path, format=format_)
     got = run(model, tmp_path, [[1.0, 2.0, -1.0], [1.0, 2.0, 1.0]])
     assert got.status == (Status.UNREADABLE, Status.OK)
@@ -122,14 +122,14 @@ def test_that_results_are_read_as_dakota_reads_them(format_: Any, text: str, out
         ({"format": "xml"}, "format: must be 'json' or 'text'; it is 'xml'"),
     ],
 )
-def test_that_wrong_settings_are_one_sentence(
+def test_that_wrong_settings_are_reported_in_one_sentence(
     settings: Any, sentence: str, program: MakeProgram, tmp_path: Path
 ) -> None:
     with pytest.raises(AdapterError, match=sentence):
         model_of(program(JSON_DRIVER, "python"), tmp_path, **settings)
 
 
-def test_that_a_driver_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_that_a_driver_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="driver: there is no file"):
         model_of("./driver", tmp_path)
     with pytest.raises(AdapterError, match="driver: must name a program, but is empty"):

@@ -147,7 +147,9 @@ def test_that_an_output_out_of_bounds_fails_its_run(program: MakeProgram, tmp_pa
 
 
 @pytest.mark.parametrize(("keep", "kept"), [("failed", {"r1"}), ("all", {"r0", "r1"}), ("none", set())])
-def test_that_directories_are_kept_as_told(keep: str, kept: set[str], program: MakeProgram, tmp_path: Path) -> None:
+def test_that_directories_are_kept_as_requested(
+    keep: str, kept: set[str], program: MakeProgram, tmp_path: Path
+) -> None:
     model = one(program('[ "$1" = 2.0 ] && exit 9; echo $1 $1'), tmp_path, keep=keep)
     got = run(model, tmp_path, [[1.0], [2.0]])
     assert got.status == (Status.OK, Status.EXIT_CODE)

@@ -132,7 +132,7 @@ def test_that_arguments_are_templates_and_no_shell_reads_them(program: MakeProgr
         ("echo -Infinity 1", Status.NAN, "output time[1] is -inf"),
     ],
 )
-def test_that_a_failed_run_says_which_why_and_where(
+def test_that_the_message_of_a_failed_run_contains_run_reason_and_directory(
     body: str, status: Status, cause: str, program: MakeProgram, tmp_path: Path
 ) -> None:
     got = run(one(program(body), tmp_path, timeout=0.3 if "sleep" in body else 20.0), tmp_path)
@@ -159,7 +159,7 @@ def test_that_a_failed_run_says_which_why_and_where(
         ),
     ],
 )
-def test_that_an_output_file_that_cannot_be_read_is_told(
+def test_that_an_output_file_that_cannot_be_read_is_reported(
     body: str, cause: str, program: MakeProgram, tmp_path: Path
 ) -> None:
     got = run(one(program(body), tmp_path, output_files=(OutputFile("times.txt"),)), tmp_path)
@@ -202,14 +202,14 @@ def test_that_a_directory_of_an_earlier_attempt_is_replaced(program: MakeProgram
     assert "was not written" in got.messages[0]
 
 
-def test_that_a_run_directory_that_cannot_be_made_is_told(program: MakeProgram, tmp_path: Path) -> None:
+def test_that_a_run_directory_that_cannot_be_made_is_reported(program: MakeProgram, tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file in the way")
     got = run(one(program("echo 1 2"), tmp_path), tmp_path, [[1.0], [2.0]])
     assert got.status == (Status.NOT_STARTED,) * 2
     assert re.match(r"run r1: could not be started: .*Not a directory.*; directory: ", got.messages[1])
 
 
-def test_that_a_full_disk_is_told(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_a_full_disk_is_reported(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: Path, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
@@ -220,7 +220,7 @@ def test_that_a_full_disk_is_told(compiled: Path, tmp_path: Path, monkeypatch: p
     assert "No space left on device" in got.messages[0]
 
 
-def test_that_a_program_that_cannot_be_started_is_told(program: MakeProgram, tmp_path: Path) -> None:
+def test_that_a_program_that_cannot_be_started_is_reported(program: MakeProgram, tmp_path: Path) -> None:
     command = program("echo 1 2")
     model = one(command, tmp_path)
     (tmp_path / "simulator").write_text("echo 1 2\n")
@@ -349,7 +349,9 @@ def test_that_threads_and_environment_reach_the_program(program: MakeProgram, tm
         ({"environment": {"A=B": "1"}}, "environment: 'A=B' = '1' cannot be"),
     ],
 )
-def test_that_settings_that_cannot_work_are_told(settings: Any, sentence: str, compiled: Path, tmp_path: Path) -> None:
+def test_that_settings_that_cannot_work_are_reported(
+    settings: Any, sentence: str, compiled: Path, tmp_path: Path
+) -> None:
     shutil.copytree(compiled, tmp_path, dirs_exist_ok=True)
     (tmp_path / "sub").mkdir()
     (tmp_path / "bin").write_bytes(b"\xff\xfe")

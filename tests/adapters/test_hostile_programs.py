@@ -278,7 +278,7 @@ REPLACEMENTS = {
 @pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize("what", REPLACEMENTS)
 @pytest.mark.parametrize("kind", ["executable", "batched"])
-def test_that_nothing_is_removed_where_a_program_has_led_us(
+def test_that_nothing_is_removed_behind_links_of_a_program(
     kind: str, what: str, more: bool, make: Make, tmp_path: Path, elsewhere: Path
 ) -> None:
     kept = contents(elsewhere)
@@ -318,7 +318,7 @@ def test_that_a_program_that_stops_its_supervisor_is_timed_out(make: Make, tmp_p
     assert got.status == (Status.TIMEOUT,)
 
 
-def test_that_a_supervisor_that_was_stopped_once_goes_on(
+def test_that_a_supervisor_that_was_stopped_once_continues(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask = supervisor._Supervisor.ask

@@ -149,13 +149,15 @@ def test_that_instructions_may_read(tmp_path: Path) -> None:
         (OutputFile("out"), "1 2", "expected 1 number, found 2"),
     ],
 )
-def test_that_a_file_that_cannot_be_read_says_why(reader: Any, content: str, sentence: str, tmp_path: Path) -> None:
+def test_that_a_file_that_cannot_be_read_states_the_reason(
+    reader: Any, content: str, sentence: str, tmp_path: Path
+) -> None:
     (tmp_path / "out").write_text(content)
     with pytest.raises(ValueError, match=sentence):
         read(reader, tmp_path)
 
 
-def test_that_a_netcdf_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+def test_that_a_netcdf_file_that_cannot_be_read_states_the_reason(tmp_path: Path) -> None:
     with netCDF4.Dataset(tmp_path / "out.nc", "w") as file:
         file.createDimension("huge", 2_000_000_000)
         file.createVariable("t", "f8", ("huge",), zlib=True)
@@ -190,7 +192,7 @@ def test_that_a_netcdf_file_that_cannot_be_read_says_why(tmp_path: Path) -> None
         (lambda: load_instructions("instructions", Path("/no.ins")), "instructions: there is no file /no.ins"),
     ],
 )
-def test_that_a_wrong_setting_is_one_sentence(make: Any, sentence: str) -> None:
+def test_that_a_wrong_setting_is_reported_in_one_sentence(make: Any, sentence: str) -> None:
     with pytest.raises(AdapterError, match=sentence):
         make()
 

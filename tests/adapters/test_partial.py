@@ -102,7 +102,7 @@ def test_that_a_program_with_missing_outputs_conforms(program: MakeProgram, tmp_
     assert partial.digest != model(program("echo $1 nan $1"), tmp_path, partial=False).digest
 
 
-def test_that_programs_for_many_rows_may_lack_outputs(program: MakeProgram, tmp_path: Path) -> None:
+def test_that_programs_for_many_rows_can_omit_outputs(program: MakeProgram, tmp_path: Path) -> None:
     answer = 'read line; echo "{\\"id\\": 1, \\"outputs\\": {\\"y\\": [1, null, 3]}}"; cat > /dev/null'
     asked = run(PersistentModel((program(answer),), (X,), (Y,), partial=True, search_path=tmp_path), tmp_path)
     table = program("printf '1 nan 3\\n' > outputs.csv")
@@ -127,7 +127,7 @@ def test_that_a_ledger_keeps_what_there_is(program: MakeProgram, tmp_path: Path)
 
 
 @pytest.mark.parametrize("vectorised", [True, False])
-def test_that_a_function_may_lack_some_outputs(vectorised: bool, tmp_path: Path) -> None:
+def test_that_a_function_can_omit_outputs(vectorised: bool, tmp_path: Path) -> None:
     """The first run lacks one, the second all, the third none."""
 
     def function(x: np.ndarray) -> np.ndarray:

@@ -165,7 +165,7 @@ def test_that_a_fixed_parameter_may_come_from_the_survey(tmp_path: Path) -> None
     np.testing.assert_allclose(run(model, tmp_path, [[0.9]]).outputs, [[0.2 + 0.9 + 0.1 + 0.1 + 100.0]])
 
 
-def test_that_a_failed_run_says_why(tmp_path: Path) -> None:
+def test_that_a_failed_run_states_the_reason(tmp_path: Path) -> None:
     got = run(model_of(write_case(tmp_path)), tmp_path, [[1.0, 1.0, -1.0]])
     assert got.status == (Status.EXIT_CODE,)
     assert "exit code 1; standard error: no recharge; directory: " in got.messages[0]
@@ -232,7 +232,9 @@ def test_that_a_command_that_needs_a_shell_is_refused(command: str, tmp_path: Pa
         (f"{sys.executable} model.py", "'model.py", "cannot be split: No closing quotation"),
     ],
 )
-def test_that_a_case_that_cannot_work_is_one_sentence(old: str, new: str, sentence: str, tmp_path: Path) -> None:
+def test_that_a_case_that_cannot_work_is_reported_in_one_sentence(
+    old: str, new: str, sentence: str, tmp_path: Path
+) -> None:
     control = write_case(tmp_path)
     text = control.read_text()
     assert old in text
@@ -251,26 +253,26 @@ def test_that_a_case_that_cannot_work_is_one_sentence(old: str, new: str, senten
         ({"bounds": {"flw": (0, 1)}}, "bounds: 'flw' is no output; did you mean 'flow'"),
     ],
 )
-def test_that_wrong_settings_are_one_sentence(settings: Any, sentence: str, tmp_path: Path) -> None:
+def test_that_wrong_settings_are_reported_in_one_sentence(settings: Any, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match=sentence):
         model_of(write_case(tmp_path), **settings)
 
 
-def test_that_a_parameter_in_no_template_is_told(tmp_path: Path) -> None:
+def test_that_a_parameter_in_no_template_is_reported(tmp_path: Path) -> None:
     control = write_case(tmp_path)
     (tmp_path / "r.tpl").write_text("ptf #\n1 1 1\n")
     with pytest.raises(AdapterError, match=r"inputs: 'recharge' is a parameter of .*, but in none of its templates"):
         model_of(control)
 
 
-def test_that_files_of_earlier_runs_beside_the_control_file_do_no_harm(tmp_path: Path) -> None:
+def test_that_files_of_earlier_runs_beside_the_control_file_are_harmless(tmp_path: Path) -> None:
     control = write_case(tmp_path, command=f"{sys.executable} model.py r.txt flow.txt")
     (tmp_path / "r.txt").write_text("old")
     (tmp_path / "flow.txt").write_text("old")
     assert run(model_of(control), tmp_path).ok.all()
 
 
-def test_that_an_observation_of_two_instruction_files_is_told(tmp_path: Path) -> None:
+def test_that_an_observation_of_two_instruction_files_is_reported(tmp_path: Path) -> None:
     control = write_case(tmp_path)
     (tmp_path / "flow.ins").write_text("pif %\nl1 %flow:% !flow! !head1!\n")
     with pytest.raises(AdapterError, match="the observation 'head1' is read 2 times"):

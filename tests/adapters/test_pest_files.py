@@ -113,7 +113,7 @@ def test_that_a_bad_template_names_its_line(text: str, sentence: str) -> None:
         PestTemplate(text)
 
 
-def test_that_unknown_and_ambiguous_names_are_told() -> None:
+def test_that_unknown_and_ambiguous_names_are_reported() -> None:
     with pytest.raises(TemplateError, match=r"line 2: 'depht_1' names no input; did you mean 'depth_1'\?"):
         PestTemplate("ptf ~\n~depht_1~").check((DEPTH,))
     twins = (Quantity("a", "m", ("top",)), Quantity("b", "m", ("top",)))
@@ -121,7 +121,7 @@ def test_that_unknown_and_ambiguous_names_are_told() -> None:
         PestTemplate("ptf ~\n~top~").check(twins)
 
 
-def test_that_a_number_that_does_not_fit_is_told() -> None:
+def test_that_a_number_that_does_not_fit_is_reported() -> None:
     with pytest.raises(TemplateError, match=r"'a' is 12345\.0, of which no digit fits in 3 characters"):
         PestTemplate("ptf ~\n~a~").render({"a": 12345.0})
 
@@ -212,6 +212,6 @@ def test_that_bad_instructions_name_their_line(text: str, sentence: str) -> None
         ("l1 t50", "line 1: column 50 lies before the cursor or beyond the end"),
     ],
 )
-def test_that_a_file_that_does_not_follow_says_where(instructions: str, sentence: str) -> None:
+def test_that_the_position_of_a_mismatch_in_a_file_is_reported(instructions: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         Instructions(f"pif @\n{instructions}").read(OUTPUT)

@@ -51,7 +51,7 @@ print(p.pid, file=open("pids", "a"), flush=True)
 '"""
 
 
-def test_that_output_goes_to_files_and_the_exit_code_is_told(tmp_path: Path) -> None:
+def test_that_output_goes_to_files_and_the_exit_code_is_reported(tmp_path: Path) -> None:
     outcome = run("pwd; echo $PWD; echo oh dear >&2; exit 3", tmp_path)
     assert outcome == Outcome(Ending.EXITED, 3)
     assert outcome.standard_error == "oh dear"
@@ -59,7 +59,7 @@ def test_that_output_goes_to_files_and_the_exit_code_is_told(tmp_path: Path) -> 
     assert (tmp_path / STDERR).read_text() == "oh dear\n"
 
 
-def test_that_a_signal_is_told(tmp_path: Path) -> None:
+def test_that_a_signal_is_reported(tmp_path: Path) -> None:
     assert run("kill -SEGV $$", tmp_path).returncode == -signal.SIGSEGV
 
 

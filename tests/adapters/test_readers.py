@@ -65,7 +65,7 @@ def test_that_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         read_text(tmp_path, "out.txt")
 
 
-def test_that_bytes_that_are_no_text_are_told_as_no_number(tmp_path: Path) -> None:
+def test_that_bytes_that_are_no_text_are_reported_as_no_number(tmp_path: Path) -> None:
     (tmp_path / "out.bin").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="is not a number"):
         read_numbers(read_text(tmp_path, "out.bin"), 1)

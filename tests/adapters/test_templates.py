@@ -86,12 +86,12 @@ def test_that_anything_but_a_named_number_is_refused_with_its_line(text: str, se
         ("{speed[1]}", r"has a label, but 'speed' is a single number: write \{speed\}"),
     ],
 )
-def test_that_a_field_that_fits_no_input_is_told_with_what_would(text: str, sentence: str) -> None:
+def test_that_an_unknown_placeholder_is_reported_with_the_valid_ones(text: str, sentence: str) -> None:
     with pytest.raises(TemplateError, match=sentence):
         Template(text).check(INPUTS)
 
 
 @pytest.mark.parametrize("text", ["{other}", "{depth}", "{depth[3]}", "{speed[1]}"])
-def test_that_a_missing_value_is_told(text: str) -> None:
+def test_that_a_missing_value_is_reported(text: str) -> None:
     with pytest.raises(TemplateError, match="has no value"):
         Template(text).render(VALUES)

@@ -18,7 +18,7 @@ def benchmark(monkeypatch):
     return importlib.import_module
 
 
-def test_that_the_bound_is_measured_beside_what_it_cannot_avoid(benchmark, capsys):
+def test_that_the_bound_is_compared_with_its_unavoidable_operations(benchmark, capsys):
     arguments = ["--sites", "200", "--dimensions", "9", "--inducing", "20", "--samples", "16"]
     ratios = benchmark("bound_and_gradient").main(arguments)
     assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
@@ -35,7 +35,7 @@ def test_that_growth_is_measured_in_every_number(benchmark, capsys):
     assert "in the paper" in capsys.readouterr().out
 
 
-def test_that_whole_fits_are_measured_beside_exact_ones(benchmark, capsys):
+def test_that_complete_fits_are_compared_with_exact_ones(benchmark, capsys):
     ratios = benchmark("estimator_fits").main(["--share", "0.1", "--repeats", "1"])
     assert len(ratios) == 4
     assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
@@ -44,14 +44,14 @@ def test_that_whole_fits_are_measured_beside_exact_ones(benchmark, capsys):
     assert float(dense[-2]) > float(dense[-1]) - 0.05
 
 
-def test_that_the_algebra_of_a_field_is_measured_beside_its_runs(benchmark, capsys):
+def test_that_the_linear_algebra_of_a_field_is_compared_with_its_runs(benchmark, capsys):
     found = benchmark("field").main(["--nodes", "10", "--data", "30", "--runs", "30"])
     assert found["seconds"] > 0.0
     assert found["share"] == pytest.approx(found["seconds"] / 30)
     assert "bar 0.1" in capsys.readouterr().out
 
 
-def test_that_the_comparison_says_why_when_gpflow_cannot_be_installed(benchmark, tmp_path, monkeypatch):
+def test_that_the_comparison_states_why_gpflow_cannot_be_installed(benchmark, tmp_path, monkeypatch):
     gpflow = benchmark("against_gpflow")
     monkeypatch.setattr(gpflow, "REQUIREMENTS", (str(tmp_path / "no_such_package"),))
     with pytest.raises(SystemExit, match="GPflow cannot be installed into"):
@@ -107,7 +107,7 @@ def test_that_two_workers_are_measured_against_one(benchmark, capsys):
     assert "4 runs of 1 ms" in capsys.readouterr().out
 
 
-def test_that_the_start_is_measured_beside_numpy(benchmark):
+def test_that_the_startup_time_is_compared_with_numpy(benchmark):
     found = benchmark("startup").measured(times=1)
     assert all(0 < seconds < math.inf for seconds in found.values())
 

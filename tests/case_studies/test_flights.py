@@ -50,7 +50,7 @@ def test_that_the_black_box_comes_to_the_closed_form_and_beats_a_line(folder, tm
     assert found["the function itself"][0] < ours[0] < found["linear"][0]
 
 
-def test_that_flights_from_new_york_are_in_order_and_told_apart_in_time(module):
+def test_that_flights_from_new_york_are_sorted_and_split_by_time(module):
     split = module("data").new_york(4000)
     assert split.X.shape == (3500, 8)
     assert split.X_test.shape == (500, 8)
@@ -131,7 +131,7 @@ def kept(module, tmp_path, monkeypatch):
     return keep
 
 
-def test_that_rows_curves_and_what_is_lacking_are_kept(kept, curves, tmp_path):
+def test_that_rows_curves_and_open_items_are_saved(kept, curves, tmp_path):
     found = kept([{"measure": "NLPD", "setting": "", "ours": 1.23456, "source": "linear"}], curves)
     assert list(found) == ["airline", "airline_loss"]
     assert found["airline"]["command"] == "bash case_studies/flights/run.sh new_york --subsets"
@@ -145,7 +145,7 @@ def test_that_rows_curves_and_what_is_lacking_are_kept(kept, curves, tmp_path):
     assert (tmp_path / "flights_loss_new_york.png").stat().st_size > 10_000
 
 
-def test_that_one_set_has_no_ranks_and_baselines_that_are_there_are_not_lacking(kept, curves):
+def test_that_one_set_has_no_ranks_and_available_baselines_are_not_listed_as_open(kept, curves):
     sources = [f"exact process, {size} of them" for size in ("1,000", "2,000")]
     found = kept([{"measure": "NLPD", "setting": "", "ours": 1.0, "source": source} for source in sources], curves[:1])
     assert list(found) == ["airline"]

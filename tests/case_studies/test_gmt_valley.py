@@ -74,7 +74,7 @@ def test_that_the_valley_is_found_within_the_budget(valley, problem, posterior):
         assert errors[name] == pytest.approx(np.sqrt(np.mean((found.values - truth[name]) ** 2)), abs=0.06)
 
 
-def test_that_what_was_found_is_kept_and_drawn_beside_the_truth(valley, posterior):
+def test_that_the_results_are_saved_and_drawn_with_the_truth(valley, posterior):
     (valley / "results.json").unlink(missing_ok=True)
     (valley / "results").mkdir()
     posterior.to_netcdf(valley / "results" / "valley.nc")

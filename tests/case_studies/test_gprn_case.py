@@ -38,7 +38,7 @@ def test_that_the_files_of_the_robot_arm_are_read(root, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["sarcos_inv.mat", "sarcos_inv_test.mat"])
-def test_that_a_missing_file_of_the_robot_arm_is_a_sentence(root, tmp_path, name):
+def test_that_a_missing_file_of_the_robot_arm_is_reported_in_one_sentence(root, tmp_path, name):
     if name == "sarcos_inv_test.mat":
         savemat(tmp_path / "sarcos_inv.mat", {"sarcos_inv": np.zeros((2, 28))})
     outcome = run(root, "--sarcos", tmp_path, check=False)

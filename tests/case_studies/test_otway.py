@@ -74,6 +74,6 @@ def test_that_the_command_of_the_readme_makes_a_posterior_and_figures(with_envir
         (["--speed"], "run.sh: '--speed' is not an option; run.sh --help lists them."),
     ],
 )
-def test_that_a_wrong_option_of_the_command_is_a_sentence(arguments, sentence, otway):
+def test_that_a_wrong_option_of_the_command_is_reported_in_one_sentence(arguments, sentence, otway):
     outcome = subprocess.run(["bash", str(otway / "run.sh"), *arguments], capture_output=True, text=True, check=False)
     assert (outcome.returncode, outcome.stderr.strip()) == (2, sentence)

@@ -30,7 +30,7 @@ def accuracy(folder, draws, *arguments):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_that_posteriors_stand_beside_chains_in_table_figure_and_results(short_line):
+def test_that_posteriors_and_chains_are_in_table_figure_and_results(short_line):
     said = accuracy(short_line, 250)
     numbers = {
         name: [float(n.rstrip("%").replace(",", "")) for n in re.findall(r"[\d.,]+%?", said.split(name)[1])[:4]]

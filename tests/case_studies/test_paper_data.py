@@ -52,7 +52,7 @@ def usps(study, tmp_path, monkeypatch):
     return study[0].DATASETS["usps"]
 
 
-def test_that_three_digits_of_both_parts_of_usps_are_told_apart(usps, study, tmp_path):
+def test_that_three_digits_of_both_parts_of_usps_are_distinguished(usps, study, tmp_path):
     X, y = usps.table()
     assert X.shape == (196, 256)  # 65 fours, 65 sevens, 66 nines
     np.testing.assert_array_equal(y.sum(axis=0), [65, 65, 66])
@@ -89,14 +89,14 @@ def test_that_images_are_taken_out_of_what_a_client_brings(study, tmp_path, monk
     assert capsys.readouterr().out == ""
 
 
-def test_that_a_client_that_fails_is_told(study):
+def test_that_a_client_that_fails_is_reported(study):
     import fetch  # noqa: PLC0415
 
     with pytest.raises(SystemExit, match="failed:\nno such package"):
         fetch.client([sys.executable, "-c", "import sys; sys.exit('no such package')"])
 
 
-def test_that_a_small_run_fits_all_families_goes_on_where_it_was_and_is_drawn(study, tmp_path, capsys):
+def test_that_a_small_run_fits_all_families_resumes_and_is_drawn(study, tmp_path, capsys):
     datasets, experiments, figures = study
     small = replace(datasets.DATASETS["boston"], train=60)
     experiments.run_splits(small, 1, (0.2, 1.0), tmp_path)
@@ -151,7 +151,7 @@ def test_that_only_whole_sets_of_splits_are_recorded(study):
         (["cancer", "--sparsity", "2"], "argument --sparsity: each must be from 1 / 300 (for cancer) to 1"),
     ],
 )
-def test_that_wrong_arguments_are_sentences(arguments, sentence, study, monkeypatch, capsys):
+def test_that_wrong_arguments_are_reported(arguments, sentence, study, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["experiments.py", *arguments])
     with pytest.raises(SystemExit) as ended:
         study[1].main()
@@ -159,7 +159,7 @@ def test_that_wrong_arguments_are_sentences(arguments, sentence, study, monkeypa
     assert sentence in capsys.readouterr().err
 
 
-def test_that_densities_are_told_on_the_scale_of_the_data(study):
+def test_that_densities_are_reported_on_the_scale_of_the_data(study):
     datasets, experiments, _ = study
     small = replace(datasets.DATASETS["boston"], train=60)
     split = small.split(0)
@@ -211,7 +211,7 @@ def mnist(study, monkeypatch):
     mnist.centres.cache_clear()
 
 
-def test_that_digits_are_told_better_with_inducing_inputs_that_are_learnt(mnist, tmp_path):
+def test_that_learnt_inducing_inputs_improve_the_classification_of_digits(mnist, tmp_path):
     import mnist_figures  # noqa: PLC0415
 
     settings = [mnist.Setting(mnist.PARITY, 10, learnt=learnt) for learnt in (False, True)]
@@ -231,14 +231,14 @@ def test_that_digits_are_told_better_with_inducing_inputs_that_are_learnt(mnist,
     assert (tmp_path / "mnist.png").stat().st_size > 10_000
 
 
-def test_that_ten_classes_are_told(mnist):
+def test_that_ten_classes_are_distinguished(mnist):
     setting = mnist.Setting(mnist.TEN, 20)
     one = mnist.measured(setting, mnist.Study("few", (setting,), batch=200, fixed=30, learnt=0))
     assert one.wrong.mean() < 0.4
     assert one.surprise.mean() < 0.6 * np.log(10)
 
 
-def test_that_figures_of_the_paper_stand_beside_ours_of_the_same_setting(study):
+def test_that_results_of_the_paper_are_listed_with_ours_of_the_same_setting(study):
     import mnist  # noqa: PLC0415
     import mnist_figures  # noqa: PLC0415
 

@@ -64,7 +64,7 @@ def complaint(script, capsys):
         ("compare_smoothers.py", "--runs", 8, ["profile.toml", "--runs", "100", "4"]),
     ],
 )
-def test_that_a_number_below_its_limit_is_a_sentence(name, option, least, values, complaint):
+def test_that_a_number_below_its_limit_is_reported_in_one_sentence(name, option, least, values, complaint):
     said = complaint(name, *values)
     script = name.split("/")[-1]
     assert said == f"{script}: error: argument {option}: must be a whole number of at least {least}, was {values[-1]!r}"
@@ -99,7 +99,7 @@ def test_that_a_number_below_its_limit_is_a_sentence(name, option, least, values
         ("aquifer/make_survey.py", [], "the following arguments are required: program"),
     ],
 )
-def test_that_a_number_above_its_limit_or_none_is_a_sentence(name, arguments, sentence, complaint):
+def test_that_a_number_above_its_limit_or_none_is_reported_in_one_sentence(name, arguments, sentence, complaint):
     script = name.split("/")[-1]
     assert complaint(name, *arguments) == f"{script}: error: {sentence}"
 
@@ -140,7 +140,9 @@ def test_that_a_number_above_its_limit_or_none_is_a_sentence(name, arguments, se
         ),
     ],
 )
-def test_that_a_file_that_is_missing_or_wrong_is_a_sentence(name, arguments, sentence, complaint, tmp_path):
+def test_that_a_file_that_is_missing_or_wrong_is_reported_in_one_sentence(
+    name, arguments, sentence, complaint, tmp_path
+):
     for file, text in {
         "notes": "notes\nof a walk\n",
         "sarcos_inv.mat": "notes of a walk, and not a table" * 10,
@@ -162,7 +164,7 @@ def test_that_a_file_that_is_missing_or_wrong_is_a_sentence(name, arguments, sen
     assert said.startswith(f"{name.split('/')[-1]}: {sentence.format(tmp_path)}")
 
 
-def test_that_a_config_without_a_grid_is_a_sentence(otway, complaint):
+def test_that_a_config_without_a_grid_is_reported_in_one_sentence(otway, complaint):
     config = otway / "otway.toml"
     sentence = f"the config {str(config)!r} must be of a field model, with a grid, but it has none."
     assert complaint("field_coverage.py", config) == f"field_coverage.py: {sentence}"

@@ -19,7 +19,7 @@ COMMAND = ("calibrate", "survey.toml", "--workers", "1")
 ROW = r"(?:[▼▲] )?\d+\.\d ± \d+\.\d\s+"
 
 
-def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_go_on_from_there(tmp_path: Path) -> None:
+def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_continue_from_there(tmp_path: Path) -> None:
     write_files(tmp_path)
     result = here(*COMMAND, "--surveys", "3", "--check", cwd=tmp_path)
     assert result.returncode == 0, result.stderr

@@ -41,9 +41,7 @@ FACTORISED = (
         pytest.param([str(SCRIPT)], with_inference(FULL_GAUSSIAN, "max_runs = 5000"), FACTORISED, id="invgp"),
     ],
 )
-def test_that_check_says_what_goes_in_comes_out_and_costs(
-    program: list[str], config: str, cost: str, tmp_path: Path
-) -> None:
+def test_that_check_prints_inputs_outputs_and_cost(program: list[str], config: str, cost: str, tmp_path: Path) -> None:
     write_files(tmp_path, config)
     result = invgp("check", "survey.toml", cwd=tmp_path, program=program)
     assert (result.returncode, result.stderr) == (0, "")
@@ -60,7 +58,7 @@ def test_that_check_says_what_goes_in_comes_out_and_costs(
     assert re.search(rf"\n{cost}$", result.stdout)
 
 
-def test_that_check_says_what_the_simulator_itself_costs(invgp_here: Command, tmp_path: Path) -> None:
+def test_that_check_prints_what_the_simulator_itself_costs(invgp_here: Command, tmp_path: Path) -> None:
     write_files(tmp_path, with_inference("emulator = false"))
     result = invgp_here("check", "survey.toml", cwd=tmp_path)
     assert re.search(r"The coupled posterior takes [^:\n]* runs per site[^:\n]*: about [\d,]+ runs, ", result.stdout)
@@ -111,7 +109,7 @@ def test_that_check_keeps_the_directory_of_the_run_that_failed(invgp_here: Comma
     assert (directory / "standard_error.txt").read_text() == "out of licences\n"
 
 
-def test_that_check_says_what_a_function_raised(invgp_here: Command, tmp_path: Path) -> None:
+def test_that_check_prints_what_a_function_raised(invgp_here: Command, tmp_path: Path) -> None:
     write_files(tmp_path)
     (tmp_path / "model.py").write_text("def time(depth):\n    return depth + 'm'\n")
     result = invgp_here("check", "survey.toml", cwd=tmp_path)
@@ -120,7 +118,7 @@ def test_that_check_says_what_a_function_raised(invgp_here: Command, tmp_path: P
     assert "Traceback" not in result.stderr
 
 
-def test_that_check_says_which_names_a_function_knows(invgp_here: Command, tmp_path: Path) -> None:
+def test_that_check_prints_which_names_a_function_knows(invgp_here: Command, tmp_path: Path) -> None:
     write_files(tmp_path)
     (tmp_path / "model.py").write_text("def time(deep):\n    return deep\n")
     result = invgp_here("check", "survey.toml", cwd=tmp_path)
@@ -150,7 +148,7 @@ def test_that_check_warns_of_a_batch_without_a_timeout(invgp_here: Command, tmp_
     assert (result.returncode, result.stderr) == (0, warning)
 
 
-def test_that_check_says_where_a_forgotten_fill_value_is(invgp_here: Command, tmp_path: Path) -> None:
+def test_that_check_prints_where_a_forgotten_fill_value_is(invgp_here: Command, tmp_path: Path) -> None:
     write_files(tmp_path)
     (tmp_path / "sites.csv").write_text(SITES.replace("0.47", "-9999"))
     result = invgp_here("check", "survey.toml", cwd=tmp_path)
@@ -190,7 +188,7 @@ def test_that_noise_and_misfit_are_described_whatever_was_observed() -> None:
     )
 
 
-def test_that_noise_that_cannot_be_learnt_of_so_many_sites_is_told_before_a_run(
+def test_that_noise_that_cannot_be_learnt_from_so_many_sites_is_reported_before_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_files(tmp_path, CONFIG.replace("[noise]", "[noise]\nlearn = { time = true }"))

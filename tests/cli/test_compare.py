@@ -70,7 +70,7 @@ def test_that_draws_and_diagnostics_are_in_the_file(
         assert found.attrs["invgp_reference_runs"] > 4 * 300 * 10
 
 
-def test_that_few_draws_are_not_called_a_reference_and_more_go_on_from_there(
+def test_that_few_draws_give_a_warning_and_more_draws_continue_the_chains(
     finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     folder = shutil.copytree(finished[0], tmp_path / "survey")
@@ -88,7 +88,7 @@ def test_that_few_draws_are_not_called_a_reference_and_more_go_on_from_there(
     assert not (folder / "was_called").exists(), "the same draws were paid for twice"
 
 
-def test_that_ctrl_c_keeps_the_chains_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_that_ctrl_c_keeps_the_chains_and_states_how_to_continue(tmp_path: Path) -> None:
     body = f"case $PWD in */chains9-*) touch ../../../samples;; esac; {SIMULATOR}"  # after the fit, of 8 steps
     config = with_program(body=body, directory=tmp_path)
     write_files(tmp_path, config.replace("sites.csv", "two_sites.csv").replace("samples = 16", "samples = 6"))
@@ -144,7 +144,7 @@ def folder(finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path_fac
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), MISTAKES, ids=[" ".join(m[0]) for m in MISTAKES])
-def test_that_a_mistake_is_a_sentence_and_costs_nothing(
+def test_that_a_mistake_is_reported_before_any_run(
     arguments: list[str], sentence: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
@@ -176,7 +176,7 @@ def told_runs(stdout: str) -> tuple[int, int]:
     return int(said[1].replace(",", "")), int(said[2].replace(",", ""))
 
 
-def test_that_a_stopped_comparison_on_an_emulator_goes_on_with_the_runs_of_the_ledger(tmp_path: Path) -> None:
+def test_that_a_stopped_comparison_on_an_emulator_continues_with_the_runs_of_the_ledger(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     body = (
         f"echo $1 >> {calls}; case $PWD in */emulator-step-2-*) touch {tmp_path}/second; sleep 0.2;; esac; {SIMULATOR}"
@@ -210,7 +210,7 @@ def test_that_a_stopped_comparison_on_an_emulator_goes_on_with_the_runs_of_the_l
     assert len(called()) == before
 
 
-def test_that_a_comparison_stopped_while_its_gaussian_is_fitted_pays_for_no_run_twice(tmp_path: Path) -> None:
+def test_that_a_comparison_stopped_while_its_gaussian_is_fitted_repeats_no_run(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     body = f"echo $1 >> {calls}; case $PWD in */chains3-*) touch {tmp_path}/third; sleep 0.1;; esac; {SIMULATOR}"
     config = with_program(body=body, directory=tmp_path)

@@ -14,14 +14,14 @@ def told():
     return outcome.stdout
 
 
-def test_that_versions_and_threads_are_told(told):
+def test_that_versions_and_threads_are_reported(told):
     assert f"numpy {np.__version__}" in told
     assert "is missing" not in told
     assert re.search(r"\d+ usable cores", told)
     assert re.search(r"(openblas|mkl|blis).*: \d+ threads?\b", told)
 
 
-def test_that_a_missing_gpu_is_told_with_what_to_do(told):
+def test_that_a_missing_gpu_is_reported_with_a_remedy(told):
     try:
         import cupy  # noqa: F401, PLC0415
     except ImportError:

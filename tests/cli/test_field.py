@@ -96,7 +96,7 @@ def test_that_a_map_at_the_nodes_is_the_posterior(inverted: Path, invgp_here: Co
     assert complaints(tmp_path / "map.nc") == []
 
 
-def test_that_a_table_has_a_row_a_node(inverted: Path, invgp_here: Command, tmp_path: Path) -> None:
+def test_that_a_table_has_one_row_per_node(inverted: Path, invgp_here: Command, tmp_path: Path) -> None:
     done = invgp_here("export", "posterior.nc", "--format", "csv", "-o", tmp_path / "nodes.csv", cwd=inverted)
     assert done.returncode == 0, done.stderr
     table = np.genfromtxt(tmp_path / "nodes.csv", delimiter=",", names=True)
@@ -121,7 +121,9 @@ def test_that_the_report_is_of_nodes(inverted: Path, invgp_here: Command, tmp_pa
 
 
 @pytest.mark.parametrize("command", [("compare", "posterior.nc"), ("calibrate", "survey.toml")])
-def test_that_what_cannot_be_done_is_a_sentence(command: tuple[str, str], inverted: Path, invgp_here: Command) -> None:
+def test_that_what_cannot_be_done_is_reported_in_one_sentence(
+    command: tuple[str, str], inverted: Path, invgp_here: Command
+) -> None:
     done = invgp_here(*command, cwd=inverted)
     assert done.returncode == 2
     assert done.stderr == (

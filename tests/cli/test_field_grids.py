@@ -120,7 +120,7 @@ def test_that_a_quantity_is_drawn(quantity: str, case: Case, ran: Callable[..., 
     assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
-def test_that_what_the_posterior_is_asked_to_keep_is_no_remark(case: Case) -> None:
+def test_that_keeping_the_posterior_gives_no_note(case: Case) -> None:
     assert "modes" not in netcdf.read(case.folder / "posterior.nc").attrs["invgp_diagnostics"]
 
 

@@ -95,9 +95,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_that_an_inversion_that_is_killed_goes_on_to_the_bit(
-    undisturbed: xr.Dataset, workers: str, tmp_path: Path
-) -> None:
+def test_that_a_killed_inversion_resumes_bit_identically(undisturbed: xr.Dataset, workers: str, tmp_path: Path) -> None:
     folder = survey(tmp_path / "killed")
     for runs in (5, 20):
         with running("run", "survey.toml", "--workers", workers, cwd=folder) as (process, _):
@@ -114,7 +112,7 @@ def test_that_an_inversion_that_is_killed_goes_on_to_the_bit(
     assert started(folder) <= undisturbed.attrs["invgp_runs"] + 2 * 2 * int(workers)
 
 
-def test_that_runs_that_lack_some_outputs_are_used(undisturbed: xr.Dataset, tmp_path: Path) -> None:
+def test_that_runs_with_missing_outputs_are_used(undisturbed: xr.Dataset, tmp_path: Path) -> None:
     lacking = f'(depth[1] > 21 && i == 3) ? "nan" : {MEAN}'
     folder = survey(tmp_path / "partial", lacking, forward="partial = true")
     done = here("run", "survey.toml", cwd=folder)
@@ -126,7 +124,7 @@ def test_that_runs_that_lack_some_outputs_are_used(undisturbed: xr.Dataset, tmp_
     np.testing.assert_allclose(found["depth_std"], undisturbed["depth_std"], rtol=0.05)
 
 
-def test_that_an_output_that_no_run_gives_is_a_sentence(tmp_path: Path) -> None:
+def test_that_an_output_missing_in_all_runs_is_reported(tmp_path: Path) -> None:
     folder = survey(tmp_path / "never", f'i == 3 ? "nan" : {MEAN}', forward="partial = true")
     done = here("run", "survey.toml", cwd=folder)
     assert done.returncode != 0
@@ -134,7 +132,7 @@ def test_that_an_output_that_no_run_gives_is_a_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_that_a_table_with_too_few_rows_is_told(tmp_path: Path) -> None:
+def test_that_a_table_with_too_few_rows_is_reported(tmp_path: Path) -> None:
     folder = survey(tmp_path / "few")
     program = folder / "averages.sh"
     program.write_text(program.read_text(encoding="utf-8").replace("i <= 6", "i <= 5"), encoding="utf-8")

@@ -20,7 +20,9 @@ ROWS = "A,0,2,30,100,200,1,2,50,ok\nB,300,2,31,110,,1,,55,\nC,600,20,33,120,240,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_that_a_project_is_written_whole_and_never_over_another(kind: str, invgp_here: Command, tmp_path: Path) -> None:
+def test_that_a_project_is_written_completely_and_never_over_another(
+    kind: str, invgp_here: Command, tmp_path: Path
+) -> None:
     folder = tmp_path / "a" / "project"
     result = invgp_here("init", kind, folder, cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
@@ -119,7 +121,7 @@ def test_that_columns_units_and_ranges_of_a_csv_are_filled_in(invgp_here: Comman
     assert config["latents"]["field"]["kernel"] == {"length_scale": 200}
 
 
-def test_that_a_config_from_data_lacks_nothing_but_the_simulator(invgp_here: Command, tmp_path: Path) -> None:
+def test_that_a_config_from_data_needs_only_the_simulator(invgp_here: Command, tmp_path: Path) -> None:
     (tmp_path / "sites.csv").write_text(COLUMNS + ROWS)
     invgp_here("init", "--from-data", "sites.csv", cwd=tmp_path)
     problem = invgp.load(tmp_path / "survey.toml")
@@ -151,7 +153,7 @@ def test_that_a_netcdf_file_is_read_too(invgp_here: Command, tmp_path: Path) -> 
     assert [(o.name, o.unit) for o in survey.observations] == [("gravity", "mGal")]
 
 
-def test_that_faults_of_the_data_are_told_at_once(invgp_here: Command, tmp_path: Path) -> None:
+def test_that_faults_of_the_data_are_reported_at_once(invgp_here: Command, tmp_path: Path) -> None:
     (tmp_path / "sites.csv").write_text("x,t_ms\n0,1\n0,2\n")
     result = invgp_here("init", "--from-data", "sites.csv", cwd=tmp_path)
     assert result.returncode == 0

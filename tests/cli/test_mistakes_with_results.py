@@ -62,7 +62,7 @@ def folder(finished: Finished, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.mark.parametrize("line", MISTAKES)
-def test_that_a_mistake_is_a_sentence_and_nothing_is_written(line: str, folder: Path, invgp_here: Command) -> None:
+def test_that_a_mistake_is_reported_and_nothing_is_written(line: str, folder: Path, invgp_here: Command) -> None:
     if "map.nc" in line and not (folder / "map.nc").exists():
         assert invgp_here("predict", "posterior.nc", "--grid", "500", "-o", "map.nc", cwd=folder).returncode == 0
     before = sorted(folder.iterdir())

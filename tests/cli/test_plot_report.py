@@ -49,7 +49,7 @@ def test_that_a_figure_has_the_size_and_the_dots_it_is_asked_for(
         (["-o", "a.gif"], "invgp: --output: must end in .png, .svg or .pdf, was 'a.gif'"),
     ],
 )
-def test_that_a_mistake_is_a_sentence(
+def test_that_a_mistake_is_reported_in_one_sentence(
     arguments: list[str], sentence: str, finished: Finished, invgp_here: Command, tmp_path: Path
 ) -> None:
     result = invgp_here("plot", finished[0] / "posterior.nc", *arguments, cwd=tmp_path)

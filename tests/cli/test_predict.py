@@ -13,7 +13,7 @@ from helpers.command_line import Command
 Finished = tuple[Path, subprocess.CompletedProcess[str]]
 
 
-def test_that_predict_writes_a_map_and_says_so(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+def test_that_predict_writes_a_map_and_prints_its_path(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
     posterior, output = finished[0] / "posterior.nc", tmp_path / "line.nc"
     result = invgp_here("predict", posterior, "--grid", "100", "--draws", "3", "-o", output, cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
@@ -70,7 +70,7 @@ def test_that_the_same_seed_gives_the_same_draws(finished: Finished, invgp_here:
         (["-o", "map.tif"], "--output: must end in .nc, was 'map.tif'"),
     ],
 )
-def test_that_a_mistake_is_one_sentence(
+def test_that_a_mistake_is_reported_in_one_sentence(
     arguments: list[str], sentence: str, finished: Finished, invgp_here: Command, tmp_path: Path
 ) -> None:
     result = invgp_here("predict", finished[0] / "posterior.nc", *arguments, cwd=tmp_path)
@@ -105,7 +105,7 @@ def test_that_neither_survey_nor_another_posterior_is_overwritten(
     assert result.stderr.endswith("which is a posterior\n")
 
 
-def test_that_what_an_expression_cannot_tell_is_said(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
+def test_that_invalid_expressions_are_reported(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
     derive = ("--derive", 'x = log((depth - quantity(5000, "m")) / quantity(1, "m"))')
     result = invgp_here("predict", finished[0] / "posterior.nc", *derive, "-o", "map.nc", cwd=tmp_path)
     assert result.returncode == 0

@@ -75,7 +75,7 @@ def stop_after(runs: int, pause: float, workers: str, how: signal.Signals, direc
 
 
 @pytest.mark.parametrize(("workers", "how"), [("1", signal.SIGKILL), ("2", signal.SIGKILL), ("2", signal.SIGINT)])
-def test_that_a_stopped_inversion_goes_on_where_it_was(
+def test_that_a_stopped_inversion_continues_where_it_was(
     workers: str, how: signal.Signals, undisturbed: xr.Dataset, tmp_path: Path
 ) -> None:
     directory = survey(tmp_path / "survey")
@@ -177,7 +177,7 @@ def test_that_one_of_two_inversions_that_is_killed_does_not_hold_up_the_other(
     assert len(started(directory)) == RUNS + 1  # the one that was under way
 
 
-def test_that_an_inversion_goes_on_after_a_full_disk(
+def test_that_an_inversion_continues_after_a_full_disk(
     undisturbed: xr.Dataset, invgp_here: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     directory = survey(tmp_path / "survey")
@@ -236,7 +236,7 @@ def test_that_a_program_has_no_ledger_if_it_is_not_wanted(invgp_here: Command, t
     assert not (tmp_path / LEDGER).exists()
 
 
-def test_that_a_file_that_is_no_ledger_is_told_before_the_simulator_is_paid_for(
+def test_that_a_file_that_is_no_ledger_is_reported_before_the_simulator_is_paid_for(
     invgp_here: Command, tmp_path: Path
 ) -> None:
     directory = survey(tmp_path / "survey")

@@ -31,7 +31,7 @@ from invgp.formatting import format_duration
 Finished = tuple[Path, subprocess.CompletedProcess[str]]
 
 
-def test_that_run_writes_a_posterior_and_says_so(finished: Finished) -> None:
+def test_that_run_writes_a_posterior_and_prints_its_path(finished: Finished) -> None:
     directory, result = finished
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(
@@ -138,13 +138,13 @@ def posteriors(directory: Path) -> list[xr.Dataset]:
     return [xr.load_dataset(directory / f"workers{count}.nc").drop_attrs() for count in ("1", "2")]
 
 
-def test_that_the_number_of_workers_changes_no_bit_with_a_function(tmp_path: Path) -> None:
+def test_that_the_number_of_workers_does_not_change_the_result_with_a_function(tmp_path: Path) -> None:
     write_files(tmp_path, CONFIG.replace('"model:time"', '"model:time"\nvectorised = false'))
     one, two = posteriors(tmp_path)
     xr.testing.assert_identical(one, two)
 
 
-def test_that_the_number_of_workers_changes_no_bit_with_a_program(tmp_path: Path) -> None:
+def test_that_the_number_of_workers_does_not_change_the_result_with_a_program(tmp_path: Path) -> None:
     write_files(tmp_path, with_inference(FULL_GAUSSIAN, "max_evaluations = 2", config=with_program(directory=tmp_path)))
     one, two = posteriors(tmp_path)
     xr.testing.assert_identical(one, two)

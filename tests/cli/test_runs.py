@@ -52,7 +52,7 @@ def test_that_runs_are_listed(directory: Path, invgp_here: Command) -> None:
     assert [int(line.split()[0]) for line in listed[1:-1]] == [run.run for run in failed]
 
 
-def test_that_a_list_is_json_if_asked(directory: Path, invgp_here: Command) -> None:
+def test_that_a_list_can_be_json(directory: Path, invgp_here: Command) -> None:
     result = invgp_here("runs", "list", LEDGER, "--failed", "--json", cwd=directory)
     listed = json.loads(result.stdout)
     assert len(listed) == len(runs(directory, failed=True))
@@ -170,7 +170,7 @@ def test_that_an_export_of_several_models_asks_which(directory: Path, invgp_here
         (["rerun", "none.sqlite", "--failed", "--config", "survey.toml"], "the ledger 'none.sqlite' cannot be used"),
     ],
 )
-def test_that_mistakes_are_sentences(arguments: list[str], sentence: str, invgp_here: Command, tmp_path: Path) -> None:
+def test_that_mistakes_are_reported(arguments: list[str], sentence: str, invgp_here: Command, tmp_path: Path) -> None:
     write_files(tmp_path)
     result = invgp_here("runs", *arguments, cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")

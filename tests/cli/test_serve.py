@@ -228,7 +228,7 @@ def test_that_an_inversion_through_it_gives_the_same(
             np.testing.assert_array_equal(through[name], here[name])
 
 
-def test_that_check_tells_sizes_that_do_not_fit(url: str, invgp_here: Command, tmp_path: Path) -> None:
+def test_that_check_reports_sizes_that_do_not_match(url: str, invgp_here: Command, tmp_path: Path) -> None:
     config = CONFIG.replace('adapter = "callable"\nfunction = "model:time"', f'adapter = "umbridge"\nurls = ["{url}"]')
     config = config.replace('inputs = ["depth"]', 'model = "time"\ninputs = ["depth", "position"]')
     write_files(tmp_path, config)
@@ -281,7 +281,7 @@ def test_that_the_program_of_a_worker_that_was_killed_is_ended(tmp_path: Path) -
         assert has_ended(int((tmp_path / "tmp" / "started").read_text()))
 
 
-def test_that_a_port_in_use_is_one_sentence(url: str, folder: Path, invgp_here: Command) -> None:
+def test_that_a_port_in_use_is_reported_in_one_sentence(url: str, folder: Path, invgp_here: Command) -> None:
     port = url.rpartition(":")[2]
     result = invgp_here("serve", "survey.toml", "--port", port, cwd=folder)
     assert (result.returncode, result.stdout) == (2, "")
@@ -294,7 +294,7 @@ def test_that_a_port_in_use_is_one_sentence(url: str, folder: Path, invgp_here: 
     assert result.stderr.endswith("were '192.0.2.1' and 4242 (Cannot assign requested address)\n")
 
 
-def test_that_only_this_machine_is_served_unless_told_otherwise(url: str, folder: Path) -> None:
+def test_that_only_the_local_machine_is_served_by_default(url: str, folder: Path) -> None:
     assert url.startswith("http://127.0.0.1:")
     with serving(folder, "--host", "0.0.0.0") as (process, _):
         assert "whoever can reach this address can run the simulator" in ended(process)[0]

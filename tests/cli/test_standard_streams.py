@@ -65,7 +65,7 @@ def outcomes(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tu
 
 
 @pytest.mark.parametrize(("name", "state"), STATES)
-def test_that_a_command_finishes_whatever_its_streams_are(
+def test_that_a_command_finishes_with_any_standard_streams(
     name: str, state: str, outcomes: dict[tuple[str, str], dict[str, Any]]
 ) -> None:
     found, made = outcomes[name, state], COMMANDS[name][1]

@@ -58,7 +58,7 @@ def test_that_a_name_that_is_not_utf8_is_printed(tmp_path: Path) -> None:
         (["check", "long_output.toml"], 2, "output.file: must be a name that the file system takes"),
     ],
 )
-def test_that_a_name_that_no_file_can_have_is_a_sentence(
+def test_that_a_name_that_no_file_can_have_is_reported_in_one_sentence(
     arguments: list[str], code: int, sentence: str, invgp_here: Command, tmp_path: Path
 ) -> None:
     write_files(tmp_path)
@@ -72,7 +72,7 @@ def test_that_a_name_that_no_file_can_have_is_a_sentence(
 
 
 @pytest.mark.parametrize("limit", [16, 32])
-def test_that_too_few_open_files_are_a_sentence(limit: int, tmp_path: Path) -> None:
+def test_that_too_few_open_files_are_reported_in_one_sentence(limit: int, tmp_path: Path) -> None:
     line = f"ulimit -n {limit}; exec {' '.join(MODULE)} doctor"
     result = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (1, "")

@@ -139,7 +139,7 @@ def test_that_what_is_computed_between_runs_is_not_taken_for_their_time() -> Non
     ],
     ids=["left out", "no file", "no address", "unused"],
 )
-def test_that_a_scheduler_that_cannot_be_used_is_a_sentence(
+def test_that_a_scheduler_that_cannot_be_used_is_reported_in_one_sentence(
     lines: list[str], options: list[str], sentence: str, invgp_here: Command, monkeypatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("invgp.execution.pools.dask_cluster.SECONDS_TO_ANSWER", 0.5)

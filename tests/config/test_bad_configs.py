@@ -12,7 +12,7 @@ from invgp.config import load
 from invgp.errors import ConfigError
 
 
-def test_that_each_of_several_mistakes_gives_a_sentence(write_survey: WriteSurvey) -> None:
+def test_that_each_of_several_mistakes_gives_one_error_message(write_survey: WriteSurvey) -> None:
     path = write_survey({"title =": "titel =", "samples = 16": "samples = 0", "mean = 2000": 'mean = "fast"'})
     with pytest.raises(ConfigError) as caught:
         load(path)
@@ -20,7 +20,7 @@ def test_that_each_of_several_mistakes_gives_a_sentence(write_survey: WriteSurve
     assert keys == ["titel", "latents.velocity.mean", "inference.samples"]
 
 
-def test_that_each_of_several_mistakes_across_tables_gives_a_sentence(write_survey: WriteSurvey) -> None:
+def test_that_each_of_several_mistakes_across_tables_gives_one_error_message(write_survey: WriteSurvey) -> None:
     path = write_survey(
         {
             'crs = "EPSG:28354"': 'crs = "EPSG:1"',
@@ -60,7 +60,7 @@ def test_that_bad_toml_names_its_line(write_survey: WriteSurvey) -> None:
     assert sentence_of(path) == "the config '<here>/survey.toml' is not TOML: Invalid value (at line 50, column 11)"
 
 
-def test_that_a_config_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+def test_that_the_reason_why_a_config_cannot_be_read_is_reported(tmp_path: Path) -> None:
     assert sentence_of(tmp_path / "none.toml") == (
         "the config '<here>/none.toml' cannot be read: No such file or directory"
     )
@@ -72,7 +72,7 @@ def test_that_a_config_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     )
 
 
-def test_that_an_empty_config_says_what_it_needs(tmp_path: Path) -> None:
+def test_that_the_required_keys_of_an_empty_config_are_reported(tmp_path: Path) -> None:
     (tmp_path / "survey.toml").touch()
     sentences = sentence_of(tmp_path / "survey.toml").split("\n")
     assert [s.partition(":")[0] for s in sentences] == ["survey", "latents", "forward", "noise"]

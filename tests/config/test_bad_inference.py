@@ -228,10 +228,12 @@ WRONG_INFERENCE = [
 
 
 @by_mistake(WRONG_LEARNING, WRONG_NOISE)
-def test_that_a_mistake_about_noise_or_what_is_learnt_gives_one_sentence(case: Case, write_survey: WriteSurvey) -> None:
+def test_that_a_mistake_about_noise_or_what_is_learnt_gives_one_error_message(
+    case: Case, write_survey: WriteSurvey
+) -> None:
     assert sentence_of(write_survey(case.config)) == case.sentence
 
 
 @by_mistake(WRONG_INFERENCE)
-def test_that_a_mistake_about_the_inference_gives_one_sentence(case: Case, write_survey: WriteSurvey) -> None:
+def test_that_a_mistake_about_the_inference_gives_one_error_message(case: Case, write_survey: WriteSurvey) -> None:
     assert sentence_of(write_survey(case.config)) == case.sentence

@@ -140,10 +140,10 @@ MISSING_KEYS = [
 
 
 @by_mistake(UNKNOWN_KEYS, MISSING_KEYS)
-def test_that_a_wrong_key_gives_one_sentence(case: Case, write_survey: WriteSurvey) -> None:
+def test_that_a_wrong_key_gives_one_error_message(case: Case, write_survey: WriteSurvey) -> None:
     assert sentence_of(write_survey(case.config)) == case.sentence
 
 
 @by_mistake(UNKNOWN_KEYS_OF_A_PROGRAM)
-def test_that_a_wrong_key_of_a_program_gives_one_sentence(case: Case, write_survey: WriteSurvey) -> None:
+def test_that_a_wrong_key_of_a_program_gives_one_error_message(case: Case, write_survey: WriteSurvey) -> None:
     assert sentence_of(write_survey(case.config, executable=True)) == case.sentence

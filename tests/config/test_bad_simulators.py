@@ -116,12 +116,14 @@ WRONG_PROGRAMS = [
 
 
 @by_mistake(WRONG_WIRES)
-def test_that_a_mistake_about_a_wire_gives_one_sentence(case: Case, write_survey: WriteSurvey) -> None:
+def test_that_a_mistake_about_a_simulator_variable_gives_one_error_message(
+    case: Case, write_survey: WriteSurvey
+) -> None:
     assert sentence_of(write_survey(case.config)) == case.sentence
 
 
 @by_mistake(WRONG_PROGRAMS)
-def test_that_a_mistake_about_a_program_gives_one_sentence(case: Case, write_survey: WriteSurvey) -> None:
+def test_that_a_mistake_about_a_program_gives_one_error_message(case: Case, write_survey: WriteSurvey) -> None:
     assert sentence_of(write_survey(case.config, executable=True)) == case.sentence
 
 
@@ -160,7 +162,7 @@ BATCHED = PERSISTENT.replace('"persistent"', '"batched"')
         (BATCHED, 'output_file = "inputs.csv"', "forward.output_file: 'inputs.csv' is taken by another file"),
     ],
 )
-def test_that_a_mistake_about_a_program_for_many_rows_gives_one_sentence(
+def test_that_a_mistake_about_a_program_for_many_rows_gives_one_error_message(
     table: str, line: str, sentence: str, write_survey: WriteSurvey
 ) -> None:
     assert sentence_of(write_survey({CALLABLE: f"{table}{line}\n"})) == sentence

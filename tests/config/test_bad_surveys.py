@@ -251,7 +251,7 @@ def sentence_of(path: Path, data: Path | None = None) -> str:
 
 
 @pytest.mark.parametrize("case", CELLS, ids=[case.fault for case in CELLS])
-def test_that_a_fault_of_a_csv_gives_one_sentence(case: Case, write_survey: WriteSurvey) -> None:
+def test_that_a_fault_of_a_csv_gives_one_error_message(case: Case, write_survey: WriteSurvey) -> None:
     assert sentence_of(write_survey(case.config, case.sites)) == case.sentence
 
 
@@ -264,7 +264,7 @@ def test_that_a_csv_that_is_not_utf8_names_the_byte(write_survey: WriteSurvey) -
     )
 
 
-def test_that_a_csv_in_utf16_is_told(write_survey: WriteSurvey) -> None:
+def test_that_a_csv_in_utf16_is_reported(write_survey: WriteSurvey) -> None:
     path = write_survey()
     (path.parent / "sites.csv").write_bytes(SITES.encode("utf-16"))
     assert sentence_of(path) == (
@@ -300,7 +300,7 @@ def test_that_a_fault_of_another_data_file_names_the_option(write_survey: WriteS
 
 
 @pytest.mark.parametrize("content", [b"", SITES.encode()])
-def test_that_a_file_that_is_not_netcdf_says_so(content: bytes, write_survey: WriteSurvey) -> None:
+def test_that_a_file_that_is_not_netcdf_is_reported(content: bytes, write_survey: WriteSurvey) -> None:
     path = write_survey({"sites.csv": "sites.nc"})
     (path.parent / "sites.nc").write_bytes(content)
     assert sentence_of(path) == (
@@ -403,7 +403,7 @@ def without_a_coordinate() -> xr.Dataset:
         ),
     ],
 )
-def test_that_a_fault_of_a_netcdf_gives_one_sentence(
+def test_that_a_fault_of_a_netcdf_gives_one_error_message(
     make: Callable[[], xr.Dataset], sentence: str, write_survey: WriteSurvey
 ) -> None:
     path = write_survey(NETCDF)

@@ -219,5 +219,5 @@ WRONG_UNITS = [
 
 
 @by_mistake(WRONG_TYPES, WRONG_UNITS)
-def test_that_a_wrong_type_or_unit_gives_one_sentence(case: Case, write_survey: WriteSurvey) -> None:
+def test_that_a_wrong_type_or_unit_gives_one_error_message(case: Case, write_survey: WriteSurvey) -> None:
     assert sentence_of(write_survey(case.config)) == case.sentence

@@ -206,5 +206,5 @@ WRONG_LINKS = [
 
 
 @by_mistake(WRONG_VALUES, WRONG_LINKS)
-def test_that_a_wrong_value_gives_one_sentence(case: Case, write_survey: WriteSurvey) -> None:
+def test_that_a_wrong_value_gives_one_error_message(case: Case, write_survey: WriteSurvey) -> None:
     assert sentence_of(write_survey(case.config)) == case.sentence

@@ -142,7 +142,7 @@ def test_that_a_simulator_comes_in_many_forms(write_survey: WriteSurvey) -> None
     assert of_model.outputs[0].conversion.factor == pytest.approx(1e-3)
 
 
-def test_that_a_function_is_asked_for_what_it_takes() -> None:
+def test_that_a_function_gets_the_arguments_of_its_signature() -> None:
     def of_all(**values: Any) -> Any:
         return times(**values)
 
@@ -208,7 +208,7 @@ def test_that_a_function_is_asked_for_what_it_takes() -> None:
         ({"inference": {"sample": 16}}, "inference.sample: unknown key; valid: "),
     ],
 )  # fmt: skip
-def test_that_a_mistake_gives_the_sentence_of_the_config(
+def test_that_a_mistake_gives_the_error_message_of_the_config(
     changes: dict[str, Any], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -218,7 +218,7 @@ def test_that_a_mistake_gives_the_sentence_of_the_config(
     assert told == sentence if not sentence.endswith("valid: ") else told.startswith(sentence)
 
 
-def test_that_correlations_that_contradict_each_other_are_told_however_the_noise_was_made() -> None:
+def test_that_inconsistent_correlations_are_reported_for_every_definition_of_the_noise() -> None:
     with pytest.raises(ConfigError, match=r"^noise\.correlation\.time: must be positive definite, was not"):
         Noise("gaussian", {"time": np.ones((3, 2))}, {"time": np.ones((2, 2))})
 

@@ -165,7 +165,7 @@ def test_that_noise_is_numbers_a_percentage_or_columns(
     np.testing.assert_allclose(problem.noise_std, expected, rtol=1e-15)
 
 
-def test_that_noise_is_gaussian_and_independent_unless_the_config_says_otherwise(write_survey: WriteSurvey) -> None:
+def test_that_noise_is_gaussian_and_independent_by_default(write_survey: WriteSurvey) -> None:
     plain = load(write_survey()).noise
     assert (plain.kind, plain.correlation, plain.degrees, plain.learn) == ("gaussian", {}, 4.0, {})
     heavy = load(write_survey({"[noise]": '[noise]\nkind = "student-t"\ndegrees = 3'})).noise
@@ -344,7 +344,7 @@ def test_that_a_program_for_many_rows_runs_as_configured(table: str, rows: int, 
     assert [q.name for q in forward.inputs] == ["depth", "velocity", "elevation"]
 
 
-def test_that_servers_are_not_asked_before_they_are_needed(write_survey: WriteSurvey) -> None:
+def test_that_servers_are_not_contacted_before_they_are_needed(write_survey: WriteSurvey) -> None:
     """The address is one of those that are kept for documentation: nothing answers there."""
     path = write_survey(
         {

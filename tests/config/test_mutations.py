@@ -33,7 +33,7 @@ def outcomes(root: Path, directory: Path, count: int, seed: int) -> dict[str, in
     return found
 
 
-def test_that_projects_with_faults_are_refused_in_sentences_or_used(root: Path, tmp_path: Path) -> None:
+def test_that_projects_with_faults_are_rejected_with_a_message_or_used(root: Path, tmp_path: Path) -> None:
     found = outcomes(root, tmp_path, COUNT, SEED)
     assert sum(found.values()) == COUNT
     assert min(found.values()) > 0

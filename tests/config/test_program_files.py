@@ -166,7 +166,7 @@ def test_that_each_format_can_be_configured(reader: str, write_survey: WriteSurv
         ('adapter = "dakota"\ndriver = ["./drive"]\n', "forward.driver: there is no file <here>/drive"),
     ],
 )
-def test_that_a_mistake_gives_one_sentence(forward: str, sentence: str | None, write_survey: WriteSurvey) -> None:
+def test_that_a_mistake_gives_one_error_message(forward: str, sentence: str | None, write_survey: WriteSurvey) -> None:
     with pytest.raises(ConfigError) as caught:
         load_with(forward, write_survey)
     said = str(caught.value).replace(str(write_survey().parent), "<here>")

@@ -70,7 +70,7 @@ def test_that_an_indefinite_matrix_is_refused(backend):
         cholesky(backend.asarray([[1.0, 2.0], [2.0, 1.0]]))
 
 
-def test_that_cuda_without_cupy_is_one_clear_sentence(monkeypatch):
+def test_that_cuda_without_cupy_is_reported_in_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(DeviceError, match=r"needs CuPy, which is not installed: pip install 'invgp\[cuda12\]'"):
         select_backend("cuda")
@@ -83,7 +83,7 @@ def test_that_an_unknown_device_is_refused():
 
 
 @pytest.mark.parametrize("panel", [3, 256])
-def test_that_products_of_triangles_are_those_of_whole_matrices(panel, backend, tolerance, rng, monkeypatch):
+def test_that_products_of_triangular_matrices_equal_those_of_full_matrices(panel, backend, tolerance, rng, monkeypatch):
     monkeypatch.setattr(triangles, "PANEL_SIZE", panel)
     left, right = np.tril(rng.standard_normal((2, 8, 8))), np.tril(rng.standard_normal((3, 2, 8, 8)))
     there = [backend.asarray(left), backend.asarray(right)]
@@ -96,7 +96,7 @@ def test_that_products_of_triangles_are_those_of_whole_matrices(panel, backend, 
     np.testing.assert_array_equal(to_numpy(there[1]), right.astype(backend.dtype))
 
 
-def test_that_products_of_triangles_do_not_mind_how_these_lie(rng):
+def test_that_products_of_triangular_matrices_do_not_depend_on_the_memory_layout(rng):
     lower, upper = np.tril(rng.standard_normal((8, 8))), np.triu(rng.standard_normal((8, 8)))
     for right in (upper.T, np.flip(upper), np.asfortranarray(lower)):
         for left in (lower, upper.T, np.flip(upper)):

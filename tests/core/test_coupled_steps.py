@@ -83,7 +83,7 @@ DOUBLE_WELLS = {
 
 @pytest.mark.parametrize("batch", [None, 1])
 @pytest.mark.parametrize("case", DOUBLE_WELLS)
-def test_that_it_goes_on_where_a_whole_step_would_be_no_distribution(case, batch, numpy_backend):
+def test_that_it_continues_where_a_full_step_would_give_no_distribution(case, batch, numpy_backend):
     height, tilt = DOUBLE_WELLS[case]
 
     def log_density(f):

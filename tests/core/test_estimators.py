@@ -59,7 +59,7 @@ def test_that_quadratic_log_densities_are_estimated_exactly(share_valid, backend
 
 
 @pytest.mark.parametrize(("latents", "samples"), [(1, 7), (1, 64), (2, 12), (3, 40), (3, 15)])
-def test_that_one_regression_for_all_sites_is_one_regression_a_site(latents, samples, backend, tolerance, rng):
+def test_that_one_regression_for_all_sites_equals_one_regression_per_site(latents, samples, backend, tolerance, rng):
     points = Points.draw(rng, samples, 20, latents, backend)
     densities = backend.asarray(np.exp(rng.standard_normal((samples, 20))))
     slopes = backend.asarray(rng.standard_normal((samples, 20, 2)))

@@ -20,7 +20,9 @@ from invgp.core.field.regression import Modes, Regression, fit_regression
 Tolerance = Callable[..., float]
 
 
-def test_that_a_whole_pivoted_cholesky_gives_the_covariance_back(backend: Backend, tolerance: Tolerance) -> None:
+def test_that_a_complete_pivoted_cholesky_factor_reproduces_the_covariance(
+    backend: Backend, tolerance: Tolerance
+) -> None:
     X = backend.asarray(line(12))
     kernel = kernel_on(backend, 0.2, variance=2.5)
     factor, left, pivots = pivoted_cholesky(kernel, X, 1.0)

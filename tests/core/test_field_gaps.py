@@ -123,7 +123,7 @@ def test_that_outputs_that_go_together_are_wrong_together(backend: Backend, tole
     assert left.min() > -tolerance(backend, 1e-9, 1e-4) * excess[0]
 
 
-def test_that_an_output_that_no_run_has_says_nothing(backend: Backend) -> None:
+def test_that_an_output_missing_in_all_runs_contributes_no_information(backend: Backend) -> None:
     process = Process()
     process.outputs[:, 1] = np.nan
     completed = process.completed(backend)
@@ -166,7 +166,7 @@ def test_that_missing_outputs_never_make_the_posterior_overconfident(how: str, r
         assert np.trace(to_numpy(state.few_runs)) > 0.1 * np.trace(to_numpy(state.q.covariance))
 
 
-def test_that_an_output_that_most_runs_lack_is_not_trusted() -> None:
+def test_that_an_output_missing_in_most_runs_contributes_little() -> None:
     """Many outputs that are alike are wrong alike: a thousand of them must not average out what all of them lack."""
     backend = Backend(np, "cpu")
     problem = LinearProblem(backend, data=400)

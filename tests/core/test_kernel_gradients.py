@@ -75,7 +75,7 @@ def test_that_the_pull_back_is_that_of_finite_differences(kind, dimensions, ard,
 @pytest.mark.parametrize("kind", CORRELATIONS)
 @pytest.mark.parametrize("dimensions", [FEW, MANY])
 @pytest.mark.parametrize("ard", [True, False])
-def test_that_the_pull_back_is_the_same_in_every_place(kind, dimensions, ard, backend, tolerance, numpy_backend):
+def test_that_the_pull_back_is_the_same_on_every_backend(kind, dimensions, ard, backend, tolerance, numpy_backend):
     found = []
     for there in (backend, numpy_backend):
         rng = np.random.default_rng(3)

@@ -62,7 +62,7 @@ def test_that_what_is_no_number_weighs_nothing_and_a_density_of_nothing_is_nothi
     np.testing.assert_array_equal(nothing, -np.inf)
 
 
-def test_that_quadrature_works_in_every_place(backend, tolerance):
+def test_that_quadrature_works_on_every_backend(backend, tolerance):
     y, xp = backend.asarray([0.3, 3.0]), backend.namespace
     found = quadrature.log_expectation(
         lambda f: -0.5 * xp.square((y - f[..., 0]) / 0.1),
@@ -91,7 +91,7 @@ def test_that_latents_that_a_narrow_density_couples_come_near_the_closed_form(nu
     np.testing.assert_allclose(found, norm.logpdf(y, 0.0, np.hypot(np.sqrt(3), 0.01)), atol=0.02)
 
 
-def test_that_too_few_samples_are_told(numpy_backend, rng):
+def test_that_too_few_samples_are_reported(numpy_backend, rng):
     normals = Points.draw(rng, 32, 1, 6, numpy_backend).base
     ones = np.ones((2, 6))
     with pytest.warns(UserWarning, match="of 2 sites has a standard error above"):

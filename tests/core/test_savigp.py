@@ -72,7 +72,7 @@ def test_that_data_much_sharper_than_the_prior_are_fitted_in_a_few_evaluations(s
     np.testing.assert_allclose(np.sqrt(np.diag(found)) / std, 1.0, atol=1e-3)
 
 
-def test_that_a_missing_observation_is_as_if_it_had_not_been_asked_for(backend, tolerance, observed):
+def test_that_a_missing_observation_equals_one_that_was_not_made(backend, tolerance, observed):
     gappy = observed.copy()
     gappy[[3, 4, 9]] = np.nan
     algorithm, prior, mean = regression(backend, "matern 3/2", gappy)
@@ -120,7 +120,7 @@ def test_that_draws_have_the_joint_moments_of_the_posterior(backend, observed, r
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.01)
 
 
-def test_that_a_nonlinear_model_gives_the_same_numbers_in_every_place(backend, tolerance, numpy_backend, rng):
+def test_that_a_nonlinear_model_gives_the_same_numbers_on_every_backend(backend, tolerance, numpy_backend, rng):
     X = np.sort(rng.random((6, 2)), axis=0)
     y = rng.random((6, 2))
 

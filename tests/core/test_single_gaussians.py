@@ -91,7 +91,7 @@ def test_that_the_best_gaussian_is_found_where_log_densities_are_far_from_quadra
     assert start.elbo > best - 0.02 * abs(best)
 
 
-def test_that_a_search_takes_no_step_from_which_there_is_no_way_back(numpy_backend):
+def test_that_a_search_takes_no_irreversible_step(numpy_backend):
     """Outliers beside which the first steps would lead to kernels that explain nothing."""
     rng = np.random.default_rng(102)
     X = np.sort(rng.uniform(0, 10, (80, 1)), axis=0)
@@ -114,7 +114,7 @@ def test_that_a_diagonal_gaussian_is_learnt_to_the_optimum_of_a_long_search(nump
     assert values[0] == pytest.approx(values[1], abs=0.02)
 
 
-def test_that_diagonal_steps_are_the_same_in_every_place(backend, tolerance, numpy_backend):
+def test_that_diagonal_steps_are_the_same_on_every_backend(backend, tolerance, numpy_backend):
     def after_a_round(at):
         bound, parameters, data, points = regression(at, "diagonal", dense=False)
         return Blocks(rounds=1, evaluations=3).fit(bound, parameters, data, points).flat(["kernels", "likelihood"])

@@ -94,7 +94,7 @@ def test_that_a_likelihood_with_heavy_tails_has_the_optimum_of_many_more_evaluat
 
 
 @pytest.mark.parametrize("family", ["full", "sites"])
-def test_that_blocks_take_the_same_steps_in_every_place(family, backend, tolerance, numpy_backend):
+def test_that_blocks_take_the_same_steps_on_every_backend(family, backend, tolerance, numpy_backend):
     def after_a_round(at):
         bound, parameters, data, points = regression(at, family, dense=False)
         return Blocks(rounds=1, evaluations=3).fit(bound, parameters, data, points).flat(["kernels", "likelihood"])
@@ -136,7 +136,7 @@ def test_that_blocks_take_the_same_steps_in_every_place(family, backend, toleran
         (lambda: MiniBatches(natural=1.5), r"natural must be a number of at least 0 and at most 1, was 1\.5"),
     ],
 )
-def test_that_wrong_settings_are_told_in_a_sentence(method, message):
+def test_that_wrong_settings_are_reported(method, message):
     with pytest.raises(ValueError, match=message):
         method()
 
@@ -277,7 +277,7 @@ def test_that_steps_that_shrink_come_to_rest_nearer_the_optimum(numpy_backend, b
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_that_mini_batches_take_the_same_steps_in_every_place(method, backend, tolerance, numpy_backend):
+def test_that_mini_batches_take_the_same_steps_on_every_backend(method, backend, tolerance, numpy_backend):
     def after_an_epoch(at):
         bound, parameters, data, _ = regression(at, dense=False)
         method_once = replace(METHODS[method], epochs=1)
@@ -344,7 +344,7 @@ def test_that_settling_on_batches_arrives_where_all_data_at_once_would(numpy_bac
     assert unsettled < best - 1.0
 
 
-def test_that_only_the_posterior_moves_while_it_settles(numpy_backend):
+def test_that_only_the_posterior_changes_in_the_last_passes(numpy_backend):
     bound, parameters, data, _ = regression(numpy_backend, dense=False)
     seen = []
     MiniBatches(natural=0.2, settle=2, batch=N // 5, epochs=3, samples=16).fit(
@@ -378,7 +378,7 @@ def test_that_natural_gradients_lead_to_the_optimum_where_sites_take_precision_a
     assert values[0] == pytest.approx(values[1], abs=0.01)
 
 
-def test_that_a_natural_step_is_shorter_where_a_whole_one_leaves_no_distribution(numpy_backend):
+def test_that_a_natural_step_is_shortened_if_a_full_step_gives_no_distribution(numpy_backend):
     bound, parameters, _, points = regression(numpy_backend)
 
     def curving_upwards(f, start, stop):
@@ -406,7 +406,7 @@ def test_that_sites_take_away_at_most_half_of_their_own_precision_where_that_is_
     np.testing.assert_allclose(found, np.eye(N) + (W * added) @ W.T, atol=1e-10)
 
 
-def test_that_a_batch_is_looked_at_once(numpy_backend):
+def test_that_a_batch_is_evaluated_once(numpy_backend):
     looked = []
 
     def log_density(y, f):
@@ -444,7 +444,7 @@ def test_that_gradients_without_bias_refuse_too_few_samples(numpy_backend):
         MiniBatches(samples=5, unbiased=True).fit(bound, parameters, data, np.random.default_rng(0))
 
 
-def test_that_a_noise_known_for_each_site_goes_with_its_sites(numpy_backend):
+def test_that_noise_per_site_follows_its_sites(numpy_backend):
     bound, parameters, data, points = regression(numpy_backend, dense=False)
     known = replace(data, likelihood=Gaussian(0.2 + 0.3 * RNG.random((N, 1))))
     parameters = replace(parameters, likelihood=np.zeros(0))

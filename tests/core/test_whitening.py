@@ -86,7 +86,7 @@ def test_that_the_gradient_of_the_bound_is_that_of_finite_differences(dense, num
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6 * np.max(np.abs(other)))
 
 
-def test_that_the_gradient_is_the_same_in_every_place(backend, tolerance, numpy_backend):
+def test_that_the_gradient_is_the_same_on_every_backend(backend, tolerance, numpy_backend):
     found = []
     for there in (backend, numpy_backend):
         rng = np.random.default_rng(5)

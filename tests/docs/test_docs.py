@@ -88,7 +88,7 @@ def copy_of_line(line, tmp_path, monkeypatch):
     monkeypatch.chdir(shutil.copytree(line[0], tmp_path / "line"))
 
 
-def test_that_the_first_page_leads_to_all_that_it_says(root, line):
+def test_that_the_quick_start_produces_what_it_describes(root, line):
     folder, printed = line
     for name in ("posterior.nc", "posterior.png", "posterior_fit.png", "posterior.map.nc", "posterior.html"):
         assert (folder / name).stat().st_size > 0
@@ -195,7 +195,7 @@ def test_that_a_fragment_of_a_config_fits_into_one(name, root, tmp_path):
         assert problem.survey.size == 16
 
 
-def test_that_a_pest_case_and_a_dakota_driver_run_as_the_page_says(root, tmp_path):
+def test_that_the_pest_case_and_the_dakota_driver_of_the_page_run(root, tmp_path):
     page = root / "docs" / "simulators.md"
     given = {kind: tomllib.loads(t) for _, t in blocks(page, "toml") for kind in ("pest", "dakota") if f'"{kind}"' in t}
     [driver] = [text for _, text in blocks(page, "python") if "sys.argv" in text]
@@ -228,7 +228,7 @@ def test_that_every_page_with_code_is_run(root):
     assert not here & {*RUN_ELSEWHERE}
 
 
-def test_that_the_page_about_reading_quotes_what_is_said(root):
+def test_that_the_page_about_interpretation_quotes_the_messages(root):
     sources = "".join(path.read_text(encoding="utf-8") for path in (root / "invgp").rglob("*.py"))
     said = re.sub(r'"\s*\n\s*f?"', "", sources).lower()
     table = (root / "docs" / "reading.md").read_text(encoding="utf-8").partition("## The diagnostics")[2]
@@ -309,7 +309,7 @@ def test_that_the_page_about_python_runs(root, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"posterior.nc", "posterior.png", "posterior_fit.png"}
 
 
-def test_that_the_page_about_the_command_line_tells_every_exit_code(root):
+def test_that_the_page_about_the_command_line_lists_every_exit_code(root):
     page = (root / "docs" / "cli.md").read_text(encoding="utf-8")
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
     named = {kind.exit_code for kind in (errors.InvgpError, *errors.InvgpError.__subclasses__())}

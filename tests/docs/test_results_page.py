@@ -56,7 +56,7 @@ def test_that_a_row_holds_if_it_is_better_or_within_the_spread(better, ours, hol
     assert our_own == f"{int(holds)} of 1 rows hold"
 
 
-def test_that_a_row_to_look_at_has_no_verdict(maker):
+def test_that_a_row_for_information_has_no_verdict(maker):
     row = maker["Row"](measure="s", setting="", ours=2.0, reference=1.0, source="another machine", judged=False)
     assert row.holds is None
     assert maker["table"]([row])[2].endswith("| 2 | 1 (another machine) |  |")

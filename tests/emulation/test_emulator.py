@@ -150,7 +150,7 @@ def test_that_a_polynomial_is_recovered_exactly(line):
 
 
 @pytest.mark.parametrize(("runs_a_site", "largest_error"), [(1, 0.12), (2, 0.04), (4, 0.02)])
-def test_that_errors_over_the_prior_are_small_and_true_to_what_is_said_of_them(line, runs_a_site, largest_error):
+def test_that_errors_over_the_prior_are_small_and_correctly_estimated(line, runs_a_site, largest_error):
     said, found = [], []
     for seed in range(4):
         rng = np.random.default_rng(seed)
@@ -178,7 +178,7 @@ def test_that_runs_of_the_posterior_make_it_better_where_it_will_be_used(line, w
 
 
 @pytest.mark.parametrize(("width", "size", "seed"), [(0.15, 20.0, 0), (0.15, 3.0, 1)])
-def test_that_a_jump_is_seen_where_it_is_and_does_not_spoil_the_rest(line, width, size, seed):
+def test_that_a_jump_is_detected_and_does_not_affect_other_regions(line, width, size, seed):
     rng = np.random.default_rng(seed)
     centres, simulate = smooth_centres(line, rng), times_with_jump(line, size)
     runs = run(Runs.empty(8, 4), prior_draws(line, rng, 1), simulate, stage=0)

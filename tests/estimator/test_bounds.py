@@ -108,7 +108,7 @@ def test_that_the_entropy_of_mixtures_is_right(full):
         assert float(family.entropy_bound(q, factor)) < found.value  # Jensen's inequality
 
 
-def test_that_too_few_samples_are_told_and_more_are_taken_by_default():
+def test_that_too_few_samples_are_reported_and_more_are_taken_by_default():
     sites, labels = SEPARABLE
     with pytest.warns(ConvergenceWarning, match=r"lower than on the 16 samples per site of the fit.*increase samples"):
         few = SAVIGP(Softmax(3), inducing=25, samples=16).fit(sites, labels)

@@ -147,7 +147,7 @@ def test_that_a_killed_fit_ends_at_the_same_numbers(method, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["theorem 2", "natural gradients"])
-def test_that_a_fit_that_is_over_is_not_repeated_but_may_go_on_for_longer(name, tmp_path):
+def test_that_a_completed_fit_is_not_repeated_but_can_be_extended(name, tmp_path):
     likelihood, y, settings = FITS[name]
     method = settings["method"]
     if isinstance(method, MiniBatches):
@@ -196,7 +196,7 @@ def test_that_a_black_box_and_a_noise_known_for_each_site_are_recognised(tmp_pat
         assert_same(SAVIGP(likelihood, **kept).fit(X, Y), first)
 
 
-def test_that_other_files_are_refused_in_a_sentence(tmp_path):
+def test_that_other_files_are_rejected_with_a_message(tmp_path):
     path = tmp_path / "fit.npz"
     kept = {"inducing": 6, "method": EPOCHS, "checkpoint": path}
     path.write_text("not an archive")
@@ -213,7 +213,7 @@ def test_that_other_files_are_refused_in_a_sentence(tmp_path):
         SAVIGP(Gaussian(0.5), **kept).fit(X, Y)
 
 
-def test_that_a_checkpoint_that_cannot_be_written_says_so_and_leaves_nothing(tmp_path):
+def test_that_a_checkpoint_that_cannot_be_written_is_reported_and_leaves_no_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(WriteError, match="the checkpoint of a fit could not be written to"):
         SAVIGP(Gaussian(0.5), inducing=6, method=EPOCHS, checkpoint=tmp_path / "file" / "fit.npz").fit(X, Y)

@@ -90,7 +90,7 @@ def test_that_a_dimension_that_does_not_vary_changes_nothing(observed):
 
 @pytest.mark.parametrize("inducing", [None, 6])
 @pytest.mark.parametrize("value", [0.0, 3.0])
-def test_that_observations_that_are_all_alike_are_fitted_without_a_word_of_overflow(value, inducing):
+def test_that_constant_observations_are_fitted_without_an_overflow_warning(value, inducing):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)  # the noise has no smallest value
@@ -115,7 +115,7 @@ def test_that_the_paper_s_order_comes_near_the_bound_of_the_default(name, induci
     assert paper.trace_[-1] > default.trace_[-1] - 0.01 * abs(default.trace_[-1])
 
 
-def test_that_kernels_that_see_a_posterior_as_it_is_start_after_it():
+def test_that_kernels_are_learnt_after_the_posterior():
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(0, 10, (60, 1)), axis=0)
     y = np.sin(1.5 * X[:, 0]) + 0.3 * rng.standard_normal(60)
@@ -141,7 +141,7 @@ def test_that_a_search_steps_back_from_where_there_are_no_numbers(posterior, obs
     assert np.isfinite(model.trace_[-1])
 
 
-def test_that_a_fit_tells_whether_it_has_converged(regression, observed):
+def test_that_a_fit_states_whether_it_has_converged(regression, observed):
     assert regression.converged_
     assert regression.status_ == "the bound has converged"
     with pytest.warns(ConvergenceWarning, match="the fit has not converged: all 1 rounds are used up"):
@@ -156,7 +156,7 @@ def test_that_a_fit_tells_whether_it_has_converged(regression, observed):
     assert batches.status_ == "2 epochs are over"
 
 
-def test_that_a_bound_that_falls_on_mini_batches_is_told():
+def test_that_a_decreasing_bound_of_mini_batches_is_reported():
     rng = np.random.default_rng(2)
     sites = rng.uniform(-2, 2, (200, 2))
     labels = np.eye(4)[2 * (sites[:, 0] > 0) + (sites[:, 1] > 0)]

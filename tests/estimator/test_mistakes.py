@@ -51,12 +51,12 @@ from invgp.likelihoods import BlackBox, Gaussian, Poisson, StudentT
         ({"likelihood": "gaussian"}, "likelihood must be one of invgp.likelihoods, .*, was 'gaussian'"),
     ],
 )
-def test_that_wrong_settings_are_told_in_a_sentence(settings, message, observed):
+def test_that_wrong_settings_are_reported(settings, message, observed):
     with pytest.raises(ValueError, match=message):
         SAVIGP(**{"likelihood": Gaussian(0.3), **settings}).fit(X, observed)
 
 
-def test_that_wrong_shapes_are_told_in_a_sentence(observed):
+def test_that_wrong_shapes_are_reported(observed):
     for wrong, message in {
         "ravelled": r"X must be finite numbers of shape \(N, D\), had shape \(60,\): X\[:, None\] has one",
         "scalar": r"X must be .*, had shape \(\)",
@@ -99,7 +99,7 @@ def test_that_wrong_shapes_are_told_in_a_sentence(observed):
         ((NEW, 2, 0), r"rng must be a numpy\.random\.Generator, was 0"),
     ],
 )
-def test_that_wrong_draws_are_told_in_a_sentence(arguments, message, regression):
+def test_that_wrong_draws_are_reported(arguments, message, regression):
     with pytest.raises(ValueError, match=message):
         regression.sample_latent(*arguments)
 
@@ -116,7 +116,7 @@ def test_that_a_black_box_that_gives_no_numbers_is_refused(observed):
             SAVIGP(box, inducing=5, method=method).fit(X, observed)
 
 
-def test_that_a_log_density_of_the_wrong_shape_is_told(observed):
+def test_that_a_log_density_of_the_wrong_shape_is_reported(observed):
     class Own(Gaussian):
         def log_density(self, y, f):
             return super().log_density(y, f).sum()

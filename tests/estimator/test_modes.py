@@ -105,7 +105,7 @@ def test_that_two_components_find_two_modes_and_predict_better():
     assert model.bound(X, train, entropy="monte carlo") == pytest.approx(bounds[2][0], abs=0.2)
 
 
-def test_that_vanishing_weights_are_told(observed, monkeypatch):
+def test_that_vanishing_weights_are_reported(observed, monkeypatch):
     model = SAVIGP(Gaussian(0.3), inducing=8, posterior="diagonal", components=2, method=POSTERIOR_ONLY)
     monkeypatch.setattr("invgp.estimator.model.MIN_WEIGHT", 1.1)
     with pytest.warns(ConvergenceWarning, match=r"2 of 2 components of the mixture have weights below 1\.1"):

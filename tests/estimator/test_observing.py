@@ -62,7 +62,7 @@ def test_that_a_label_with_a_gap_is_missing():
     assert model.score(X, gappy) == pytest.approx(model.score(X[1:], labels[1:]), abs=1e-3)
 
 
-def test_that_a_noise_known_for_each_site_is_given_anew_at_other_sites():
+def test_that_noise_per_site_must_be_given_for_other_sites():
     noise = np.linspace(0.05, 0.5, 30)[:, None]
     model = fitted(Gaussian(noise))
     mean, variance = model.predict_latent(FAR)

@@ -116,7 +116,7 @@ def test_that_all_runs_of_a_faulty_simulator_are_accounted_for(program: Path, tm
     assert all((run.directory != "") == (run.status is not Status.OK) for run in recorded)
 
 
-def test_that_the_ledger_answers_the_whole_campaign(program: Path, tmp_path: Path) -> None:
+def test_that_the_ledger_contains_all_runs_of_the_campaign(program: Path, tmp_path: Path) -> None:
     values, expected = inputs(np.random.default_rng(1))
     quick = np.asarray([status is not Status.TIMEOUT for status in expected]).nonzero()[0][:100]
     started, ledger = tmp_path / "started", tmp_path / "runs.sqlite"

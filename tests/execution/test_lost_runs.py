@@ -71,7 +71,7 @@ def notes(posterior):
 
 @pytest.mark.parametrize("loses", ["runs", "outputs"])
 @pytest.mark.parametrize("emulator", [False, True])
-def test_that_what_is_lost_at_random_changes_nothing_in_expectation(loses: str, emulator: bool) -> None:
+def test_that_random_failures_do_not_change_the_posterior_on_average(loses: str, emulator: bool) -> None:
     problem = map_problem(emulator=emulator, max_failed_share=0.3)
     whole = invgp.invert(problem)
     found = [invgp.invert(lossy(problem, 0.15, salt, loses)) for salt in range(SALTS)]
@@ -89,7 +89,7 @@ def test_that_what_is_lost_at_random_changes_nothing_in_expectation(loses: str, 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
 @pytest.mark.parametrize("settings", [{}, {"emulator": False}, {"emulator": False, "estimator": "score"}])
-def test_that_an_output_that_most_runs_lack_leaves_the_posterior_as_it_is(settings, share: float) -> None:
+def test_that_an_output_missing_in_most_runs_does_not_change_the_posterior(settings, share: float) -> None:
     problem = linear_problem(**settings)
     posterior = invgp.invert(lossy(problem, share, loses="the second output"))
     assert posterior.attrs["invgp_status"] == "the posterior has converged"
@@ -113,7 +113,7 @@ def test_that_an_output_that_no_run_of_a_site_has_is_named() -> None:
 
 
 @pytest.mark.parametrize("kind", ["coupled gaussian", "full gaussian"])
-def test_that_failures_where_the_posterior_is_are_told(kind: str) -> None:
+def test_that_failures_in_the_region_of_the_posterior_are_reported(kind: str) -> None:
     chosen = {"posterior": kind} if kind == "full gaussian" else {"emulator": False}
     problem = map_problem(max_failed_share=0.6, **chosen)
     posterior = invgp.invert(lossy(problem, 0.0, loses="runs where it is thick"))

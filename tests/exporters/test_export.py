@@ -40,7 +40,7 @@ def volume():
     return predict(found, grid="easting=500000:500050:50,northing=6000000:6000080:40,below=0:30:10")
 
 
-def test_that_a_csv_file_has_a_row_a_site_and_a_column_a_layer(posterior, tmp_path):
+def test_that_a_csv_file_has_one_row_per_site_and_one_column_per_layer(posterior, tmp_path):
     [path] = export(posterior, "csv", tmp_path / "new" / "sites.csv")
     table = pd.read_csv(path)
     np.testing.assert_array_equal(table["northing"], posterior["northing"])
@@ -234,7 +234,7 @@ def test_that_arviz_reads_the_draws(source, request, tmp_path):
 
 
 @pytest.mark.parametrize("source", ["posterior", "grid"])
-def test_that_a_pest_ensemble_has_a_row_a_realisation(source, request, tmp_path):
+def test_that_a_pest_ensemble_has_one_row_per_realisation(source, request, tmp_path):
     dataset = request.getfixturevalue(source)
     [path] = export(dataset, "pest", tmp_path / "ensemble.csv")
     table = pd.read_csv(path, index_col=0)
@@ -269,7 +269,7 @@ def test_that_pyemu_reads_the_ensemble(posterior, tmp_path):
         ("posterior", "aseg-gdf2", [], "must end in .dfn or .dat"),
     ],
 )
-def test_that_what_cannot_be_exported_is_refused_in_one_sentence(source, kind, variables, sentence, request, tmp_path):
+def test_that_what_cannot_be_exported_is_rejected_with_a_message(source, kind, variables, sentence, request, tmp_path):
     with pytest.raises(ConfigError, match=sentence):
         export(request.getfixturevalue(source), kind, tmp_path / "out.txt", variables)
     assert list(tmp_path.iterdir()) == []

@@ -42,7 +42,7 @@ def files(tmp_path_factory):
     return grid, netcdf.write(grid, folder / "map.nc"), tiff
 
 
-def test_that_gdalinfo_sees_the_map_where_it_is(files):
+def test_that_gdalinfo_locates_the_map(files):
     _, written, tiff = files
     for source in (f"NETCDF:{written}:resistivity", tiff):
         told = info(source)
@@ -61,7 +61,7 @@ def test_that_geotiff_and_netcdf_agree_cell_for_cell(files):
         np.testing.assert_allclose(theirs[:, 2], expected, rtol=1e-6)
 
 
-def test_that_latitudes_are_latitudes_wherever_they_stand(tmp_path):
+def test_that_latitudes_are_recognised_in_any_position(tmp_path):
     problem = map_problem(max_evaluations=1)
     east, north = problem.survey.coordinates
     lat = replace(north, name="lat", unit="degrees_north", values=60.0 + (north.values - 6e6) / 100.0, standard_name="")

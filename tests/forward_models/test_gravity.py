@@ -20,12 +20,12 @@ BOX = np.asarray([-1000.0, 500.0, -300.0, 800.0, -2000.0, -100.0])  # m
         ((500.0, 800.0, 50.0), 2.61652765649632e-05),
     ],
 )
-def test_that_a_box_pulls_as_choclo_says(station: tuple[float, float, float], expected: float) -> None:
+def test_that_the_gravity_of_a_box_agrees_with_choclo(station: tuple[float, float, float], expected: float) -> None:
     found = boxes_gravity(*([part] for part in station), BOX[None], [300.0])
     np.testing.assert_allclose(found, [expected], rtol=1e-10)
 
 
-def test_that_a_rectangle_pulls_as_its_double_integral_says() -> None:
+def test_that_the_gravity_of_a_rectangle_agrees_with_its_double_integral() -> None:
     integral, _ = dblquad(lambda x, z: z / (x**2 + z**2), 200.0, 1500.0, -700.0, 900.0)
     found = rectangles_gravity([0.0], [-700.0, 900.0], [200.0], [1500.0], 400.0)
     np.testing.assert_allclose(found, [2.0 * GRAVITATIONAL_CONSTANT * 400.0 * integral], rtol=1e-9)

@@ -80,7 +80,7 @@ def test_that_the_phase_is_above_45_degrees_over_a_conductor() -> None:
     assert over_conductor[0] > np.pi / 4.0 > over_insulator[0]
 
 
-def test_that_rows_do_not_depend_on_the_rows_beside_them() -> None:
+def test_that_rows_do_not_depend_on_other_rows_of_the_batch() -> None:
     rng = np.random.default_rng(1)
     resistivity, thickness = rng.uniform(1.0, 500.0, (3, 5, 3)), rng.uniform(1.0, 50.0, (3, 5, 2))
     apparent, phase = magnetotelluric_sounding(resistivity, thickness, FREQUENCY)

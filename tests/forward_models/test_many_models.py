@@ -80,7 +80,7 @@ def test_that_the_order_of_keys_and_white_space_do_not_matter(program: Path, lin
         ('{"id": "7", "inputs": {"depth": [1], "velocity": [1]}}', None),
     ],
 )
-def test_that_the_server_refuses_what_is_no_request_and_goes_on(program: Path, line: str, number: int | None) -> None:
+def test_that_the_server_rejects_an_invalid_request_and_continues(program: Path, line: str, number: int | None) -> None:
     refusal, answer = serve(program, line, request(8, [1000.0], [2000.0]))
     sentence = "a request must hold an id, and inputs depth and velocity of the same length"
     assert refusal == {"id": number, "error": sentence}

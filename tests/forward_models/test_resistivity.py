@@ -65,7 +65,7 @@ def test_that_four_layers_agree_with_empymod() -> None:
     np.testing.assert_allclose(found, of_empymod, rtol=3e-5)
 
 
-def test_that_rows_do_not_depend_on_the_rows_beside_them() -> None:
+def test_that_rows_do_not_depend_on_other_rows_of_the_batch() -> None:
     rng = np.random.default_rng(1)
     resistivity, thickness = rng.uniform(1.0, 500.0, (3, 5, 3)), rng.uniform(1.0, 50.0, (3, 5, 2))
     together = schlumberger_sounding(resistivity, thickness, SPACING)

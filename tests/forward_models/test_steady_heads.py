@@ -69,6 +69,6 @@ def test_that_a_heterogeneous_aquifer_is_solved_as_by_scipy(program: Path, tmp_p
     np.testing.assert_allclose(heads(program, tmp_path, K, 1e-8, 3.0, 8.0).ravel(), spsolve(A.tocsc(), b), rtol=1e-9)
 
 
-def test_that_a_conductivity_that_is_not_positive_is_told(program: Path, tmp_path: Path) -> None:
+def test_that_a_conductivity_that_is_not_positive_is_reported(program: Path, tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         heads(program, tmp_path, np.asarray([[1.0, -1.0]]), 0.0, 1.0, 0.0)

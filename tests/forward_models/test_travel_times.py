@@ -54,7 +54,7 @@ def test_that_there_and_back_takes_the_same_time() -> None:
     np.testing.assert_allclose(first_arrivals(velocity, (1.0, 1.0), RECEIVERS, SOURCES).T, there, rtol=1.5e-3)
 
 
-def test_that_runs_do_not_depend_on_their_company() -> None:
+def test_that_runs_do_not_depend_on_other_runs_of_the_batch() -> None:
     rng = np.random.default_rng(0)
     velocity = 2000.0 * np.exp(0.1 * rng.standard_normal((3, 11, 21)))
     found = first_arrivals(velocity, (3.0, 3.0), SOURCES, RECEIVERS)

@@ -33,7 +33,7 @@ def off(one, other):
     return max(distance), ratio
 
 
-def test_that_a_few_runs_a_site_give_the_posterior_of_many():
+def test_that_a_few_runs_per_site_give_the_posterior_of_many_runs():
     counted = Counted(smooth)
     few = invgp.invert(line_problem(counted)[0])
     many = invgp.invert(line_problem(smooth, emulator=False, samples=500)[0])
@@ -45,7 +45,7 @@ def test_that_a_few_runs_a_site_give_the_posterior_of_many():
     np.testing.assert_allclose(ratio, 1.0, atol=0.01)
 
 
-def test_that_the_file_tells_how_far_the_emulator_was_trusted():
+def test_that_the_file_contains_the_errors_of_the_emulator():
     posterior = invgp.invert(line_problem(smooth)[0])
     assert "polynomial" in posterior.attrs["invgp_emulator"]
     assert posterior.attrs["invgp_emulator_held_out_error"] < 0.1
@@ -55,7 +55,7 @@ def test_that_the_file_tells_how_far_the_emulator_was_trusted():
 
 
 @pytest.mark.parametrize("links", [("identity", "identity"), ("log", "increasing")])
-def test_that_what_earlier_inversions_ran_is_known_from_the_start(tmp_path, links):
+def test_that_runs_of_earlier_inversions_are_used_from_the_start(tmp_path, links):
     problem, truth = line_problem(smooth, links=links)
     problem = replace(
         problem,
@@ -81,7 +81,7 @@ def test_that_what_earlier_inversions_ran_is_known_from_the_start(tmp_path, link
 
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("size", [3.0, 6.0, 10.0, 30.0])
-def test_that_a_jump_is_found_and_left_to_the_simulator(size, seed):
+def test_that_sites_at_a_jump_are_detected_and_evaluated_directly(size, seed):
     problem, truth = line_problem(partial(with_jump, size=size))
     posterior = invgp.invert(problem, seed=seed)
     direct = posterior["direct_evaluation"].values.astype(bool)
@@ -186,7 +186,7 @@ def test_that_missing_observations_and_covariates_pass_through_the_emulator():
     ],
     ids=["bimodal", "bimodal, far apart", "multimodal", "strongly nonlinear", "half a line"],
 )
-def test_that_a_posterior_that_is_not_gaussian_is_called_so(function, noise, emulator, seed):
+def test_that_a_posterior_that_is_not_gaussian_is_reported(function, noise, emulator, seed):
     posterior = invgp.invert(one_site(function, noise, emulator=emulator), seed=seed)
     said = posterior.attrs["invgp_diagnostics"]
     assert any(
@@ -200,7 +200,7 @@ def test_that_a_gaussian_posterior_raises_no_doubt():
     assert float(posterior["shape_error"][0]) < 0.2
 
 
-def test_that_a_misfit_is_said_in_words():
+def test_that_a_misfit_is_reported():
     problem, _ = line_problem(smooth)
     tight = replace(problem, noise=Noise("gaussian", {"t": np.full((40, 2), 0.3 * NOISE)}))
     loose = replace(problem, noise=Noise("gaussian", {"t": np.full((40, 2), 5 * NOISE)}))
@@ -209,7 +209,7 @@ def test_that_a_misfit_is_said_in_words():
     assert invgp.invert(problem).attrs["invgp_diagnostics"] == ""
 
 
-def test_that_noise_that_runs_away_is_told():
+def test_that_diverging_noise_is_reported():
     problem, truth = line_problem(smooth, sites=12)
     exact = replace(problem.survey.observations[0], values=smooth(*truth.T)["t"])
     noise = replace(problem.noise, learn={"t": np.inf})

@@ -34,7 +34,7 @@ def test_that_the_same_seed_gives_the_same_posterior_and_another_seed_another():
     assert not first.equals(other)
 
 
-def test_that_the_number_of_workers_does_not_change_a_bit():
+def test_that_the_number_of_workers_does_not_change_the_result():
     problem = map_problem(max_evaluations=4)
     alone, two = (data_of(invgp.invert(problem, workers=workers)) for workers in (1, 2))
     xr.testing.assert_identical(alone, two)
@@ -146,7 +146,7 @@ def test_that_an_interruption_before_the_first_bound_keeps_nothing():
     assert interruption.value.posterior is None
 
 
-def test_that_reaching_the_limit_of_evaluations_is_said():
+def test_that_reaching_the_limit_of_evaluations_is_reported():
     problem = map_problem(posterior="full gaussian", max_evaluations=2)
     assert invgp.invert(problem).attrs["invgp_status"] == (
         "stopped at inference.max_evaluations = 2 before the bound converged"
@@ -179,13 +179,13 @@ def test_that_noise_may_be_unknown_where_nothing_was_observed():
     xr.testing.assert_equal(invgp.invert(problem)["resistivity"], invgp.invert(holed)["resistivity"])
 
 
-def test_that_blas_threads_do_not_change_a_bit_either():
+def test_that_the_number_of_blas_threads_does_not_change_the_result():
     problem = with_function(map_problem(max_evaluations=3), multiplied)
     alone, two = (data_of(invgp.invert(problem, workers=workers)) for workers in (1, 2))
     xr.testing.assert_identical(alone, two)
 
 
-def test_that_a_kernel_that_cannot_be_factorised_is_a_sentence():
+def test_that_a_kernel_that_cannot_be_factorised_is_reported_in_one_sentence():
     problem = map_problem()
     broken = replace(problem.latents[1], length_scale=np.asarray([1e-200, 1e-200]))
     with pytest.raises(ConfigError, match="cannot be factorised"):

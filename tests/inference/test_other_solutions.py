@@ -48,7 +48,7 @@ def mirrored_problem(prior_mean, truth_side, **inference):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(("side", "odds"), [(1.0, "and is as probable"), (1.5, "and is as probable")])
-def test_that_a_mirrored_solution_of_the_whole_field_is_told(side, odds, seed):
+def test_that_a_mirrored_solution_of_the_whole_field_is_reported(side, odds, seed):
     problem, h = mirrored_problem(300.0, side)
     posterior = invgp.invert(problem, seed=seed)
     assert posterior.attrs["invgp_converged"] == "yes"
@@ -101,7 +101,7 @@ def test_that_failures_and_the_search_for_others_stay_within_the_budget(budget):
     assert "Another solution" in posterior.attrs["invgp_diagnostics"]
 
 
-def test_that_no_second_solution_is_seen_where_there_is_none():
+def test_that_no_second_solution_is_reported_if_there_is_none():
     """Nor a run spent on one: the smooth line takes as many as its steps and the verification."""
     for seed in (0, 1, 2):
         posterior = invgp.invert(line_problem(smooth, seed=seed)[0], seed=seed)
@@ -190,7 +190,7 @@ def test_that_many_sites_have_half_the_starts(tmp_path, monkeypatch):
     assert len(list(Multistart(inversion, np.arange(3), inversion.start.trial).starts())) == 4
 
 
-def test_that_the_error_of_the_emulator_is_among_the_noise_of_searches_elsewhere(tmp_path):
+def test_that_the_emulator_error_is_added_to_the_noise_in_searches_for_alternatives(tmp_path):
     inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 100.0]), tmp_path)
     inversion.emulator = SimpleNamespace(output_error=lambda _: np.asarray([[0.0], [2.0]]))
     search = Multistart(inversion, np.arange(2), inversion.start.trial)
@@ -237,7 +237,7 @@ def test_that_a_rival_leads_by_the_logarithm_of_its_odds(sites, tmp_path):
         (4.7, True, None),
     ],
 )
-def test_that_odds_are_told_down_to_one_in_a_hundred(lead, sure, words, tmp_path, monkeypatch):
+def test_that_odds_are_reported_down_to_one_in_a_hundred(lead, sure, words, tmp_path, monkeypatch):
     posterior, _ = looked_at(lead, tmp_path, monkeypatch, sure=sure)
     assert (words is None) == (posterior.notes == [])
     if words is not None:
@@ -313,7 +313,7 @@ def test_that_a_rival_whose_runs_lead_back_to_the_first_solution_is_none(tmp_pat
     assert inversion.notes == []
 
 
-def test_that_only_the_best_rivals_cost_runs_and_the_best_of_them_is_told(tmp_path, monkeypatch):
+def test_that_only_the_best_alternatives_get_runs_and_the_best_is_reported(tmp_path, monkeypatch):
     inversion, converged = inversion_on(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
     inversion.candidate = converged(1.0)
     inversion.emulator = SimpleNamespace(output_error=lambda _: np.zeros((1, 1)))

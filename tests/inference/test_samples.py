@@ -32,7 +32,7 @@ def test_that_many_sites_have_fewer_samples_of_an_emulator(sites, samples):
     assert [p.samples for p in plan_emulator_stages(problem)] == [samples, samples]
 
 
-def test_that_mini_batches_are_as_large_as_memory_allows_or_as_the_config_says():
+def test_that_the_size_of_mini_batches_follows_from_memory_or_the_config():
     problem = sites_on_a_line(np.arange(3), (1.0,) * 5)
     assert sites_at_once(problem, 1000) == 5 * 10**7 // 5000  # five latents; the one output takes less
     assert sites_at_once(problem.with_inference(batch=2), 1000) == 2

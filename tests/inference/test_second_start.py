@@ -56,7 +56,7 @@ def test_that_a_second_search_that_breaks_off_leaves_the_first(error, under_way)
     assert not inversion.direct.any()
 
 
-def test_that_sites_around_which_a_search_starts_again_say_little_and_others_what_they_said(under_way):
+def test_that_a_restart_resets_the_site_factors_of_its_sites_only(under_way):
     inversion, first, _ = under_way
     algorithm = inversion.algorithm(inversion.stages())
     start = reset_sites(inversion, algorithm, first.posterior, np.asarray([True, False]))

@@ -157,7 +157,7 @@ def test_that_a_batch_that_is_stopped_leaves_no_claim(tmp_path: Path) -> None:
     assert model.asked == {2: 1, 3: 1}
 
 
-def test_that_a_run_that_was_finished_between_look_and_claim_is_not_made(
+def test_that_a_run_that_finished_between_lookup_and_claim_is_not_repeated(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     model, look = Slow(), Recorder.look_up
@@ -173,7 +173,7 @@ def test_that_a_run_that_was_finished_between_look_and_claim_is_not_made(
     assert model.asked == {1: 1, 2: 1, 3: 1}
 
 
-def test_that_a_claim_that_could_not_be_given_up_binds_nobody_here(tmp_path: Path) -> None:
+def test_that_a_claim_that_could_not_be_released_does_not_block_its_own_process(tmp_path: Path) -> None:
     model = Slow()
     with Ledger(tmp_path / "runs.sqlite") as ledger:
         recorder = ledger.open_recorder(model)
@@ -208,7 +208,7 @@ time.sleep(600)
 """
 
 
-def test_that_a_claim_that_could_not_be_given_up_is_given_up_later(tmp_path: Path) -> None:
+def test_that_a_claim_that_could_not_be_released_is_released_later(tmp_path: Path) -> None:
     """By a process that lives on: others must not wait for it for ever."""
     command = [sys.executable, "-c", FULL, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, ThreadPoolExecutor(1) as pool:

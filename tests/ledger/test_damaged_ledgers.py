@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "runs.sqlite"
 
 
-def test_that_no_damage_is_a_traceback_or_hangs_or_passes_for_a_result(tmp_path: Path) -> None:
+def test_that_damage_causes_no_traceback_no_hang_and_no_wrong_result(tmp_path: Path) -> None:
     outcomes, faults = campaign(len(STATEMENTS) + BYTES_CHANGED, 0, tmp_path)
     assert faults == []
     assert outcomes["refused"] > 0
@@ -226,7 +226,7 @@ def test_that_other_tables_than_those_of_a_ledger_are_refused(statement: str, re
         Ledger(path)
 
 
-def test_that_a_truncated_ledger_ends_an_inversion_before_the_simulator_is_paid_for(tmp_path: Path) -> None:
+def test_that_a_truncated_ledger_ends_an_inversion_before_the_first_run(tmp_path: Path) -> None:
     make_ledger(tmp_path / "posterior.ledger.sqlite")
     data = (tmp_path / "posterior.ledger.sqlite").read_bytes()
     (tmp_path / "posterior.ledger.sqlite").write_bytes(data[: len(data) // 2])

@@ -267,7 +267,7 @@ def test_that_an_io_error_of_sqlite_on_a_full_disk_names_the_disk(ledger: Ledger
 
 @pytest.mark.skipif(not CAN_MOUNT, reason="mounting a file system is not permitted")
 @pytest.mark.parametrize("used", [0, 1_024_000, 1_036_288, 1_040_384])
-def test_that_a_ledger_on_a_disk_that_is_full_says_so(used: int) -> None:
+def test_that_a_ledger_on_a_full_disk_is_reported(used: int) -> None:
     code = f"""
         from pathlib import Path
         Path("/mnt/other").write_bytes(bytes({used}))
@@ -299,7 +299,7 @@ def test_that_runs_that_fail_on_a_full_disk_are_not_taken_for_failures(ledger: L
     assert run(Model(1, failures=0), rows(1, -1, 2), ledger).ok.all()
 
 
-def test_that_a_full_disk_is_a_sentence_and_loses_nothing(ledger: Ledger) -> None:
+def test_that_a_full_disk_is_reported_and_loses_no_run(ledger: Ledger) -> None:
     model = Model(4096)
     run(model, rows(1), ledger)
     [(pages,)] = ledger.connection.execute("PRAGMA page_count")
@@ -312,7 +312,7 @@ def test_that_a_full_disk_is_a_sentence_and_loses_nothing(ledger: Ledger) -> Non
     assert len(list(ledger.runs())) == 2999
 
 
-def test_that_a_ledger_that_another_keeps_locked_is_a_sentence(ledger: Ledger) -> None:
+def test_that_a_ledger_locked_by_another_process_is_reported(ledger: Ledger) -> None:
     model = Model()
     run(model, rows(1), ledger)
     recorder = ledger.open_recorder(model)
@@ -346,7 +346,7 @@ def test_that_a_file_that_is_no_ledger_is_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "none.sqlite").exists()
 
 
-def test_that_a_damaged_ledger_is_a_sentence(tmp_path: Path) -> None:
+def test_that_a_damaged_ledger_is_reported_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
     with Ledger(path) as ledger:
         run(Model(4096), rows(*range(2000)), ledger)
@@ -356,7 +356,7 @@ def test_that_a_damaged_ledger_is_a_sentence(tmp_path: Path) -> None:
         run(Model(), rows(1), ledger)
 
 
-def test_that_what_is_asked_for_is_on_the_disk_before_it_is_used(ledger: Ledger, monkeypatch) -> None:
+def test_that_results_are_synchronised_with_the_disk_before_they_are_used(ledger: Ledger, monkeypatch) -> None:
     said: list[str] = []
     for name in ("record", "sync"):
         plain = getattr(Recorder, name)
@@ -373,7 +373,7 @@ def data(posterior: xr.Dataset) -> xr.Dataset:
     return posterior.drop_attrs()
 
 
-def test_that_noise_and_prior_may_change_and_what_was_run_still_serves(tmp_path: Path) -> None:
+def test_that_runs_are_reused_after_a_change_of_noise_or_prior(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
     problem = map_problem()
     first = invert(problem, ledger=path)

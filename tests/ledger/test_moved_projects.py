@@ -167,7 +167,7 @@ def make_version_1(path: Path, *, inversions: dict[str, str], models: dict[str, 
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_that_an_inversion_goes_on_with_a_ledger_of_the_version_before(stopped: bool, tmp_path: Path) -> None:
+def test_that_an_inversion_continues_with_a_ledger_of_the_version_before(stopped: bool, tmp_path: Path) -> None:
     make_project(tmp_path / "project", KINDS["emulated"])
     config, path = tmp_path / "project" / "survey.toml", tmp_path / "project" / "runs.sqlite"
     expected, runs = invert(config.parent)

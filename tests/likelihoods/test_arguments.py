@@ -58,7 +58,7 @@ def test_that_a_black_box_of_the_wrong_shape_is_refused():
         box.moments(np.zeros((3, 2, 1)))
 
 
-def test_that_a_black_box_that_cannot_leave_an_output_out_is_told():
+def test_that_a_black_box_that_cannot_omit_an_output_is_reported():
     box = BlackBox(lambda y, f: -((y - f) ** 2).sum(-1), latents=2, outputs=2)
     y = np.array([[0.0, 0.0], [np.nan, 0.0], [np.nan, np.nan]])
     with pytest.raises(ValueError, match="NaN at site 1, at which some outputs are missing"):

@@ -132,7 +132,7 @@ def test_that_student_t_tends_to_the_gaussian(latents, targets):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
-def test_that_a_student_t_without_variance_says_so(latents):
+def test_that_a_student_t_without_variance_is_reported(latents):
     assert np.all(StudentT(STD, dof=2.0).moments(latents)[1] == math.inf)
 
 

@@ -195,7 +195,7 @@ def test_that_the_check_names_what_is_absent(waits):
         check_likelihood(NoMoments(), *waits)
 
 
-def test_that_the_check_refuses_results_elsewhere(waits):
+def test_that_the_check_rejects_results_on_another_device(waits):
     xp = pytest.importorskip("array_api_strict")
 
     class OnTheHost(Exponential):
@@ -207,7 +207,7 @@ def test_that_the_check_refuses_results_elsewhere(waits):
         check_likelihood(OnTheHost(xp.asarray([0.3], device=xp.Device("device1"))), y, f)
 
 
-def test_that_a_likelihood_with_numbers_of_each_site_passes_when_it_says_so(waits):
+def test_that_a_likelihood_with_parameters_per_site_passes_if_it_declares_them(waits):
     check_likelihood(DependsOnPosition(np.array([0.3])), *waits, site_specific=True)
 
 
@@ -220,6 +220,6 @@ def test_that_a_likelihood_with_numbers_of_each_site_passes_when_it_says_so(wait
         (np.zeros((3, 1)), np.ones((2, 3, 1)), "samples and sites that differ"),
     ],
 )
-def test_that_the_check_says_which_data_it_needs(y, f, sentence):
+def test_that_the_check_states_which_data_it_needs(y, f, sentence):
     with pytest.raises(AssertionError, match=sentence):
         check_likelihood(Exponential(np.array([0.3])), y, f)

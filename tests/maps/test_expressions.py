@@ -79,7 +79,7 @@ def test_that_an_expression_has_its_value_unit_and_shape(text, unit, dimension, 
         ("x = " + "porosity + " * 5000 + "porosity", "of at most 10,000 characters"),
     ],
 )
-def test_that_what_makes_no_sense_is_refused_in_one_sentence(text, sentence):
+def test_that_what_makes_no_sense_is_rejected_with_a_message(text, sentence):
     with pytest.raises(ConfigError, match=sentence) as caught:
         derived(text, LATENTS)
     assert str(caught.value).startswith("--derive: ")

@@ -81,7 +81,7 @@ def test_that_a_csv_file_gives_points_and_a_netcdf_file_axes_in_its_own_unit(sur
         ("nothing.csv", "which does not exist"),
     ],
 )
-def test_that_a_grid_that_makes_no_sense_is_refused_in_one_sentence(text, sentence, survey):
+def test_that_a_grid_that_makes_no_sense_is_rejected_with_a_message(text, sentence, survey):
     with pytest.raises(ConfigError, match=sentence) as caught:
         grid_of(text, survey)
     assert str(caught.value).startswith("--grid: ")

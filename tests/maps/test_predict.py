@@ -153,7 +153,7 @@ def test_that_quantiles_rise_whatever_their_order(linear):
 
 
 @pytest.mark.parametrize("change", ["log", "increasing"])
-def test_that_what_is_told_of_a_quantity_is_what_its_joint_draws_say(change):
+def test_that_the_summary_of_a_quantity_agrees_with_its_joint_draws(change):
     expression = "conductance [mS] = thickness / resistivity[1] + thickness / (2 * resistivity[2])"
     posterior, grid = inverted("coupled", change), "easting=500010:500090:40,northing=6000020:6000060:40"
     means = predict(posterior, grid=grid, derive=[expression])
@@ -239,7 +239,7 @@ def test_that_waves_keep_the_covariance_between_inducing_points_and_the_map(line
         np.testing.assert_allclose(f[..., j], belief.mean[j] + belief.std[j] * again[:, j] @ shape.factor.T, atol=1e-6)
 
 
-def test_that_lines_and_volumes_are_predicted_too(tmp_path):
+def test_that_lines_and_volumes_are_predicted(tmp_path):
     problem = map_problem(max_evaluations=1)
     height = replace(
         problem.survey.coordinates[0],
@@ -299,7 +299,7 @@ def test_that_gdal_sees_the_map_where_it_is(layered, tmp_path):
         np.testing.assert_array_equal(top_row, opened["resistivity"].isel(layer=1, northing=-1))
 
 
-def test_that_a_file_of_an_older_invgp_is_refused_in_one_sentence(linear):
+def test_that_a_file_of_an_older_invgp_is_rejected_with_a_message(linear):
     with pytest.raises(ConfigError, match=r"an older invgp \(run the inversion again"):
         predict(linear.drop_vars(["site_shift", "site_precision"]))
     with pytest.raises(ConfigError, match="it is a map, was"):

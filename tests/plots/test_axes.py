@@ -12,7 +12,7 @@ from invgp import plots
 
 @pytest.mark.parametrize("extent", [1.0, 100.0, 1e3, 4e3, 20e3])
 @pytest.mark.parametrize("start", [250.0, 12_345.0, 500_250.0, -500_250.0])
-def test_that_ticks_stand_clear_of_each_other(start: float, extent: float) -> None:
+def test_that_tick_labels_do_not_overlap(start: float, extent: float) -> None:
     ds = posterior(distance(start + extent * np.linspace(0.0, 1.0, 40)))
     for figure in (plots.section(ds), plots.data_fit(ds)):
         draw(figure)

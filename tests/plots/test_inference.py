@@ -31,7 +31,7 @@ def test_that_the_correlations_at_a_site_are_those_of_the_file_or_of_the_draws(l
         plots.correlation(known, site=200)
 
 
-def test_that_draws_stand_over_their_band_or_beside_their_mean(line: xr.Dataset, area: xr.Dataset) -> None:
+def test_that_draws_are_drawn_over_the_band_or_next_to_the_mean(line: xr.Dataset, area: xr.Dataset) -> None:
     with pytest.raises(ValueError, match="no draws"):
         plots.draws(line)
     for ds in (line, area):

@@ -70,7 +70,7 @@ def test_that_a_third_coordinate_is_left_out_of_the_maps_and_named(area: xr.Data
     assert all(path.exists() for path in plots.plot(area, tmp_path / "volume.png"))
 
 
-def test_that_of_sites_above_each_other_the_least_is_on_top_and_said_so(area: xr.Dataset) -> None:
+def test_that_the_least_informed_of_coincident_sites_is_on_top_and_the_title_states_it(area: xr.Dataset) -> None:
     area = area.isel(site=[0, 1, 2]).assign_coords(level=("site", [5.0, 20.0, 1.0]))
     area["easting"], area["northing"] = (area[name].isel(site=[0, 0, 2]) for name in ("easting", "northing"))
     area.attrs["invgp_coordinates"] = "easting northing level"
@@ -170,7 +170,7 @@ def on_grid(ds: xr.Dataset, shape: tuple[int, int] = (6, 9)) -> xr.Dataset:
     return made.assign_attrs(ds.attrs, invgp_observations="", invgp_derived="")
 
 
-def test_that_a_map_shows_every_quantity_it_is_asked_for(area: xr.Dataset) -> None:
+def test_that_a_map_shows_every_requested_quantity(area: xr.Dataset) -> None:
     look = plots.Look(("mean", "std", "difference", "information"), {"depth_std": (0.0, 40.0)})
     figure = plots.maps(plots.choose(informed(area), ["depth"], ["2"]), look)
     draw(figure)
@@ -201,7 +201,7 @@ def test_that_a_grid_is_drawn_cell_by_cell_and_can_be_cut(area: xr.Dataset, tmp_
         plots.cut(area, {"northing": 1.0})
 
 
-def test_that_a_volume_is_cut_in_its_middle_unless_elsewhere(area: xr.Dataset) -> None:
+def test_that_a_volume_is_cut_in_the_middle_by_default(area: xr.Dataset) -> None:
     volume = xr.concat([on_grid(area)] * 3, xr.DataArray([0.0, 5.0, 10.0], dims="height", name="height"))
     volume.attrs["invgp_coordinates"] = "easting northing height"
     title = plots.maps(volume).get_suptitle()
@@ -220,7 +220,7 @@ def test_that_a_map_shows_the_posterior_between_sites_not_an_interpolation(sound
     assert figure.get_supxlabel().startswith("Easting")  # though the survey has its northing first
 
 
-def test_that_sites_too_many_to_be_told_apart_do_not_cover_a_map(
+def test_that_sites_too_many_to_be_distinguished_do_not_cover_a_map(
     sounded: xr.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules["invgp.plots.maps"], "MANY", sounded.sizes["site"] - 1)

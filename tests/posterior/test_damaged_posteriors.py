@@ -167,7 +167,7 @@ def test_that_no_other_file_is_read(whole: Path, tmp_path: Path) -> None:
             netcdf.read(path)
 
 
-def test_that_a_library_that_crashes_or_hangs_on_a_file_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_a_crash_or_hang_of_the_library_on_a_file_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "crashes on it" in netcdf_container._in_a_child(lambda: os.kill(os.getpid(), signal.SIGSEGV))
     monkeypatch.setattr(netcdf_container, "PATIENCE", 0.2)
     reason = netcdf_container._in_a_child(lambda: str(os.read(os.pipe()[0], 1)))
@@ -197,7 +197,7 @@ def test_that_a_process_with_threads_is_not_forked_to_read_a_file(
 
 
 @pytest.mark.usefixtures("second_thread")
-def test_that_a_new_interpreter_that_crashes_or_hangs_on_a_file_is_a_sentence(
+def test_that_a_crash_or_hang_of_a_new_interpreter_on_a_file_is_reported(
     whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(netcdf_container, "NEW_INTERPRETER", "import os; os.kill(os.getpid(), 11)")
@@ -258,7 +258,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("name", ["posterior.nc", "map.nc"])
-def test_that_damaged_files_give_sentences_in_every_command(
+def test_that_damaged_files_give_error_messages_in_every_command(
     name: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -126,7 +126,7 @@ def test_that_a_vertical_coordinate_passes_the_checker(tmp_path):
     assert complaints(path) == []
 
 
-def test_that_files_that_are_no_posterior_are_refused_in_one_sentence(tmp_path):
+def test_that_files_that_are_no_posterior_are_rejected_with_a_message(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read: no such file"):
         netcdf.read(tmp_path / "nothing.nc")
     (tmp_path / "text.nc").write_text("hello")

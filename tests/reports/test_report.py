@@ -109,7 +109,7 @@ def steps(packed: dict[str, Any]) -> np.ndarray:
     return np.where(counts == 65535, np.nan, np.exp(values) if packed["logarithmic"] else values)
 
 
-def test_that_the_page_says_what_was_inverted_and_how_to_repeat_it(area: xr.Dataset, page: str) -> None:
+def test_that_the_report_describes_the_inversion_and_how_to_repeat_it(area: xr.Dataset, page: str) -> None:
     words = str(Text(page))
     observed = int(area["time_observed"].notnull().sum())
     assert "Two reflectors on a map, synthetic" in words
@@ -169,7 +169,7 @@ def test_that_hostile_names_stay_text(area: xr.Dataset) -> None:
     assert payload(page)["latents"][0]["words"] == HOSTILE
 
 
-def test_that_missing_numbers_do_no_harm(area: xr.Dataset) -> None:
+def test_that_missing_numbers_are_handled(area: xr.Dataset) -> None:
     missing = area.copy(deep=True)
     missing["depth"][3:6, 0] = np.nan
     missing["depth_information"][:, 1] = np.nan
@@ -187,7 +187,7 @@ def test_that_files_of_earlier_versions_state_whether_they_converged(earlier: st
     assert ("has not converged" in str(Text(reports.render(old, kinds=())))) == (earlier == "no")
 
 
-def test_that_a_posterior_that_has_not_converged_is_not_praised(area: xr.Dataset) -> None:
+def test_that_a_posterior_that_has_not_converged_is_reported_as_such(area: xr.Dataset) -> None:
     words = str(
         Text(reports.render(area.assign_attrs(invgp_converged="no", invgp_status="max_runs were spent"), kinds=()))
     )
@@ -213,7 +213,7 @@ def test_that_ten_thousand_sites_fit_in_a_page(area: xr.Dataset) -> None:
         np.testing.assert_allclose(values, large[name][:, 0], rtol=3e-4)
 
 
-def test_that_of_more_sites_some_are_in_the_page_and_it_says_so(area: xr.Dataset) -> None:
+def test_that_large_surveys_are_thinned_and_the_page_states_it(area: xr.Dataset) -> None:
     found = payload(reports.render(many_sites(area, 40_000), kinds=()))
     assert found["every"] == 40_000
     assert found["count"] == len(range(0, 40_000, found["step"])) < 30_000

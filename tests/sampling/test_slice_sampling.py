@@ -173,7 +173,7 @@ def test_that_independent_sites_walk_on_their_own_however_many_they_are() -> Non
 
 
 @pytest.mark.parametrize("length_scale", [TIED, INDEPENDENT])
-def test_that_chains_go_on_to_the_bit_after_an_interrupt_and_pay_once(length_scale: float, tmp_path: Path) -> None:
+def test_that_interrupted_chains_resume_bit_identically_and_repeat_no_run(length_scale: float, tmp_path: Path) -> None:
     problem, file = linear_problem(length_scale), tmp_path / "chains.npz"
     proposal = wrong_proposal(problem)
     calls: list[int] = []
@@ -236,7 +236,7 @@ def test_that_chains_of_another_problem_are_not_gone_on_with(problem: Problem, c
         reference(problem, linear, draws=5, checkpoint=file, **change)
 
 
-def test_that_saved_chains_which_are_damaged_or_older_are_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_that_saved_chains_which_are_damaged_or_older_are_rejected_with_a_message(tmp_path: Path) -> None:
     file = tmp_path / "chains.npz"
     reference(linear_problem(), linear, draws=5, checkpoint=file)
     whole = file.read_bytes()
@@ -384,7 +384,7 @@ def test_that_a_map_with_links_units_and_labels_compares(tmp_path: Path) -> None
     assert len(figure.axes) == 4
 
 
-def test_that_the_widening_leaves_the_prior_as_it_is() -> None:
+def test_that_the_widening_does_not_change_the_prior() -> None:
     proposal = Proposal(np.zeros(2), np.eye(2), np.asarray([0.0, 99.0]))
     np.testing.assert_allclose(np.diag(proposal.root(slice_sampling.WIDENING)), [1.0, 0.1099], atol=1e-4)
 

@@ -163,7 +163,7 @@ def test_that_clients_take_turns_with_their_runs(tmp_path: Path, monkeypatch: py
     assert order.index("500.0") <= 2
 
 
-def test_that_clients_that_may_have_gone_come_last(tmp_path: Path) -> None:
+def test_that_clients_that_may_have_disconnected_come_last(tmp_path: Path) -> None:
     abandoned = post(EVALUATE.replace(b"500", b"2"), path=b"/Evaluate")
     with serving(tmp_path, held_model(tmp_path)) as server, ThreadPoolExecutor(2) as pool:
         address = address_of(server)
@@ -239,7 +239,7 @@ def test_that_requests_may_come_all_at_once_and_are_answered_in_order(address: A
     assert re.search(rb"protocolVersion.*not JSON.*inputSizes.*outputSizes", replies, re.DOTALL)
 
 
-def test_that_a_client_that_asks_first_is_told_to_go_on(address: Address) -> None:
+def test_that_a_client_that_asks_first_is_reported_to_continue(address: Address) -> None:
     body = b'{"name": "time"}'
     head = post(b"", b"Expect: 100-continue\r\nConnection: close\r\n").replace(
         b"Content-Length: 0", b"Content-Length: %d"

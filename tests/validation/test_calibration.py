@@ -57,7 +57,7 @@ def prior_covariance() -> np.ndarray:
     return 4.0 * (1.0 + r) * np.exp(-r)
 
 
-def test_that_an_exact_posterior_covers_as_often_as_it_says(exact):
+def test_that_an_exact_posterior_has_the_nominal_coverage(exact):
     for latent in ("depth", ""):
         found = coverage_of(exact, latent)
         assert not found.below.any()
@@ -95,13 +95,13 @@ def test_that_truths_and_data_are_drawn_from_the_problem(exact):
     np.testing.assert_allclose(np.cov(np.asarray(draws)[..., 0].T), prior_covariance(), atol=0.45)
 
 
-def test_that_half_the_noise_is_found_overconfident():
+def test_that_half_the_noise_is_reported_as_overconfident():
     result = calibrate(line_problem(noise=1.0), 20, drawn_from=line_problem(noise=2.0))
     assert coverage_of(result).below.all()
     assert float(result["depth_error_ratio"]) > 1.3
 
 
-def test_that_the_number_of_workers_does_not_change_a_bit_and_survey_k_does_not_depend_on_how_many_there_are():
+def test_that_survey_k_depends_neither_on_the_number_of_workers_nor_on_that_of_surveys():
     problem = map_problem(max_evaluations=4)
     alone, two = (calibrate(problem, surveys, workers=workers) for surveys, workers in ((2, 1), (3, 2)))
     per_survey = [name for name, variable in alone.data_vars.items() if "survey" in variable.dims]
@@ -137,7 +137,7 @@ def test_that_an_interruption_carries_the_surveys_that_were_finished(exact):
     xr.testing.assert_equal(interruption.value.result["depth_pit"], exact["depth_pit"][:2])
 
 
-def test_that_a_truth_at_which_the_simulator_fails_is_drawn_anew_and_counted():
+def test_that_a_truth_at_which_the_simulator_fails_is_redrawn_and_counted():
     calls = []
 
     def fragile(depth):
@@ -151,12 +151,12 @@ def test_that_a_truth_at_which_the_simulator_fails_is_drawn_anew_and_counted():
     assert float(result["depth_truth"].max()) <= 11.0
 
 
-def test_that_a_simulator_that_fails_at_every_truth_is_a_sentence():
+def test_that_a_simulator_that_fails_at_every_truth_is_reported_in_one_sentence():
     with pytest.raises(RunsFailedError, match="none of 100 truths drawn from the prior could be simulated"):
         calibrate(line_problem(function=lambda depth: depth * np.nan), 2)
 
 
-def test_that_surveys_that_cannot_be_inverted_are_counted_or_if_all_told():
+def test_that_failed_inversions_are_counted_and_reported_if_all_fail():
     def fails(depth):
         return np.where(depth > limit, np.nan, 2.0 * depth)
 
@@ -172,7 +172,7 @@ def test_that_surveys_that_cannot_be_inverted_are_counted_or_if_all_told():
     assert result.attrs["invgp_first_failure"].startswith("survey ")
 
 
-def test_that_what_is_learnt_is_drawn_from_its_prior(rng):
+def test_that_learnt_parameters_are_drawn_from_their_prior(rng):
     problem = line_problem()
     [latent] = problem.latents
     learnt = replace(
@@ -201,7 +201,7 @@ def test_that_scores_on_the_scale_of_a_log_link_are_right():
     assert scores[0, 1] > 4.5
 
 
-def test_that_sites_that_stand_and_fall_together_do_not_narrow_the_band(rng):
+def test_that_dependent_sites_do_not_narrow_the_band(rng):
     """Calibrated posteriors leave a band of 95% five times in a hundred, also where sites are copies of each other."""
     pits = np.repeat(rng.random((2000, 60, 1)), 10, axis=2)
     flagged = [found.below or found.above for found in (interval_coverage(pit, 0.5) for pit in pits)]

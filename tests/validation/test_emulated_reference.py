@@ -35,7 +35,7 @@ def drawn(counted: Counted, folder: Path, draws: int) -> tuple[Chains, int]:
 
 
 @pytest.mark.parametrize("function", [smooth, rippled])
-def test_that_chains_that_go_on_pay_for_no_run_twice_and_count_each_once(function, tmp_path):
+def test_that_resumed_chains_repeat_no_run_and_count_each_once(function, tmp_path):
     stopped, at_once = tmp_path / "stopped", tmp_path / "at_once"
     for folder in (stopped, at_once):
         folder.mkdir()

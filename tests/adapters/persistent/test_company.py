@@ -54,7 +54,7 @@ def hoarder(program: MakeProgram, folder: Path, body: str = "pass", seconds: flo
         ("answer([1, None])", Status.NAN),
     ],
 )
-def test_that_the_rows_beside_one_that_fails_go_well(
+def test_that_the_other_rows_of_a_failing_row_succeed(
     body: str, status: Status, program: MakeProgram, tmp_path: Path
 ) -> None:
     seconds = 5.0 if status is Status.TIMEOUT else 60.0
@@ -73,14 +73,14 @@ def test_that_a_quick_program_gets_several_requests_ahead_but_not_all(program: M
     assert len(set(got.outputs[:, 0])) == 1
 
 
-def test_that_a_program_that_takes_its_time_gets_one_request_at_a_time(program: MakeProgram, tmp_path: Path) -> None:
+def test_that_a_slow_program_gets_one_request_at_a_time(program: MakeProgram, tmp_path: Path) -> None:
     got = run(hoarder(program, tmp_path, seconds=0.002), tmp_path, np.arange(20.0))
     assert got.outputs[:, 1].tolist() == [1] * 20
 
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("body", ["del requests[1:]", "assert len(requests) == 1"], ids=["swallows", "chokes"])
-def test_that_a_program_that_cannot_do_with_company_is_left_alone(
+def test_that_a_program_that_fails_with_several_requests_gets_one_at_a_time(
     body: str, program: MakeProgram, tmp_path: Path
 ) -> None:
     served = replace(hoarder(program, tmp_path, body), timeout=5.0)
@@ -90,7 +90,7 @@ def test_that_a_program_that_cannot_do_with_company_is_left_alone(
 
 
 @pytest.mark.usefixtures("quick")
-def test_that_each_row_in_company_has_its_own_time(program: MakeProgram, tmp_path: Path) -> None:
+def test_that_each_of_several_pending_rows_has_its_own_time_limit(program: MakeProgram, tmp_path: Path) -> None:
     served = replace(hoarder(program, tmp_path, seconds=0.5), timeout=5.0)
     started = time.monotonic()
     assert run(served, tmp_path, np.arange(12.0)).ok.all()

@@ -48,13 +48,13 @@ def outcome_of(line: bytes) -> list[float] | RunError:
 
 
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
-def test_that_an_answer_raises_one_sentence_if_any(line: bytes) -> None:
+def test_that_an_invalid_answer_raises_one_sentence(line: bytes) -> None:
     outcome = outcome_of(line)
     assert isinstance(outcome, list) or (str(outcome).isprintable() and len(str(outcome)) < 4000)
 
 
 @given(JSON)
-def test_that_the_outputs_may_be_anything_and_the_program_goes_on(value: Any) -> None:
+def test_that_the_outputs_may_be_anything_and_the_program_continues(value: Any) -> None:
     outcome = outcome_of(json.dumps({"id": 7, "outputs": {"time": value}}).encode())
     if isinstance(outcome, list):
         assert len(outcome) == 2

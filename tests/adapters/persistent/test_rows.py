@@ -78,7 +78,7 @@ TRICKLE = "[(os.write(1, b' '), time.sleep(0.01)) for _ in range(6000)]"
         ("answer(0, outputs=[1, 4])", Status.UNREADABLE, "'outputs' must be an object of ['time'], but is a list"),
     ],
 )
-def test_that_a_row_that_fails_says_why_and_the_next_goes_on(
+def test_that_a_failing_row_states_the_reason_and_the_next_row_continues(
     body: str, status: Status, cause: str, program: MakeProgram, tmp_path: Path
 ) -> None:
     start = time.monotonic()
@@ -139,7 +139,7 @@ def test_that_a_program_that_never_serves_fails_every_row(
     assert all(re.match(cause, message) for message in got.messages)
 
 
-def test_that_a_program_that_cannot_be_started_is_told(program: MakeProgram, tmp_path: Path) -> None:
+def test_that_a_program_that_cannot_be_started_is_reported(program: MakeProgram, tmp_path: Path) -> None:
     served = model(program, tmp_path)
     (tmp_path / "simulator").write_text("no first line\n")
     got = run(served, tmp_path)
@@ -232,7 +232,7 @@ def test_that_threads_environment_and_directory_reach_the_program(program: MakeP
         ({"environment": {"A=B": "1"}}, "environment: 'A=B' = '1' cannot be"),
     ],
 )
-def test_that_settings_that_cannot_work_are_told(
+def test_that_settings_that_cannot_work_are_reported(
     settings: Any, sentence: str, program: MakeProgram, tmp_path: Path
 ) -> None:
     with pytest.raises(AdapterError, match=sentence):

@@ -134,7 +134,7 @@ def test_that_a_run_that_breaks_off_is_tried_again_and_no_more(behaviour: Behavi
         (sends(b"SSH-2.0-OpenSSH_9.2\r\n"), Status.UNREADABLE, "the reply is not HTTP: SSH-2.0-OpenSSH_9.2"),
     ],
 )
-def test_that_a_bad_answer_is_told_at_once(behaviour: Behaviour, status: Status, sentence: str) -> None:
+def test_that_a_bad_answer_is_reported_at_once(behaviour: Behaviour, status: Status, sentence: str) -> None:
     assert one_run(behaviour) == (status, f"run site-0: server URL: {sentence}")
 
 

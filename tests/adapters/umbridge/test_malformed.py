@@ -83,7 +83,7 @@ def test_that_malformed_replies_fail_their_own_rows_only() -> None:
 
 
 @pytest.mark.parametrize("path", ["/Info", "/ModelInfo", "/InputSizes", "/OutputSizes"])
-def test_that_malformed_offers_are_told(path: str) -> None:
+def test_that_malformed_offers_are_reported(path: str) -> None:
     for reply in malformed_replies(7, 15, patient=0):
         with closing(MalformedServer({0: reply}, path)) as server:
             outcome = times_model(server.url, retries=0, timeout=TIMEOUT).evaluate(np.ones((2, 3)), context(2))

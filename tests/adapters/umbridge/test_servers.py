@@ -103,7 +103,7 @@ def test_that_several_servers_with_several_connections_conform(servers: list[str
     np.testing.assert_array_equal(model.evaluate(VALUES, context(3)).outputs, expected(VALUES))
 
 
-def test_that_what_goes_wrong_in_a_real_server_is_told_and_harms_no_other_row(servers: list[str]) -> None:
+def test_that_a_fault_of_a_real_server_is_reported_and_affects_no_other_row(servers: list[str]) -> None:
     """Python's server writes nan and inf, which are not JSON, and gives no JSON at all for what a model raises."""
     values = np.vstack([VALUES, [1, 2, -1], VALUES, [1, 2, 0], VALUES, [1, np.nan, 1]])
     outcome = times_model(*servers).evaluate(values, context(12))
@@ -224,12 +224,12 @@ def test_that_a_row_that_broke_off_goes_to_another_server(servers: list[str]) ->
         assert hangs_up.asked > 0
 
 
-def test_that_a_model_that_does_not_evaluate_is_told(servers: list[str]) -> None:
+def test_that_a_model_that_does_not_evaluate_is_reported(servers: list[str]) -> None:
     outcome = times_model(servers[0], model="inert").evaluate(VALUES, context(3))
     assert outcome.messages[0].endswith("does not evaluate the model 'inert'")
 
 
-def test_that_a_server_that_never_says_what_it_offers_is_not_waited_for() -> None:
+def test_that_a_server_without_model_information_is_not_waited_for() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         outcome = times_model(url, timeout=0.3).evaluate(np.repeat(VALUES, 10, axis=0), context(30))
@@ -238,7 +238,7 @@ def test_that_a_server_that_never_says_what_it_offers_is_not_waited_for() -> Non
     )
 
 
-def test_that_a_server_that_never_says_what_it_offers_costs_no_row(
+def test_that_a_server_without_model_information_costs_no_row(
     servers: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:

@@ -44,7 +44,7 @@ from invgp.adapters import AdapterError, Status
         ({"/ModelInfo": {"support": {}}}, "does not evaluate the model 'times'"),
     ],
 )
-def test_that_a_server_that_does_not_fit_is_told_in_one_sentence(told: dict[str, Any], sentence: str) -> None:
+def test_that_a_server_that_does_not_fit_is_reported(told: dict[str, Any], sentence: str) -> None:
     with raw_server(sends(GOOD), told) as server:
         outcome = times_model(server.url).evaluate(VALUES, context(3))
     assert set(outcome.status) == {Status.NOT_STARTED}

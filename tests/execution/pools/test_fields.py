@@ -102,16 +102,16 @@ def server(folder: Path) -> Iterator[str]:
             process.kill()
 
 
-def test_that_a_dask_cluster_changes_no_bit_of_a_field(folder: Path, dask_file: str) -> None:
+def test_that_a_dask_cluster_does_not_change_the_result_of_a_field(folder: Path, dask_file: str) -> None:
     assert inverted(folder).identical(inverted(folder, scheduler=dask_file))
 
 
-def test_that_a_server_changes_no_bit_of_a_field(folder: Path, server: str) -> None:
+def test_that_a_server_does_not_change_the_result_of_a_field(folder: Path, server: str) -> None:
     asked = f'adapter = "umbridge"\nurls = ["{server}"]\nmodel = "averages"'
     assert inverted(folder).identical(inverted(folder, asked))
 
 
-def test_that_a_server_of_another_grid_is_a_sentence(folder: Path, server: str) -> None:
+def test_that_a_server_with_another_grid_is_reported(folder: Path, server: str) -> None:
     asked = f'adapter = "umbridge"\nurls = ["{server}"]\nmodel = "averages"'
     finer = CONFIG.replace("FORWARD", asked).replace("step = 2 }", "step = 1 }")
     (folder / "survey.toml").write_text(finer, encoding="utf-8")

@@ -64,7 +64,7 @@ def recorded(directory: Path) -> dict[float, Status]:
     return {float(r.inputs[0]): r.status for r in runs}
 
 
-def test_that_the_pool_changes_no_bit(program: Program, pool: Pool, tmp_path: Path) -> None:
+def test_that_the_pool_does_not_change_the_result(program: Program, pool: Pool, tmp_path: Path) -> None:
     # Later runs finish first.
     model = program('sleep "$(awk "BEGIN { print (8 - $1) / 20 }")"')
     values = rows(*range(8))
@@ -160,7 +160,7 @@ def test_that_workers_write_their_rows_themselves(program: Program, pool: Pool, 
 
 
 @pytest.mark.parametrize("kind", ["loky", "dask"], indirect=True)
-def test_that_a_worker_that_dies_before_it_hands_over_has_not_run_in_vain(pool: Pool, tmp_path: Path) -> None:
+def test_that_a_run_is_recorded_before_its_worker_returns_it(pool: Pool, tmp_path: Path) -> None:
     class Deadly(Evaluations):
         """An outcome that kills, the first time, whoever wants to send it away."""
 
@@ -205,7 +205,9 @@ def test_that_a_ledger_out_of_reach_is_left_to_the_parent(tmp_path: Path, progra
 
 
 @pytest.mark.parametrize("kind", ["loky", "dask"], indirect=True)
-def test_that_what_a_worker_cannot_record_is_a_sentence(program: Program, pool: Pool, tmp_path: Path) -> None:
+def test_that_what_a_worker_cannot_record_is_reported_in_one_sentence(
+    program: Program, pool: Pool, tmp_path: Path
+) -> None:
     model = program()
     with Ledger(tmp_path / "runs.sqlite") as ledger:
         recorder = ledger.open_recorder(model)
@@ -230,7 +232,9 @@ def mistaken(sentence: str, **settings) -> None:
         open_pool(InferenceSettings(**settings))
 
 
-def test_that_a_scheduler_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_that_a_scheduler_that_is_not_there_is_reported_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("invgp.execution.pools.dask_cluster.SECONDS_TO_ANSWER", 0.5)
     must = "inference.scheduler: must be the address or file of a Dask scheduler"
     mistaken(f"{must} that runs, was 'tcp://127.0.0.1:1': ", backend="dask", scheduler="tcp://127.0.0.1:1")
@@ -257,7 +261,7 @@ def test_that_no_client_is_made_for_what_is_no_address(
     mistaken(f"of a Dask scheduler that runs, was '{scheduler}': {why}", backend="dask", scheduler=scheduler)
 
 
-def test_that_dask_that_is_not_installed_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_dask_that_is_not_installed_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     mistaken(
         r"inference.backend: 'dask' needs distributed, which is not installed: pip install 'invgp\[dask\]'",
@@ -266,7 +270,7 @@ def test_that_dask_that_is_not_installed_is_a_sentence(monkeypatch: pytest.Monke
     )
 
 
-def test_that_a_cluster_without_workers_is_a_sentence(program: Program, tmp_path: Path) -> None:
+def test_that_a_cluster_without_workers_is_reported_in_one_sentence(program: Program, tmp_path: Path) -> None:
     """The one worker dies with the run, and nobody starts it again."""
     model = program(KILL_WORKER)
     with cluster(tmp_path, workers=1, nanny=False) as (file, _):
@@ -275,7 +279,7 @@ def test_that_a_cluster_without_workers_is_a_sentence(program: Program, tmp_path
             evaluate(model, rows(1, 2), context(2, tmp_path), pool=pool)
 
 
-def test_that_a_scheduler_that_dies_is_a_sentence(program: Program, tmp_path: Path) -> None:
+def test_that_a_scheduler_that_dies_is_reported_in_one_sentence(program: Program, tmp_path: Path) -> None:
     model = program("sleep 1")
     with cluster(tmp_path, workers=1) as (file, scheduler):
 
@@ -287,7 +291,7 @@ def test_that_a_scheduler_that_dies_is_a_sentence(program: Program, tmp_path: Pa
             evaluate(model, rows(*range(20)), context(20, tmp_path), pool=pool, watch=kill)
 
 
-def test_that_work_a_dask_worker_cannot_do_is_a_sentence(function, dask_file: str, tmp_path: Path) -> None:
+def test_that_an_error_of_a_dask_worker_is_reported(function, dask_file: str, tmp_path: Path) -> None:
     model = function("pass")
     (tmp_path / "simulator.py").write_text("def run(x):\n    return x\n")  # not what was asked for
     with (

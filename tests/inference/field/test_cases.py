@@ -82,7 +82,7 @@ def basin(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return case
 
 
-def test_that_the_comparison_sets_us_beside_chains_and_a_smoother(
+def test_that_the_comparison_includes_chains_and_a_smoother(
     basin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = importlib.import_module("compare_smoothers")
@@ -156,7 +156,7 @@ def test_that_the_section_between_two_boreholes_is_found(section: Path) -> None:
     assert (section / "results" / "small_truth.png").stat().st_size > 10_000
 
 
-def test_that_the_file_that_tells_of_a_survey_is_the_last_to_be_written(basin: Path, section: Path) -> None:
+def test_that_the_file_that_describes_a_survey_is_written_last(basin: Path, section: Path) -> None:
     for case, told in ((basin, "map.csv"), (section, "survey.csv")):  # run.sh makes no survey where it is there
         assert max((case / "data").iterdir(), key=lambda path: path.stat().st_mtime_ns).name == told
 

@@ -92,7 +92,7 @@ def test_that_runs_without_gaps_count_as_before_once_one_has_some(tmp_path: Path
     np.testing.assert_allclose(inversion.state.q.covariance, whole.covariance, atol=0.01)
 
 
-def test_that_gaps_change_nothing_about_being_stopped(tmp_path: Path) -> None:
+def test_that_an_inversion_with_missing_outputs_can_be_stopped_and_resumed(tmp_path: Path) -> None:
     problem = correlated(problem_with(some, max_runs=40))
     alone = invgp.invert(problem, ledger=tmp_path / "runs.sqlite")
     again = invgp.invert(problem, ledger=tmp_path / "runs.sqlite")
@@ -115,7 +115,7 @@ def test_that_hyperparameters_are_learnt_in_spite_of_gaps() -> None:
     assert noises[1] == pytest.approx(noises[0], rel=0.02)
 
 
-def test_that_an_output_that_the_nearest_runs_lack_says_nothing(
+def test_that_an_output_missing_in_the_nearest_runs_contributes_no_information(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     problem = problem_with(None)

@@ -54,7 +54,7 @@ def test_that_draws_have_the_posterior_s_spread(changed: Callable[..., invgp.Pro
     assert 0.9 < float(ratio.median()) < 1.1
 
 
-def test_that_few_runs_leave_a_wider_posterior_that_says_so(changed: Callable[..., invgp.Problem]) -> None:
+def test_that_few_runs_give_a_wider_posterior_with_a_note(changed: Callable[..., invgp.Problem]) -> None:
     problem = changed({"seed = 3": "seed = 3\nmax_runs = 9", "length_scale = 12": "length_scale = 5"})
     posterior = invgp.invert(problem)
     assert posterior.attrs["invgp_runs"] == 9
@@ -84,7 +84,7 @@ def test_that_the_result_depends_neither_on_workers_nor_on_being_stopped(
     ],
     ids=["noise", "length-scale", "mean", "learnt"],
 )
-def test_that_runs_of_earlier_inversions_are_known(
+def test_that_runs_of_earlier_inversions_are_reused(
     changed: Callable[..., invgp.Problem], tmp_path: Path, change: dict[str, str]
 ) -> None:
     """A change of prior or noise asks for a batch of runs, and ends where it would have ended without them."""
@@ -113,7 +113,7 @@ def test_that_failed_runs_are_left_out(changed: Callable[..., invgp.Problem]) ->
     np.testing.assert_allclose(posterior["depth"][10:], mean[10:], atol=float(std.max()))
 
 
-def test_that_a_simulator_that_always_fails_is_told(changed: Callable[..., invgp.Problem]) -> None:
+def test_that_a_simulator_that_always_fails_is_reported(changed: Callable[..., invgp.Problem]) -> None:
     with pytest.raises(RunsFailedError, match="never"):
         invgp.invert(changed({"averages:averages": "averages:always_fails"}))
 
@@ -147,7 +147,9 @@ def test_that_nodes_may_come_from_a_file(changed: Callable[..., invgp.Problem], 
         ("step = 2", "step = 1e-6", "grid.coordinates: must make at most 1,000,000 nodes"),
     ],
 )
-def test_that_a_mistake_is_a_sentence(changed: Callable[..., invgp.Problem], old: str, new: str, sentence: str) -> None:
+def test_that_a_mistake_is_reported_in_one_sentence(
+    changed: Callable[..., invgp.Problem], old: str, new: str, sentence: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         invgp.invert(changed({old: new}))
     assert sentence in str(caught.value)
@@ -250,7 +252,7 @@ def most_lack_the_first(number: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("length", [None, 15])
-def test_that_outputs_that_half_of_the_runs_lack_leave_the_posterior_exact(
+def test_that_the_posterior_is_exact_if_outputs_are_missing_in_half_of_the_runs(
     changed: Callable[..., invgp.Problem], length: int | None
 ) -> None:
     correlated = "" if length is None else f"\ncorrelation_length.average = {length}"
@@ -272,7 +274,7 @@ def test_that_outputs_that_half_of_the_runs_lack_leave_the_posterior_exact(
     np.testing.assert_allclose(posterior["average_predicted"], windows(problem.grid.X[:, 0]) @ mean, atol=0.15)
 
 
-def test_that_an_output_that_few_runs_give_says_little(changed: Callable[..., invgp.Problem]) -> None:
+def test_that_an_output_of_few_runs_contributes_little_information(changed: Callable[..., invgp.Problem]) -> None:
     """The posterior lies between those with and without its datum."""
     problem = changed({"kept_variance = 0.999": "kept_variance = 0.9999999\nmax_runs = 60"})
     posterior = invgp.invert(replace(problem, forward=Lacking(problem.forward, most_lack_the_first)))

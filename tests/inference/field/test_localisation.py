@@ -99,7 +99,7 @@ def test_that_predictions_follow_their_own_block(line: Line) -> None:
         ({"inference": {"localisation": 9.0}, "coordinates": {"x": "km"}}, "grid.coordinates.x.unit: must be"),
     ],
 )
-def test_that_a_mistake_is_a_sentence(changes: dict[str, Any], sentence: str) -> None:
+def test_that_a_mistake_is_reported_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
     data = {"x": AT, "station": AT, "average": np.zeros(len(AT))}
     with pytest.raises(ConfigError, match=sentence):
         invgp.define(data, **described(**changes))

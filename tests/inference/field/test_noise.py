@@ -97,7 +97,7 @@ def test_that_the_noise_of_all_data_may_come_from_a_file(
         ("a,b\n1,2\n", "noise.covariance: must be a CSV file of numbers without a header, or a NumPy file"),
     ],
 )
-def test_that_a_covariance_that_cannot_be_is_a_sentence(
+def test_that_an_invalid_covariance_is_reported(
     changed: Callable[..., invgp.Problem], folder: Path, matrix: np.ndarray | str | None, sentence: str
 ) -> None:
     if isinstance(matrix, str):
@@ -109,7 +109,7 @@ def test_that_a_covariance_that_cannot_be_is_a_sentence(
     assert sentence in str(caught.value)
 
 
-def test_that_an_empty_file_with_a_covariance_is_a_sentence(
+def test_that_an_empty_file_with_a_covariance_is_reported_in_one_sentence(
     changed: Callable[..., invgp.Problem], folder: Path
 ) -> None:
     (folder / "noise.npy").touch()
@@ -133,7 +133,7 @@ def test_that_an_empty_file_with_a_covariance_is_a_sentence(
         ),
     ],
 )
-def test_that_noise_that_does_not_fit_together_is_a_sentence(
+def test_that_inconsistent_noise_settings_are_reported(
     changed: Callable[..., invgp.Problem], old: str, new: str, sentence: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -108,7 +108,7 @@ def test_that_a_bad_node_is_named(load: Load, at: np.ndarray, sentence: str) -> 
     assert "file of sites" not in str(caught.value)
 
 
-def test_that_a_reach_without_a_node_is_a_sentence(load: Load) -> None:
+def test_that_a_reach_without_a_node_is_reported_in_one_sentence(load: Load) -> None:
     with pytest.raises(ConfigError) as caught:
         load("max_runs = 24", "localisation = 2.0")
     assert str(caught.value) == (
@@ -126,7 +126,7 @@ def test_that_a_reach_without_a_node_is_a_sentence(load: Load) -> None:
         (np.eye(5, dtype=complex), "must hold a matrix of real numbers, was complex128 of shape (5, 5)"),
     ],
 )
-def test_that_a_covariance_is_told_where_it_is_wrong(
+def test_that_the_wrong_entry_of_a_covariance_is_reported(
     load: Load, tmp_path: Path, matrix: np.ndarray, sentence: str
 ) -> None:
     np.save(tmp_path / "noise.npy", matrix)
@@ -146,7 +146,9 @@ def test_that_the_map_circles_sites_not_nodes(load: Load) -> None:
     assert extents(problem.grid.coordinates) == "x 0 to 40 m, y 0 to 20 m"
 
 
-def test_that_a_remark_tells_of_modes_only_where_they_are_too_few(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_a_note_about_modes_is_added_only_if_there_are_too_few(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
     problem = load()
     assert "modes" not in invgp.invert(problem).attrs["invgp_diagnostics"]
     monkeypatch.setattr("invgp.latent_model.grid_modes.MOST_MODES", 3)
