@@ -54,6 +54,9 @@ class Case:
     length_scale : of the Matérn 5/2 prior of all latents, as a fraction of the line.
     step : half-width of the finite differences of the references, in prior standard deviations.
     needs : package without which the problem cannot be run.
+    rough : whether the output jumps, so that the references move by elliptical slices instead of trajectories.
+    mirrors : for problems of one unknown with several modes: involutions of the process that leave the output as it
+        is. Each returns the image and the logarithm of its derivative. The references use them to change modes.
     """
 
     name: str
@@ -64,7 +67,8 @@ class Case:
     sites: int = 24
     step: float = 1e-3
     needs: str = ""
-    modes: bool = False
+    rough: bool = False
+    mirrors: tuple[Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], ...] = ()
     inference: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -263,9 +267,24 @@ def surface_waves(speed, thickness):
     return found
 
 
+def reflection(center: float):
+    """The mirror image at a point."""
+    return lambda f: (2.0 * center - f, np.zeros_like(f))
+
+
+def other_side(f):
+    """The natural frequency on the other side of the resonance: a^2 and 1.96 - a^2 have the same amplitude."""
+    with np.errstate(all="ignore"):
+        image = np.sign(f) * np.sqrt(1.96 - f**2)
+        return image, np.log(np.abs(f / image))
+
+
 A = Unknown(0.0, 1.0)
 SPEEDS = Unknown((0.2, 0.35, 0.6), (0.05, 0.08, 0.12), "log")
 LAYERS = Unknown((5.0, 15.0), (1.5, 4.5), "log")
+
+
+CRESTS = tuple(reflection(np.pi / 6.0 + k * np.pi / 3.0) for k in range(-3, 3))  # and troughs of sin(3a)
 
 
 def _products() -> list[Case]:
@@ -285,10 +304,10 @@ CASES: dict[str, Case] = {
         Case("detection-limit", {"a": A}, detection_limit, (0.05,), SEPARATE),
         Case("detection-limit-line", {"a": A}, detection_limit, (0.05,), 0.1),
         *_products(),
-        Case("square", {"a": Unknown(0.3, 1.0)}, square, (0.1,), SEPARATE, modes=True),
-        Case("square-line", {"a": Unknown(0.3, 1.0)}, square, (0.1,), 0.1, modes=True),
-        Case("sine", {"a": A}, wave, (0.1,), SEPARATE, modes=True),
-        Case("sine-line", {"a": A}, wave, (0.1,), 0.1, modes=True),
+        Case("square", {"a": Unknown(0.3, 1.0)}, square, (0.1,), SEPARATE),
+        Case("square-line", {"a": Unknown(0.3, 1.0)}, square, (0.1,), 0.1, mirrors=(reflection(0.0),)),
+        Case("sine", {"a": A}, wave, (0.1,), SEPARATE),
+        Case("sine-line", {"a": A}, wave, (0.1,), 0.1, mirrors=CRESTS),
         Case("tanh", {"a": Unknown(0.5, 1.0)}, saturation, (0.05,), SEPARATE),
         Case("tanh-line", {"a": Unknown(0.5, 1.0)}, saturation, (0.05,), 0.1),
         Case(
@@ -298,10 +317,10 @@ CASES: dict[str, Case] = {
             (1.0,) * 4,
             0.1,
         ),
-        Case("resonance", {"a": Unknown(1.1, 0.2)}, resonance, (0.1,), SEPARATE, modes=True),
-        Case("resonance-line", {"a": Unknown(1.1, 0.2)}, resonance, (0.1,), 0.1, modes=True),
+        Case("resonance", {"a": Unknown(1.1, 0.2)}, resonance, (0.1,), SEPARATE),
+        Case("resonance-line", {"a": Unknown(1.1, 0.2)}, resonance, (0.1,), 0.1, mirrors=(other_side,)),
         Case("step", {"a": A}, step, (0.3,), SEPARATE),
-        Case("step-line", {"a": A}, step, (0.3,), 0.1),
+        Case("step-line", {"a": A}, step, (0.5,), 0.05, rough=True),
         Case("solver-noise", {"a": A}, solver_noise, (0.02,), SEPARATE, step=0.05),
         Case("solver-noise-line", {"a": A}, solver_noise, (0.02,), 0.1, step=0.05),
         Case(
@@ -322,7 +341,7 @@ CASES: dict[str, Case] = {
             0.1,
             sites=20,
         ),
-        Case("hosaki", {"a": Unknown(2.5, 1.0), "b": Unknown(3.0, 1.0)}, hosaki, (0.1,), SEPARATE, 6, modes=True),
+        Case("hosaki", {"a": Unknown(2.5, 1.0), "b": Unknown(3.0, 1.0)}, hosaki, (0.1,), SEPARATE, 6),
         Case(
             "cross-section",
             {"conductivity": Unknown((10.0,) * 10, (8.0,) * 10, "log"), "recharge": Unknown(1e-3, 4e-4, "log")},

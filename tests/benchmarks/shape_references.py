@@ -21,6 +21,9 @@ KEPT = 20_000  # draws that are stored
 REACH = 6.0  # prior standard deviations: half-width of the grids
 WIDENED = 1.5  # standard deviation of the points of importance sampling, in those of the prior
 FEWEST = 400  # effective draws of an importance sample; with fewer it is not used
+SLICES = 8  # elliptical slices per move
+EFFORT = 3  # factor of the lengths if two references do not agree
+JUMPS = 5  # mirror images that are tried after each trajectory
 MEAN_BAR, SPREAD_BAR, R_HAT_BAR = 0.05, 0.03, 1.01
 
 
@@ -83,22 +86,25 @@ def pooled(first: Reference, second: Reference) -> Reference:
 def references(survey: Survey, cache: Path) -> tuple[Reference, Reference]:
     """Two references, computed once and kept in a folder."""
     methods = METHODS["separate" if _by_weights(survey.case) else "coupled"]
-    return tuple(_kept(survey, name, cache) for name in methods)  # type: ignore[return-value]
+    first, second = (_kept(survey, name, cache, 1) for name in methods)
+    if not _by_weights(survey.case) and not agreement(first, second).good:
+        first, second = (_kept(survey, name, cache, EFFORT) for name in methods)
+    return first, second
 
 
 def _by_weights(case: Case) -> bool:
     return case.separate and len(case.processes[0]) <= 2
 
 
-def _kept(survey: Survey, method: str, cache: Path) -> Reference:
-    path = cache / f"{survey.case.name}.{survey.seed}.{method.replace(' ', '-')}.npz"
+def _kept(survey: Survey, method: str, cache: Path, effort: int) -> Reference:
+    path = cache / f"{survey.case.name}.{survey.seed}.{method.replace(' ', '-')}.{effort}.npz"
     if path.exists():
         with np.load(path) as kept:
             if np.array_equal(kept["data"], survey.data) and np.array_equal(kept["noise"], survey.noise):
                 return Reference(method, kept["mean"], kept["std"], kept["draws"], float(kept["seconds"]))
     started = time.perf_counter()
-    rng = np.random.default_rng([survey.seed, len(method)])
-    mean, std, draws = FUNCTIONS[method](survey, rng)
+    rng = np.random.default_rng([survey.seed, len(method), effort])
+    mean, std, draws = FUNCTIONS[method](survey, rng, effort)
     seconds = time.perf_counter() - started
     cache.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part.npz")
@@ -113,7 +119,7 @@ def _kept(survey: Survey, method: str, cache: Path) -> Reference:
 # Independent sites: weighted points.
 
 
-def quadrature(survey: Survey, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def quadrature(survey: Survey, rng: np.random.Generator, effort: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The trapezoidal rule on a regular grid of one or two unknowns."""
     mean, _ = survey.case.processes
     count = {1: 400_001, 2: 2401}[len(mean)]
@@ -123,7 +129,9 @@ def quadrature(survey: Survey, rng: np.random.Generator) -> tuple[np.ndarray, np
     return _weighted(survey, whitened, -0.5 * np.sum(whitened**2, axis=-1), rng, 2.0 * REACH / (count - 1))
 
 
-def importance_sampling(survey: Survey, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def importance_sampling(
+    survey: Survey, rng: np.random.Generator, effort: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Scrambled Sobol points of the prior, widened, weighted by the likelihood."""
     mean, _ = survey.case.processes
     points = WIDENED * ndtri(np.clip(qmc.Sobol(len(mean), rng=rng).random(2**21), 1e-12, 1.0 - 1e-12))
@@ -201,6 +209,30 @@ class Target:
         slopes = np.nan_to_num(slopes, nan=0.0, posinf=0.0, neginf=0.0)
         return (np.moveaxis(slopes, 2, 1) @ self.factor).reshape(len(z), -1)
 
+    def precision(self, z: np.ndarray, beta: float) -> np.ndarray:
+        """Prior and mean Fisher information (D, D) over an ensemble, for one unknown."""
+        f = self.processes(z)
+        with np.errstate(all="ignore"):
+            width = self.case.step * self.std
+            up, down = (self.case.outputs((f + s * width).reshape(-1, 1)) for s in (1.0, -1.0))
+            slopes = ((up - down) / (2.0 * self.case.step)).reshape(*f.shape[:2], -1) / self.survey.noise
+        information = np.nanmean(np.sum(slopes**2, axis=-1), axis=0)
+        return np.eye(self.dimension) + beta * (self.factor.T * information) @ self.factor
+
+    def mirrored(self, z: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Images (C, D) of z where some neighbouring sites are replaced by their mirror images, and log derivatives."""
+        f = self.processes(z)[..., 0]
+        ends = np.sort(rng.integers(0, self.case.sites + 1, (len(z), 2)), axis=1)
+        inside = (np.arange(self.case.sites) >= ends[:, :1]) & (np.arange(self.case.sites) < ends[:, 1:])
+        image, logs = np.empty_like(f), np.empty_like(f)
+        choice = rng.integers(len(self.case.mirrors), size=len(z))
+        for index, mirror in enumerate(self.case.mirrors):
+            here = choice == index
+            image[here], logs[here] = mirror(f[here])
+        moved = (np.where(inside, image, f) - self.mean) / self.std
+        z = np.linalg.solve(self.factor, np.nan_to_num(moved, nan=1e6).T).T
+        return z, np.where(inside, logs, 0.0).sum(axis=-1)
+
     def values(self, z: np.ndarray) -> np.ndarray:
         """Physical values (C, N, Q)."""
         return self.case.physical(self.processes(z))
@@ -214,26 +246,29 @@ class Ensemble:
     log_likelihood: np.ndarray
 
 
-def metric(z: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (D,) and Cholesky factor (D, D) of an ensemble (S, D), shrunk towards its variances."""
-    center = np.average(z, axis=0, weights=weight)
+def metric(z: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    """Cholesky factor (D, D) of the covariance of an ensemble (S, D), shrunk towards its variances."""
     covariance = np.cov(z, rowvar=False, aweights=weight).reshape(z.shape[1], -1)
     effective = len(z) if weight is None else weight.sum() ** 2 / np.sum(weight**2)
     share = z.shape[1] / (z.shape[1] + effective)
     covariance = (1.0 - share) * covariance + share * np.diag(np.diag(covariance))
-    return center, np.linalg.cholesky(covariance + 1e-10 * np.eye(len(center)))
+    return np.linalg.cholesky(covariance + 1e-10 * np.eye(len(covariance)))
 
 
 class Mover:
     """Hamiltonian Monte Carlo at T temperatures at once, each with its metric and its step."""
 
-    def __init__(self, target, beta: np.ndarray, rng: np.random.Generator, longest: int = 20) -> None:
+    def __init__(self, target, beta: np.ndarray, rng: np.random.Generator, longest: int = 40) -> None:
         self.target, self.beta, self.rng, self.longest = target, beta, rng, longest
         self.step = np.full(len(beta), 0.3)
         self.factor = np.tile(np.eye(target.dimension), (len(beta), 1, 1))
 
     def __call__(self, state: Ensemble, adapt: bool) -> tuple[Ensemble, np.ndarray]:
-        """One trajectory of each chain, and the share of acceptances (T,)."""
+        """One move of each chain, and the share of acceptances (T,)."""
+        if self.target.case.rough:
+            for _ in range(SLICES):
+                state = self.slice(state)
+            return state, np.ones(len(self.beta))
         temperatures, chains, dimension = state.z.shape
         leaps = int(np.clip(np.ceil(1.4 / np.median(self.step)), 3, self.longest))
         step = self.step[:, None, None] * self.rng.uniform(0.6, 1.2, (temperatures, chains, 1))
@@ -252,7 +287,52 @@ class Mover:
         if adapt:
             self.step = np.clip(self.step * np.exp(0.5 * (rate - 0.75)), 1e-3, 1.0)
         moved = np.where(accepted[..., None], z, state.z)
-        return Ensemble(moved, np.where(accepted, log_likelihood, state.log_likelihood)), rate
+        return self.jump(Ensemble(moved, np.where(accepted, log_likelihood, state.log_likelihood))), rate
+
+    def slice(self, state: Ensemble) -> Ensemble:
+        """Elliptical slice sampling: the ellipse through z and a draw of the prior, its bracket shrunk to z."""
+        shape, beta = state.z.shape, np.repeat(self.beta, state.z.shape[1])
+        z, log_likelihood = state.z.reshape(-1, shape[-1]).copy(), state.log_likelihood.ravel().copy()
+        other, angle = self.rng.standard_normal(z.shape), 2.0 * np.pi * self.rng.random(len(z))
+        low, high = angle - 2.0 * np.pi, angle.copy()
+        level = beta * log_likelihood + np.log(self.rng.random(len(z)))
+        start, open_ = z.copy(), np.arange(len(z))
+        while len(open_):
+            trial = start[open_] * np.cos(angle[open_])[:, None] + other[open_] * np.sin(angle[open_])[:, None]
+            found = self.target(trial)
+            inside = beta[open_] * found > level[open_]
+            z[open_[inside]], log_likelihood[open_[inside]] = trial[inside], found[inside]
+            open_ = open_[~inside]
+            low[open_] = np.where(angle[open_] < 0.0, angle[open_], low[open_])
+            high[open_] = np.where(angle[open_] >= 0.0, angle[open_], high[open_])
+            angle[open_] = self.rng.uniform(low[open_], high[open_])
+        return Ensemble(z.reshape(shape), log_likelihood.reshape(shape[:2]))
+
+    def jump(self, state: Ensemble) -> Ensemble:
+        """Try mirror images."""
+        if not self.target.case.mirrors:
+            return state
+        for _ in range(JUMPS):
+            flat = state.z.reshape(-1, state.z.shape[-1])
+            z, logs = self.target.mirrored(flat, self.rng)
+            log_likelihood = self.target(z).reshape(state.log_likelihood.shape)
+            z = z.reshape(state.z.shape)
+            with np.errstate(invalid="ignore"):
+                change = self._energy(state.z, state.log_likelihood) - self._energy(z, log_likelihood)
+                change = change + logs.reshape(change.shape)
+            accepted = np.log(self.rng.random(change.shape)) < np.where(np.isnan(change), -np.inf, change)
+            moved = np.where(accepted[..., None], z, state.z)
+            state = Ensemble(moved, np.where(accepted, log_likelihood, state.log_likelihood))
+        return state
+
+    def fit(self, draws: np.ndarray, weights: np.ndarray | None = None) -> None:
+        """Set the metric of each temperature from draws (T, S, D)."""
+        if self.target.case.mirrors:
+            pairs = zip(draws, self.beta, strict=True)
+            factors = [np.linalg.cholesky(np.linalg.inv(self.target.precision(z, beta))) for z, beta in pairs]
+        else:
+            factors = [metric(z, weights) for z in draws]
+        self.factor = np.stack(factors)
 
     def _energy(self, z: np.ndarray, log_likelihood: np.ndarray) -> np.ndarray:
         tempered = np.where(self.beta[:, None] > 0.0, self.beta[:, None] * log_likelihood, 0.0)
@@ -292,7 +372,7 @@ def anneal(target, particles: int, share: float, moves: int, rng: np.random.Gene
         weight = np.exp(log_weight - log_weight.max())
         mover = Mover(target, np.array([beta]), rng)
         mover.step[:] = step
-        mover.factor = metric(z, weight)[1][None]
+        mover.fit(z[None], weight)
         places = (rng.random() + np.arange(particles)) / particles
         chosen = np.searchsorted(np.cumsum(weight / weight.sum()), places).clip(0, particles - 1)
         state = Ensemble(z[None, chosen], log_likelihood[None, chosen])
@@ -300,24 +380,28 @@ def anneal(target, particles: int, share: float, moves: int, rng: np.random.Gene
             state, _ = mover(state, adapt=True)
         z, log_likelihood, step = state.z[0], state.log_likelihood[0], float(mover.step[0])
         ladder.append(beta)
-    mover.factor = metric(z)[1][None]
+    mover.fit(z[None])
     return state, mover, np.array(ladder)
 
 
-def sequential(target, rng: np.random.Generator, particles: int, settle: int = 10, keep: int = 10) -> np.ndarray:
+def sequential(
+    target, rng: np.random.Generator, effort: int, particles: int = 2000, keep: int = 8, thin: int = 10
+) -> np.ndarray:
     """Draws (S, D) of tempered sequential Monte Carlo, followed by moves at the posterior."""
-    state, mover, _ = anneal(target, particles, 0.6, 4, rng)
-    for _ in range(settle):
+    state, mover, _ = anneal(target, particles, 0.7, 8, rng)
+    for _ in range(2 * thin):
         state, _ = mover(state, adapt=True)
     kept = []
-    for _ in range(keep):
-        for _ in range(3):
+    for _ in range(effort * keep):
+        for _ in range(thin):
             state, _ = mover(state, adapt=False)
         kept.append(state.z[0])
     return np.concatenate([z for first in range(4) for z in [one[first::4] for one in kept]])  # batches by particle
 
 
-def parallel(target, rng: np.random.Generator, chains: int, burn: int = 240, keep: int = 400) -> np.ndarray:
+def parallel(
+    target, rng: np.random.Generator, effort: int, chains: int = 100, burn: int = 300, keep: int = 800
+) -> np.ndarray:
     """Draws (S, D) of parallel tempering, all chains started at draws of the prior."""
     _, _, ladder = anneal(target, max(200, 4 * target.dimension), 0.4, 3, rng)
     ladder = ladder[1:] if ladder[1] > 0.02 else ladder[2:]
@@ -327,14 +411,14 @@ def parallel(target, rng: np.random.Generator, chains: int, burn: int = 240, kee
     state = Ensemble(z, target(z.reshape(-1, target.dimension)).reshape(len(ladder), chains))
     recent: list[np.ndarray] = []
     kept = []
-    for iteration in range(burn + keep):
+    for iteration in range(burn + effort * keep):
         state, _ = mover(state, adapt=iteration < burn)
         state = exchange(state, ladder, iteration % 2, rng)
         if iteration < burn:
             recent.append(state.z)
             if iteration % 40 == 39 and iteration < burn - 20:
                 draws = np.concatenate(recent[len(recent) // 2 :], axis=1)
-                mover.factor = np.stack([metric(one)[1] for one in draws])
+                mover.fit(draws)
                 recent = recent[-20:]
         else:
             kept.append(state.z[-1])
@@ -353,14 +437,14 @@ def exchange(state: Ensemble, ladder: np.ndarray, first: int, rng: np.random.Gen
     return Ensemble(z, log_likelihood)
 
 
-def sequential_monte_carlo(survey: Survey, rng: np.random.Generator):
+def sequential_monte_carlo(survey: Survey, rng: np.random.Generator, effort: int):
     """Moments and draws by tempered sequential Monte Carlo."""
-    return _of_draws(survey, sequential(Target(survey), rng, 4000 if survey.case.modes else 2000), rng)
+    return _of_draws(survey, sequential(Target(survey), rng, effort), rng)
 
 
-def parallel_tempering(survey: Survey, rng: np.random.Generator):
+def parallel_tempering(survey: Survey, rng: np.random.Generator, effort: int):
     """Moments and draws by parallel tempering."""
-    return _of_draws(survey, parallel(Target(survey), rng, 100 if survey.case.modes else 50), rng)
+    return _of_draws(survey, parallel(Target(survey), rng, effort), rng)
 
 
 def _of_draws(survey: Survey, z: np.ndarray, rng: np.random.Generator):
