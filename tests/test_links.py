@@ -29,7 +29,7 @@ def test_that_moments_and_quantiles_are_those_of_draws(link):
         np.testing.assert_allclose(found, np.mean(draws > limit, axis=0), atol=4e-3)
 
 
-def test_that_draws_keep_the_spread_of_each_latent_whatever_its_unit():
+def test_that_draws_keep_the_spread_of_each_latent_in_any_unit():
     covariance = np.diag([1e6, 1e-6, 0.0]) + np.asarray([[0, 0.8, 0], [0.8, 0, 0], [0, 0, 0]])  # correlation 0.8
     [draws] = normal_draws(np.asarray([[2000.0, 0.01, 5.0]]), covariance[None])
     np.testing.assert_allclose(draws[0].std(axis=0), [1e3, 1e-3, 0.0], rtol=2e-3)

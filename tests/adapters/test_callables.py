@@ -161,12 +161,12 @@ def test_that_a_row_that_is_not_finite_is_reported_by_output_and_label(recwarn: 
     assert not recwarn.list
 
 
-def test_that_masked_numbers_are_not_taken_for_data() -> None:
+def test_that_masked_numbers_are_not_used_as_data() -> None:
     got = run(lambda speed, depth: np.ma.masked_greater(depth, 45.0))
     assert got.messages[2] == "run r2: output time[a] is nan"
 
 
-def test_that_a_function_working_in_place_harms_nobody() -> None:
+def test_that_a_function_that_works_in_place_does_not_change_the_inputs() -> None:
     def rude(speed: Any, depth: Any) -> Any:
         depth *= 2
         speed[:] = 0
@@ -283,7 +283,7 @@ def test_that_an_error_of_an_adapter_pickles() -> None:
     assert (error.setting, error.sentence) == ("timeout", "must be positive")
 
 
-def test_that_a_module_beside_the_config_works_in_a_worker_process(tmp_path: Path) -> None:
+def test_that_a_module_next_to_the_config_works_in_a_worker_process(tmp_path: Path) -> None:
     (tmp_path / "test_worker_helper.py").write_text("from os import getpid\n")
     (tmp_path / "test_worker_module.py").write_text(
         "from test_worker_helper import getpid\ndef f(speed, depth):\n    return 0 * depth + getpid()\n"
@@ -329,7 +329,7 @@ def test_that_two_surveys_may_each_have_a_module_of_the_same_name(tmp_path: Path
     assert first.digest != second.digest
 
 
-def test_that_an_edited_module_is_imported_anew_and_never_mixed(tmp_path: Path) -> None:
+def test_that_an_edited_module_is_imported_again_and_never_mixed(tmp_path: Path) -> None:
     old = model("test_edited:f", search_path=_user_module(tmp_path, "1", "test_edited"))
     data = pickle.dumps(old)
     new = model("test_edited:f", search_path=_user_module(tmp_path, "100", "test_edited"))

@@ -216,9 +216,7 @@ def test_that_a_link_out_of_the_directory_is_not_followed(tmp_path: Path) -> Non
             read(reader, run)
 
 
-def test_that_lists_within_lists_are_read_however_deep_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_that_deeply_nested_lists_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep: list[Any] = [1.0]
     for _ in range(5000):
         deep = [deep]

@@ -187,7 +187,7 @@ def test_that_a_number_that_does_not_fit_fails_its_run_alone(tmp_path: Path) -> 
     assert "'hk1' is -1.5e-200, of which no digit fits in 5 characters" in got.messages[0]
 
 
-def test_that_a_program_beside_the_control_file_is_found(tmp_path: Path) -> None:
+def test_that_a_program_next_to_the_control_file_is_found(tmp_path: Path) -> None:
     control = write_case(tmp_path, command="model.py")
     (tmp_path / "model.py").write_text(f"#!{sys.executable}\n{FILES['model.py']}")
     (tmp_path / "model.py").chmod(0o755)
@@ -265,7 +265,7 @@ def test_that_a_parameter_in_no_template_is_reported(tmp_path: Path) -> None:
         model_of(control)
 
 
-def test_that_files_of_earlier_runs_beside_the_control_file_are_harmless(tmp_path: Path) -> None:
+def test_that_files_of_earlier_runs_next_to_the_control_file_are_harmless(tmp_path: Path) -> None:
     control = write_case(tmp_path, command=f"{sys.executable} model.py r.txt flow.txt")
     (tmp_path / "r.txt").write_text("old")
     (tmp_path / "flow.txt").write_text("old")

@@ -12,7 +12,7 @@ from invgp.adapters.readers import read_numbers, read_text
 
 
 @given(st.lists(st.floats(allow_nan=False)), st.sampled_from([" ", ",", ", ", "\n", "\r\n", "\t"]))
-def test_that_numbers_read_back_exactly_whatever_separates_them(numbers: list[float], separator: str) -> None:
+def test_that_numbers_are_read_back_exactly_with_any_separator(numbers: list[float], separator: str) -> None:
     text = "# a comment\n" + separator.join(map(repr, numbers))
     np.testing.assert_array_equal(read_numbers(text, len(numbers)), numbers)
 

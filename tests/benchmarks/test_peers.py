@@ -17,7 +17,7 @@ def benchmark(monkeypatch):
     return importlib.import_module
 
 
-def test_that_adapters_are_measured_beside_subprocess_and_the_real_umbridge(benchmark, capsys):
+def test_that_adapters_are_compared_with_subprocess_and_the_original_umbridge(benchmark, capsys):
     table = benchmark("peers_adapters").main(["--environment", sys.prefix, "--runs", "3", "--repeats", "1"])
     assert all(math.isfinite(float(cell)) and float(cell) > 0 for _, *cells in table.rows for cell in cells)
     assert sum(way.startswith("UM-Bridge") for way, *_ in table.rows) == 2
@@ -53,7 +53,7 @@ def test_that_the_bound_is_measured_at_every_size(benchmark, monkeypatch, capsys
     assert "with invgp" in capsys.readouterr().out
 
 
-def test_that_tables_say_who_fell_short_and_by_how_much(benchmark):
+def test_that_tables_show_missed_targets(benchmark):
     otway = benchmark("peers_otway")
     found = {
         "invgp": otway.Attempt("default settings", runs=3, seconds=2, error=0.05, ratio=1.0),
@@ -67,7 +67,7 @@ def test_that_tables_say_who_fell_short_and_by_how_much(benchmark):
     assert said.startswith("wide did not reach the accuracy: after 100 members its standard deviations were 1.50 times")
 
 
-def test_that_ratios_of_bounds_are_ours_over_theirs(benchmark):
+def test_that_ratios_of_bounds_are_invgp_divided_by_the_other_package(benchmark):
     bound = benchmark("peers_bound")
     size = bound.Size(60, 1, 60)
     timings = [bound.Timing(size, "all", name, seconds) for name, seconds in (("invgp", 0.1), ("GPflow", 0.4))]

@@ -40,7 +40,7 @@ def test_that_sparse_regression_with_all_inputs_is_the_exact_process(module):
     np.testing.assert_allclose(variance, 1.5 - np.sum(gain * kernel(X, X_test), axis=0), atol=1e-3)
 
 
-def test_that_the_black_box_comes_to_the_closed_form_and_beats_a_line(folder, tmp_path):
+def test_that_the_black_box_reaches_the_closed_form_and_beats_linear_regression(folder, tmp_path):
     arguments = ["--count", "16000", "--inducing", "60", "--epochs", "4", "--subsets", "60", "--output", str(tmp_path)]
     found = table(folder, "generated", *arguments)
     ours, known = found["black box, stochastic"], found["likelihood known, closed form"]

@@ -15,7 +15,7 @@ def run(root, *arguments, check=True):
     return subprocess.run(command, check=check, capture_output=True, text=True)
 
 
-def test_that_the_network_fills_what_was_seldom_measured_better_than_independent_processes(root):
+def test_that_the_network_predicts_sparse_outputs_better_than_independent_processes(root):
     said = run(root, "--surveys", "1", "--size", "80", "--inducing", "20").stdout
     network, independent = (float(line.split()[1]) for line in said.splitlines()[-2:])
     assert network < 0.7 * independent

@@ -172,7 +172,7 @@ def test_that_check_compares_each_site_with_its_own_run(invgp_here: Command, tmp
     )
 
 
-def test_that_noise_and_misfit_are_described_whatever_was_observed() -> None:
+def test_that_noise_and_misfit_are_described_for_any_observations() -> None:
     nan = np.nan
     assert described(np.array([]), np.array([nan, nan]), "gaussian", "s") == "nothing was observed"
     assert described(np.array([1.0, 2.0]), np.array([nan, nan]), "gaussian", "s") == (

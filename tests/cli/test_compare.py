@@ -233,7 +233,7 @@ def test_that_a_comparison_stopped_while_its_gaussian_is_fitted_repeats_no_run(t
     assert stopped >= 2 * 8 * 2  # two steps of the fit at least, of eight runs at each of two sites
 
 
-def test_that_what_was_learnt_is_held_fixed_in_a_comparison(tmp_path: Path) -> None:
+def test_that_learnt_parameters_are_fixed_in_a_comparison(tmp_path: Path) -> None:
     config = CONFIG.replace("positive =", "learn = { length_scale = 2, std = 2 }\npositive =")
     assert config != CONFIG
     write_files(tmp_path, config)

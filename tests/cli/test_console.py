@@ -108,7 +108,7 @@ def test_that_quiet_leaves_warnings_and_errors(survey: Path, invgp_here: Command
     assert invgp_here("run", "none.toml", "-q", cwd=survey).stderr.startswith("invgp: the config 'none.toml'")
 
 
-def test_that_verbose_tells_what_adapters_log(tmp_path: Path, invgp_here: Command) -> None:
+def test_that_verbose_prints_the_log_of_adapters(tmp_path: Path, invgp_here: Command) -> None:
     invgp_here("init", "pest", cwd=tmp_path)
     # One parameter of the case is no input any more.
     config = (tmp_path / "survey.toml").read_text()

@@ -57,7 +57,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("arguments", "code", "sentence"), MISTAKES, ids=[" ".join(m[0]) for m in MISTAKES])
-def test_that_a_mistake_costs_nothing_and_says_what_to_do(
+def test_that_a_mistake_is_reported_before_any_run_with_a_remedy(
     arguments: list[str], code: int, sentence: str, invgp_here: Command, directory: Path
 ) -> None:
     result = invgp_here(*arguments, cwd=directory)
@@ -95,7 +95,7 @@ def test_that_several_mistakes_give_a_line_each(tmp_path: Path) -> None:
     assert [line.split(":")[1] for line in result.stderr.splitlines()] == [" latents.depth.std", " inference.samples"]
 
 
-def test_that_a_fault_of_ours_is_a_traceback(tmp_path: Path) -> None:
+def test_that_an_internal_error_prints_a_traceback(tmp_path: Path) -> None:
     write_files(tmp_path)
     code = (
         "import invgp.config\n"

@@ -22,7 +22,7 @@ def test_that_all_figures_of_a_posterior_are_written(finished: Finished, invgp_h
     assert all((tmp_path / name).read_bytes().startswith(b"<?xml") for name in names)
 
 
-def test_that_a_figure_has_the_size_and_the_dots_it_is_asked_for(
+def test_that_a_figure_has_the_requested_size_and_resolution(
     finished: Finished, invgp_here: Command, tmp_path: Path
 ) -> None:
     arguments = ("--kind", "convergence", "--size", "12.7", "7.62", "--dpi", "100", "-o", "bound.png")

@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from helpers.command_line import SIMULATOR, Command, here, invgp, with_inference, with_program, write_files
-from helpers.forked import forked
+from helpers.forked_commands import forked
 from helpers.running_commands import running
 from invgp.ledger import Ledger
 
@@ -220,7 +220,7 @@ def test_that_failures_are_answered_as_failures(tmp_path: Path) -> None:
         assert {run.attempts for run in ledger.runs(failed=True)} == {2}
 
 
-def test_that_a_vectorised_function_has_a_ledger_only_if_asked(invgp_here: Command, tmp_path: Path) -> None:
+def test_that_a_vectorised_function_has_a_ledger_only_on_request(invgp_here: Command, tmp_path: Path) -> None:
     config = write_files(tmp_path)
     assert invgp_here("run", "survey.toml", cwd=tmp_path).returncode == 0
     assert not (tmp_path / LEDGER).exists()
@@ -230,15 +230,13 @@ def test_that_a_vectorised_function_has_a_ledger_only_if_asked(invgp_here: Comma
     assert "18 runs (18 from the ledger)" in again.stdout
 
 
-def test_that_a_program_has_no_ledger_if_it_is_not_wanted(invgp_here: Command, tmp_path: Path) -> None:
+def test_that_the_ledger_of_a_program_can_be_disabled(invgp_here: Command, tmp_path: Path) -> None:
     config = write_files(tmp_path, with_program(directory=tmp_path) + "\n[output]\nledger = false\n")
     assert invgp_here("run", config, cwd=tmp_path).returncode == 0
     assert not (tmp_path / LEDGER).exists()
 
 
-def test_that_a_file_that_is_no_ledger_is_reported_before_the_simulator_is_paid_for(
-    invgp_here: Command, tmp_path: Path
-) -> None:
+def test_that_a_file_that_is_no_ledger_is_reported_before_the_first_run(invgp_here: Command, tmp_path: Path) -> None:
     directory = survey(tmp_path / "survey")
     before = (directory / "sites.csv").read_bytes()
     result = invgp_here("run", "survey.toml", "--ledger", "sites.csv", cwd=directory)

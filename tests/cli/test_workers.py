@@ -91,7 +91,7 @@ def test_that_a_run_whose_inversion_is_killed_before_it_hears_of_it_is_not_made_
     assert len(set(started(tmp_path))) == len(started(tmp_path))
 
 
-def test_that_what_was_reached_is_printed_and_kept(invgp_here: Command, tmp_path: Path) -> None:
+def test_that_the_number_of_simultaneous_runs_is_printed_and_saved(invgp_here: Command, tmp_path: Path) -> None:
     write_files(tmp_path, with_inference('backend = "threading"', config=with_program(directory=tmp_path)))
     for workers in ("1", "2"):
         result = invgp_here("run", "survey.toml", "--workers", workers, "-o", f"{workers}.nc", cwd=tmp_path)

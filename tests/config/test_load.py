@@ -226,7 +226,9 @@ def test_that_the_inference_is_as_configured(key: str, text: str, value: object,
 
 
 @pytest.mark.parametrize(("kind", "estimator"), [("laplace", "score"), ("student-t", "auto"), ("gaussian", "score")])
-def test_that_the_score_goes_with_noise_of_any_kind(kind: str, estimator: str, write_survey: WriteSurvey) -> None:
+def test_that_the_score_estimator_accepts_noise_of_any_kind(
+    kind: str, estimator: str, write_survey: WriteSurvey
+) -> None:
     edits = {"[noise]": f'[noise]\nkind = "{kind}"', "samples = 16": f'samples = 16\nestimator = "{estimator}"'}
     assert load(write_survey(edits)).inference.estimator == estimator
 
@@ -308,9 +310,7 @@ def test_that_coordinates_in_several_units_have_a_length_scale_each(write_survey
         ("EPSG:4978", ("s", "s")),  # neither geographic nor projected
     ],
 )
-def test_that_a_crs_goes_with_coordinates_of_its_kind(
-    crs: str, units: tuple[str, str], write_survey: WriteSurvey
-) -> None:
+def test_that_a_crs_must_match_its_coordinates(crs: str, units: tuple[str, str], write_survey: WriteSurvey) -> None:
     edits = {f'{name}]\nunit = "m"': f'{name}]\nunit = "{unit}"' for name, unit in zip(NAMES, units, strict=True)}
     assert load(write_survey({"EPSG:28354": crs, **edits})).survey.crs == crs
 

@@ -48,7 +48,7 @@ def test_that_a_singular_covariance_gets_as_little_jitter_as_it_takes(backend, t
 
 
 @pytest.mark.parametrize("size", [5, 300])
-def test_that_triangles_are_inverted_however_they_lie(size, backend, tolerance, rng):
+def test_that_triangular_matrices_are_inverted_for_any_memory_layout(size, backend, tolerance, rng):
     half = rng.standard_normal((2, size, size)) / np.sqrt(size)
     lower = np.linalg.cholesky(half @ half.transpose(0, 2, 1) + np.eye(size))
     inverse = to_numpy(lower_inverse(backend.asarray(lower)))

@@ -59,7 +59,7 @@ def test_that_a_start_without_a_finite_value_ends_the_search(value):
     assert state.finished == "the objective is not finite at the start"
 
 
-def test_that_the_first_step_of_adam_is_its_rate_whatever_the_gradient(backend, tolerance):
+def test_that_the_first_step_of_adam_is_its_rate_for_any_gradient(backend, tolerance):
     state = Adam(rate=0.03).init(backend.asarray([1.0, 2.0, -1.0]))
     moved = Adam(rate=0.03).tell(state, backend.asarray([50.0, -0.2, 1e-3]))
     np.testing.assert_allclose(to_numpy(moved.trial), [0.97, 2.03, -1.03], rtol=tolerance(backend, 1e-5))

@@ -222,7 +222,7 @@ class Watching(LBFGS):
         return super().init(point)
 
 
-def test_that_a_posterior_that_is_not_found_anew_goes_ahead_once(numpy_backend):
+def test_that_without_reoptimisation_the_posterior_is_optimised_once_first(numpy_backend):
     bound, parameters, data, points = regression(numpy_backend, dense=False)
     Watching.sizes.clear()
     Blocks(order=PAPER_ORDER, anew=False, rounds=2, evaluations=2, optimiser=Watching()).fit(
@@ -288,7 +288,7 @@ def test_that_mini_batches_take_the_same_steps_on_every_backend(method, backend,
     np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(backend, 1e-8, 0.02))
 
 
-def test_that_batches_are_shuffled_anew_for_every_pass_and_leave_out_no_site(numpy_backend):
+def test_that_batches_are_shuffled_in_every_epoch_and_contain_all_sites(numpy_backend):
     bound, parameters, data, _ = regression(numpy_backend, dense=False)
     seen = []
 

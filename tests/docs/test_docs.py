@@ -24,7 +24,7 @@ from invgp.settings.configuration import Config
 
 # Where the commands and the Python of a page, or small versions of them, are run, if not in this file by `run_page`.
 RUN_ELSEWHERE = {
-    "README": "here, in case_studies/test_otway.py and, with another survey, in cli/test_newcomer.py",
+    "README": "here, in case_studies/test_otway.py and, with another survey, in cli/test_template_projects.py",
     "aquifer": "inference/field/test_cases.py",
     "basin": "inference/field/test_cases.py",
     "cox_process": "case_studies/test_cox_process.py",
@@ -36,9 +36,9 @@ RUN_ELSEWHERE = {
     "paper_data": "case_studies/test_paper_data.py",
     "tomography": "inference/field/test_cases.py",
     "cluster": "execution/pools/ and, with Slurm, cluster/slurm.sh",
-    "export": "maps/test_documented.py",
+    "export": "maps/test_maps_page.py",
     "installation": "test_packaging.py",
-    "maps": "maps/test_documented.py",
+    "maps": "maps/test_maps_page.py",
     "models": "here",
     "python": "here",
     "report": "here: its command is one of start.md",

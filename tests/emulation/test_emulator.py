@@ -284,7 +284,7 @@ def test_that_few_runs_make_a_simple_emulator_with_a_large_error(line):
     assert 1 / 2 < emulator.error / found < 2
 
 
-def test_that_errors_are_in_the_noise_of_each_site_and_ignore_what_was_not_observed(line):
+def test_that_errors_are_in_units_of_the_noise_and_ignore_missing_observations(line):
     rng = np.random.default_rng(0)
     runs = run(Runs.empty(8, 4), prior_draws(line, rng, 1), times)
     noise = line.noise_std.copy()

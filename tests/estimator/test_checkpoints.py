@@ -186,7 +186,7 @@ def test_that_the_checkpoint_of_another_fit_is_refused(change, message, tmp_path
         SAVIGP(**{**settings, **change}).fit(**data)
 
 
-def test_that_a_black_box_and_a_noise_known_for_each_site_are_recognised(tmp_path):
+def test_that_a_black_box_and_noise_per_site_are_recognised(tmp_path):
     def log_density(y, f):
         return -0.5 * np.sum((y - f) ** 2, axis=-1) / 0.3**2
 

@@ -32,7 +32,7 @@ def posterior(tmp_path_factory):
     return converged(1.0).posterior, y
 
 
-def test_that_the_other_sites_say_what_the_posterior_without_a_site_does(posterior):
+def test_that_the_cavity_is_the_posterior_without_the_site(posterior):
     found, y = posterior
     cavity = Cavity(found, np.asarray([1, 4]), np.random.default_rng(0), 64)
     x = np.arange(5.0)

@@ -20,7 +20,7 @@ def linear(a, b):
     return {"t": np.stack([a + b, a - 0.5 * b], axis=-1)}
 
 
-def test_that_the_density_is_the_normal_one_of_what_was_observed(rng):
+def test_that_the_density_is_the_normal_density_of_the_observed_data(rng):
     """An observation of its own beside the two that are correlated; at two sites something is missing."""
     problem = map_problem()
     problem = replace(problem, noise=replace(problem.noise, correlation={"far": CORRELATION}))

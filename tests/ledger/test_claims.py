@@ -111,7 +111,7 @@ def test_that_each_run_is_made_once_by_whoever_comes_first(values, tmp_path: Pat
     assert claimed(tmp_path) == 0
 
 
-def test_that_the_claims_of_a_process_that_was_killed_are_nobodys(tmp_path: Path) -> None:
+def test_that_claims_of_a_killed_process_are_released(tmp_path: Path) -> None:
     with another_process_with_claims(tmp_path) as process:
         process.send_signal(signal.SIGKILL)
         while Path(f"/proc/{process.pid}/stat").read_text().split()[2] != "Z":  # nobody has taken note of its end
@@ -136,7 +136,7 @@ def test_that_a_process_that_lives_is_waited_for_until_it_ends(tmp_path: Path) -
 @pytest.mark.parametrize(
     "forged", [("elsewhere", None, None), (None, "1", None), (None, None, "0.0")], ids=["machine", "number", "start"]
 )
-def test_that_a_claim_of_no_process_of_this_machine_is_nobodys(forged, tmp_path: Path) -> None:
+def test_that_a_claim_of_no_process_of_this_machine_is_released(forged, tmp_path: Path) -> None:
     with another_process_with_claims(tmp_path), Ledger(tmp_path / "runs.sqlite") as ledger:
         [(owner,)] = ledger.select("SELECT DISTINCT owner FROM claims")
         parts = owner.split(" ")

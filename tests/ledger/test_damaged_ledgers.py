@@ -248,7 +248,7 @@ def test_that_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
         Ledger(tmp_path / "empty", read_only=True)
 
 
-def test_that_a_terminal_is_not_steered_by_somebody_elses_ledger(path: Path) -> None:
+def test_that_control_characters_in_a_ledger_are_escaped(path: Path) -> None:
     with Ledger(path) as ledger:
         model = Model("feedfeedfeedfeed", "\x1b[31mred")
         context = RunContext(["\x1b[2Jlabel"], path.parent)

@@ -143,7 +143,7 @@ class StoppedError(Exception):
     """In the middle of a batch."""
 
 
-def test_that_a_batch_that_is_taken_up_again_has_the_tasks_that_it_had(ledger: Ledger) -> None:
+def test_that_a_resumed_batch_has_the_same_tasks(ledger: Ledger) -> None:
     class Rounding(Model):
         """Against the contract, as BLAS is: a row's last digits depend on the rows beside it."""
 

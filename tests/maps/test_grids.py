@@ -103,7 +103,7 @@ def test_that_a_file_without_a_coordinate_or_with_gaps_is_refused(survey, tmp_pa
 
 
 @pytest.mark.parametrize("easting", [[1.0, 3.0, 2.0], [1.0, 1.0]])
-def test_that_axes_that_turn_or_stand_still_are_refused(easting, survey, tmp_path):
+def test_that_axes_that_are_not_monotonic_are_rejected(easting, survey, tmp_path):
     xr.Dataset(coords={"easting": easting, "northing": [5.0, 6.0]}).to_netcdf(tmp_path / "axes.nc")
     with pytest.raises(ConfigError, match=r"'easting' of '.*axes.nc' must rise, or fall, from each value to the next"):
         grid_of(str(tmp_path / "axes.nc"), survey)

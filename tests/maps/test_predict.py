@@ -98,7 +98,7 @@ def test_that_a_map_is_the_exact_posterior_of_a_linear_problem(linear):
         np.testing.assert_allclose(upper, mean[part] + norm.ppf(0.95) * std[part], rtol=1e-6)
 
 
-def test_that_thresholds_are_converted_and_exceeded_as_often_as_the_normal_says(linear):
+def test_that_thresholds_are_converted_and_exceedance_agrees_with_the_normal_distribution(linear):
     found = predict(linear, grid="50", exceed=["velocity > 0.0072 km s-1", "velocity>9", "depth > 600 cm"])
     np.testing.assert_allclose(found["velocity_threshold"], [7.2, 9.0])
     expected = norm.sf((6.0 - found["depth"]) / found["depth_std"])
@@ -146,7 +146,7 @@ def test_that_what_is_no_number_exceeds_nothing_and_is_named(linear):
     assert wish.undefined == {"x"}
 
 
-def test_that_quantiles_rise_whatever_their_order(linear):
+def test_that_quantiles_increase_for_any_order_of_levels(linear):
     found = predict(linear, grid="50", quantiles=[0.9, 0.1, 0.9])
     assert found["quantile"].values.tolist() == [0.1, 0.9]
     assert np.all(found["depth_quantile"].diff("quantile") > 0)
@@ -219,7 +219,7 @@ def test_that_draws_do_not_change_with_the_size_of_the_blocks(layered):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_that_draws_at_a_point_spread_as_the_map_says(family):
+def test_that_draws_at_a_point_have_the_spread_of_the_map(family):
     found = predict(inverted(family), grid="easting=500020:500080:30,northing=6000040", draws=8000)
     for name in ("resistivity", "thickness"):
         draws = found[f"{name}_sample"]

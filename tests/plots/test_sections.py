@@ -91,7 +91,7 @@ def test_that_a_band_thinner_than_its_mean_can_be_seen(line: xr.Dataset) -> None
     assert bands(ax)[0].get_linewidth()[0] > 1.3 * ax.lines[0].get_linewidth()  # type: ignore[index]
 
 
-def test_that_what_the_data_say_little_of_is_hatched(line: xr.Dataset) -> None:
+def test_that_regions_with_little_information_are_hatched(line: xr.Dataset) -> None:
     ds = informed(line)
     ax = plots.section(ds).axes[0]
     hatched = [band for band in bands(ax) if band.get_hatch()]

@@ -160,7 +160,7 @@ def grown(f: np.ndarray, sites: np.ndarray) -> Batch:
     return Batch(np.exp(f), np.ones(f.shape[:2], dtype=bool))
 
 
-def test_that_independent_sites_walk_on_their_own_however_many_they_are() -> None:
+def test_that_independent_sites_move_on_their_own_ellipses() -> None:
     sites = 40
     problem = line_problem(np.ones((sites, 1)), latents=1, length_scale=INDEPENDENT)
     f = reference(problem, grown, draws=200, seed=3).draws
@@ -254,7 +254,7 @@ def test_that_saved_chains_which_are_damaged_or_older_are_rejected_with_a_messag
             reference(linear_problem(), linear, draws=5, checkpoint=file)
 
 
-def test_that_chains_which_cannot_be_written_say_where(tmp_path: Path) -> None:
+def test_that_chains_that_cannot_be_written_are_reported_with_the_path(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file, where a folder should be")
     with pytest.raises(WriteError, match=r"the chains of a reference could not be written to '.*chains\.npz'"):
         reference(linear_problem(), linear, draws=5, checkpoint=tmp_path / "taken" / "chains.npz")
@@ -275,7 +275,7 @@ def test_that_a_failed_run_is_a_likelihood_of_zero() -> None:
     assert all(sites.tolist() == [0] for sites in seen)
 
 
-def test_that_chains_which_can_start_nowhere_say_so() -> None:
+def test_that_chains_without_a_starting_point_are_reported() -> None:
     problem = linear_problem()
     with pytest.raises(RunsFailedError, match="the chains could not start"):
         sample(problem, lambda f, sites: Batch.failed(len(f), len(sites), 2), Proposal.prior(problem), draws=5)

@@ -101,7 +101,7 @@ def test_that_a_failing_row_states_the_reason_and_the_next_row_continues(
     ],
     ids=["chatter", "two answers", "ends after an answer", "confused by earlier rows", "crashes by earlier rows"],
 )
-def test_that_a_row_does_not_pay_for_what_the_program_did_before(
+def test_that_a_row_does_not_fail_for_an_earlier_error_of_the_program(
     body: str, program: MakeProgram, tmp_path: Path
 ) -> None:
     got = run(model(program, tmp_path, body), tmp_path, [1.0, 2.0, 3.0, 2.0, 2.0])

@@ -215,7 +215,7 @@ def test_that_a_server_that_comes_up_late_is_waited_for() -> None:
     np.testing.assert_array_equal(outcome.outputs, expected(VALUES))
 
 
-def test_that_a_row_that_broke_off_goes_to_another_server(servers: list[str]) -> None:
+def test_that_an_interrupted_row_is_sent_to_another_server(servers: list[str]) -> None:
     """The bad server is much quicker than the good one: it would use up every row's tries."""
     with raw_server(sends(b"")) as hangs_up:
         model = times_model(hangs_up.url, servers[0], retries=1, config={"seconds": 0.02})

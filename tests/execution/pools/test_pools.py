@@ -79,7 +79,7 @@ def test_that_the_pool_does_not_change_the_result(program: Program, pool: Pool, 
 
 
 @pytest.mark.parametrize("kind", ["loky", "dask"], indirect=True)
-def test_that_a_function_is_held_to_one_thread(function, pool: Pool, tmp_path: Path) -> None:
+def test_that_a_function_is_limited_to_one_thread(function, pool: Pool, tmp_path: Path) -> None:
     import_first = "import numpy, threadpoolctl; numpy.ones(2) @ numpy.ones(2)"
     most = "max([one['num_threads'] for one in threadpoolctl.threadpool_info()], default=1)"
     model = function(f"{import_first}; return float({most})")

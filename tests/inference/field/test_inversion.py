@@ -225,7 +225,7 @@ class Threads(Silent):
         self.seen |= {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
-def test_that_the_algebra_has_one_thread_however_many_data() -> None:
+def test_that_the_linear_algebra_uses_one_thread_for_any_number_of_data() -> None:
     nodes, many = np.arange(0.0, 99.0, 2.0), np.linspace(0.0, 98.0, WORTH_THREADS)
     problem = invgp.define(
         {"position": many, "average": 20.0 + np.sin(many / 10.0)},

@@ -128,7 +128,7 @@ def test_that_steps_of_an_emulator_have_runs_enough_and_leave_some_to_verify_it(
     assert can_emulate(problem) == (len(steps) > 1)
 
 
-def test_that_neighbours_count_as_far_as_they_are_within_reach():
+def test_that_neighbours_within_a_length_scale_are_counted():
     rng = np.random.default_rng(0)
     problem = sites_on_a_line([0.0, 2.0, 100.0], (1.0, 2.0))
     shared = 1.0 + 0.5 * (np.exp(-2.0) + np.exp(-0.5))
@@ -151,7 +151,7 @@ def test_that_a_part_of_a_survey_is_some_sites_that_hold_each_other():
         assert 90 <= np.ptp(wide) <= 200
 
 
-def test_that_solutions_are_apart_by_three_standard_deviations_of_either_at_any_site():
+def test_that_solutions_differ_by_three_standard_deviations_of_either_at_any_site():
     def posterior(mean, std):
         mean = np.asarray(mean, dtype=float)[:, None]
         return SimpleNamespace(marginals=SimpleNamespace(mean=mean), factor=np.full((len(mean), 1, 1), std))

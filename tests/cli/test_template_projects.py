@@ -1,4 +1,4 @@
-"""A newcomer's first quarter of an hour: an empty folder, and every command of the way, on each kind of project."""
+"""Every command, from an empty directory, for each project template."""
 
 from __future__ import annotations
 

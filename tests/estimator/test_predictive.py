@@ -80,13 +80,13 @@ def test_that_noise_per_site_must_be_given_for_other_sites():
         fitted(Gaussian(np.ones((31, 1))))
 
 
-def test_that_a_likelihood_given_anew_gets_what_was_learnt():
+def test_that_a_new_likelihood_gets_the_learnt_parameters():
     model = SAVIGP(Gaussian(0.5), inducing=6).fit(X, Y)
     again = model.predict(FAR, return_std=True, likelihood=Gaussian(3.0))[1]
     np.testing.assert_array_equal(again, model.predict(FAR, return_std=True)[1])
 
 
-def test_that_noise_goes_with_its_sites_through_chunks():
+def test_that_noise_per_site_follows_its_sites_through_chunks():
     n = 5000
     X = np.linspace(0, 3, n)[:, None]
     noise = np.linspace(0.1, 1.0, n)[:, None]
