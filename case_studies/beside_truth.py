@@ -14,10 +14,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from invgp.plots.positions import set_ticks
-from invgp.plots.scales import beyond
+from invgp.plots.axis_labels import set_log_ticks, set_position_ticks
+from invgp.plots.map_colours import outside_ends
 from invgp.plots.style import PAGE, STYLE, letter_panels
-from invgp.plots.ticks import set_log_ticks
 
 Floats = np.ndarray
 
@@ -123,8 +122,8 @@ def draw(
             _add_bar(ax, drawn, panel, upright=upright)
             handles = _mark(ax, marks, [scale for scale, _ in labels])
             ax.set_aspect("equal")
-            set_ticks(ax.xaxis, x, most=4)
-            set_ticks(ax.yaxis, y, most=5)
+            set_position_ticks(ax.xaxis, x, most=4)
+            set_position_ticks(ax.yaxis, y, most=5)
         if downwards:
             grid[0, 0].invert_yaxis()
         letter_panels(grid.ravel(), [panel.title for panel in panels])
@@ -141,7 +140,7 @@ def _add_bar(ax: Axes, drawn: ScalarMappable, panel: Panel, *, upright: bool) ->
     """A colour bar as high as the map beside it, or else below it; its ends point where values lie beyond its scale."""
     below = {"ax": ax, "location": "bottom", "pad": 0.02, "shrink": 0.8}
     where = {"cax": ax.inset_axes((1.03, 0.0, 0.05, 1.0))} if upright else below
-    bar = ax.figure.colorbar(drawn, extend=beyond(panel.scale, panel.values), **where)
+    bar = ax.figure.colorbar(drawn, extend=outside_ends(panel.scale, panel.values), **where)
     bar.set_label(panel.label)
     if isinstance(panel.scale, LogNorm):
         set_log_ticks(bar.ax.yaxis if upright else bar.ax.xaxis, 0, most=5)

@@ -61,7 +61,7 @@ def axis_attribute(letter: str, about: Mapping[str, Any]) -> dict[str, str]:
     return {"axis": letter} if letter == "Z" or unit == "m" or unit in BY_UNIT else {}
 
 
-def is_north(unit: str) -> bool:
+def is_latitude_unit(unit: str) -> bool:
     """Whether a unit is that of latitudes."""
     return unit in _NORTH
 

@@ -16,8 +16,8 @@ sys.path.insert(0, str(HERE.parent))
 from beside_truth import Panel, draw  # noqa: E402
 from command_line import run  # noqa: E402
 
-from invgp.plots.grids import as_sites  # noqa: E402
-from invgp.plots.scales import colour_scale  # noqa: E402
+from invgp.plots.map_colours import colour_scale  # noqa: E402
+from invgp.plots.plot_data import flatten_grid  # noqa: E402
 
 LATENT, AXES = "resistivity", ("easting", "northing")
 UNIT = "Ω m"
@@ -53,7 +53,7 @@ def main() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else "em_survey"
     figure = Path(sys.argv[2]) if len(sys.argv) > 2 else HERE / "results" / f"{name}_truth.png"
     with xr.open_dataset(HERE / "results" / f"{name}.map.nc") as opened:
-        ds = as_sites(opened)
+        ds = flatten_grid(opened)
         panels = panels_of(ds, truth_at(ds, HERE / "data" / f"{name}_truth.csv"))
         draw(ds, panels, {}, AXES, rows=ds.sizes["layer"]).savefig(figure, dpi=200, bbox_inches="tight")
 

@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from invgp.plots.lines import band_handles, draw_band, finish_panel
-from invgp.plots.positions import read_positions
-from invgp.plots.reading import read_curves, read_interval, read_values
+from invgp.plots.axis_labels import read_positions
+from invgp.plots.plot_data import read_curves, read_interval, read_values
+from invgp.plots.sections import LinePanels, band_handles, draw_band, finish_panel
 from invgp.plots.style import GREY, PAGE, STYLE, add_legend, letter_panels
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -62,7 +62,7 @@ def draw_latent(ax: Axes, x: np.ndarray, ds: xr.Dataset, name: str, truths: dict
         draw_band(ax, x, mean, read_interval(ds, name, curve), curve.colour)
         ax.plot(x, read_values(ds, f"{name}_prior", curve), color=curve.colour, **PRIOR)
         ax.plot(x, truths[curve.label], **TRUTH)
-    finish_panel(ax, x, ds[name], curves, [float(mean[-1]) for mean in means])
+    finish_panel(ax, LinePanels(x, "", x), ds[name], curves, [float(mean[-1]) for mean in means])
 
 
 def main() -> None:

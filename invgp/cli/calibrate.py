@@ -191,10 +191,10 @@ def progress(surveys: int, already: int) -> Iterator[Callable[[], None]]:
 
 def write(result: xr.Dataset, output: Path, plot: Path) -> None:
     """The netCDF file and the figure."""
-    from invgp.plots import calibration, save  # noqa: PLC0415
+    from invgp.plots import plot_calibration, save_figure  # noqa: PLC0415
 
     netcdf.write(result, output)
-    save(calibration(result), plot)
+    save_figure(plot_calibration(result), plot)
 
 
 def tell(result: xr.Dataset) -> int:
@@ -203,8 +203,8 @@ def tell(result: xr.Dataset) -> int:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    from invgp.plots.calibration import process_name  # noqa: PLC0415
-    from invgp.plots.reading import read_curves  # noqa: PLC0415
+    from invgp.plots.plot_data import read_curves  # noqa: PLC0415
+    from invgp.plots.validation_figures import process_name  # noqa: PLC0415
     from invgp.validation.calibration_summary import coverage_of  # noqa: PLC0415
 
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)

@@ -179,4 +179,4 @@ def draw(posterior: xr.Dataset, comparison: xr.Dataset, path: Path) -> None:
     """The figure."""
     from invgp import plots  # noqa: PLC0415
 
-    plots.save(plots.comparison(posterior, comparison), path)
+    plots.save_figure(plots.plot_comparison(posterior, comparison), path)

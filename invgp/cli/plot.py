@@ -45,8 +45,8 @@ INCH = 2.54  # cm
     "--show",
     type=click.Choice([*QUANTITIES, OF_FIELDS, "all"]),
     multiple=True,
-    help="Quantities of sections and maps; difference: prior minus posterior mean; few-runs: the part of the "
-    "spread of a field model that more runs would take away.  [default: mean; on maps, and std]",
+    help="Quantities of sections and maps; difference: posterior minus prior mean; few-runs: the part of the "
+    "standard deviation of a field model that more runs would remove.  [default: mean; on maps, and std]",
 )
 @click.option("--site", type=click.IntRange(min=1), help="Whose correlations.  [default: in the middle of the table]")
 @click.option("--at", type=(str, float), multiple=True, metavar="COORDINATE VALUE", help="Cut a grid here.")
@@ -88,18 +88,18 @@ def command(
     plots.check_format(target, "--output")
     read = netcdf.read(posterior)
     refuse_calibration(read, posterior)
-    dataset = plots.cut(read, dict(chosen["at"]))
-    drawn = plots.choose(dataset, chosen["latents"], chosen["layers"])
-    look = replace(
-        look_of(drawn, **{key: chosen[key] for key in ("show", "limits", "hatch_below")}),
+    dataset = plots.slice_grid(read, dict(chosen["at"]))
+    drawn = plots.select_latents(dataset, chosen["latents"], chosen["layers"])
+    options = replace(
+        figure_options(drawn, **{key: chosen[key] for key in ("show", "limits", "hatch_below")}),
         latents=chosen["latents"],
         labels=chosen["layers"],
         size=None if size is None else (size[0] / INCH, size[1] / INCH),
     )
-    wanted = plots.suitable(drawn) if "all" in kinds else kinds
+    wanted = plots.suitable_kinds(drawn) if "all" in kinds else kinds
     if chosen["site"] is not None and "correlation" not in wanted:
         raise ConfigError(f"--site: must go with --kind correlation, was {chosen['site']}")
-    figures = list(plots.plot(dataset, target, wanted, look, alone=output is not None, site=chosen["site"], dpi=dpi))
+    figures = list(plots.plot(dataset, target, wanted, options, alone=output is not None, site=chosen["site"], dpi=dpi))
     for path in figures:
         print_line(path)
     print_json({"figures": figures})
@@ -114,10 +114,10 @@ def target_of(posterior: Path, output: Path | None, suffix: str | None) -> Path:
     return output
 
 
-def look_of(
+def figure_options(
     dataset: xr.Dataset, show: tuple[str, ...], limits: tuple[tuple[str, float, float], ...], hatch_below: float | None
 ) -> Any:
-    """How the figures look."""
+    """Return the options of the figures."""
     from invgp import plots  # noqa: PLC0415
 
     names = str(dataset.attrs["invgp_latents"]).split()
@@ -137,4 +137,4 @@ def look_of(
             raise ConfigError(f"--limits: the lower must be below the upper, was {low:g} and {high:g} for {variable!r}")
     shown = QUANTITIES if "all" in show else tuple(dict.fromkeys(show))
     settings: dict[str, Any] = {} if hatch_below is None else {"hatch_below": hatch_below}
-    return plots.Look(shown, {variable: (low, high) for variable, low, high in limits}, **settings)
+    return plots.FigureOptions(shown, {variable: (low, high) for variable, low, high in limits}, **settings)

@@ -1,41 +1,38 @@
-"""Figures of a posterior: sections, maps, the fit to the data, correlations, draws, convergence; and of a calibration.
+"""Figures of posteriors, maps, calibrations and comparisons.
 
-Every function takes the Dataset that `invgp run` (or `invgp predict`, `invgp calibrate`) writes, in memory or opened
-from its netCDF file, and returns a matplotlib `Figure` sized for the page of a journal. `plot` writes the figures that
-suit it.
+Each function takes a dataset that `invgp run`, `predict`, `calibrate` or `compare` writes, and returns a matplotlib
+`Figure` with the size of a journal page or column. Functions with one panel also draw into given Axes (`ax`). `plot`
+writes figures to files.
 """
 
 from __future__ import annotations
 
-from invgp.plots.calibration import calibration
-from invgp.plots.comparison import comparison
-from invgp.plots.convergence import convergence
-from invgp.plots.correlation import correlation
-from invgp.plots.draws import draws
-from invgp.plots.figures import KINDS, check_format, plot, save, suitable
-from invgp.plots.fit import data_fit
-from invgp.plots.grids import cut
-from invgp.plots.look import QUANTITIES, Look
-from invgp.plots.maps import maps
-from invgp.plots.reading import choose
-from invgp.plots.sections import section
+from invgp.plots.draws import plot_draws
+from invgp.plots.figure_options import QUANTITIES, FigureOptions
+from invgp.plots.figures import KINDS, check_format, plot, save_figure, suitable_kinds
+from invgp.plots.fit import plot_fit
+from invgp.plots.inference_figures import plot_convergence, plot_correlation
+from invgp.plots.map_figures import plot_map
+from invgp.plots.plot_data import select_latents, slice_grid
+from invgp.plots.sections import plot_section
+from invgp.plots.validation_figures import plot_calibration, plot_comparison
 
 __all__ = [
     "KINDS",
     "QUANTITIES",
-    "Look",
-    "calibration",
+    "FigureOptions",
     "check_format",
-    "choose",
-    "comparison",
-    "convergence",
-    "correlation",
-    "cut",
-    "data_fit",
-    "draws",
-    "maps",
     "plot",
-    "save",
-    "section",
-    "suitable",
+    "plot_calibration",
+    "plot_comparison",
+    "plot_convergence",
+    "plot_correlation",
+    "plot_draws",
+    "plot_fit",
+    "plot_map",
+    "plot_section",
+    "save_figure",
+    "select_latents",
+    "slice_grid",
+    "suitable_kinds",
 ]

@@ -1,44 +1,66 @@
-"""The figure of draws: fields that the data allow, each as likely as the others."""
+"""Figure of posterior draws: sample fields along a line or on maps."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib import rc_context
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from invgp.errors import PlotError
 from invgp.maps.nodes import as_map
-from invgp.plots.between import between_sites
-from invgp.plots.grids import as_sites
-from invgp.plots.lines import draw_band, finish_panel
-from invgp.plots.look import Look
-from invgp.plots.maps import maps
-from invgp.plots.positions import read_positions, read_survey_positions
-from invgp.plots.reading import Floats, choose, read_curves, read_interval, read_names, read_survey, read_values
-from invgp.plots.style import GREY, STYLE, add_legend, arrange, letter_panels
+from invgp.plots.figure_options import FigureOptions, as_names
+from invgp.plots.map_figures import map_figure
+from invgp.plots.plot_data import predict_between_sites, read_curves, read_interval, read_names, read_values
+from invgp.plots.sections import (
+    LinePanels,
+    band_handles,
+    draw_band,
+    finish_figure,
+    finish_panel,
+    read_line,
+    use_log_axis,
+    with_label_width,
+)
+from invgp.plots.style import GREY, add_legend, figure_style, make_panels
 
-_LINES = 20  # that can be told apart
-_MAPS = 3  # beside the mean
+_MOST_DRAWS = 20  # lines that can be distinguished
+_MOST_MAPS = 3  # beside the mean
 
 
-def draws(ds: xr.Dataset, look: Look | None = None) -> Figure:
-    """Draw joint draws from the posterior.
+def plot_draws(
+    posterior: xr.Dataset,
+    *,
+    latents: str | Sequence[str] = (),
+    labels: str | int | Sequence[object] = (),
+    limits: Mapping[str, tuple[float, float]] | None = None,
+    size: tuple[float, float] | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw joint posterior samples.
 
-    Along a line, thin lines over the 95% interval, twenty at most. For sites with more coordinates, maps of the mean
-    and of three draws in the same colours.
+    Along a line, up to twenty draws are thin lines over the central 95% interval. For sites with two or more
+    coordinates, there are maps of the mean and of three draws with the same colours.
 
     Parameters
     ----------
-    ds : Dataset
+    posterior : Dataset
         A posterior with draws.
-    look : Look
-        Limits of the axes or the colours.
+    latents : str or sequence of str
+        Latents to draw; by default all.
+    labels : str, int, or sequence of them
+        Labels to draw, such as layers; by default all.
+    limits : mapping of str to tuple of float
+        Lowest and highest value of an axis or of the colours, by latent.
+    size : tuple of float
+        Width and height in inches.
+    ax : Axes
+        Axes to draw into, for a single latent along a line; by default a new figure.
 
     Returns
     -------
@@ -47,58 +69,51 @@ def draws(ds: xr.Dataset, look: Look | None = None) -> Figure:
     Raises
     ------
     PlotError
-        If ``ds`` is not a posterior of invgp, or has no draws.
+        The dataset is not an invgp posterior, has no draws, or an argument is invalid.
     """
-    look, latents = look or Look(), read_names(ds, "latents")
-    missing = [name for name in latents if f"{name}_sample" not in ds]
+    options = FigureOptions((), dict(limits or {}), 0.0, as_names(latents), as_names(labels), size)
+    return draws_figure(posterior, options, ax)
+
+
+def draws_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -> Figure:
+    """Draw posterior samples; see `plot_draws`."""
+    missing = [name for name in read_names(ds, "latents") if f"{name}_sample" not in ds]
     if missing or not ds.sizes["realization"]:
         raise PlotError("The dataset has no draws: output.realizations of its config must be 1 or more.")
-    if len(read_names(as_map(ds), "coordinates")) > 1:
-        return _on_maps(ds, look)
-    return _along_line(ds, look)
+    if len(read_names(as_map(ds), "coordinates")) == 1:
+        return _line_figure(ds, options, ax)
+    count = min(_MOST_MAPS, ds.sizes["realization"])
+    shown = ("mean", *(f"draw {i + 1}" for i in range(count)))
+    return map_figure(predict_between_sites(ds, count), replace(options, show=shown, hatch_below=0.0), ax)
 
 
-def _along_line(ds: xr.Dataset, look: Look) -> Figure:
-    coordinate = read_names(as_map(ds), "coordinates")
-    ds = choose(as_map(between_sites(ds, min(_LINES, ds.sizes["realization"]))), look.latents, look.labels)
-    survey, ds = read_survey(ds, coordinate), as_sites(ds)
-    ((x, x_label),) = read_positions(ds, coordinate)
-    sites = read_survey_positions(ds, survey, coordinate)[0] if survey is not None else None
+def _line_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -> Figure:
+    """Draw posterior samples along a line; see `plot_draws`."""
+    ds, line = read_line(ds, options, draws=min(_MOST_DRAWS, ds.sizes["realization"]))
     latents = read_names(ds, "latents")
-    sheet = arrange(len(latents), look.size)
-    with rc_context(STYLE):
-        figure = Figure(sheet.size, layout="constrained")
-        axes = figure.subplots(sheet.rows, sheet.columns, squeeze=False, sharex=True).ravel()
-        for ax, name in zip(axes, latents, strict=False):
-            _draw_lines(ax, ds, name, x, look, {"sites": sites, "width": sheet.characters})
-        for ax in axes[len(latents) :]:
-            ax.remove()
-        for ax in axes[: len(latents)][-sheet.columns :]:
-            ax.set_xlabel(x_label)
-            ax.tick_params(labelbottom=True)
-        letter_panels(axes[: len(latents)])
-        add_legend(
-            figure, [Line2D([], [], color=GREY, linewidth=0.5, label="draw from the posterior, over its 95% interval")]
-        )
+    with figure_style(ax):
+        figure, axes, layout = make_panels(len(latents), options.size, ax)
+        line = with_label_width(line, layout)
+        for panel, name in zip(axes, latents, strict=True):
+            _draw_samples(panel, ds, name, line, options)
+        finish_figure(axes, line, layout, (), single=ax is not None)
+        handles: list[Artist] = [Line2D([], [], color=GREY, linewidth=0.5, label="posterior draw")]
+        add_legend(ax or figure, [*handles, *band_handles("")])
     return figure
 
 
-def _draw_lines(ax: Axes, ds: xr.Dataset, name: str, x: Floats, look: Look, how: dict[str, Any]) -> None:
-    order = np.argsort(x, kind="stable")
+def _draw_samples(ax: Axes, ds: xr.Dataset, name: str, line: LinePanels, options: FigureOptions) -> None:
+    """Draw posterior samples over the 95% interval, one line per draw and label."""
+    x, order = line.x, np.argsort(line.x, kind="stable")
     curves = read_curves(ds, name)
-    for curve in curves:
-        lower, upper = read_interval(ds, name, curve)
-        draw_band(ax, x, np.full_like(x, np.nan), (lower, upper), curve.colour)
-        for i in range(min(_LINES, ds.sizes["realization"])):
-            line = read_values(ds.isel(realization=i), f"{name}_sample", curve)
+    intervals = [read_interval(ds, name, curve) for curve in curves]
+    for curve, ends in zip(curves, intervals, strict=True):
+        draw_band(ax, x, np.full_like(x, np.nan), ends, curve.colour)
+        for i in range(min(_MOST_DRAWS, ds.sizes["realization"])):
+            draw = read_values(ds.isel(realization=i), f"{name}_sample", curve)
             marker = "." if x.size == 1 else ""
-            ax.plot(x[order], line[order], color=curve.colour, linewidth=0.5, alpha=0.6, marker=marker, markersize=2.5)
-    ends = [float(read_values(ds, name, curve)[order[-1]]) for curve in curves]
-    finish_panel(ax, x, ds[name], curves, ends=ends, limits=look.limits_of(name, "mean"), **how)
-
-
-def _on_maps(ds: xr.Dataset, look: Look) -> Figure:
-    """Maps of the mean and of the first draws, as if each were a quantity."""
-    count = min(_MAPS, ds.sizes["realization"])
-    shown = ("mean", *(f"draw {i + 1}" for i in range(count)))
-    return maps(between_sites(ds, count), replace(look, show=shown, hatch_below=0.0))
+            ax.plot(x[order], draw[order], color=curve.colour, linewidth=0.5, alpha=0.6, marker=marker, markersize=2.5)
+    ends_of_means = [float(read_values(ds, name, curve)[order[-1]]) for curve in curves]
+    logarithmic = use_log_axis(ds, name, intervals)
+    limits = options.limits_for(name, "mean")
+    finish_panel(ax, line, ds[name], curves, ends_of_means, limits=limits, logarithmic=logarithmic)

@@ -13,12 +13,18 @@ from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
 from invgp.maps.grids import letters_of
-from invgp.plots.between import between_sites
-from invgp.plots.grids import as_sites
-from invgp.plots.labels import quantity_name, unit_label
-from invgp.plots.look import POORLY_INFORMED, QUANTITIES
-from invgp.plots.positions import length_unit
-from invgp.plots.reading import Curve, points_down, read_curves, read_interval, read_names, read_values
+from invgp.plots.axis_labels import length_unit, quantity_name, unit_label
+from invgp.plots.figure_options import MIN_INFORMATION, QUANTITIES
+from invgp.plots.plot_data import (
+    Curve,
+    flatten_grid,
+    increases_downwards,
+    predict_between_sites,
+    read_curves,
+    read_interval,
+    read_names,
+    read_values,
+)
 
 MOST_NUMBERS = 900_000  # in a page, some 2.4 MB; of more sites, every so many are in the page
 FEW = 2000  # sites, up to which numbers have single precision; beyond, steps of 1/65534 of their range
@@ -47,8 +53,8 @@ def explorer(ds: xr.Dataset) -> dict[str, Any]:
         "between": _between(whole, latents),
         "observations": [_observation(ds, name) for name in observations],
         "correlation": _correlation(ds, processes),
-        "hatchBelow": POORLY_INFORMED,
-        "palettes": {name: _shades(quantity.colours) for name, quantity in QUANTITIES.items()},
+        "hatchBelow": MIN_INFORMATION,
+        "palettes": {name: _shades(quantity.colour_map) for name, quantity in QUANTITIES.items()},
     }
 
 
@@ -79,13 +85,13 @@ def _coordinates(ds: xr.Dataset) -> list[dict[str, Any]]:
 def _between(ds: xr.Dataset, latents: list[str]) -> dict[str, Any] | None:
     """The latents on a grid over the sites of a map, columns across fastest; None where the file cannot tell."""
     names = read_names(ds, "coordinates")
-    grid = between_sites(ds) if len(names) == 2 and "invgp_points" not in ds.attrs else ds
+    grid = predict_between_sites(ds) if len(names) == 2 and "invgp_points" not in ds.attrs else ds
     if grid is ds:
         return None
     letters = letters_of(ds, names)
     factor, _ = length_unit([ds[name] for name in names])
     across, up = (grid[name].values / factor for name in sorted(names, key=lambda name: letters[name]))
-    points = as_sites(grid)
+    points = flatten_grid(grid)
     layers = [[_layer(points, name, curve) for curve in read_curves(points, name)] for name in latents]
     return {
         "across": {"from": float(across[0]), "to": float(across[-1]), "count": across.size},
@@ -97,7 +103,7 @@ def _between(ds: xr.Dataset, latents: list[str]) -> dict[str, Any] | None:
 def _latent(ds: xr.Dataset, name: str) -> dict[str, Any]:
     return {
         **_named(ds[name], name),
-        "down": points_down(ds[name]),
+        "down": increases_downwards(ds[name]),
         "layers": [_layer(ds, name, curve) for curve in read_curves(ds, name)],
     }
 

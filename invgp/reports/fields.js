@@ -2,12 +2,12 @@
 const QUANTITIES = {
   mean: 'Mean and 95% interval',
   std: 'Standard deviation',
-  difference: 'Prior minus posterior mean',
+  difference: 'Posterior minus prior mean',
   information: 'Information',
 };
 
 function quantityOf(layer, quantity) {
-  return quantity === 'difference' ? (i) => layer.prior(i) - layer.mean(i) : layer[quantity];
+  return quantity === 'difference' ? (i) => layer.mean(i) - layer.prior(i) : layer[quantity];
 }
 
 function labelOf(latent, quantity) {

@@ -10,8 +10,8 @@ import xarray as xr
 
 from invgp.formatting import convergence_advice, count_noun
 from invgp.inference.diagnostics import CLOSE_FIT, POOR_FIT
-from invgp.plots.labels import MINUS, quantity_name, unit_label
-from invgp.plots.reading import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
+from invgp.plots.axis_labels import MINUS, quantity_name, unit_label
+from invgp.plots.plot_data import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
 from invgp.posterior.attributes import has_converged
 from invgp.reports.origin import config_of
 

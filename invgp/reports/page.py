@@ -19,7 +19,7 @@ from invgp import __version__
 from invgp.atomic_files import atomic_file
 from invgp.errors import ConfigError
 from invgp.maps.nodes import as_points
-from invgp.plots import KINDS, Look, suitable
+from invgp.plots import KINDS, FigureOptions, suitable_kinds
 from invgp.plots.style import STYLE
 from invgp.reports import findings, origin
 from invgp.reports.arrays import explorer
@@ -28,13 +28,13 @@ from invgp.reports.ledger import RunsKept
 SCRIPTS = ("numbers.js", "axes.js", "fields.js", "fit.js", "site.js", "main.js")
 DOTS = 140  # an inch: sharp on a screen and in print, and small
 WORDS = {
-    "section": "The latents along the line: posterior mean, 95% credible interval and prior mean.",
+    "section": "The latents along the line: mean and 95% interval of posterior and prior.",
     "map": "Maps of the posterior mean and standard deviation of each latent.",
-    "more": "What the data changed: prior minus posterior mean, and information from 0 (none) to 1 (fixed).",
-    "fit": "The data against what the posterior predicts, and residuals in standard deviations of the noise.",
-    "draws": "Joint draws from the posterior: fields that the data allow, each as likely as the others.",
-    "correlation": "Posterior correlation between the latents at one site: what the data there cannot tell apart.",
-    "convergence": "The evidence lower bound and the simulator runs, iteration by iteration.",
+    "more": "Change by the data: posterior minus prior mean, and information from 0 (none) to 1 (determined).",
+    "fit": "Data and predictions, and residuals in standard deviations of the noise.",
+    "draws": "Joint posterior draws: fields that are consistent with the data, each equally probable.",
+    "correlation": "Posterior correlations at one site. Strong ones show what the data cannot resolve.",
+    "convergence": "Evidence lower bound and number of simulator runs for each iteration.",
 }
 
 
@@ -58,7 +58,7 @@ def write(
     runs : RunsKept
         What the ledger says of its runs.
     kinds : sequence of str
-        Of the figures in the page, names of `invgp.plots.KINDS`; by default all that suit.
+        Of the figures in the page, keys of `invgp.plots.KINDS`; by default all suitable ones.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def render(
         commands=origin.commands(ds, source),
         config=str(ds.attrs.get("invgp_config", "")),
         versions=origin.versions(ds),
-        figures=_figures(ds, suitable(ds) if kinds is None else kinds),
+        figures=_figures(ds, suitable_kinds(ds) if kinds is None else kinds),
     )
 
 
@@ -117,9 +117,9 @@ def _figures(ds: xr.Dataset, kinds: Sequence[str]) -> list[dict[str, str]]:
     """Figures as PNG, with their captions."""
     found = []
     for kind in kinds:
-        found.append({"kind": kind, "source": _png(ds, kind, Look()), "words": WORDS[kind]})
+        found.append({"kind": kind, "source": _png(ds, kind, FigureOptions()), "words": WORDS[kind]})
         if kind in ("section", "map") and _has_prior(ds):
-            more = _png(ds, kind, Look(("difference", "information")))
+            more = _png(ds, kind, FigureOptions(("difference", "information")))
             found.append({"kind": f"{kind}-more", "source": more, "words": WORDS["more"]})
     return found
 
@@ -129,11 +129,11 @@ def _has_prior(ds: xr.Dataset) -> bool:
     return all(f"{name}{suffix}" in ds for name in names for suffix in ("_prior", "_information"))
 
 
-def _png(ds: xr.Dataset, kind: str, look: Look) -> str:
+def _png(ds: xr.Dataset, kind: str, options: FigureOptions) -> str:
     """A figure as the address of its own data, in 256 colours."""
     drawn, packed = BytesIO(), BytesIO()
     with rc_context(STYLE):
-        KINDS[kind](ds, look, None).savefig(drawn, format="png", dpi=DOTS)
+        KINDS[kind](ds, options, None).savefig(drawn, format="png", dpi=DOTS)
     with Image.open(drawn) as image:
         image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(packed, format="png", optimize=True)
     return "data:image/png;base64," + b64encode(packed.getvalue()).decode("ascii")

@@ -39,7 +39,7 @@ def test_that_a_figure_has_the_requested_size_and_resolution(
         (["--latent", "velocity"], "invgp: --latent: must be one of depth, was 'velocity'"),
         (["--layer", "2"], "invgp: --layer: must be left out, was '2'"),
         (["--kind", "map"], "invgp: A map needs sites with 2 coordinates or more, but these have 1: position."),
-        (["--kind", "correlation"], "invgp: A correlation needs two latents, or labels of one, at the least."),
+        (["--kind", "correlation"], "invgp: A correlation needs at least two latents, or two labels of one latent."),
         (
             ["--limits", "depth", "5", "1"],
             "invgp: --limits: the lower must be below the upper, was 5 and 1 for 'depth'",

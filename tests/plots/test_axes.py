@@ -14,7 +14,7 @@ from invgp import plots
 @pytest.mark.parametrize("start", [250.0, 12_345.0, 500_250.0, -500_250.0])
 def test_that_tick_labels_do_not_overlap(start: float, extent: float) -> None:
     ds = posterior(distance(start + extent * np.linspace(0.0, 1.0, 40)))
-    for figure in (plots.section(ds), plots.data_fit(ds)):
+    for figure in (plots.plot_section(ds), plots.plot_fit(ds)):
         draw(figure)
         assert_that_labels_can_be_read(figure)
 
@@ -31,8 +31,8 @@ def test_that_tick_labels_do_not_overlap(start: float, extent: float) -> None:
 )
 def test_that_a_far_origin_is_named_in_the_label(start: float, extent: float, label: str) -> None:
     ds = posterior(distance(start + extent * np.linspace(0.0, 1.0, 11)))
-    assert plots.section(ds).axes[0].get_xlabel() == label
-    assert plots.data_fit(ds).axes[1].get_xlabel() == label
+    assert plots.plot_section(ds).axes[0].get_xlabel() == label
+    assert plots.plot_fit(ds).axes[1].get_xlabel() == label
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_that_a_far_origin_is_named_in_the_label(start: float, extent: float, la
 )
 def test_that_units_are_typeset(line: xr.Dataset, unit: str, pretty: str) -> None:
     line["velocity"].attrs["units"] = unit
-    assert plots.section(line).axes[1].get_ylabel() == f"Seismic velocity ({pretty})"
+    assert plots.plot_section(line).axes[1].get_ylabel() == f"Seismic velocity ({pretty})"
 
 
 def test_that_a_dimensionless_latent_has_no_brackets(line: xr.Dataset) -> None:
     line["velocity"].attrs["units"] = "1"
-    assert plots.section(line).axes[1].get_ylabel() == "Seismic velocity"
+    assert plots.plot_section(line).axes[1].get_ylabel() == "Seismic velocity"
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_that_a_dimensionless_latent_has_no_brackets(line: xr.Dataset) -> None:
 )
 def test_that_symbols_keep_their_case(line: xr.Dataset, name: str, label: str) -> None:
     line["velocity"].attrs = {"units": "1", "long_name": name}
-    assert plots.section(line).axes[1].get_ylabel() == label
+    assert plots.plot_section(line).axes[1].get_ylabel() == label
 
 
 def test_that_small_numbers_have_their_power_of_ten_in_the_label(area: xr.Dataset) -> None:
     area["depth"] = (area["depth"] * 1e-7).assign_attrs(units="m", long_name="storage")
     area["depth_std"] = area["depth"] * 0.1
-    figure = plots.maps(area, plots.Look(latents=("depth",), labels=("4",)))
+    figure = plots.plot_map(area, latents=("depth",), labels=("4",))
     draw(figure)
     bar = figure.axes[0].child_axes[0]
     assert bar.get_ylabel() == "Storage (10⁻⁴ m)"

@@ -34,7 +34,7 @@ def test_that_the_same_posterior_gives_the_same_file(line: xr.Dataset, tmp_path:
     assert first.read_bytes() == second.read_bytes()
 
 
-@pytest.mark.parametrize("function", [plots.section, plots.maps, plots.data_fit])
+@pytest.mark.parametrize("function", [plots.plot_section, plots.plot_map, plots.plot_fit])
 def test_that_another_dataset_is_refused(function: object) -> None:
     with pytest.raises(ValueError, match=r"not an invgp posterior: .* 'invgp_coordinates' is missing"):
         function(xr.Dataset({"depth": ("site", [1.0])}))  # type: ignore[operator]
@@ -42,25 +42,25 @@ def test_that_another_dataset_is_refused(function: object) -> None:
 
 def test_that_a_posterior_that_lost_a_variable_is_refused(line: xr.Dataset) -> None:
     with pytest.raises(ValueError, match="it lacks depth_std"):
-        plots.section(line.drop_vars("depth_std"))
+        plots.plot_section(line.drop_vars("depth_std"))
 
 
 def test_that_a_figure_of_the_wrong_kind_is_refused(line: xr.Dataset, area: xr.Dataset) -> None:
     with pytest.raises(ValueError, match="A section needs sites with 1 coordinate, but these have 2"):
-        plots.section(area)
+        plots.plot_section(area)
     with pytest.raises(ValueError, match="A map needs sites with 2 coordinates or more, but these have 1: position"):
-        plots.maps(line)
+        plots.plot_map(line)
     with pytest.raises(ValueError, match=r"^--output: must end in \.png, \.svg or \.pdf, was 'otway\.jpg'$"):
         plots.plot(line, "otway.jpg")
 
 
 def test_that_what_is_not_there_cannot_be_chosen(line: xr.Dataset) -> None:
     with pytest.raises(ValueError, match=r"^--latent: must be one of depth, velocity, was 'density'$"):
-        plots.choose(line, ["density"])
+        plots.select_latents(line, ["density"])
     with pytest.raises(ValueError, match=r"^--layer: must be one of 1, 2, 3, 4, was '9'$"):
-        plots.choose(line, labels=["9"])
+        plots.select_latents(line, labels=["9"])
     with pytest.raises(ValueError, match=r"^--layer: must be left out, was '9'$"):
-        plots.choose(line.isel(layer=0, drop=True), labels=["9"])
+        plots.select_latents(line.isel(layer=0, drop=True), labels=["9"])
 
 
 @pytest.mark.parametrize("size", [(8.5, 9.0), (12.0, 9.0), (18.0, 24.0), (40.0, 10.0)])
@@ -69,8 +69,10 @@ def test_that_a_figure_is_laid_out_for_its_size(
     kind: str, size: tuple[float, float], line: xr.Dataset, sounded: xr.Dataset
 ) -> None:
     ds = line if kind == "section" else sounded
-    look = plots.Look(size=(size[0] / 2.54, size[1] / 2.54), latents=(ds.attrs["invgp_latents"].split()[-1],))
-    figure = plots.KINDS[kind](ds, look, None)
+    options = plots.FigureOptions(
+        size=(size[0] / 2.54, size[1] / 2.54), latents=(ds.attrs["invgp_latents"].split()[-1],)
+    )
+    figure = plots.KINDS[kind](ds, options, None)
     draw(figure)
     np.testing.assert_allclose(figure.get_size_inches() * 2.54, size)
     assert_that_labels_can_be_read(figure)
@@ -83,5 +85,5 @@ def test_that_a_size_too_small_to_be_read_is_refused(
 ) -> None:
     ds = line if kind == "section" else sounded
     with pytest.raises(PlotError, match=r"--size: must leave room for .*, was 3 x 3 cm"):
-        plots.plot(ds, tmp_path / "small.png", [kind], plots.Look(size=(3.0 / 2.54, 3.0 / 2.54)), alone=True)
+        plots.plot(ds, tmp_path / "small.png", [kind], plots.FigureOptions(size=(3.0 / 2.54, 3.0 / 2.54)), alone=True)
     assert list(tmp_path.iterdir()) == []

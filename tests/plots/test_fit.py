@@ -6,17 +6,17 @@ import numpy as np
 import xarray as xr
 from matplotlib.container import ErrorbarContainer
 
-from helpers.plotted_posteriors import bands, draw, edges_of
+from helpers.plotted_posteriors import assert_that_labels_can_be_read, bands, draw, edges_of
 from invgp import plots
 
 
 def test_that_the_cross_plot_of_one_site_shows_the_diagonal(area: xr.Dataset) -> None:
-    above = plots.data_fit(area.isel(site=[0])).axes[0]
+    above = plots.plot_fit(area.isel(site=[0])).axes[0]
     assert above.get_xlim() == above.get_ylim()
 
 
 def test_that_the_fit_shows_data_prediction_and_normalised_residuals(line: xr.Dataset) -> None:
-    figure = plots.data_fit(line)
+    figure = plots.plot_fit(line)
     draw(figure)
     above, below = figure.axes
     assert above.get_ylabel() == "Two-way travel time (s)"
@@ -29,15 +29,38 @@ def test_that_the_fit_shows_data_prediction_and_normalised_residuals(line: xr.Da
 
 
 def test_that_missing_observations_are_not_drawn(line: xr.Dataset) -> None:
-    above, below = plots.data_fit(line).axes
+    above, below = plots.plot_fit(line).axes
     drawn = [bars[0] for bars in above.containers[:4] if isinstance(bars, ErrorbarContainer)]
     assert [np.size(line.get_xdata()) for line in drawn] == [113, 113, 112, 113]
     assert np.size(below.lines[2].get_xdata()) == 112
 
 
 def test_that_the_fit_over_an_area_is_a_cross_plot(area: xr.Dataset) -> None:
-    figure = plots.data_fit(area)
+    figure = plots.plot_fit(area)
     draw(figure)
     above, below = figure.axes
     assert above.get_ylabel() == "Observed two-way travel time (s)"
     assert below.get_xlabel() == "Predicted two-way travel time (s)"
+
+
+def test_that_two_way_times_increase_downwards_and_other_times_upwards(line: xr.Dataset) -> None:
+    assert plots.plot_fit(line).axes[0].yaxis_inverted()
+    line["time_observed"].attrs["long_name"] = "observed arrival time"
+    assert plots.plot_fit(line).axes[0].yaxis_inverted()  # its labels are those of a depth
+    line["depth"].attrs.pop("positive")
+    assert not plots.plot_fit(line).axes[0].yaxis_inverted()
+    line["time_observed"].attrs |= {"long_name": "two-way travel time", "units": "m"}
+    assert not plots.plot_fit(line).axes[0].yaxis_inverted()
+
+
+def test_that_positive_observations_over_decades_have_logarithmic_axes(line: xr.Dataset, area: xr.Dataset) -> None:
+    for ds in (line, area):
+        assert plots.plot_fit(ds).axes[0].get_yscale() == "linear"
+        for name in ("observed", "predicted", "noise_std", "predicted_std"):
+            ds[f"time_{name}"] = ds[f"time_{name}"].copy(data=ds[f"time_{name}"].values * 10.0 ** ds["layer"].values)
+        figure = plots.plot_fit(ds)
+        assert figure.axes[0].get_yscale() == "log"
+        draw(figure)
+        assert_that_labels_can_be_read(figure)
+        ds["time_observed"][0, 0] = -0.1
+        assert plots.plot_fit(ds).axes[0].get_yscale() == "linear"

@@ -8,38 +8,38 @@ import xarray as xr
 
 from helpers.plotted_posteriors import assert_that_labels_can_be_read, draw
 from invgp import plots
-from invgp.plots.look import read_quantity
-from invgp.plots.reading import Curve
+from invgp.plots.figure_options import read_quantity
+from invgp.plots.plot_data import Curve
 
 
 def test_that_the_correlations_at_a_site_are_those_of_the_file_or_of_the_draws(line: xr.Dataset) -> None:
-    with pytest.raises(ValueError, match="lacks the correlations, and the draws"):
-        plots.correlation(line)
+    with pytest.raises(ValueError, match="lacks the correlations and the draws"):
+        plots.plot_correlation(line)
     rng = np.random.default_rng(6)
     draws = rng.standard_normal((50, line.sizes["site"], 4))
     dims = ("realization", "site", "layer")
     sampled = line.assign(depth_sample=(dims, draws), velocity_sample=(dims, -draws))
     sampled = sampled.assign_coords(site=np.arange(1, 114))
-    figure = plots.correlation(sampled, site=3)
+    figure = plots.plot_correlation(sampled, site=3)
     assert figure.axes[0].get_title(loc="left") == "Site 3 (position 800 m)\nfrom 50 draws, ± 0.14"
     assert np.asarray(figure.axes[0].images[0].get_array())[0, 4] == pytest.approx(-1.0)
     exact = rng.uniform(-0.9, 0.9, (113, 8, 8))
     known = sampled.assign(correlation=(("site", "process", "other_process"), exact))
-    shown = plots.correlation(plots.choose(known, ["velocity"], ["2", "3"]), site=3).axes[0]
+    shown = plots.plot_correlation(plots.select_latents(known, ["velocity"], ["2", "3"]), site=3).axes[0]
     np.testing.assert_array_equal(np.asarray(shown.images[0].get_array()), exact[2][np.ix_([5, 6], [5, 6])])
     with pytest.raises(ValueError, match=r"^--site: must be the number of a site, 1 to 113, was 200$"):
-        plots.correlation(known, site=200)
+        plots.plot_correlation(known, site=200)
 
 
 def test_that_draws_are_drawn_over_the_band_or_next_to_the_mean(line: xr.Dataset, area: xr.Dataset) -> None:
     with pytest.raises(ValueError, match="no draws"):
-        plots.draws(line)
+        plots.plot_draws(line)
     for ds in (line, area):
         for name in ("depth", "velocity"):
             ds[f"{name}_sample"] = xr.concat([ds[name] * 0.9, ds[name] * 1.1], "realization")
-    drawn = [np.asarray(one.get_ydata()) for one in plots.draws(line).axes[0].lines]
+    drawn = [np.asarray(one.get_ydata()) for one in plots.plot_draws(line).axes[0].lines]
     np.testing.assert_allclose(drawn[1], 0.9 * line["depth"][:, 0])
-    figure = plots.draws(plots.choose(area, ["depth"], ["1"]))
+    figure = plots.plot_draws(plots.select_latents(area, ["depth"], ["1"]))
     assert len({ax.child_axes[0].get_ylim() for ax in figure.axes}) == 1  # the same colours
     assert len(figure.axes) == 3
     assert figure.axes[2].get_title(loc="left").endswith("draw\N{NO-BREAK SPACE}2")
@@ -49,11 +49,11 @@ def test_that_draws_are_drawn_over_the_band_or_next_to_the_mean(line: xr.Dataset
 
 def test_that_convergence_shows_bound_and_runs(line: xr.Dataset) -> None:
     with pytest.raises(ValueError, match="lacks elbo or runs"):
-        plots.convergence(line)
+        plots.plot_convergence(line)
     bound = np.array([-900.0, 10.0, 12.0, 12.5])
     ds = line.assign(elbo=("iteration", bound), runs=("iteration", [100, 100, 200, 200]))
     ds = ds.assign_coords(iteration=np.arange(1, 5))
-    figure = plots.convergence(ds)
+    figure = plots.plot_convergence(ds)
     draw(figure)
     np.testing.assert_array_equal(np.asarray(figure.axes[1].lines[0].get_ydata()), bound[2:])
     assert figure.axes[0].get_ylabel() == "Evidence lower bound (nats)"
@@ -67,7 +67,7 @@ def test_that_a_comparison_at_one_site_shows_intervals_of_every_layer(line: xr.D
         reference = reference.assign({f"{name}_reference": one[name], f"{name}_reference_std": std})
         reference = reference.assign({f"{name}_reference_mcse": 0.05 * std, f"{name}_reference_std_mcse": 0.05 * std})
         reference = reference.assign({f"{name}_error": 0.0 * std + 0.1, f"{name}_ratio": 0.0 * std + 1.1})
-    figure = plots.comparison(one, reference)
+    figure = plots.plot_comparison(one, reference)
     draw(figure)
     above, below = figure.axes[0], figure.axes[4]
     assert [label.get_text() for label in below.get_xticklabels()] == ["layer 1", "layer 2", "layer 3", "layer 4"]

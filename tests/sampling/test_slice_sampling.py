@@ -16,7 +16,7 @@ from invgp.execution.monitor import Silent
 from invgp.execution.pools import Loop
 from invgp.execution.simulator import Batch
 from invgp.inference.invert import open_recorder
-from invgp.plots import comparison as comparison_figure
+from invgp.plots import plot_comparison
 from invgp.problem import Column, Latent, Noise, Observation, OutputSettings, Problem, SimulatorVariable, Survey
 from invgp.sampling import slice_sampling
 from invgp.sampling.chains import Chains
@@ -380,7 +380,7 @@ def test_that_a_map_with_links_units_and_labels_compares(tmp_path: Path) -> None
     ]
     assert found["resistivity_reference_draw"].dims == ("chain", "draw", "site", "layer")
     assert max(abs(row.error) for row in comparison_rows(found)) < 1e-9
-    figure = comparison_figure(posterior, found)
+    figure = plot_comparison(posterior, found)
     assert len(figure.axes) == 4
 
 

@@ -13,7 +13,7 @@ from invgp.adapters import CallableModel, Quantity
 from invgp.coverage import bin_count, count_band, interval_coverage, rank_counts
 from invgp.errors import ConfigError, PlotError, RunsFailedError
 from invgp.links import LINKS
-from invgp.plots.calibration import picked_ranks
+from invgp.plots.validation_figures import selected_ranks
 from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, SimulatorVariable, Survey
 from invgp.validation import calibration_trial as trial
 from invgp.validation.calibrate import InterruptedCalibration, calibrate, identity
@@ -67,7 +67,7 @@ def test_that_an_exact_posterior_has_the_nominal_coverage(exact):
 
 
 def test_that_the_ranks_of_an_exact_posterior_are_uniform(exact):
-    ranks = picked_ranks(exact, "depth")[:, 0]
+    ranks = selected_ranks(exact, "depth")[:, 0]
     counts = rank_counts(ranks, 10)
     lower, upper = count_band(SURVEYS, 10)
     assert ((lower <= counts) & (counts <= upper)).all()
@@ -235,19 +235,19 @@ def test_that_a_calibration_survives_its_file_and_is_drawn(exact, tmp_path):
     xr.testing.assert_identical(read.drop_attrs(), exact.drop_attrs())
     assert read["depth_truth"].attrs == {"long_name": "true depth", "units": "m"}
     assert read.attrs["invgp_surveys"] == SURVEYS
-    coverage_panel, ranks_panel = plots.calibration(read).axes
+    coverage_panel, ranks_panel = plots.plot_calibration(read).axes
     assert coverage_panel.get_xlabel() == "Probability of the interval (%)"
     [bars] = ranks_panel.containers
     assert sum(bar.get_height() for bar in bars) == SURVEYS
     figures = [tmp_path / "first.svg", tmp_path / "second.svg"]
     for figure in figures:
-        plots.save(plots.calibration(read), figure)
+        plots.save_figure(plots.plot_calibration(read), figure)
     assert figures[0].read_bytes() == figures[1].read_bytes()
 
 
 def test_that_every_label_has_its_panel_and_the_coordinate_system_stays(tmp_path):
     result = calibrate(map_problem(max_evaluations=2), 2)
-    titles = [ax.get_title(loc="left") for ax in plots.calibration(result).axes]
+    titles = [ax.get_title(loc="left") for ax in plots.plot_calibration(result).axes]
     assert titles == [
         "(a) resistivity",
         "(b) thickness",
@@ -262,7 +262,7 @@ def test_that_every_label_has_its_panel_and_the_coordinate_system_stays(tmp_path
 
 def test_that_a_posterior_is_not_drawn_as_a_calibration(exact):
     with pytest.raises(PlotError, match="not an invgp calibration"):
-        plots.calibration(exact.drop_vars("depth_rank"))
+        plots.plot_calibration(exact.drop_vars("depth_rank"))
 
 
 def test_that_the_identity_of_a_calibration_is_all_that_decides_it():

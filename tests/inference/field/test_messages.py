@@ -138,7 +138,7 @@ def test_that_the_wrong_entry_of_a_covariance_is_reported(
 def test_that_the_map_circles_sites_not_nodes(load: Load) -> None:
     problem = load()
     posterior = invgp.invert(problem)
-    figure = plots.maps(posterior)
+    figure = plots.plot_map(posterior)
     assert isinstance(figure, Figure)
     [circles] = figure.axes[0].lines
     assert len(np.asarray(circles.get_xdata())) == len(SITES)
