@@ -34,36 +34,36 @@ class Tally:
     evaluations: int = 0
     elbo: float | None = None
     done: int = 0
-    answered: int = 0
+    reused: int = 0
     failed: int = 0
     elsewhere: str = ""
     running: float = 0.0
     since: float = field(default_factory=time.perf_counter)
     started: float = field(default_factory=time.perf_counter)
 
-    def begin(self, most_runs: int) -> None:
+    def start(self, most_runs: int) -> None:
         """The inversion starts."""
         self.most_runs, self.started = most_runs, time.perf_counter()
 
-    def batch(self, purpose: str, runs: int) -> None:
+    def start_batch(self, purpose: str, runs: int) -> None:
         """A batch of runs starts."""
         self.purpose, self.batch_size, self.batch_done, self.elsewhere = purpose, runs, 0, ""
         self.since = time.perf_counter()
 
-    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
+    def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
         """Count runs."""
         self.done += succeeded + failed
-        self.answered += answered
+        self.reused += reused
         self.batch_done += succeeded + failed
         self.failed += failed
         now = time.perf_counter()
         self.running, self.since = self.running + now - self.since, now
 
-    def waiting(self, runs: int, maker: str) -> None:
+    def report_waiting(self, runs: int, owner: str) -> None:
         """Remember what is waited for."""
-        self.elsewhere = f", waiting for {maker} to make {runs:,} of them"
+        self.elsewhere = f", waiting for {owner} to make {runs:,} of them"
 
-    def evaluated(self, elbo: float, *, accepted: bool) -> None:
+    def report_bound(self, elbo: float, *, accepted: bool) -> None:
         """Count evaluations; remember the last bound that was kept."""
         self.evaluations += 1
         if accepted:
@@ -75,7 +75,7 @@ class Tally:
         if not self.purpose:
             return "starting", "", ""
         seconds = max(self.running, 1e-9)
-        made = self.done - self.answered  # what the ledger answers says nothing of how long a run takes
+        made = self.done - self.reused  # what the ledger answers says nothing of how long a run takes
         left = max(self.most_runs - self.done, 0) * seconds / max(made, 1)
         within = (
             f", {self.batch_done:,} of {count_noun(self.batch_size, 'run')}"
@@ -98,22 +98,22 @@ class Lines(Tally):
 
     last: float = 0.0
 
-    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
+    def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
         """Count runs; say so if there has been no line for a while."""
-        super().ran(succeeded, failed, answered=answered)
+        super().add_runs(succeeded, failed, reused=reused)
         if time.perf_counter() - max(self.last, self.started) > SECONDS_BETWEEN_LINES:
             self._say()
 
-    def waiting(self, runs: int, maker: str) -> None:
+    def report_waiting(self, runs: int, owner: str) -> None:
         """Say so, once a batch."""
         first = not self.elsewhere
-        super().waiting(runs, maker)
+        super().report_waiting(runs, owner)
         if first:
             self._say()
 
-    def evaluated(self, elbo: float, *, accepted: bool) -> None:
+    def report_bound(self, elbo: float, *, accepted: bool) -> None:
         """Count and say."""
-        super().evaluated(elbo, accepted=accepted)
+        super().report_bound(elbo, accepted=accepted)
         self._say()
 
     def _say(self) -> None:
@@ -135,20 +135,20 @@ class Notebook(Tally):
     last: float = 0.0
     handle: Any = None
 
-    def begin(self, most_runs: int) -> None:
+    def start(self, most_runs: int) -> None:
         """Show that there is something to wait for."""
-        super().begin(most_runs)
+        super().start(most_runs)
         self.handle = import_module("IPython.display").display(self, display_id=True)
 
-    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
+    def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
         """Count, and draw if the last drawing is a while ago."""
-        super().ran(succeeded, failed, answered=answered)
+        super().add_runs(succeeded, failed, reused=reused)
         if time.perf_counter() - self.last > SECONDS_BETWEEN_DRAWINGS:
             self.draw()
 
-    def evaluated(self, elbo: float, *, accepted: bool) -> None:
+    def report_bound(self, elbo: float, *, accepted: bool) -> None:
         """Count, and draw as above."""
-        super().evaluated(elbo, accepted=accepted)
+        super().report_bound(elbo, accepted=accepted)
         if time.perf_counter() - self.last > SECONDS_BETWEEN_DRAWINGS:
             self.draw()
 

@@ -19,7 +19,7 @@ import xarray as xr
 from figure import LATENTS, Field, Row, draw
 
 import invgp
-from invgp.execution.monitor import Silent
+from invgp.execution.monitor import SilentMonitor
 from invgp.execution.pools import Loop
 from invgp.problem import Problem
 from invgp.validation.compare import chains_have_converged, compare, comparison_rows, describe_convergence
@@ -68,7 +68,7 @@ def main() -> None:
     results = HERE / "results"
     results.mkdir(exist_ok=True)
     with TemporaryDirectory() as directory:
-        run = DirectSimulator.of(problem, Path(directory), Loop(), Silent())
+        run = DirectSimulator.of(problem, Path(directory), Loop(), SilentMonitor())
         chains = reference(problem, run, checkpoint=results / f"{name}.accuracy.chains.npz", draws=arguments.draws)
     print(f"{'':25}{'runs per site':>13}{'error of mean':>15}{'ratio of spreads':>18}{'ELBO':>9}", end="")
     print("  lengths learnt" if truth is None else f"{'inside 95%':>12}  lengths learnt")

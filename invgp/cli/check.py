@@ -101,9 +101,9 @@ def scratch() -> Iterator[Path]:
     try:
         yield directory
     except KeyboardInterrupt:
-        from invgp.execution.run_directories import remove_all_runs  # noqa: PLC0415 - rarely needed
+        from invgp.execution.run_directories import remove_run_directories  # noqa: PLC0415 - rarely needed
 
-        remove_all_runs(directory)
+        remove_run_directories(directory)
         raise
     finally:
         remove_if_empty(directory)

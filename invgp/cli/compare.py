@@ -136,7 +136,7 @@ def compared(
             f"`invgp compare` needs {error.name}, which is not installed: pip install arviz-stats"
         ) from error
     from invgp.execution.pools import open_pool  # noqa: PLC0415
-    from invgp.execution.simulator import own_directory  # noqa: PLC0415
+    from invgp.execution.run_directories import make_run_directory  # noqa: PLC0415
     from invgp.inference.invert import open_recorder  # noqa: PLC0415
     from invgp.validation.reference_chains import DirectSimulator, emulated_reference, reference  # noqa: PLC0415
 
@@ -144,7 +144,7 @@ def compared(
     try:
         with (
             open_pool(problem.inference, workers=workers, scheduler=scheduler) as pool,
-            own_directory(runs) as directory,
+            make_run_directory(runs) as directory,
             open_recorder(problem, ledger) as recorder,
             progress() as tally,
         ):
@@ -153,7 +153,7 @@ def compared(
             try:
                 chains = find(problem, run, checkpoint=checkpoint, report=tally.told, **settings)
             except RunsFailedError as failure:
-                raise RunsFailedError(run.simulator.failures(str(failure))) from failure
+                raise RunsFailedError(run.simulator.describe_failures(str(failure))) from failure
     except KeyboardInterrupt:
         print_note(f"interrupted {kept(tally, checkpoint, ledger)}")
         raise SystemExit(INTERRUPTED) from None

@@ -99,7 +99,7 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
     from invgp.adapters.protocol import RunContext  # noqa: PLC0415
     from invgp.execution.evaluate import evaluate  # noqa: PLC0415
     from invgp.execution.pools import open_pool  # noqa: PLC0415
-    from invgp.execution.simulator import own_directory  # noqa: PLC0415
+    from invgp.execution.run_directories import make_run_directory  # noqa: PLC0415
 
     problem = load(config)
     with opened(ledger) as book:  # a file that is not there must not be made
@@ -117,11 +117,11 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
     with (
         open_pool(settings, workers=workers, scheduler=scheduler) as pool,
         opened(ledger, read_only=False) as book,
-        own_directory(kept) as directory,
+        make_run_directory(kept) as directory,
         progress() as tally,
     ):
-        tally.begin(len(ours))
-        tally.batch("runs that failed", len(ours))
+        tally.start(len(ours))
+        tally.start_batch("runs that failed", len(ours))
         outcome = evaluate(
             problem.forward,
             np.stack([run.inputs for run in ours]),

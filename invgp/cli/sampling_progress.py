@@ -33,21 +33,21 @@ class Tally:
     began: float = 0.0
     started: float = field(default_factory=time.perf_counter)
 
-    def begin(self, most_runs: int) -> None:
+    def start(self, most_runs: int) -> None:
         """Nothing: the chains say how much there is to do."""
 
-    def batch(self, purpose: str, runs: int) -> None:
+    def start_batch(self, purpose: str, runs: int) -> None:
         """Nothing: batches are small."""
 
-    def waiting(self, runs: int, maker: str) -> None:
+    def report_waiting(self, runs: int, owner: str) -> None:
         """Nothing: the line is full."""
 
-    def evaluated(self, elbo: float, *, accepted: bool) -> None:
+    def report_bound(self, elbo: float, *, accepted: bool) -> None:
         """Nothing: there is no bound."""
 
-    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
+    def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
         """Count runs."""
-        self.runs += succeeded + failed - answered
+        self.runs += succeeded + failed - reused
         self.failed += failed
 
     def told(self, done: int, goal: int) -> None:
@@ -74,9 +74,9 @@ class Lines(Tally):
 
     last: float = 0.0
 
-    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
+    def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
         """Count and say."""
-        super().ran(succeeded, failed, answered=answered)
+        super().add_runs(succeeded, failed, reused=reused)
         if time.perf_counter() - max(self.last, self.started) > SECONDS_BETWEEN_LINES:
             self.last = time.perf_counter()
             click.echo(self.text, err=True)

@@ -1,1 +1,1 @@
-"""Running simulators: batches, retries, failures, budgets, and pools of workers."""
+"""Execution of simulator runs: batches, retries, failures, budgets and pools of workers."""

@@ -1,4 +1,4 @@
-"""How many runs there really were at once."""
+"""The average number of simultaneous runs."""
 
 from __future__ import annotations
 
@@ -10,24 +10,31 @@ from dataclasses import dataclass
 
 @dataclass
 class Concurrency:
-    """Seconds that runs took, all in all, beside seconds during which there were any.
+    """Measures how many runs were made at the same time.
 
-    Rows that a model takes in one go, such as those of a vectorised function, count as one run at a time.
+    Rows that a model evaluates in one call, for example with a vectorised function, count as consecutive runs.
+
+    Attributes
+    ----------
+    busy : float
+        Sum of the durations of all runs, in s.
+    elapsed : float
+        Time during which at least one run was made, in s.
     """
 
     busy: float = 0.0
     elapsed: float = 0.0
 
     @property
-    def reached(self) -> float:
-        """Runs at once, on average; 0 if there were none."""
+    def average(self) -> float:
+        """Average number of simultaneous runs; 0 if there were no runs."""
         return self.busy / self.elapsed if self.elapsed else 0.0
 
     @contextmanager
-    def under_way(self) -> Iterator[None]:
-        """Runs are under way."""
-        started = time.perf_counter()
+    def measure(self) -> Iterator[None]:
+        """Add the duration of the block to `elapsed`."""
+        start = time.perf_counter()
         try:
             yield
         finally:
-            self.elapsed += time.perf_counter() - started
+            self.elapsed += time.perf_counter() - start

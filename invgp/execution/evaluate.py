@@ -1,4 +1,4 @@
-"""A batch of simulator runs: what is known is looked up, the rest is run, in parallel, each input once."""
+"""Evaluation of a batch of runs: look up recorded runs, make the others in parallel, each input once."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
 from invgp.errors import LedgerError, RunsFailedError
 from invgp.execution.concurrency import Concurrency
-from invgp.execution.monitor import Monitor, Silent
-from invgp.execution.pools import Died, Loop, Pool
-from invgp.execution.retries import picked, some_of
-from invgp.execution.tasks import Task, Work, check_room, in_ledger, killed
+from invgp.execution.monitor import Monitor, SilentMonitor
+from invgp.execution.pools import Loop, Pool, WorkerDeath
+from invgp.execution.retries import select_context, select_rows
+from invgp.execution.tasks import Task, TaskRunner, check_disk_space, look_up_task, make_killed_result
 from invgp.ledger import FinishedRuns, LedgerAddress, Recorder
 from invgp.lost_interrupts import resend_lost_interrupts
 from invgp.problem import Floats
 
-HOPELESS = 5  # rows of a task: if the first all kill their workers, so will the rest
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0  # s, between looks at what another process makes
+ROWS_TRIED_SINGLY = 5  # of a task that kills its workers: if all of them do, so will the rest
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0  # s, between two looks at the runs of another process
 
 
 class BatchStopped(Exception):  # noqa: N818 - a decision, not an error
@@ -43,44 +43,66 @@ def evaluate(
     watch: Callable[[Evaluations], None] | None = None,
     concurrency: Concurrency | None = None,
 ) -> Evaluations:
-    """Run the model at each row of `values`, (B, I); a row that is there twice is run once.
+    """Run a model for a batch of inputs. Equal rows are run once.
 
-    The batch is cut into tasks of `model.rows_per_task` rows whatever the pool, so that the outputs are the same to the
-    bit. In each of its workers BLAS and OpenMP are held to one thread. A run that kills every worker that takes it
-    has failed, with the status "killed".
+    The batch is divided into tasks of `model.rows_per_task` rows, whatever the pool, so that the outputs are
+    bit-identical. In each worker, BLAS and OpenMP use one thread. A run that kills each worker that takes it fails with
+    the status "killed".
 
     Parameters
     ----------
-    pool : where runs are made; by default a plain loop in this process.
-    retries : how often a run that failed is tried again before it counts as failed.
-    recorder : answers the runs that it knows, and gets the others as soon as they finish. The rows of a task are
-        recorded together, so that a batch that is taken up again has the tasks that it had. A run that another process
-        makes at this time is not made: it is waited for, as long as that process lives.
-    watch : called with each part, in order. If it raises `BatchStopped`, no further run is started, and those that
-        have started are finished and recorded. Any other exception also ends the runs that have started.
-    concurrency : is told how long runs took, and how long there were any.
+    model : ForwardModel
+    values : array, shape (B, I)
+        Inputs, in the units of the inputs of the model.
+    context : RunContext
+    pool : Pool, optional
+        Workers that make the runs; by default a loop in this process.
+    retries : int
+        Largest number of repetitions of a failed run.
+    recorder : Recorder, optional
+        Ledger of the runs. Runs that it contains are not made, and other runs are recorded as soon as they finish. The
+        rows of a task are recorded together, so that a resumed batch has the same tasks. A run that another process
+        makes at this time is not made here; its outcome is awaited as long as that process is alive.
+    monitor : Monitor, optional
+    watch : callable, optional
+        Called with each part of the outcome, in the order of the rows. If it raises `BatchStopped`, no further run is
+        started, and the runs that have started are finished and recorded. If it raises another exception, the runs that
+        have started are ended.
+    concurrency : Concurrency, optional
+        Measures how many runs are made at the same time.
+
+    Returns
+    -------
+    Evaluations
+
+    Raises
+    ------
+    LedgerError
+        The ledger cannot be read or written.
+    RunsFailedError
+        The workers cannot make the runs.
     """
     if not len(values):
         return model.evaluate(values, context)
-    monitor, concurrency = monitor or Silent(), concurrency or Concurrency()
-    # A worker may be in another directory, and a program may put a link in the place of this one.
+    monitor, concurrency = monitor or SilentMonitor(), concurrency or Concurrency()
+    # A worker may have another working directory, and a program may replace the directory by a link.
     context = replace(context, directory=context.directory.resolve())
-    once = _once(values)
-    run = _Run(model, pool or Loop(), retries, recorder, concurrency, monitor, Event())
+    unique = _find_unique_rows(values)
+    batch = _BatchRunner(model, pool or Loop(), retries, recorder, concurrency, monitor, Event())
     parts = []
     with (
         resend_lost_interrupts(),
-        closing(run.parts(values[once.first], some_of(context, once.first))) as several,
+        closing(batch.run(values[unique.first], select_context(context, unique.first))) as unique_parts,
     ):
-        for part, made in once.repeat(several):
+        for part, made in unique.repeat(unique_parts):
             succeeded = int(part.ok.sum())
-            monitor.ran(succeeded, len(part.status) - succeeded, answered=len(part.status) - made)
+            monitor.add_runs(succeeded, len(part.status) - succeeded, reused=len(part.status) - made)
             if watch is not None:
                 try:
                     watch(part)
                 except BatchStopped:
-                    run.stop.set()
-                    for _ in several:
+                    batch.stop.set()
+                    for _ in unique_parts:
                         pass
                     raise
             parts.append(part)
@@ -89,14 +111,22 @@ def evaluate(
     return Evaluations.concatenate(parts)
 
 
-class _Once(NamedTuple):
-    """The different ones among B rows: `first` (U,) is where each comes first, `which` (B,) names one for each row."""
+class _UniqueRows(NamedTuple):
+    """The U unique rows of B rows.
+
+    Attributes
+    ----------
+    first : array of int, shape (U,)
+        First position of each unique row.
+    which : array of int, shape (B,)
+        Number of the unique row for each row.
+    """
 
     first: NDArray[np.intp]
     which: NDArray[np.intp]
 
     def repeat(self, parts: Iterable[tuple[Evaluations, int]]) -> Iterator[tuple[Evaluations, int]]:
-        """The outcome of all rows, in order, from that of the different ones, in order."""
+        """Yield the outcome of all rows, in order, from the outcome of the unique rows, in order."""
         outputs: list[Floats] = []
         status: list[Status] = []
         messages: list[str] = []
@@ -108,7 +138,7 @@ class _Once(NamedTuple):
             outputs += list(part.outputs)
             status += part.status
             messages += part.messages
-            # A row is known if it is one of those, and so is each row before the first that is not.
+            # The outcome is available up to the first position of the next unique row.
             end = int(self.first[len(status)]) if len(status) < len(self.first) else len(self.which)
             rows = self.which[start:end].tolist()
             yield (
@@ -122,20 +152,24 @@ class _Once(NamedTuple):
             start = end
 
 
-def _once(values: Floats) -> _Once:
+def _find_unique_rows(values: Floats) -> _UniqueRows:
     numbers: dict[bytes, int] = {}
     which = np.asarray([numbers.setdefault(row.tobytes(), len(numbers)) for row in values], dtype=np.intp)
-    return _Once(np.unique(which, return_index=True)[1], which)
+    return _UniqueRows(np.unique(which, return_index=True)[1], which)
 
 
-class _Piece(NamedTuple):
-    """What became of some rows of a task.
+class _TaskPart(NamedTuple):
+    """The outcome of some rows of a task.
 
     Attributes
     ----------
-    task : its number in the batch.
-    rows : their numbers in the batch.
-    made : whether they were run, and not answered by the ledger.
+    task : int
+        Number of the task in the batch.
+    rows : array of int
+        Numbers of the rows in the batch.
+    outcome : Evaluations
+    made : bool
+        Whether the rows were run; otherwise they were found in the ledger.
     """
 
     task: int
@@ -144,8 +178,8 @@ class _Piece(NamedTuple):
     made: bool
 
 
-class _Run(NamedTuple):
-    """How rows are run that are all different."""
+class _BatchRunner(NamedTuple):
+    """Runs the unique rows of a batch."""
 
     model: ForwardModel
     pool: Pool
@@ -155,30 +189,30 @@ class _Run(NamedTuple):
     monitor: Monitor
     stop: Event
 
-    def parts(self, values: Floats, context: RunContext) -> Generator[tuple[Evaluations, int], None, None]:
-        """The outcome of each task, in order, and how many of its rows were run, and not answered by the ledger."""
+    def run(self, values: Floats, context: RunContext) -> Generator[tuple[Evaluations, int], None, None]:
+        """Yield the outcome of each task, in order, and how many of its rows were run."""
         step = self.model.rows_per_task
-        tasks = [np.arange(a, min(a + step, len(values))) for a in range(0, len(values), step)]
-        pieces: list[list[_Piece]] = [[] for _ in tasks]
+        tasks = [np.arange(start, min(start + step, len(values))) for start in range(0, len(values), step)]
+        waiting: list[list[_TaskPart]] = [[] for _ in tasks]
         following = 0
-        with closing(self._pieces(tasks, values, context)) as arriving:
-            for piece in arriving:
-                pieces[piece.task].append(piece)
-                while following < len(tasks) and _size(pieces[following]) == tasks[following].size:
-                    whole, pieces[following] = pieces[following], []
+        with closing(self._find_or_make(tasks, values, context)) as arriving:
+            for part in arriving:
+                waiting[part.task].append(part)
+                while following < len(tasks) and _count_rows(waiting[following]) == tasks[following].size:
+                    complete, waiting[following] = waiting[following], []
                     following += 1
-                    made = _size([piece for piece in whole if piece.made])
+                    made = _count_rows([part for part in complete if part.made])
                     if self.recorder is not None:
-                        self.recorder.reused += _size(whole) - made
-                    yield _joined(whole), made
+                        self.recorder.reused += _count_rows(complete) - made
+                    yield _join_parts(complete), made
 
-    def _pieces(
+    def _find_or_make(
         self, tasks: list[NDArray[np.intp]], values: Floats, context: RunContext
-    ) -> Generator[_Piece, None, None]:
-        """The rows of all tasks, as soon as what became of them is known: answered, run, or waited for."""
+    ) -> Generator[_TaskPart, None, None]:
+        """Yield the rows of all tasks as soon as their outcome is available."""
         wanted = list(enumerate(tasks))
         if self.recorder is None:
-            yield from self._made(wanted, values, context)
+            yield from self._make_runs(wanted, values, context)
             return
         pause = SHORTEST_PAUSE
         try:
@@ -191,72 +225,76 @@ class _Run(NamedTuple):
                     start += rows.size
                     found, mine = claimed.found[here], claimed.ours[here]
                     if found.any():
-                        yield _Piece(number, rows[found], picked(claimed.outcome, here[found]), made=False)
+                        yield _TaskPart(number, rows[found], select_rows(claimed.outcome, here[found]), made=False)
                     if mine.any():
                         ours.append((number, rows[mine]))
                     if not (found | mine).all():
                         theirs.append((number, rows[~(found | mine)]))
-                yield from self._made(ours, values, context)
-                self.recorder.release()  # to wait with a claim would have others wait for us
+                yield from self._make_runs(ours, values, context)
+                self.recorder.release()  # a process that waits must not hold claims
                 if theirs and not self.stop.is_set():
-                    maker = next(filter(None, claimed.owners))
-                    self.monitor.waiting(sum(rows.size for _, rows in theirs), maker)
+                    owner = next(filter(None, claimed.owners))
+                    self.monitor.report_waiting(sum(rows.size for _, rows in theirs), owner)
                     pause = SHORTEST_PAUSE if ours or claimed.found.any() else min(2 * pause, LONGEST_PAUSE)
                     time.sleep(pause)
                 wanted = theirs
         finally:
-            with suppress(LedgerError):  # what led here is what counts; claims also end with the process
+            with suppress(LedgerError):  # the first error is the important one; claims also end with the process
                 self.recorder.release()
 
-    def _made(
+    def _make_runs(
         self, wanted: list[tuple[int, NDArray[np.intp]]], values: Floats, context: RunContext
-    ) -> Generator[_Piece, None, None]:
-        """Run rows, and record what came of them as soon as it is there, whatever the order."""
-        tasks = [Task(values[rows], some_of(context, rows)) for _, rows in wanted]
-        with closing(self._finished(tasks)) as results, self.concurrency.under_way():
+    ) -> Generator[_TaskPart, None, None]:
+        """Run rows, and record them as soon as they finish, in any order."""
+        tasks = [Task(values[rows], select_context(context, rows)) for _, rows in wanted]
+        with closing(self._run_tasks(tasks)) as results, self.concurrency.measure():
             for i, finished in results:
                 task = tasks[i]
-                self.concurrency.busy += finished.seconds * len(task.rows)
+                self.concurrency.busy += finished.seconds * len(task.values)
                 if self.recorder is not None and not finished.recorded:
-                    check_room(finished.outcome, task.context.directory, self.recorder.ledger.path)
+                    check_disk_space(finished.outcome, task.context.directory, self.recorder.ledger.path)
                     self.recorder.record(*task, finished)
-                yield _Piece(*wanted[i], finished.outcome, made=True)
+                yield _TaskPart(*wanted[i], finished.outcome, made=True)
 
-    def _finished(self, tasks: list[Task]) -> Generator[tuple[int, FinishedRuns], None, None]:
-        """The number of each task and what came of it, as they finish."""
+    def _run_tasks(self, tasks: list[Task]) -> Generator[tuple[int, FinishedRuns], None, None]:
+        """Yield the number and the result of each task, as they finish."""
         if not tasks:
             return
-        died: dict[int, Died] = {}
-        with closing(self._ran(tasks, record=True)) as results:
+        deaths: dict[int, WorkerDeath] = {}
+        with closing(self._submit(tasks, record=True)) as results:
             for number, result in results:
-                if isinstance(result, Died):
-                    died[number] = result
+                if isinstance(result, WorkerDeath):
+                    deaths[number] = result
                 else:
                     yield number, result
-        for number, death in died.items():
+        for number, death in deaths.items():
             if self.stop.is_set():
                 return
             task = tasks[number]
-            found = None if self.recorder is None else in_ledger(self.recorder, task)
+            found = None if self.recorder is None else look_up_task(self.recorder, task)
             if found is None:
-                found = killed(self.model, task, death) if len(task.rows) == 1 else self._row_by_row(task)
+                single = len(task.values) == 1
+                found = make_killed_result(self.model, task, death) if single else self._run_rows_singly(task)
             yield number, found
 
-    def _row_by_row(self, task: Task) -> FinishedRuns:
-        """A task that kills its workers, to find out which row does."""
+    def _run_rows_singly(self, task: Task) -> FinishedRuns:
+        """Run the rows of a task that kills its workers one by one, to find the row that does."""
         rows: dict[int, FinishedRuns] = {}
         deaths = 0
-        # Recorded together, as any task: taken up again, it must be the task that it was.
-        with closing(self._ran([task.row(i) for i in range(len(task.rows))], record=False)) as results:
+        # The rows are recorded together, as those of any task: a resumed batch must have the same tasks.
+        with closing(self._submit([task.select_row(i) for i in range(len(task.values))], record=False)) as results:
             for i, result in results:
-                deaths += isinstance(result, Died)
-                if deaths == len(rows) + 1 >= HOPELESS:
+                deaths += isinstance(result, WorkerDeath)
+                if deaths == len(rows) + 1 >= ROWS_TRIED_SINGLY:
                     raise RunsFailedError(
                         f"a worker process died whenever it ran {self.model.name!r}; workers = 1 runs it in this "
                         "process, where a debugger can see it"
                     )
-                rows[i] = killed(self.model, task.row(i), result) if isinstance(result, Died) else result
-        parts = [rows[i] for i in range(len(task.rows))]
+                if isinstance(result, WorkerDeath):
+                    rows[i] = make_killed_result(self.model, task.select_row(i), result)
+                else:
+                    rows[i] = result
+        parts = [rows[i] for i in range(len(task.values))]
         return FinishedRuns(
             Evaluations.concatenate(part.outcome for part in parts),
             np.concatenate([part.attempts for part in parts]),
@@ -264,19 +302,23 @@ class _Run(NamedTuple):
             next((part.worker for part in parts if part.worker), ""),
         )
 
-    def _ran(self, tasks: list[Task], *, record: bool) -> Generator[tuple[int, FinishedRuns | Died], None, None]:
-        itself = record and self.pool.separate and self.recorder is not None
-        address = LedgerAddress.from_recorder(self.recorder) if itself and self.recorder is not None else None
-        return self.pool.run(Work(self.model, self.retries, address), tasks, tasks[0].context.directory, self.stop)
+    def _submit(
+        self, tasks: list[Task], *, record: bool
+    ) -> Generator[tuple[int, FinishedRuns | WorkerDeath], None, None]:
+        address = None
+        if record and self.pool.records_runs and self.recorder is not None:
+            address = LedgerAddress.from_recorder(self.recorder)
+        runner = TaskRunner(self.model, self.retries, address)
+        return self.pool.run(runner, tasks, tasks[0].context.directory, self.stop)
 
 
-def _size(pieces: list[_Piece]) -> int:
-    return sum(piece.rows.size for piece in pieces)
+def _count_rows(parts: list[_TaskPart]) -> int:
+    return sum(part.rows.size for part in parts)
 
 
-def _joined(pieces: list[_Piece]) -> Evaluations:
-    """The rows of one task, in order."""
-    if len(pieces) == 1:
-        return pieces[0].outcome
-    together = Evaluations.concatenate(piece.outcome for piece in pieces)
-    return picked(together, np.argsort(np.concatenate([piece.rows for piece in pieces])))
+def _join_parts(parts: list[_TaskPart]) -> Evaluations:
+    """Return the rows of one task, in order."""
+    if len(parts) == 1:
+        return parts[0].outcome
+    together = Evaluations.concatenate(part.outcome for part in parts)
+    return select_rows(together, np.argsort(np.concatenate([part.rows for part in parts])))

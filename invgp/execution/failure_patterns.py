@@ -1,7 +1,7 @@
-"""Whether runs fail at random, or depending on the latents within the posterior: only the first is harmless.
+"""A test whether runs fail at random, or depending on the latents.
 
-The runs that an inversion lost at random cost it nothing but their number. If they were lost where the posterior is, by
-what their latents were, what it found is the posterior of those latents at which the simulator works.
+Runs that fail at random do not bias the posterior. If the failures depend on the latents where the posterior has its
+mass, the result is the posterior of the latents for which the simulator works.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from invgp.problem import Floats, Problem
 
-MOST_KEPT = 200_000  # runs: the latest are those that were made where the posterior is
-FEWEST = 5  # failed runs: fewer form no pattern
-BULK = 0.99  # of a Gaussian's mass: beyond it, a failure cannot sway the posterior
-CHANCE = 0.001  # of a warning though failures are random
+MOST_RUNS = 200_000  # the latest ones, which were made where the posterior has its mass
+FEWEST_FAILURES = 5  # fewer do not form a pattern
+BULK = 0.99  # probability mass of the Gaussian in which failures are counted
+FALSE_ALARM = 0.001  # probability of a warning if failures are random
 
 
 class _Batch(NamedTuple):
@@ -28,55 +28,87 @@ class _Batch(NamedTuple):
 
 
 @dataclass
-class Outcomes:
-    """Where the simulator was run, and where it failed."""
+class RunOutcomes:
+    """The latents at which the simulator was run, and whether it failed there.
+
+    Attributes
+    ----------
+    batches : deque
+        The latest batches.
+    runs, failures : int
+        Number of runs and of failed runs in `batches`.
+    """
 
     batches: deque[_Batch] = field(default_factory=deque)
     runs: int = 0
     failures: int = 0
 
     def add(self, latents: Floats, sites: NDArray[np.intp], valid: NDArray[np.bool_]) -> None:
-        """A batch of latent values (S, B, Q) at sites (B,), of which `valid` (S, B) went well."""
+        """Add a batch.
+
+        Parameters
+        ----------
+        latents : array, shape (S, B, Q)
+            On the scale of the processes.
+        sites : array of int, shape (B,)
+            Numbers of the sites.
+        valid : array of bool, shape (S, B)
+            Which runs succeeded.
+        """
         flat = latents.reshape(-1, latents.shape[-1]), np.tile(sites, len(latents)), ~valid.reshape(-1)
         self.batches.append(_Batch(*flat))
         self.runs += valid.size
         self.failures += int(np.count_nonzero(~valid))
-        while self.runs > MOST_KEPT and len(self.batches) > 1:
+        while self.runs > MOST_RUNS and len(self.batches) > 1:
             dropped = self.batches.popleft().failed
             self.runs -= dropped.size
             self.failures -= int(np.count_nonzero(dropped))
 
-    def pattern(self, problem: Problem, mean: Floats, covariance: Floats) -> list[str]:
-        """A sentence, if failures depend on the latents where the posterior (N, Q), (N, Q, Q) is; otherwise none."""
-        if self.failures < FEWEST:
+    def find_pattern(self, problem: Problem, mean: Floats, covariance: Floats) -> list[str]:
+        """Test whether failures depend on the latents where the posterior has its mass.
+
+        Parameters
+        ----------
+        problem : Problem
+        mean : array, shape (N, Q)
+            Posterior mean at each site.
+        covariance : array, shape (N, Q, Q)
+            Posterior covariance at each site.
+
+        Returns
+        -------
+        list of str
+            One sentence if they do, otherwise empty.
+        """
+        if self.failures < FEWEST_FAILURES:
             return []
-        from scipy.stats import chi2, mannwhitneyu  # noqa: PLC0415 - takes long, and most simulators do not fail
+        from scipy.stats import chi2, mannwhitneyu  # noqa: PLC0415 - slow to import, and rarely needed
 
         latents, sites, failed = (np.concatenate(parts) for parts in zip(*self.batches, strict=True))
         away = latents - mean[sites]
         distance = np.einsum("ri,rij,rj->r", away, np.linalg.inv(covariance)[sites], away)
         near = distance <= chi2.ppf(BULK, mean.shape[1])
         bad = failed[near]
-        if not FEWEST <= np.count_nonzero(bad) < bad.size:
+        if not FEWEST_FAILURES <= np.count_nonzero(bad) < bad.size:
             return []
         scaled = away[near] / np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))[sites[near]]
-        # High or low values of a latent, or values that are far from its mean or near to it.
+        # Tests for high or low values of a latent, and for values far from or near to its mean.
         tests = [mannwhitneyu(side[bad], side[~bad], method="asymptotic") for side in (scaled, np.abs(scaled))]
         chances = np.stack([test.pvalue for test in tests])
         kind, latent = np.unravel_index(np.argmin(chances), chances.shape)
-        if chances.min() * chances.size >= CHANCE:
+        if chances.min() * chances.size >= FALSE_ALARM:
             return []
         more = tests[kind].statistic[latent] > 0.5 * np.count_nonzero(bad) * np.count_nonzero(~bad)
         where = (("low", "high"), ("near its mean", "far from its mean"))[kind][int(more)]
         return [
             f"Failures are not random: {np.count_nonzero(bad)} of {bad.size} runs failed where the posterior is "
-            f"({np.mean(bad):.0%}), most of all where {_names(problem)[latent]} is {where}. The posterior leaves out "
-            "what the simulator could not compute there, and may be too narrow or in the wrong place."
+            f"({np.mean(bad):.0%}), most of all where {_latent_names(problem)[latent]} is {where}. The posterior "
+            "leaves out what the simulator could not compute there, and may be too narrow or in the wrong place."
         ]
 
 
-def _names(problem: Problem) -> list[str]:
-    """The latent processes, as people write them."""
+def _latent_names(problem: Problem) -> list[str]:
+    """Return the name of each process, such as ``depth[1]``."""
     return [
         latent.name if latent.labels is None else f"{latent.name}[{label}]"
         for latent in problem.latents

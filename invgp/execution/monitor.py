@@ -1,4 +1,4 @@
-"""What an inversion tells the person who waits for it."""
+"""Progress reports of an inversion."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ from typing import Protocol
 
 
 class Monitor(Protocol):
-    """Told of each step as it happens. An implementation must return quickly."""
+    """Receives a call for each step of an inversion. An implementation must return quickly."""
 
-    def begin(self, most_runs: int) -> None:
-        """The inversion starts; it will make so many runs at the most."""
+    def start(self, most_runs: int) -> None:
+        """Report the start of an inversion, with the largest number of runs that it may make."""
 
-    def batch(self, purpose: str, runs: int) -> None:
-        """A batch of runs starts, for a purpose such as ``"evaluation 3"``."""
+    def start_batch(self, purpose: str, runs: int) -> None:
+        """Report the start of a batch of runs for a purpose such as ``"evaluation 3"``."""
 
-    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
-        """That many more runs have come back; some of them were not made, but answered by the ledger."""
+    def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
+        """Report finished runs; `reused` of them were taken from the ledger."""
 
-    def waiting(self, runs: int, maker: str) -> None:
-        """So many runs are being made by another process, which has the same ledger; it is told again and again."""
+    def report_waiting(self, runs: int, owner: str) -> None:
+        """Report that another process, the `owner`, makes runs that are needed here. The call is repeated."""
 
-    def evaluated(self, elbo: float, *, accepted: bool) -> None:
-        """The bound has been evaluated at a posterior that was kept, or was not."""
+    def report_bound(self, elbo: float, *, accepted: bool) -> None:
+        """Report the evidence lower bound of a new posterior, and whether the posterior was accepted."""
 
 
-class Silent:
-    """Says nothing."""
+class SilentMonitor:
+    """A monitor that reports nothing."""
 
-    def begin(self, most_runs: int) -> None:
-        """Nothing."""
+    def start(self, most_runs: int) -> None:
+        """Do nothing."""
 
-    def batch(self, purpose: str, runs: int) -> None:
-        """Nothing."""
+    def start_batch(self, purpose: str, runs: int) -> None:
+        """Do nothing."""
 
-    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
-        """Nothing."""
+    def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
+        """Do nothing."""
 
-    def waiting(self, runs: int, maker: str) -> None:
-        """Nothing."""
+    def report_waiting(self, runs: int, owner: str) -> None:
+        """Do nothing."""
 
-    def evaluated(self, elbo: float, *, accepted: bool) -> None:
-        """Nothing."""
+    def report_bound(self, elbo: float, *, accepted: bool) -> None:
+        """Do nothing."""

@@ -1,25 +1,56 @@
-"""Directories of runs that are over, removed by whoever asked for the runs."""
+"""Creation and removal of the directories of runs, by the process that submitted the runs."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from invgp.adapters.directory_trees import remove_marked, remove_tree
-from invgp.adapters.protocol import BATCH
+from invgp.adapters.protocol import BATCH, SPARE
 
 
-def remove_run(home: Path, label: str) -> None:
-    """Remove the directory of a run, and that of a batch that is named by it.
+@contextmanager
+def make_run_directory(parent: str | Path) -> Iterator[Path]:
+    """Name a new directory for the runs of one inversion; it is removed at the end if it is empty.
 
-    A program can put another directory, or a link to one, in the place of its own or of `home`: nothing is removed
-    there.
+    Two inversions with the same output file must not share the directories of their runs.
 
     Parameters
     ----------
-    home : where the directories of runs are; a path that was resolved before the first run.
-    label : of the run.
+    parent : str or Path
+        Directory in which it is created, with the first run.
+
+    Yields
+    ------
+    Path
+        Absolute path without links.
+    """
+    directory = Path(parent).resolve() / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}-{secrets.token_hex(2)}"
+    try:
+        yield directory
+    finally:
+        for spare in directory.glob(f"{SPARE}*"):
+            with suppress(OSError):
+                spare.rmdir()
+        with suppress(OSError):  # it is not empty if a run failed
+            directory.rmdir()
+
+
+def remove_run_directory(home: Path, label: str) -> None:
+    """Remove the directory of a run, and the directory of a batch whose first run it is.
+
+    A program can replace its own directory, or `home`, by another directory or by a link. Then nothing is removed.
+
+    Parameters
+    ----------
+    home : Path
+        Parent of the run directories, resolved before the first run.
+    label : str
+        Label of the run.
     """
     with suppress(OSError):
         descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -33,12 +64,13 @@ def remove_run(home: Path, label: str) -> None:
             os.close(descriptor)
 
 
-def remove_all_runs(home: Path) -> None:
-    """Remove the directory that holds those of runs, with all of them, as far as that can be done.
+def remove_run_directories(home: Path) -> None:
+    """Remove the parent of the run directories with everything in it, as far as possible.
 
     Parameters
     ----------
-    home : the directory; a link in its place is left alone.
+    home : Path
+        The directory. A link is not followed.
     """
     with suppress(OSError):
         remove_tree(home)

@@ -1,4 +1,4 @@
-"""Programs whose worker is gone, or whose runs are wanted no more."""
+"""Programs whose worker has died, or whose runs are no longer needed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE, STOPPED
 from invgp.adapters.supervisor_process import PATIENCE, kill_programs
 
 MARK = ".stopped"
+"""A file in a directory whose runs are stopped. It informs the workers in other processes."""
 
 _log = logging.getLogger(__name__)
 _stopped: set[Path] = set()
 
 
 def end_programs(directory: Path, patience: float = PATIENCE) -> None:
-    """Kill the programs of runs in `directory`: a worker that was killed can no longer end its own.
+    """Kill the programs of the runs in a directory; a worker that was killed cannot end its own programs.
 
     Parameters
     ----------
-    directory : of the runs.
-    patience : seconds that programs may take to end; a warning names those that have not.
+    directory : Path
+        Parent of the run directories.
+    patience : float
+        Time limit in seconds. A warning names the processes that have not ended.
     """
     left = kill_programs(RUN_DIRECTORY_VARIABLE, str(directory.absolute()), patience)
     if left:
@@ -30,28 +33,31 @@ def end_programs(directory: Path, patience: float = PATIENCE) -> None:
 
 
 def stop_runs(directory: Path) -> None:
-    """Kill the programs of runs in `directory`, in a worker that lives on: what becomes of those runs is no outcome."""
+    """Kill the programs of the runs in a directory, and start no further ones in this process.
+
+    The worker continues. It does not record the runs that it was making, see `were_stopped`.
+    """
     _stopped.add(directory.absolute())
-    STOPPED.add(str(directory))  # a run that is about to start would be seen by nobody
+    STOPPED.add(str(directory))  # for a run that is about to start its program
     end_programs(directory)
 
 
 def allow_runs(directory: Path) -> None:
-    """Undo `stop_runs`: runs in `directory` are wanted again."""
+    """Allow runs in a directory again, after `stop_runs`."""
     _stopped.discard(directory.absolute())
     STOPPED.discard(str(directory))
 
 
 def abandon_runs(directory: Path) -> None:
-    """The same, where nobody is left to want them: other workers are told first, by a mark that stays."""
+    """Stop the runs in a directory in all workers, when the process that submitted the runs has ended."""
     with suppress(OSError):
         (directory / MARK).touch()
     stop_runs(directory)
 
 
 @contextmanager
-def stopped(directory: Path) -> Iterator[None]:
-    """While runs in `directory` are being stopped: no worker is to take what becomes of them for an outcome."""
+def mark_stopped(directory: Path) -> Iterator[None]:
+    """Mark the runs in a directory as stopped during the block, so that no worker records them."""
     mark = directory / MARK
     with suppress(OSError):
         mark.touch()
@@ -62,5 +68,5 @@ def stopped(directory: Path) -> Iterator[None]:
 
 
 def were_stopped(directory: Path) -> bool:
-    """Whether runs in `directory` were stopped, in this process or by the one that wants them."""
+    """Whether the runs in a directory were stopped, by this process or by the process that submitted them."""
     return directory.absolute() in _stopped or (directory / MARK).exists()

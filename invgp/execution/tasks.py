@@ -1,4 +1,4 @@
-"""One task of a batch, in the worker that does it: run, tried again where it fails, and recorded."""
+"""One task of a batch, as a worker executes it: run, repeat failed runs, record."""
 
 from __future__ import annotations
 
@@ -11,34 +11,44 @@ import numpy as np
 from invgp.adapters.protocol import HOMES, Evaluations, ForwardModel, RunContext, Status, output_size
 from invgp.disk_space import find_write_error
 from invgp.errors import LedgerError
-from invgp.execution.pools import Died
-from invgp.execution.retries import attempt
+from invgp.execution.pools import WorkerDeath
+from invgp.execution.retries import run_with_retries
 from invgp.execution.stray_programs import end_programs, were_stopped
 from invgp.ledger import FinishedRuns, LedgerAddress, Recorder
 from invgp.problem import Floats
 
-SPOILT_BY_A_FULL_DISK = {Status.NOT_STARTED, Status.EXIT_CODE, Status.KILLED, Status.UNREADABLE}
+EFFECTS_OF_A_FULL_DISK = {Status.NOT_STARTED, Status.EXIT_CODE, Status.KILLED, Status.UNREADABLE}
 
 
 class Task(NamedTuple):
-    """Rows of inputs (B, I) that one worker runs in one go."""
+    """Rows that one worker runs together.
 
-    rows: Floats
+    Attributes
+    ----------
+    values : array, shape (B, I)
+        Inputs.
+    context : RunContext
+    """
+
+    values: Floats
     context: RunContext
 
-    def row(self, i: int) -> Task:
-        """A task of one of the rows."""
-        return Task(self.rows[i : i + 1], self.context.rows(i, i + 1))
+    def select_row(self, i: int) -> Task:
+        """Return a task with one of the rows."""
+        return Task(self.values[i : i + 1], self.context.rows(i, i + 1))
 
 
 @dataclass(frozen=True)
-class Work:
-    """What is done with a task.
+class TaskRunner:
+    """Executes tasks in a worker; it can be pickled.
 
     Parameters
     ----------
-    retries : how often a run that failed is tried again.
-    address : of the ledger; None if the rows are recorded elsewhere, or not at all.
+    model : ForwardModel
+    retries : int
+        Largest number of repetitions of a failed run.
+    address : LedgerAddress, optional
+        Ledger in which the worker records the runs; None if the worker does not record them.
     """
 
     model: ForwardModel
@@ -46,44 +56,54 @@ class Work:
     address: LedgerAddress | None = None
 
     def __call__(self, task: Task) -> FinishedRuns:
-        """Run a task. If it can be, it is recorded here: what happens to us afterwards can no longer undo it."""
-        HOMES.setdefault(str(task.context.directory), str(task.context.directory))  # it was resolved
-        _end_what_was_left(task.context)
+        """Execute a task. If possible the runs are recorded here, so that they are not lost if the worker dies."""
+        HOMES.setdefault(str(task.context.directory), str(task.context.directory))  # the path is resolved
+        _end_leftover_programs(task.context)
         recorder = None if self.address is None else self.address.open_recorder()
-        done = None if recorder is None else in_ledger(recorder, task)
-        if done is not None:  # by a worker that died before it could say so
-            return done
-        finished = attempt(self.model, *task, self.retries)
+        recorded = None if recorder is None else look_up_task(recorder, task)
+        if recorded is not None:  # another worker recorded the runs and died before it returned them
+            return recorded
+        finished = run_with_retries(self.model, *task, self.retries)
         if recorder is None or were_stopped(task.context.directory):
             return finished
-        check_room(finished.outcome, task.context.directory, recorder.ledger.path)
+        check_disk_space(finished.outcome, task.context.directory, recorder.ledger.path)
         recorder.record(*task, finished)
         return replace(finished, recorded=True)
 
 
-def in_ledger(recorder: Recorder, task: Task) -> FinishedRuns | None:
-    """What is recorded of a task; None if not all of it. Its rows are recorded together, so that one tells of most."""
-    if not recorder.look_up(task.rows[:1]).found.all():
+def look_up_task(recorder: Recorder, task: Task) -> FinishedRuns | None:
+    """Return the recorded runs of a task; None unless all are recorded."""
+    # The rows of a task are recorded together, so the first row is usually sufficient.
+    if not recorder.look_up(task.values[:1]).found.all():
         return None
-    known = recorder.look_up(task.rows)
-    if not known.found.all():
+    result = recorder.look_up(task.values)
+    if not result.found.all():
         return None
-    return FinishedRuns(known.outcome, np.ones(len(task.rows), dtype=np.int64), 0.0, "", recorded=True)
+    return FinishedRuns(result.outcome, np.ones(len(task.values), dtype=np.int64), 0.0, "", recorded=True)
 
 
-def killed(model: ForwardModel, task: Task, died: Died) -> FinishedRuns:
-    """What is recorded of a task whose worker died each time."""
-    count, times = len(task.rows), "once" if died.times == 1 else f"{died.times} times"
+def make_killed_result(model: ForwardModel, task: Task, death: WorkerDeath) -> FinishedRuns:
+    """Return the result of a task that kills each of its workers."""
+    count, times = len(task.values), "once" if death.times == 1 else f"{death.times} times"
     messages = tuple(
         f"run {label}: its worker process died, {times}, while it ran {model.name!r}" for label in task.context.labels
     )
     outcome = Evaluations(np.full((count, output_size(model)), np.nan), (Status.KILLED,) * count, messages)
-    return FinishedRuns(outcome, np.full(count, died.times, dtype=np.int64), 0.0, "")
+    return FinishedRuns(outcome, np.full(count, death.times, dtype=np.int64), 0.0, "")
 
 
-def check_room(outcome: Evaluations, directory: Path, ledger: Path) -> None:
-    """Raise if runs may have failed because their disk is full: that is not a failure of their inputs."""
-    if not SPOILT_BY_A_FULL_DISK.intersection(outcome.status):
+def check_disk_space(outcome: Evaluations, directory: Path, ledger: Path) -> None:
+    """Raise `LedgerError` if runs may have failed because their disk is full; such failures are not recorded.
+
+    Parameters
+    ----------
+    outcome : Evaluations
+    directory : Path
+        Parent of the run directories.
+    ledger : Path
+        File that the error names.
+    """
+    if not EFFECTS_OF_A_FULL_DISK.intersection(outcome.status):
         return
     error = find_write_error(directory)
     if error is not None:
@@ -91,8 +111,8 @@ def check_room(outcome: Evaluations, directory: Path, ledger: Path) -> None:
         raise LedgerError(ledger, reason) from error
 
 
-def _end_what_was_left(context: RunContext) -> None:
-    """A worker that died had these runs before: its programs may still write into their directories."""
+def _end_leftover_programs(context: RunContext) -> None:
+    """End the programs of a worker that died with these runs; they may still write into the run directories."""
     for label in context.labels:
         place = context.directory / label
         if place.exists():

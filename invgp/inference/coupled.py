@@ -15,7 +15,7 @@ from invgp.core.coupled.site_estimators import min_fit_samples
 from invgp.core.coupled.stage import Stage
 from invgp.core.point_sets import Points
 from invgp.errors import RunsFailedError
-from invgp.execution.missing_outputs import runs_for
+from invgp.execution.missing_outputs import runs_needed
 from invgp.execution.simulator import Simulator
 from invgp.gaussian_processes import StoredSiteFactors
 from invgp.inference.diagnostics import Cavity, diagnose, doubtful_latents
@@ -104,10 +104,10 @@ class CoupledInversion(Inversion):
 
     def _fewest_runs(self, kind: str) -> int:
         """Return the number of runs per site of which enough have the outputs that the estimator needs."""
-        gaps, noise = self.simulator.gaps, self.problem.noise
-        share = gaps.share_whole if kind == "log density" or noise.correlation else gaps.share_given
+        gaps, noise = self.simulator.missing_outputs, self.problem.noise
+        share = gaps.complete_share if kind == "log density" or noise.correlation else gaps.smallest_share
         needed = min_fit_samples(self.problem.latent_count, quadratic=kind != "linear")
-        return runs_for(needed, share, self.problem.noise_std.size)
+        return runs_needed(needed, share, self.problem.noise_std.size)
 
     @property
     def evaluator(self) -> Evaluate:
@@ -169,7 +169,7 @@ class CoupledInversion(Inversion):
             samples = min(max(SHAPE_RUNS // simulated_sites, SHAPE_SAMPLES), MOST_SHAPE_SAMPLES)
         elif simulated_sites:
             samples = 2 * SHAPE_SAMPLES
-        if self.candidate is None or not self.simulator.affords(samples * simulated_sites):
+        if self.candidate is None or not self.simulator.can_afford(samples * simulated_sites):
             return
         problem = with_learned_hyperparameters(self.problem, self.candidate.posterior)
         sites = self.all_sites
@@ -229,7 +229,7 @@ class CoupledInversion(Inversion):
         return [
             *self.notes,
             *self.shape_notes,
-            *self.simulator.notes(*marginals),
+            *self.simulator.describe_effects(*marginals),
             *learnt,
             *inducing_notes(posterior.prior),
         ]

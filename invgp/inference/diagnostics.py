@@ -121,7 +121,7 @@ class Cavity:
             Difference between the posterior and the product of cavity and likelihood, minus the Monte Carlo error;
             NaN where it could not be determined.
         """
-        whole = batch.whole(np.isfinite(problem.survey.Y[self.sites]))
+        whole = batch.complete(np.isfinite(problem.survey.Y[self.sites]))
         outputs = np.where(whole[..., None], np.nan_to_num(batch.outputs), 0.0)
         log_density = np.asarray(noise_log_density(problem, Backend(np, "cpu"))(outputs, self.sites))
         proposal = np.logaddexp(_log_normal(self.latents, *self.others), _log_normal(self.latents, *self.wide))

@@ -69,8 +69,8 @@ class EmulatedInversion(CoupledInversion):
             result = self.search_on_emulator(self.candidate.posterior, patient=True)
         if self.emulator is None:
             self.notes.append(
-                f"No emulator could be fitted, since too many of its runs {self.simulator.lost}: the simulator "
-                "was used for every step."
+                f"No emulator could be fitted, since too many of its runs {self.simulator.failure_words}: the "
+                "simulator was used for every step."
             )
             return super().search_from_start()
         self.direct = ~self.trusted_sites()
@@ -109,7 +109,7 @@ class EmulatedInversion(CoupledInversion):
             step, runs = self.steps.popleft()
             # Runs of earlier inversions replace the first step, if there are enough.
             if step or len(self.known) < runs or not self.fit(posterior):
-                if not self.simulator.affords(runs + verification):
+                if not self.simulator.can_afford(runs + verification):
                     raise BudgetSpent(runs + verification)
                 if not self.add_runs(posterior, runs, step):
                     self.emulator = None
@@ -242,7 +242,7 @@ class EmulatedInversion(CoupledInversion):
         latents, sites = self.draw(self.candidate.posterior, min(runs, self.problem.survey.size), 1.0)
         kept = ~self.direct[sites]
         latents, sites = latents[:, kept], sites[kept]
-        if not sites.size or not self.simulator.affords(latents.shape[0] * len(sites)):
+        if not sites.size or not self.simulator.can_afford(latents.shape[0] * len(sites)):
             return
         self.verification[sites] = self.emulator_errors(
             self.evaluate_simulator(latents, "verification", sites), latents, sites

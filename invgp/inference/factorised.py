@@ -55,7 +55,7 @@ class FactorisedInversion(Inversion):
             latents = to_numpy(self.algorithm.ask(self.state))
             label = f"evaluation-{self.state.evaluations + 1}"
             batch = self.evaluate_simulator(latents, label, np.arange(self.problem.survey.size))
-            whole = batch.whole(np.isfinite(self.problem.survey.Y))
+            whole = batch.complete(np.isfinite(self.problem.survey.Y))
             outputs, valid = self.backend.asarray(batch.outputs), self.backend.asmask(whole)
             self.state, info = self.algorithm.tell(self.state, outputs, valid)
             self.best = batch if info.accepted else self.best
@@ -73,7 +73,7 @@ class FactorisedInversion(Inversion):
         q = self.algorithm.bound_state(self.state.posterior).q
         predicted, predicted_std = predictions(self.best)
         covariance = variance[..., None] * np.eye(problem.latent_count)
-        notes = self.simulator.notes(mean, covariance)
+        notes = self.simulator.describe_effects(mean, covariance)
         return problem, Solution(
             mean=mean,
             covariance=covariance,

@@ -13,7 +13,7 @@ from invgp.core.field.field_inference import AnyRegression, FieldInference, Fiel
 from invgp.core.field.missing_outputs import fill_missing
 from invgp.core.field.regression import Modes
 from invgp.errors import RunsFailedError
-from invgp.execution.simulator import Simulator, TooManyFailed
+from invgp.execution.simulator import Simulator, TooManyFailures
 from invgp.inference.diagnostics import diagnose
 from invgp.inference.earlier_runs import earlier_fields
 from invgp.inference.field_learning import FieldLearning
@@ -142,7 +142,7 @@ class FieldInversion(Inversion):
 
     def run_batch(self, count: int) -> None:
         """Make one batch of runs, and update posterior and hyperparameters with it."""
-        if not self.simulator.affords(count) or (self.state.regression is None and count < FEWEST_FIELD_RUNS):
+        if not self.simulator.can_afford(count) or (self.state.regression is None and count < FEWEST_FIELD_RUNS):
             raise BudgetSpent(max(count, FEWEST_FIELD_RUNS))
         w, latents, outputs = self._runs(count)
         self.outputs = np.concatenate([self.outputs, outputs])
@@ -190,19 +190,19 @@ class FieldInversion(Inversion):
         """
         for spread in NARROWER_SPREADS:
             w = to_numpy(self.algorithm.ask(self.state, count, self.draws, spread))
-            if not self.simulator.affords(count):
+            if not self.simulator.can_afford(count):
                 break
             try:
                 latents = self.field.latents(w)
                 outputs, valid = self.simulator.run_fields(latents, f"batch-{len(self.trace) + 1}")
-            except TooManyFailed:
+            except TooManyFailures:
                 if self.simulator.failed == self.simulator.runs:
                     break  # all runs fail, so samples closer to the mean would fail too
                 continue
             return w[valid], latents[valid], outputs[valid]
         allowed = self.problem.inference.max_failed_share
         raise RunsFailedError(
-            self.simulator.failures(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
+            self.simulator.describe_failures(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
         )
 
     def refine(self) -> FieldState:

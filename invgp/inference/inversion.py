@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from invgp.core.backend import Backend
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.execution.simulator import Batch, Simulator, TooManyFailed
+from invgp.execution.simulator import Batch, Simulator, TooManyFailures
 from invgp.posterior import Solution
 from invgp.problem import Floats, Problem
 
@@ -116,14 +116,14 @@ class Inversion(ABC):
 
     def begin(self, most_runs: int) -> None:
         """Report the largest possible number of runs to the monitor."""
-        left = self.simulator.left
-        self.simulator.monitor.begin(most_runs if left is None else min(most_runs, left))
+        left = self.simulator.runs_left
+        self.simulator.monitor.start(most_runs if left is None else min(most_runs, left))
 
     def record(self, elbo: float, *, accepted: bool) -> None:
         """Record an evaluation of the bound in the trace, if accepted, and report it to the monitor."""
         if accepted:
             self.trace.append((elbo, self.simulator.runs))
-        self.simulator.monitor.evaluated(elbo, accepted=accepted)
+        self.simulator.monitor.report_bound(elbo, accepted=accepted)
 
     def evaluate_simulator(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
         """Run the simulator at latent values (S, B, Q) of sites (B,).
@@ -131,13 +131,13 @@ class Inversion(ABC):
         If too many runs fail, no output of the batch is valid.
         """
         runs = latents.shape[0] * latents.shape[1]
-        if not self.simulator.affords(runs):
+        if not self.simulator.can_afford(runs):
             raise BudgetSpent(runs)
         try:
             batch = self.simulator.run(latents, label, sites)
-        except TooManyFailed:
+        except TooManyFailures:
             self._retrace()
-            return Batch.failed(latents.shape[0], latents.shape[1], self.problem.noise_std.shape[1])
+            return Batch.all_failed(latents.shape[0], latents.shape[1], self.problem.noise_std.shape[1])
         self.retraced = 0
         return batch
 
@@ -147,7 +147,7 @@ class Inversion(ABC):
         if not self.trace or self.retraced > RETRACES:
             allowed = self.problem.inference.max_failed_share
             raise RunsFailedError(
-                self.simulator.failures(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
+                self.simulator.describe_failures(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
             )
 
 

@@ -14,10 +14,10 @@ from threadpoolctl import threadpool_limits
 from invgp.core.backend import DeviceError, select_backend
 from invgp.emulation.run_schedule import can_emulate
 from invgp.errors import ConfigError, DeviceMissingError, RunsFailedError
-from invgp.execution.monitor import Monitor, Silent
+from invgp.execution.monitor import Monitor, SilentMonitor
 from invgp.execution.pools import open_pool
-from invgp.execution.run_directories import remove_all_runs
-from invgp.execution.simulator import Simulator, own_directory
+from invgp.execution.run_directories import make_run_directory, remove_run_directories
+from invgp.execution.simulator import Simulator
 from invgp.inference.coupled import CoupledInversion
 from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.factorised import FactorisedInversion
@@ -109,9 +109,9 @@ def invert(
         threadpool_limits(kind.threads(problem)),
         open_pool(settings, workers=workers, scheduler=scheduler) as pool,
         _temporary_directory() as scratch,
-        own_directory(run_directory or scratch) as directory,
+        make_run_directory(run_directory or scratch) as directory,
         open_recorder(problem, ledger) as recorder,
-        progress_display() if progress and monitor is None else nullcontext(Silent()) as display,
+        progress_display() if progress and monitor is None else nullcontext(SilentMonitor()) as display,
     ):
         try:
             simulator = Simulator(
@@ -130,7 +130,7 @@ def invert(
             found = inversion.run()
         except KeyboardInterrupt as error:
             if not inversion.simulator.failed:
-                remove_all_runs(directory)  # directories of interrupted runs contain nothing useful
+                remove_run_directories(directory)  # directories of interrupted runs contain nothing useful
             stopped = SearchResult("interrupted before it converged", converged=False)
             raise InterruptedInversion(_posterior(inversion, stopped)) from error
         except RunsFailedError as error:
@@ -139,7 +139,7 @@ def invert(
             raise
         result = _posterior(inversion, found)
     if result is None:
-        raise RunsFailedError(inversion.simulator.failures("no posterior could be found"))
+        raise RunsFailedError(inversion.simulator.describe_failures("no posterior could be found"))
     return result
 
 
@@ -159,7 +159,7 @@ def _posterior(inversion: Inversion, result: SearchResult) -> xr.Dataset | None:
         return None
     simulator = inversion.simulator
     return to_dataset(*found).assign_attrs(
-        invgp_runs_from_ledger=simulator.answered, invgp_runs_at_once=round(simulator.concurrency.reached, 2)
+        invgp_runs_from_ledger=simulator.reused, invgp_runs_at_once=round(simulator.concurrency.average, 2)
     )
 
 
@@ -170,7 +170,7 @@ def _temporary_directory() -> Iterator[Path]:
     try:
         yield directory
     finally:
-        remove_all_runs(directory)
+        remove_run_directories(directory)
 
 
 @contextmanager

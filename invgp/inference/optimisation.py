@@ -125,7 +125,7 @@ class Optimiser:
 
     def _updates(self, batch: Batch, sites: Sites) -> tuple[object, object]:
         """Return outputs and mask of a batch at sites (B,), as `tell` takes them."""
-        return self.backend.asarray(batch.needed(self.observed[sites])), self.backend.asmask(batch.valid)
+        return self.backend.asarray(batch.fill_unobserved(self.observed[sites])), self.backend.asmask(batch.valid)
 
     @property
     def _stopped(self) -> SearchResult:

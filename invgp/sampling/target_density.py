@@ -73,8 +73,8 @@ class SiteLikelihood:
         outputs, failed = np.zeros((len(f), *self.shape)), np.zeros((len(f), self.shape[0]), dtype=bool)
         if len(run_at) > 0:
             batch = self.run(f[:, run_at, :], run_at)
-            whole = batch.whole(self.observed[run_at])
-            outputs[:, run_at] = np.where(whole[..., None], batch.needed(self.observed[run_at]), 0.0)
+            whole = batch.complete(self.observed[run_at])
+            outputs[:, run_at] = np.where(whole[..., None], batch.fill_unobserved(self.observed[run_at]), 0.0)
             failed[:, run_at] = ~whole
         values = to_numpy(self.log_density(outputs))
         values = np.where(failed | np.isnan(values), -np.inf, values)

@@ -15,8 +15,8 @@ from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
 from invgp.adapters.protocol import Evaluations, ForwardModel, RunContext, Status
-from invgp.execution.pools.worker_processes import begin_worker, new_worker, submit_undisturbed
-from invgp.execution.run_directories import remove_run
+from invgp.execution.pools.worker_processes import initialise_worker, start_worker, submit_uninterrupted
+from invgp.execution.run_directories import remove_run_directory
 from invgp.execution.stray_programs import end_programs
 from invgp.problem import Floats
 
@@ -117,7 +117,7 @@ class RunQueue:
         self._threads.shutdown()
         for directory in self._directory.glob("run-*"):
             if directory.name not in self._failed:
-                remove_run(self._directory, directory.name)
+                remove_run_directory(self._directory, directory.name)
 
     async def _wait_for_turn(self, address: str, has_ended: Callable[[], bool]) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -175,12 +175,12 @@ class RunQueue:
         while self._idle:
             worker = self._idle.pop()
             try:
-                return worker, submit_undisturbed(worker, _run, wanted)
+                return worker, submit_uninterrupted(worker, _run, wanted)
             except BrokenProcessPool:  # it died while it had nothing to do
                 self._workers.discard(worker)
         try:
             worker = self._new_worker()
-            return worker, submit_undisturbed(worker, _run, wanted)
+            return worker, submit_uninterrupted(worker, _run, wanted)
         except OSError as error:
             sentence = f"run {wanted[1]}: no worker process can be started: {error.strerror or error}"
             raise RequestError(500, "InvalidOutput", sentence) from error
@@ -190,14 +190,14 @@ class RunQueue:
         with self._lock:
             if self._stopped:
                 raise ShutdownExecutorError
-            worker = new_worker(_begin, self._model)
+            worker = start_worker(_begin, self._model)
             self._workers.add(worker)
             return worker
 
     def _forget_older(self, label: str) -> None:
         self._failed.append(label)
         while len(self._failed) > KEPT:
-            remove_run(self._directory, self._failed.popleft())
+            remove_run_directory(self._directory, self._failed.popleft())
 
 
 _model: ForwardModel  # of a worker process
@@ -205,7 +205,7 @@ _model: ForwardModel  # of a worker process
 
 def _begin(server: int, model: ForwardModel) -> None:
     """Start a worker process."""
-    begin_worker(server)
+    initialise_worker(server)
     global _model  # noqa: PLW0603 - it is pickled once for each worker, not for each run
     _model = model
 

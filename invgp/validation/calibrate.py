@@ -13,9 +13,9 @@ import joblib
 import xarray as xr
 
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.execution.pools import Died
+from invgp.execution.pools import WorkerDeath
 from invgp.execution.pools.worker_processes import Processes
-from invgp.execution.run_directories import remove_all_runs
+from invgp.execution.run_directories import remove_run_directories
 from invgp.problem import Problem
 from invgp.validation.calibration_summary import first_failure, summary
 from invgp.validation.calibration_trial import Trial, run_trial, with_serial_runs
@@ -141,9 +141,9 @@ def _run_directory() -> Iterator[Path]:
                 empty.rmdir()
         raise
     except BaseException:
-        remove_all_runs(directory)
+        remove_run_directories(directory)
         raise
-    remove_all_runs(directory)
+    remove_run_directories(directory)
 
 
 def identity(problem: Problem, seed: int, drawn_from: Problem | None = None) -> str:
@@ -173,7 +173,7 @@ def _trials(tasks: list[Task], workers: int, directory: Path) -> Iterator[Trial]
         return
     with Processes(workers) as pool, closing(pool.run(_run, tasks, directory)) as results:
         for number, result in results:
-            if isinstance(result, Died):
+            if isinstance(result, WorkerDeath):
                 raise RunsFailedError(
                     f"a worker process died, {result.times} times, while it inverted simulated survey "
                     f"{tasks[number][2]}; workers = 1 inverts it in this process, where a debugger can be used"

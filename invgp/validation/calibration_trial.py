@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from invgp.coverage import DRAWS, INTERVALS
 from invgp.errors import RunsFailedError
-from invgp.execution.run_directories import remove_all_runs
+from invgp.execution.run_directories import remove_run_directories
 from invgp.inference.invert import invert
 from invgp.problem import Floats, InferenceSettings, Problem
 from invgp.validation.simulated_surveys import SimulatedSurvey, draw_survey
@@ -72,7 +72,7 @@ def run_trial(problem: Problem, drawn_from: Problem, number: int, seed: int, dir
             posterior = invert(with_data(problem, drawn.data), seed=inversion_seed, run_directory=directory)
         except RunsFailedError as error:
             return Trial(number, None, str(error))
-    remove_all_runs(directory)  # directories of failed runs
+    remove_run_directories(directory)  # directories of failed runs
     scores = score_posterior(problem, drawn, posterior)
     scores["rank_site"] = int(picks.integers(problem.survey.size)) + 1
     return Trial(number, scores)

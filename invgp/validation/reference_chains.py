@@ -15,7 +15,7 @@ from invgp.core.backend import cholesky, select_backend, to_numpy
 from invgp.errors import RunsFailedError
 from invgp.execution.monitor import Monitor
 from invgp.execution.pools import Pool
-from invgp.execution.simulator import Batch, Simulator, TooManyFailed
+from invgp.execution.simulator import Batch, Simulator, TooManyFailures
 from invgp.inference.emulated import EmulatedInversion
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
@@ -66,11 +66,11 @@ class DirectSimulator:
         self.simulator.recorder = self.recorder if self.keeps_next_runs else None
         try:
             return self.simulator.run(f, f"chains{self.calls}", sites)
-        except TooManyFailed:
+        except TooManyFailures:
             if len(f) > 1:  # run the samples one by one, so that the others are not lost
                 parts = [self(one[None, ...], sites) for one in f]
                 return Batch(np.concatenate([p.outputs for p in parts]), np.concatenate([p.valid for p in parts]))
-            return Batch.failed(1, len(sites), self.simulator.problem.noise_std.shape[1])
+            return Batch.all_failed(1, len(sites), self.simulator.problem.noise_std.shape[1])
 
     @property
     def keeps_next_runs(self) -> bool:
@@ -157,7 +157,7 @@ def _fit_linearised_gaussian(problem: Problem, run: Run, seed: int) -> Proposal:
     for _ in range(STEPS):
         mean, root = _marginals(prior, current, sites)
         batch = run(mean + np.einsum("nij,snj->sni", root, z), sites)
-        if not batch.whole(np.isfinite(problem.survey.Y[sites])).any():
+        if not batch.complete(np.isfinite(problem.survey.Y[sites])).any():
             raise RunsFailedError("the reference could not start: every run failed")
         slopes, residual = _regress_outputs(problem, z, batch, sites)
         J = np.asarray(np.linalg.solve(root.mT, slopes.mT).mT, dtype=np.float64)
@@ -190,9 +190,9 @@ def _regress_outputs(problem: Problem, z: Floats, batch: Batch, sites: NDArray[n
     Y = problem.survey.Y[sites]
     weight = np.where(np.isnan(Y), 0.0, 1.0 / np.where(np.isnan(Y), 1.0, problem.noise_std[sites]))
     observed = ~np.isnan(Y)
-    whole = batch.whole(observed)[..., None]
+    whole = batch.complete(observed)[..., None]
     features = np.concatenate([np.ones_like(z[..., :1]), z], axis=-1) * whole
-    outputs = np.where(whole, batch.needed(observed), 0.0) * weight
+    outputs = np.where(whole, batch.fill_unobserved(observed), 0.0) * weight
     # The ridge makes the slopes vanish at a site where nearly all runs failed.
     gram = np.einsum("snf,sng->nfg", features, features) + 1e-6 * np.eye(features.shape[-1])
     fit = np.linalg.solve(gram, np.einsum("snf,snp->nfp", features, outputs))

@@ -11,7 +11,7 @@ import numpy as np
 from invgp.core.backend import cholesky
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.execution.simulator import Simulator, TooManyFailed
+from invgp.execution.simulator import Simulator, TooManyFailures
 from invgp.latent_model.noise_density import draw_noise
 from invgp.problem import Floats, Latent, Problem
 
@@ -52,11 +52,13 @@ def draw_survey(
         f = draw_prior(drawn, truths)
         try:
             batch = simulator.run(f[None], f"truth{redrawn + 1}")
-        except TooManyFailed:
+        except TooManyFailures:
             continue
-        if batch.whole(np.isfinite(problem.survey.Y)).all():
+        if batch.complete(np.isfinite(problem.survey.Y)).all():
             return SimulatedSurvey(problem.to_physical(f), batch.outputs[0] + draw_noise(drawn, noise), redrawn)
-    raise RunsFailedError(simulator.failures(f"none of {MOST_ATTEMPTS} truths drawn from the prior could be simulated"))
+    raise RunsFailedError(
+        simulator.describe_failures(f"none of {MOST_ATTEMPTS} truths drawn from the prior could be simulated")
+    )
 
 
 def draw_prior(problem: Problem, rng: np.random.Generator) -> Floats:

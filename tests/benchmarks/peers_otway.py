@@ -27,7 +27,7 @@ import numpy as np
 from tables import Table, tell
 
 import invgp
-from invgp.execution.monitor import Silent
+from invgp.execution.monitor import SilentMonitor
 from invgp.execution.pools import Loop
 from invgp.problem import Problem
 from invgp.sampling.target_density import WhitenedPrior
@@ -89,7 +89,7 @@ def synthetic_line(folder: Path, sites: int | None = None) -> Problem:
 
 def exact(problem: Problem, folder: Path, draws: int) -> Moments:
     """By chains around a fitted Gaussian."""
-    chains = reference(problem, DirectSimulator.of(problem, folder, Loop(), Silent()), draws=draws)
+    chains = reference(problem, DirectSimulator.of(problem, folder, Loop(), SilentMonitor()), draws=draws)
     pooled = chains.draws.reshape(-1, *chains.draws.shape[2:])
     return Moments(pooled.mean(axis=0), pooled.std(axis=0, ddof=1))
 

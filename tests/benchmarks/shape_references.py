@@ -93,7 +93,7 @@ def references(survey: Survey, cache: Path) -> tuple[Reference, Reference]:
 
 
 def _by_weights(case: Case) -> bool:
-    return case.separate and len(case.processes[0]) <= 2
+    return case.records_runs and len(case.processes[0]) <= 2
 
 
 def _kept(survey: Survey, method: str, cache: Path, effort: int) -> Reference:

@@ -33,7 +33,7 @@ from invgp.adapters import (
 )
 from invgp.execution.evaluate import evaluate
 from invgp.execution.pools import open_pool
-from invgp.execution.simulator import own_directory
+from invgp.execution.run_directories import make_run_directory
 from invgp.ledger import Ledger
 from invgp.problem import InferenceSettings
 
@@ -191,7 +191,7 @@ def run_batch(adapter: str, pool: str, home: Path, mark: str, scheduler: str) ->
     with (
         model_of(adapter, home, mark) as model,
         open_pool(settings_of(pool, scheduler)) as workers,
-        own_directory(home / "runs") as directory,
+        make_run_directory(home / "runs") as directory,
         Ledger(ledger) as opened,
     ):
         context = RunContext([f"run-{i}" for i in range(len(values))], directory, more=True)

@@ -109,22 +109,22 @@ def test_that_the_number_of_simultaneous_runs_is_printed_and_saved(invgp_here: C
 
 def test_that_answers_of_the_ledger_are_no_speed() -> None:
     tally = Tally()
-    tally.begin(1000)
-    tally.batch("step 1", 500)
-    tally.ran(100, 0, answered=100)
+    tally.start(1000)
+    tally.start_batch("step 1", 500)
+    tally.add_runs(100, 0, reused=100)
     assert tally.text[2].startswith("100 runs, 0 failed | - runs/s | at most - of runs")
     tally.running, tally.since = 0.0, tally.since - 10.0
-    tally.ran(20, 0)
+    tally.add_runs(20, 0)
     assert tally.text[2] == "120 runs, 0 failed | 2 runs/s | at most 7 min of runs"
 
 
 def test_that_what_is_computed_between_runs_is_not_taken_for_their_time() -> None:
     tally = Tally()
-    tally.begin(1000)
+    tally.start(1000)
     for step in range(2):
-        tally.batch(f"step {step + 1}", 50)
+        tally.start_batch(f"step {step + 1}", 50)
         tally.since -= 5.0  # s: as if the runs had taken so long
-        tally.ran(50, 0)
+        tally.add_runs(50, 0)
         tally.started, tally.since = tally.started - 3600.0, tally.since - 3600.0  # and the algebra an hour
     assert tally.text[2] == "100 runs, 0 failed | 10 runs/s | at most 90 s of runs"
 
@@ -142,7 +142,7 @@ def test_that_what_is_computed_between_runs_is_not_taken_for_their_time() -> Non
 def test_that_a_scheduler_that_cannot_be_used_is_reported_in_one_sentence(
     lines: list[str], options: list[str], sentence: str, invgp_here: Command, monkeypatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("invgp.execution.pools.dask_cluster.SECONDS_TO_ANSWER", 0.5)
+    monkeypatch.setattr("invgp.execution.pools.dask_cluster.RESPONSE_TIME", 0.5)
     write_files(tmp_path, with_inference(*lines))
     result = invgp_here("run", "survey.toml", *options, cwd=tmp_path)
     assert result.returncode == 2

@@ -12,7 +12,7 @@ from helpers.exact_posterior import joint_posterior
 from helpers.problems import linear_problem, map_problem
 from invgp.adapters import Evaluations, ForwardModel, Status
 from invgp.errors import RunsFailedError
-from invgp.execution.failure_patterns import Outcomes
+from invgp.execution.failure_patterns import RunOutcomes
 
 SALTS = 6
 LATENTS = ("resistivity", "thickness")
@@ -124,10 +124,10 @@ def test_that_failures_in_the_region_of_the_posterior_are_reported(kind: str) ->
 def test_that_failures_far_from_the_posterior_are_no_matter() -> None:
     rng = np.random.default_rng(0)
     latents, sites = 4.0 * rng.standard_normal((500, 3, 3)), np.arange(3)
-    outcomes = Outcomes()
+    outcomes = RunOutcomes()
     outcomes.add(latents, sites, latents[..., 2] < 4.0)
     assert outcomes.failures > 100
     around, spread = np.zeros((12, 3)), np.broadcast_to(np.eye(3), (12, 3, 3))
-    assert outcomes.pattern(map_problem(), around, spread) == []
-    [sentence] = outcomes.pattern(map_problem(), around, 9.0 * spread)
+    assert outcomes.find_pattern(map_problem(), around, spread) == []
+    [sentence] = outcomes.find_pattern(map_problem(), around, 9.0 * spread)
     assert "where thickness is high" in sentence

@@ -22,7 +22,7 @@ from campaign.forks import start
 from campaign.tally import table
 from invgp.adapters import Evaluations, ExecutableModel, OutputFile, Quantity, RunContext, Status
 from invgp.execution.evaluate import evaluate
-from invgp.execution.simulator import own_directory
+from invgp.execution.run_directories import make_run_directory
 from invgp.ledger import Ledger
 
 SOURCE = Path(__file__).with_name("faulty.c")
@@ -89,7 +89,7 @@ def test_that_all_runs_of_a_faulty_simulator_are_accounted_for(program: Path, tm
         timeout=TIMEOUT,
     )
     labels = [f"run-{i}" for i in range(RUNS)]
-    with own_directory(runs) as directory:
+    with make_run_directory(runs) as directory:
         tasks = [
             (model, values[rows], RunContext([labels[i] for i in rows], directory, more=True), ledger)
             for rows in np.array_split(np.arange(RUNS), 2)
@@ -128,7 +128,7 @@ def test_that_the_ledger_contains_all_runs_of_the_campaign(program: Path, tmp_pa
         timeout=20.0,
         keep="none",
     )
-    with own_directory(tmp_path / "runs") as directory:
+    with make_run_directory(tmp_path / "runs") as directory:
         context = RunContext([f"run-{i}" for i in quick], directory, more=True)
         first, second = (half(model, values[quick], context, ledger) for _ in range(2))
     assert first.outputs.tobytes() == second.outputs.tobytes()

@@ -14,7 +14,7 @@ from invgp.adapters.directories import RunDirectory
 from invgp.adapters.protocol import RUN_DIRECTORY_VARIABLE
 from invgp.execution.evaluate import evaluate
 from invgp.execution.pools import open_pool
-from invgp.execution.run_directories import remove_run
+from invgp.execution.run_directories import remove_run_directory
 from invgp.execution.stray_programs import end_programs
 from invgp.problem import InferenceSettings
 
@@ -23,7 +23,7 @@ def test_that_the_directories_of_a_run_are_removed(tmp_path: Path) -> None:
     for name in ("r0", "r0-batch", "r1"):
         RunDirectory(tmp_path / name).make()
         (tmp_path / name / "file").touch()
-    remove_run(tmp_path, "r0")
+    remove_run_directory(tmp_path, "r0")
     assert [p.name for p in tmp_path.iterdir()] == ["r1"]
 
 
@@ -32,7 +32,7 @@ def test_that_a_spare_directory_that_was_taken_over_is_removed(tmp_path: Path) -
     first.make()
     first.remove(keep_spare=True)
     RunDirectory(tmp_path / "r1").make()
-    remove_run(tmp_path, "r1")
+    remove_run_directory(tmp_path, "r1")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -45,7 +45,7 @@ def test_that_another_directory_in_the_place_of_that_of_a_run_is_left(copied: bo
     else:
         (tmp_path / "r0").mkdir()
     (tmp_path / "r0" / "precious").touch()
-    remove_run(tmp_path, "r0")
+    remove_run_directory(tmp_path, "r0")
     assert (tmp_path / "r0" / "precious").exists()
 
 
@@ -53,7 +53,7 @@ def test_that_a_file_in_the_place_of_the_directory_of_a_run_is_left(tmp_path: Pa
     RunDirectory(tmp_path / "r0").make()
     (tmp_path / "r0").rename(tmp_path / "old")
     (tmp_path / "r0").write_text("precious")
-    remove_run(tmp_path, "r0")
+    remove_run_directory(tmp_path, "r0")
     assert (tmp_path / "r0").exists()
 
 
@@ -86,7 +86,7 @@ def test_that_nothing_is_removed_through_a_link(what: str, tmp_path: Path) -> No
     link = {"run": home / "r0", "home": home, "parent": home.parent}[what]
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(elsewhere)
-    remove_run(home, "r0")
+    remove_run_directory(home, "r0")
     assert precious.exists()
 
 

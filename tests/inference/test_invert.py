@@ -10,7 +10,7 @@ import invgp
 from helpers.problems import apparent_resistivity, map_problem, multiplied
 from invgp.adapters import CallableModel, Quantity
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.execution.monitor import Silent
+from invgp.execution.monitor import SilentMonitor
 from invgp.inference.invert import InterruptedInversion
 
 
@@ -119,10 +119,10 @@ def test_that_an_inversion_whose_every_run_fails_stops_at_once():
 
 @pytest.mark.parametrize("posterior", ["full gaussian", "coupled gaussian"])
 def test_that_an_interruption_carries_the_best_posterior_so_far(posterior):
-    class Impatient(Silent):
+    class Impatient(SilentMonitor):
         seen = 0
 
-        def evaluated(self, elbo, *, accepted):
+        def report_bound(self, elbo, *, accepted):
             self.seen += 1
             if self.seen == 3:
                 raise KeyboardInterrupt

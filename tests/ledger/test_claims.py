@@ -19,7 +19,7 @@ import pytest
 
 from invgp.adapters import Evaluations, Quantity, RunContext, Status
 from invgp.execution.evaluate import evaluate
-from invgp.execution.monitor import Silent
+from invgp.execution.monitor import SilentMonitor
 from invgp.ledger import Ledger, LookupResult, Recorder, claims
 
 PATIENCE = 60.0  # s, for a busy machine
@@ -45,15 +45,15 @@ class Slow:
         )
 
 
-class Listening(Silent):
+class Listening(SilentMonitor):
     """Remembers whom it was told to wait for."""
 
     def __init__(self) -> None:
         self.makers: list[str] = []
         self.told = threading.Event()
 
-    def waiting(self, runs: int, maker: str) -> None:
-        self.makers.append(maker)
+    def report_waiting(self, runs: int, owner: str) -> None:
+        self.makers.append(owner)
         self.told.set()
 
 

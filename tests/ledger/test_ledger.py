@@ -18,13 +18,13 @@ import pytest
 import xarray as xr
 
 import invgp.disk_space
-import invgp.execution.tasks
 from helpers.problems import map_problem
 from invgp import invert
 from invgp.adapters import Evaluations, ExecutableModel, InputFile, Quantity, RunContext, Status
 from invgp.errors import ConfigError, LedgerError
 from invgp.execution.evaluate import evaluate
 from invgp.execution.pools.worker_processes import Processes
+from invgp.execution.retries import run_with_retries
 from invgp.ledger import Ledger, Recorder
 from invgp.ledger.sqlite_errors import translate_errors
 
@@ -245,7 +245,7 @@ def test_that_a_run_that_went_well_is_never_replaced(ledger: Ledger) -> None:
 
 
 def finished_of(model: Model):
-    return invgp.execution.tasks.attempt(model, rows(1), context(1, Path()))
+    return run_with_retries(model, rows(1), context(1, Path()))
 
 
 def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import xarray as xr
 import invgp
 from invgp.adapters import BatchedModel, ExecutableModel, PersistentModel, Quantity, RunContext
 from invgp.execution.evaluate import evaluate
-from invgp.execution.monitor import Silent
+from invgp.execution.monitor import SilentMonitor
 from invgp.inference.earlier_runs import fingerprint, former_fingerprint
 from invgp.ledger import Ledger
 from invgp.ledger.rows import run_key
@@ -105,14 +105,14 @@ class StoppedError(Exception):
 
 
 @dataclass
-class Stopping(Silent):
+class Stopping(SilentMonitor):
     """Ends an inversion after some runs, as a signal would."""
 
     runs: float = np.inf
     made: int = field(default=0, init=False)
 
-    def ran(self, succeeded: int, failed: int, *, answered: int = 0) -> None:
-        self.made += succeeded + failed - answered
+    def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
+        self.made += succeeded + failed - reused
         if self.made >= self.runs:
             raise StoppedError
 

@@ -12,7 +12,7 @@ from arviz_stats.base.array import array_stats
 from helpers.problems import map_problem
 from invgp.adapters import CallableModel, Quantity
 from invgp.errors import ConfigError, RunsFailedError, WriteError
-from invgp.execution.monitor import Silent
+from invgp.execution.monitor import SilentMonitor
 from invgp.execution.pools import Loop
 from invgp.execution.simulator import Batch
 from invgp.inference.invert import open_recorder
@@ -278,7 +278,7 @@ def test_that_a_failed_run_is_a_likelihood_of_zero() -> None:
 def test_that_chains_without_a_starting_point_are_reported() -> None:
     problem = linear_problem()
     with pytest.raises(RunsFailedError, match="the chains could not start"):
-        sample(problem, lambda f, sites: Batch.failed(len(f), len(sites), 2), Proposal.prior(problem), draws=5)
+        sample(problem, lambda f, sites: Batch.all_failed(len(f), len(sites), 2), Proposal.prior(problem), draws=5)
 
 
 def test_that_chains_start_nearer_where_runs_fail_further_out() -> None:
@@ -305,7 +305,7 @@ def test_that_a_simulator_which_does_not_repeat_itself_cannot_hang_a_chain() -> 
 def test_that_a_chain_whose_runs_all_fail_does_not_harm_the_others(tmp_path: Path) -> None:
     problem = line_problem(np.ones((30, 1)), latents=1)
     f = np.stack([np.full((30, 1), -1.0), np.full((30, 1), 4.0)])
-    run = DirectSimulator.of(problem, tmp_path, Loop(), Silent())
+    run = DirectSimulator.of(problem, tmp_path, Loop(), SilentMonitor())
     batch = run(f, np.arange(30))
     assert not batch.valid[0].any()
     assert batch.valid[1].all()
@@ -367,7 +367,7 @@ def test_that_chains_in_different_modes_are_no_reference() -> None:
 
 def test_that_a_map_with_links_units_and_labels_compares(tmp_path: Path) -> None:
     problem = map_problem()
-    run = DirectSimulator.of(problem, tmp_path, Loop(), Silent())
+    run = DirectSimulator.of(problem, tmp_path, Loop(), SilentMonitor())
     chains = reference(problem, run, draws=60, burn_in=20)
     assert run.simulator.runs == chains.runs
     physical = problem.to_physical(chains.draws.reshape(-1, 12, 3))
@@ -392,7 +392,7 @@ def test_that_the_widening_does_not_change_the_prior() -> None:
 def test_that_a_ledger_keeps_the_runs_of_the_fit_and_all_that_are_not_quick(tmp_path: Path) -> None:
     problem = map_problem()
     with open_recorder(problem, tmp_path / "runs.sqlite") as recorder:
-        run = DirectSimulator.of(problem, tmp_path, Loop(), Silent(), recorder)
+        run = DirectSimulator.of(problem, tmp_path, Loop(), SilentMonitor(), recorder)
         simulator = run.simulator
         assert run.kept == fit_runs(problem) == fit_linearised_gaussian(problem, run).runs == simulator.runs
         for seconds, kept in ((0.0, False), (0.09 * simulator.runs, False), (0.11 * simulator.runs, True)):

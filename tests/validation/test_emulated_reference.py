@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.line_problems import NOISE, Counted, line_problem, smooth
-from invgp.execution.monitor import Silent
+from invgp.execution.monitor import SilentMonitor
 from invgp.execution.pools import Loop
 from invgp.inference.invert import open_recorder
 from invgp.sampling.chains import Chains
@@ -27,7 +27,7 @@ def drawn(counted: Counted, folder: Path, draws: int) -> tuple[Chains, int]:
     problem, _ = line_problem(counted, sites=16, max_evaluations=10)
     counted.rows = 0  # of the data
     with open_recorder(problem, folder / "ledger.sqlite") as recorder:
-        run = DirectSimulator.of(problem, folder, Loop(), Silent(), recorder)
+        run = DirectSimulator.of(problem, folder, Loop(), SilentMonitor(), recorder)
         chains = emulated_reference(
             problem, run, chains=2, draws=draws, burn_in=0, checkpoint=folder / "chains.npz", seed=0
         )

@@ -1,6 +1,6 @@
-"""Where the work of a batch is done: in this process, in threads, in processes, on a Dask cluster."""
+"""Pools of workers: a loop in this process, threads, processes or a Dask cluster."""
 
-from .base import Died, Loop, Pool
+from .base import Loop, Pool, WorkerDeath
 from .factory import open_pool
 
-__all__ = ["Died", "Loop", "Pool", "open_pool"]
+__all__ = ["Loop", "Pool", "WorkerDeath", "open_pool"]

@@ -1,4 +1,4 @@
-"""What every pool offers, and the one that is none: a loop in this process."""
+"""The protocol of pools, and the simplest one: a loop in this process."""
 
 from __future__ import annotations
 
@@ -14,38 +14,40 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 THREADS_PER_WORKER = 1
-CHANCES = 2
-"""How often an item may lose its worker: once is bad luck, twice is the item."""
+MOST_DEATHS = 2
+"""Number of workers that may die with an item, after which the item is considered the cause."""
 
 
 NEVER = Event()
 """An event that is not set."""
 
 
-class Died(NamedTuple):
-    """What became of an item that loses every worker that takes it.
+class WorkerDeath(NamedTuple):
+    """The result of an item that kills its workers.
 
     Attributes
     ----------
-    times : how often it did.
+    times : int
+        Number of workers that died.
     """
 
     times: int
 
 
 class Pool(Protocol):
-    """Workers that take items of work; a context that ends them.
+    """Workers that process items; a context manager that ends them.
 
     Attributes
     ----------
-    separate : whether the workers may finish a run that the one who asks never hears of: they record it themselves.
+    records_runs : bool
+        Whether a worker can finish a run whose result is then lost, so that it must record the run itself.
     """
 
-    separate: bool
+    records_runs: bool
 
     def run(
         self, work: Callable[[T], R], items: Sequence[T], directory: Path, stop: Event = NEVER
-    ) -> Generator[tuple[int, R | Died], None, None]:
+    ) -> Generator[tuple[int, R | WorkerDeath], None, None]:
         """Yield the number of each item and the result of `work`, in the order in which the items finish.
 
         If a worker dies, another worker takes its item. If the generator is closed before its end, the programs whose
@@ -70,20 +72,20 @@ class Pool(Protocol):
 
 
 class Loop:
-    """No workers: one item after the other in this process, easy to debug."""
+    """Processes one item after the other in this process, which is easy to debug."""
 
-    separate = False
+    records_runs = False
 
     def run(
         self,
         work: Callable[[T], R],
         items: Sequence[T],
-        directory: Path,  # noqa: ARG002 - nothing runs beside us
+        directory: Path,  # noqa: ARG002 - nothing runs in parallel
         stop: Event = NEVER,
-    ) -> Generator[tuple[int, R | Died], None, None]:
-        """Give each item's number and what became of it, in order."""
-        # As in a worker: the number of threads decides how BLAS rounds, and results must not depend on the workers.
-        # Once for all items: it takes longer than to start a program.
+    ) -> Generator[tuple[int, R | WorkerDeath], None, None]:
+        """Yield the number and the result of each item, in order."""
+        # As in a worker: the rounding errors of BLAS depend on the number of threads, and results must not depend on
+        # the pool. The limit is set once for all items, because it takes longer than the start of a program.
         with threadpool_limits(THREADS_PER_WORKER):
             for number, item in enumerate(items):
                 if stop.is_set():
@@ -96,4 +98,4 @@ class Loop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to end."""
+        """Do nothing."""

@@ -1,7 +1,7 @@
-"""The workers of a Dask scheduler, asked through distributed's own client.
+"""The workers of a Dask scheduler, used through the client of distributed.
 
-joblib's Dask backend will not do: an item that kills every worker that takes it makes `joblib.Parallel` wait for ever,
-where a future of Dask says `KilledWorker`.
+joblib's Dask backend is not suitable: if an item kills every worker that takes it, `joblib.Parallel` waits for ever,
+whereas a Dask future raises `KilledWorker`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from typing import Any, Self
 from uuid import uuid4
 
 from invgp.errors import ConfigError, InvgpError, RunsFailedError
-from invgp.execution.pools.base import NEVER, Died, R, T
-from invgp.execution.pools.dask_worker import allow_runs_again, in_worker
-from invgp.execution.stray_programs import end_programs, stop_runs, stopped
+from invgp.execution.pools.base import NEVER, R, T, WorkerDeath
+from invgp.execution.pools.dask_worker import allow_runs_again, run_item
+from invgp.execution.stray_programs import end_programs, mark_stopped, stop_runs
 
-SECONDS_TO_ANSWER = 10.0  # for a scheduler, when we first call it, and for a worker whose result is there
-LOOK_EVERY = 1.0  # s, at whether scheduler and workers are still there
-AHEAD = 2  # items given to a thread: one that runs, and one that need not wait for us
+RESPONSE_TIME = 10.0  # s, for the first response of a scheduler, and for the transfer of a result
+CLUSTER_POLL = 1.0  # s, between two checks of the scheduler and the workers
+ITEMS_PER_THREAD = 2  # one that runs and one that waits, so that a worker is never idle
 
 
 class Cluster:
-    """The workers of a running Dask scheduler; all their threads are used.
+    """All threads of the workers of a running Dask scheduler.
 
     Parameters
     ----------
-    scheduler : its address such as ``tcp://10.0.0.1:8786``, or its scheduler file, which ends in .json.
-    patience : seconds that there may be no worker at all.
+    scheduler : str
+        Address such as ``tcp://10.0.0.1:8786``, or a scheduler file, whose name ends in ``.json``.
+    patience : float
+        Time limit in seconds without any worker.
 
     Raises
     ------
@@ -43,7 +45,7 @@ class Cluster:
         Dask is not installed, or there is no such scheduler.
     """
 
-    separate = True
+    records_runs = True
 
     def __init__(self, scheduler: str, patience: float) -> None:
         try:
@@ -57,54 +59,54 @@ class Cluster:
         self.client: Any
         self._directories: set[Path] = set()
         self._stopped: set[Path] = set()
-        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it would say is told by our errors
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # our errors say the same
         try:
-            address = _address(scheduler)
-            resolve_address(address)  # a client that gets one that is none takes 20 s to end, with a traceback
-            self.client = Client(address, timeout=SECONDS_TO_ANSWER, set_as_default=False)  # type: ignore[no-untyped-call]
-        except (OSError, ValueError, TypeError, ImportError, FutureWarning) as error:  # tls, ucx may want a library
+            address = _read_address(scheduler)
+            resolve_address(address)  # with an invalid address, a client takes 20 s to end, with a traceback
+            self.client = Client(address, timeout=RESPONSE_TIME, set_as_default=False)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError, TypeError, ImportError, FutureWarning) as error:  # tls and ucx may need a library
             raise ConfigError(
-                f"inference.scheduler: must be the address or file of a Dask scheduler that runs, was {scheduler!r}: "
+                f"inference.scheduler: must be the address or file of a running Dask scheduler, was {scheduler!r}: "
                 f"{getattr(error, 'strerror', None) or _first_line(error)}"
             ) from error
 
     def run(
         self, work: Callable[[T], R], items: Sequence[T], directory: Path, stop: Event = NEVER
-    ) -> Generator[tuple[int, R | Died], None, None]:
-        """Give each item's number and what became of it, as they finish."""
+    ) -> Generator[tuple[int, R | WorkerDeath], None, None]:
+        """Yield the number and the result of each item, as they finish."""
         batch = _Batch(self, work, items, directory, stop)
         suspects: list[int] = []
         self._directories.add(directory)
-        whole = False
+        complete = False
         if directory in self._stopped:
-            with suppress(Exception):  # workers that have gone
+            with suppress(Exception):  # workers may have ended
                 self.client.run(allow_runs_again, directory, on_error="ignore")
                 self._stopped.discard(directory)
         try:
             for number, result in batch.results(range(len(items)), together=True):
-                if isinstance(result, Died):
+                if isinstance(result, WorkerDeath):
                     suspects.append(number)
                 else:
                     yield number, result
-            # Dask suspects all that a dead worker held. Alone, it is known who did it.
+            # Dask blames all items that a dead worker had. Each of them is tried alone.
             for suspect in suspects:
                 yield from batch.results([suspect], together=False)
-            whole = True
+            complete = True
         finally:
-            if not whole and self.client.status == "running":
+            if not complete and self.client.status == "running":
                 self._stopped |= self._directories
-                with suppress(Exception):  # what led here is what counts
+                with suppress(Exception):  # the first error is the important one
                     self.client.cancel(list(batch.running), force=True)
-                with stopped(directory):  # one may end the programs of another before that hears of it
-                    self._everywhere(stop_runs)
+                with mark_stopped(directory):  # a worker may end the programs of another one before that is informed
+                    self._run_everywhere(stop_runs)
 
     @property
     def threads(self) -> int:
-        """Of all workers that are there now."""
+        """Number of threads of all present workers."""
         return sum(self.client.nthreads().values())
 
-    def _everywhere(self, end: Callable[[Path], None]) -> None:
-        """In every worker, and so on every machine."""
+    def _run_everywhere(self, end: Callable[[Path], None]) -> None:
+        """Call a function with each directory in every worker, and so on every machine."""
         for directory in self._directories if self.client.status == "running" else ():
             with suppress(Exception):
                 self.client.run(end, directory)
@@ -115,13 +117,13 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._everywhere(end_programs)  # those that are kept running from run to run
+        self._run_everywhere(end_programs)  # persistent programs
         with suppress(Exception):
-            self.client.close(timeout=LOOK_EVERY)
+            self.client.close(timeout=CLUSTER_POLL)
 
 
 class _Batch:
-    """The items of one batch, and those of them that are with the scheduler."""
+    """The items of one batch, and the futures of the submitted ones."""
 
     def __init__(
         self, cluster: Cluster, work: Callable[[T], R], items: Sequence[T], directory: Path, stop: Event
@@ -132,23 +134,23 @@ class _Batch:
         self._name = f"invgp-{uuid4().hex}"
         self._submitted = 0
         self._done: SimpleQueue[Any] = SimpleQueue()
-        self._seen, self._looked, self._threads = time.monotonic(), 0.0, 0
+        self._last_worker, self._last_check, self._threads = time.monotonic(), 0.0, 0
 
     def results(self, numbers: Sequence[int], *, together: bool) -> Iterator[tuple[int, Any]]:
-        """What became of some of the items, in any order."""
+        """Yield the number and the result of some of the items, in any order."""
         waiting = deque(numbers)
         while waiting or self.running:
-            self._look()
+            self._check_cluster()
             if self.stop.is_set():
                 waiting.clear()
-            while waiting and len(self.running) < (max(AHEAD * self._threads, 1) if together else 1):
+            while waiting and len(self.running) < (max(ITEMS_PER_THREAD * self._threads, 1) if together else 1):
                 self._submit(waiting.popleft())
             try:
-                future = self._done.get(timeout=LOOK_EVERY)
+                future = self._done.get(timeout=CLUSTER_POLL)
                 result = self._result(future)
             except Empty:
                 continue
-            except TimeoutError:  # its worker has died and taken the result with it: Dask does it again
+            except TimeoutError:  # the worker died with the result: Dask repeats the item
                 future.add_done_callback(self._done.put)
                 continue
             yield self.running.pop(future), result
@@ -158,9 +160,9 @@ class _Batch:
 
         self._submitted += 1
         key = f"{self._name}-{self._submitted}"
-        # Pickled by us: otherwise the scheduler would load the simulator as well, and die of it if it is a bad one.
+        # Pickled here: otherwise the scheduler would load the simulator, which could kill it.
         payload = dumps((self._work, self.items[number]))
-        future = self.cluster.client.submit(in_worker, payload, str(self.directory), key=key, pure=False)
+        future = self.cluster.client.submit(run_item, payload, str(self.directory), key=key, pure=False)
         self.running[future] = number
         future.add_done_callback(self._done.put)
 
@@ -168,30 +170,30 @@ class _Batch:
         from distributed.scheduler import KilledWorker  # noqa: PLC0415
 
         try:
-            return future.result(timeout=SECONDS_TO_ANSWER)
+            return future.result(timeout=RESPONSE_TIME)
         except KilledWorker as error:
-            return Died(error.allowed_failures + 1)
+            return WorkerDeath(error.allowed_failures + 1)
         except (InvgpError, TimeoutError):
             raise
         except Exception as error:
             self._check_scheduler()
             raise RunsFailedError(
-                f"a Dask worker could not do its work ({_reason(error)}); workers need the Python, the packages and "
-                "the files of this process"
+                f"a Dask worker could not do its work ({_describe_error(error)}); workers need the Python, the "
+                "packages and the files of this process"
             ) from error
 
-    def _look(self) -> None:
-        """Now and then, see who is there; raise if nobody is, for too long."""
+    def _check_cluster(self) -> None:
+        """Count the threads of the workers, from time to time; raise an error if there are none for too long."""
         now = time.monotonic()
-        if now - self._looked < LOOK_EVERY:
+        if now - self._last_check < CLUSTER_POLL:
             return
         self._check_scheduler()
         try:
-            self._looked, self._threads = now, self.cluster.threads
+            self._last_check, self._threads = now, self.cluster.threads
         except OSError as error:
-            raise self._gone() from error
-        self._seen = now if self._threads else self._seen
-        if now - self._seen > self.cluster.patience:
+            raise self._scheduler_error() from error
+        self._last_worker = now if self._threads else self._last_worker
+        if now - self._last_worker > self.cluster.patience:
             raise RunsFailedError(
                 f"the Dask scheduler {self.cluster.scheduler!r} has had no worker for inference.worker_timeout = "
                 f"{self.cluster.patience:g} s"
@@ -199,17 +201,17 @@ class _Batch:
 
     def _check_scheduler(self) -> None:
         if self.cluster.client.status != "running":
-            raise self._gone()
+            raise self._scheduler_error()
 
-    def _gone(self) -> RunsFailedError:
+    def _scheduler_error(self) -> RunsFailedError:
         return RunsFailedError(f"the Dask scheduler {self.cluster.scheduler!r} has gone")
 
 
-def _address(scheduler: str) -> str:
-    """Of a scheduler; its file may still be about to be written, but Dask would wait for it for ever."""
+def _read_address(scheduler: str) -> str:
+    """Return the address of a scheduler. Its file may not have been written yet, but Dask would wait for ever."""
     if not scheduler.endswith(".json"):
         return scheduler
-    deadline = time.monotonic() + SECONDS_TO_ANSWER
+    deadline = time.monotonic() + RESPONSE_TIME
     while not Path(scheduler).exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     try:
@@ -218,7 +220,7 @@ def _address(scheduler: str) -> str:
         raise ValueError("the file is no JSON object with 'address'") from error
 
 
-def _reason(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     line = _first_line(error)
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
 

@@ -1,4 +1,4 @@
-"""What a Dask worker does with an item; it lives on when whoever wants the item is killed."""
+"""The functions that Dask workers execute. A worker continues if the process that submitted the items is killed."""
 
 from __future__ import annotations
 
@@ -18,36 +18,44 @@ from threadpoolctl import threadpool_limits
 from invgp.execution.pools.base import THREADS_PER_WORKER
 from invgp.execution.stray_programs import abandon_runs, allow_runs
 
-LOOK_EVERY = 1.0  # s, at whether somebody still wants the item
+CLIENT_POLL = 1.0  # s, between two checks that an item is still needed
 SECONDS_TO_STOP = 10.0  # for runs whose programs were killed
-SECONDS_BETWEEN_LOOKS = 0.02  # at whether they have stopped
+STOP_POLL = 0.02  # s, between two checks that they have stopped
 
-_active: Counter[Path] = Counter()  # items that this worker works on, by their directory
+_active: Counter[Path] = Counter()  # number of items that this worker processes, by their directory
 _active_lock = threading.Lock()
 
 
-def in_worker(payload: bytes, directory: str) -> Any:
-    """Do a pickled piece of work on an item, as long as it is wanted; its runs are in `directory`."""
-    work, item = pickle.loads(payload)  # noqa: S301 - what the pool made
-    _cap_threads()
-    with _counted(Path(directory)), _stopped_if_unwanted(Path(directory)):
+def run_item(payload: bytes, directory: str) -> Any:
+    """Process an item. Its runs are stopped when the scheduler has forgotten the item.
+
+    Parameters
+    ----------
+    payload : bytes
+        Pickled pair of the function and the item.
+    directory : str
+        Parent of the run directories.
+    """
+    work, item = pickle.loads(payload)  # noqa: S301 - made by the pool
+    _limit_threads()
+    with _count_active(Path(directory)), _stop_if_forgotten(Path(directory)):
         return work(item)
 
 
 async def allow_runs_again(directory: Path) -> None:
-    """Allow runs in `directory` after a batch was stopped, when the runs of that batch are over.
+    """Allow runs in `directory` after a batch was stopped, when the runs of that batch have ended.
 
-    Otherwise a run whose program was killed could be recorded as one that failed. A Python function cannot be stopped,
-    but what it gives is an outcome, so the wait for it is limited.
+    Otherwise a run whose program was killed could be recorded as a failed run. A Python function cannot be stopped, but
+    its result is valid, so the wait for it is limited.
     """
     deadline = time.monotonic() + SECONDS_TO_STOP
     while _active[directory] and time.monotonic() < deadline:
-        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+        await asyncio.sleep(STOP_POLL)
     allow_runs(directory)
 
 
 @contextmanager
-def _counted(directory: Path) -> Iterator[None]:
+def _count_active(directory: Path) -> Iterator[None]:
     with _active_lock:
         _active[directory] += 1
     try:
@@ -58,26 +66,26 @@ def _counted(directory: Path) -> Iterator[None]:
 
 
 @cache
-def _cap_threads() -> None:
-    """Once and for all, as Dask's nannies do: threads of one worker could not lift it again one by one."""
+def _limit_threads() -> None:
+    """Limit BLAS to one thread, once for all: the threads of a worker cannot remove the limit independently."""
     threadpool_limits(THREADS_PER_WORKER)
 
 
 @contextmanager
-def _stopped_if_unwanted(directory: Path) -> Iterator[None]:
-    """Meanwhile, see whether the scheduler has forgotten the item, as it does when the client is gone."""
+def _stop_if_forgotten(directory: Path) -> Iterator[None]:
+    """Stop the runs in `directory` if the scheduler forgets the item, as it does when the client has ended."""
     from distributed.worker import get_worker  # noqa: PLC0415 - an extra, and slow to import
 
     worker, done = get_worker(), threading.Event()
     key = str(worker.get_current_task())
 
-    def look() -> None:
-        while not done.wait(LOOK_EVERY):
+    def watch() -> None:
+        while not done.wait(CLIENT_POLL):
             if _is_forgotten(worker, key):
                 abandon_runs(directory)
                 return
 
-    threading.Thread(target=look, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     finally:
@@ -92,6 +100,6 @@ def _is_forgotten(worker: Any, key: str) -> bool:
         return False
     try:
         known = sync(worker.loop, worker.scheduler.get_task_status, keys=[key])
-    except (OSError, TimeoutError, RuntimeError):  # the scheduler is gone, or we are about to be
+    except (OSError, TimeoutError, RuntimeError):  # the scheduler has ended, or the worker is about to end
         return False
     return known[key] is None

@@ -1,4 +1,4 @@
-"""From the settings of a problem to its pool."""
+"""The pool that the settings of a problem select."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ from invgp.problem import InferenceSettings
 
 
 def open_pool(settings: InferenceSettings, *, workers: int | None = None, scheduler: str | None = None) -> Pool:
-    """Where the runs of a problem are made.
+    """Return the pool that makes the runs of a problem.
 
     Parameters
     ----------
-    workers : instead of the settings' own.
-    scheduler : of Dask, instead of the settings' own back end.
+    settings : InferenceSettings
+    workers : int, optional
+        Number of workers, instead of ``settings.workers``.
+    scheduler : str, optional
+        Address or file of a Dask scheduler, instead of ``settings.backend`` and ``settings.scheduler``.
+
+    Returns
+    -------
+    Pool
+
+    Raises
+    ------
+    ConfigError
+        The settings are inconsistent, or there is no such scheduler.
     """
-    # Each where it is wanted: they are slow to import.
+    # The modules are imported where they are needed, because they are slow to import.
     if scheduler is not None or settings.backend == "dask":
         from invgp.execution.pools.dask_cluster import Cluster  # noqa: PLC0415
 

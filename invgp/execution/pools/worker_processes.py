@@ -1,7 +1,7 @@
-"""Processes of this machine, by loky.
+"""Worker processes on this machine, with loky.
 
-Each worker is a pool of one. If it dies, it dies alone: the others go on, and which item it had is known. A
-`joblib.Parallel` would lose the whole batch, and not know why.
+Each worker is an executor with one process. If a worker dies, the others continue, and its item is known. With
+`joblib.Parallel`, the whole batch would be lost.
 """
 
 from __future__ import annotations
@@ -22,25 +22,31 @@ from typing import Any, Self
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from invgp.execution.pools.base import CHANCES, NEVER, THREADS_PER_WORKER, Died, R, T
-from invgp.execution.stray_programs import end_programs, stopped
+from invgp.execution.pools.base import MOST_DEATHS, NEVER, THREADS_PER_WORKER, R, T, WorkerDeath
+from invgp.execution.stray_programs import end_programs, mark_stopped
 from invgp.open_files import reserve_open_files
 
-CAPS = dict.fromkeys(
+THREAD_LIMITS = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
     str(THREADS_PER_WORKER),
 )
 
 
 INTERRUPTS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-SECONDS_TO_TAKE = 2e-4  # of loky, for a piece of work
-SECONDS_BETWEEN_LOOKS = 0.5  # of a worker, at whether its parent is there
+SUBMISSION_POLL = 2e-4  # s, until loky has accepted an item
+PARENT_POLL = 0.5  # s, between two checks of a worker that its parent is alive
 
 
 class Processes:
-    """Worker processes, started when they are first needed, and kept from batch to batch."""
+    """Worker processes, started when they are needed and kept for the next batch.
 
-    separate = True
+    Parameters
+    ----------
+    workers : int
+        Largest number of processes.
+    """
+
+    records_runs = True
 
     def __init__(self, workers: int) -> None:
         reserve_open_files(workers)
@@ -49,24 +55,24 @@ class Processes:
 
     def run(
         self, work: Callable[[T], R], items: Sequence[T], directory: Path, stop: threading.Event = NEVER
-    ) -> Generator[tuple[int, R | Died], None, None]:
-        """Give each item's number and what became of it, as they finish."""
+    ) -> Generator[tuple[int, R | WorkerDeath], None, None]:
+        """Yield the number and the result of each item, as they finish."""
         waiting, deaths = deque(range(len(items))), Counter[int]()
         running: dict[Future[R], tuple[int, ProcessPoolExecutor]] = {}
         engaged: set[ProcessPoolExecutor] = set()
-        finished: deque[tuple[int, R | Died]] = deque()
+        finished: deque[tuple[int, R | WorkerDeath]] = deque()
         try:
             while (waiting and not stop.is_set()) or running or finished:
                 while waiting and not stop.is_set() and len(running) < self.workers:
-                    worker = self._idle.pop() if self._idle else new_worker()
-                    engaged.add(worker)  # before it gets its work: Ctrl-C may come in between
+                    worker = self._idle.pop() if self._idle else start_worker()
+                    engaged.add(worker)  # before it gets its item: Ctrl-C may arrive in between
                     try:
-                        future = submit_undisturbed(worker, work, items[waiting[0]])
-                    except BrokenProcessPool:  # it died while it had nothing to do
+                        future = submit_uninterrupted(worker, work, items[waiting[0]])
+                    except BrokenProcessPool:  # it died while it was idle
                         engaged.discard(worker)
                     else:
                         running[future] = waiting.popleft(), worker
-                if finished:  # only now that every worker has something to do
+                if finished:  # after every worker has received an item
                     yield finished.popleft()
                     continue
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -77,16 +83,16 @@ class Processes:
                         self._idle.append(worker)
                     except BrokenProcessPool:
                         deaths[number] += 1
-                        if deaths[number] < CHANCES:
+                        if deaths[number] < MOST_DEATHS:
                             waiting.append(number)
                         else:
-                            finished.append((number, Died(deaths[number])))
+                            finished.append((number, WorkerDeath(deaths[number])))
         finally:
-            # Interrupted, or failed: what still runs is wanted no more. Nor is what a dead worker left, which may hang.
+            # After an interruption or an error, the runs are not needed. The programs of a dead worker may hang.
             if running or (waiting and not stop.is_set()) or deaths:
-                with stopped(directory):
+                with mark_stopped(directory):
                     for worker in engaged:
-                        worker.shutdown(kill_workers=True)  # and wait: it must not start another program
+                        worker.shutdown(kill_workers=True)  # waits, so that it cannot start another program
                     end_programs(directory)
 
     def __enter__(self) -> Self:
@@ -100,50 +106,58 @@ class Processes:
         self._idle.clear()
 
 
-def new_worker(initializer: Callable[..., None] | None = None, *arguments: object) -> ProcessPoolExecutor:
-    """Make a pool of one process, which begins by `initializer`, called with the parent's id and `arguments`."""
-    # The trackers of Python and of loky, which start here, ignore Ctrl-C, but not the end of a terminal. They inherit
-    # that it is held back: if they end, loky prints a traceback per semaphore.
+def start_worker(initializer: Callable[..., None] | None = None, *arguments: object) -> ProcessPoolExecutor:
+    """Return an executor with one process.
+
+    Parameters
+    ----------
+    initializer : callable, optional
+        Called first in the process, with the id of this process and `arguments`; by default `initialise_worker`.
+    """
+    # The resource trackers of Python and of loky, which start here, ignore Ctrl-C but not SIGHUP. They inherit the
+    # blocked signal: if they ended, loky would print a traceback per semaphore.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
-        resource_tracker.ensure_running()  # loky would do so later, when it must not: it lets go of signals held back
+        resource_tracker.ensure_running()  # later, loky would unblock the signals
         initargs = os.getpid(), *arguments
-        return ProcessPoolExecutor(1, env=CAPS, initializer=initializer or begin_worker, initargs=initargs)
+        return ProcessPoolExecutor(
+            1, env=THREAD_LIMITS, initializer=initializer or initialise_worker, initargs=initargs
+        )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def submit_undisturbed(worker: ProcessPoolExecutor, work: Callable[[T], R], item: T) -> Future[R]:
-    """Give a worker one item, while Ctrl-C and its like are held back."""
-    # The first item starts the process, and so may any, since loky replaces one that has grown too large.
-    with _undisturbed():
+def submit_uninterrupted(worker: ProcessPoolExecutor, work: Callable[[T], R], item: T) -> Future[R]:
+    """Submit one item to a worker while interrupting signals are blocked."""
+    # The first item starts the process. Any item may, because loky replaces a process that uses too much memory.
+    with _block_interrupts():
         future: Future[R] = worker.submit(work, item)
-        while not (future.running() or future.done()):  # loky trips over work that is not yet taken when it must end
-            time.sleep(SECONDS_TO_TAKE)
+        while not (future.running() or future.done()):  # loky cannot shut down with an item that is not accepted yet
+            time.sleep(SUBMISSION_POLL)
     return future
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Hold Ctrl-C and its like back. A process that starts within never hears it; here it comes when the block ends.
+def _block_interrupts() -> Iterator[None]:
+    """Delay interrupting signals until the end of the block. A process that is started within never receives them.
 
-    Ctrl-C goes to the whole process group. Between its start and its first line of ours, a worker would answer it with
-    a traceback. The mask is for the worker, which inherits it; the handlers are for us, since a signal that this thread
-    does not take another one may, and Python answers it here all the same.
+    Ctrl-C goes to the whole process group. A worker that is just starting would print a traceback. The signal mask is
+    for the worker, which inherits it. The handlers are for this process: another thread may receive a signal that is
+    blocked in this thread, and Python executes the handler in the main thread all the same.
     """
-    heard: list[int] = []
+    received: list[int] = []
     before: Any = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
-    answers = {number: signal.getsignal(number) for number in INTERRUPTS} if _in_main_thread() else {}
-    answers = {number: answer for number, answer in answers.items() if callable(answer)}
+    handlers = {number: signal.getsignal(number) for number in INTERRUPTS} if _in_main_thread() else {}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
     try:
-        for number in answers:
-            signal.signal(number, lambda number, _: heard.append(number))
+        for number in handlers:
+            signal.signal(number, lambda number, _: received.append(number))
         yield
     finally:
-        for number, answer in answers.items():
-            signal.signal(number, answer)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for one in heard:
+        for one in received:
             signal.raise_signal(one)
 
 
@@ -151,18 +165,15 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def begin_worker(parent: int) -> None:
-    """Start of a worker process; what Ctrl-C means is the parent's to say."""
+def initialise_worker(parent: int) -> None:
+    """Initialise a worker process. It ignores Ctrl-C, which its parent handles."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
-    threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_without_parent, args=(parent,), daemon=True).start()
 
 
-def _end_without(parent: int) -> None:
-    """End if the parent was killed: nobody wants what is under way, and whoever starts again would make it twice.
-
-    Programs of ours end with us.
-    """
+def _exit_without_parent(parent: int) -> None:
+    """Exit if the parent was killed: a resumed inversion would repeat the runs. The programs of the worker end, too."""
     while os.getppid() == parent:
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(PARENT_POLL)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Threads of this process: for simulators that are programs or servers, or that let go of Python's lock."""
+"""Worker threads in this process, for simulators that are programs or servers, or that release the GIL."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ from types import TracebackType
 
 from threadpoolctl import threadpool_limits
 
-from invgp.execution.pools.base import NEVER, THREADS_PER_WORKER, Died, Loop, R, T
+from invgp.execution.pools.base import NEVER, THREADS_PER_WORKER, Loop, R, T, WorkerDeath
 from invgp.execution.stray_programs import allow_runs, stop_runs
 from invgp.open_files import reserve_open_files
 
 
 class Threads(Loop):
-    """Threads, started when they are first needed, and kept from batch to batch.
+    """Worker threads, started when they are needed and kept for the next batch.
 
-    An item that kills its worker kills this process: there is nobody to take over.
+    An item that kills its worker kills this process.
+
+    Parameters
+    ----------
+    workers : int
+        Number of threads.
     """
 
-    separate = True  # what a thread has finished is not lost with the one that waits for it
+    records_runs = True
 
     def __init__(self, workers: int) -> None:
         reserve_open_files(workers)
@@ -32,10 +37,10 @@ class Threads(Loop):
 
     def run(
         self, work: Callable[[T], R], items: Sequence[T], directory: Path, stop: Event = NEVER
-    ) -> Generator[tuple[int, R | Died], None, None]:
-        """Give each item's number and what became of it, as they finish."""
-        whole = False
-        if self._stopped is not None:  # its threads must not take a run that was killed for one that failed
+    ) -> Generator[tuple[int, R | WorkerDeath], None, None]:
+        """Yield the number and the result of each item, as they finish."""
+        complete = False
+        if self._stopped is not None:  # its threads must not record a killed run as a failed one
             self._stopped.join()
             self._stopped = None
         allow_runs(directory)
@@ -45,9 +50,9 @@ class Threads(Loop):
                 for done in threads.imap_unordered(partial(_run_item, work, stop), enumerate(items)):
                     if done is not None:
                         yield done
-            whole = True
+            complete = True
         finally:
-            if not whole:  # a thread cannot be stopped, but what it waits for can
+            if not complete:  # a thread cannot be stopped, but the program that it waits for can
                 self._threads, self._stopped = None, threads
                 stop_runs(directory)
                 threads.terminate()

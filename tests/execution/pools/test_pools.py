@@ -74,7 +74,7 @@ def test_that_the_pool_does_not_change_the_result(program: Program, pool: Pool, 
     assert outcome.outputs.tobytes() == alone.outputs.tobytes()
     assert outcome.status == alone.status
     assert recorded(tmp_path) == dict.fromkeys(range(8), Status.OK)
-    assert 0.0 < concurrency.reached < 2.5
+    assert 0.0 < concurrency.average < 2.5
     assert not list((tmp_path / "runs").iterdir())
 
 
@@ -235,14 +235,14 @@ def mistaken(sentence: str, **settings) -> None:
 def test_that_a_scheduler_that_is_not_there_is_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("invgp.execution.pools.dask_cluster.SECONDS_TO_ANSWER", 0.5)
-    must = "inference.scheduler: must be the address or file of a Dask scheduler"
-    mistaken(f"{must} that runs, was 'tcp://127.0.0.1:1': ", backend="dask", scheduler="tcp://127.0.0.1:1")
+    monkeypatch.setattr("invgp.execution.pools.dask_cluster.RESPONSE_TIME", 0.5)
+    must = "inference.scheduler: must be the address or file of a running Dask scheduler"
+    mistaken(f"{must}, was 'tcp://127.0.0.1:1': ", backend="dask", scheduler="tcp://127.0.0.1:1")
     file = str(tmp_path / "none.json")
-    mistaken(f"{must} that runs, was '{file}': No such file", backend="dask", scheduler=file)
+    mistaken(f"{must}, was '{file}': No such file", backend="dask", scheduler=file)
     (tmp_path / "none.json").write_text("[]")
-    mistaken(f"{must} that runs, was '{file}': the file is no JSON object", backend="dask", scheduler=file)
-    mistaken(f"{must} with inference.backend = 'dask', was left out", backend="dask")
+    mistaken(f"{must}, was '{file}': the file is no JSON object", backend="dask", scheduler=file)
+    mistaken(f"{must.replace('running ', '')} with inference.backend = 'dask', was left out", backend="dask")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_that_no_client_is_made_for_what_is_no_address(
 ) -> None:
     # It would go on for 20 s after the sentence, and then end with a traceback.
     monkeypatch.setattr("distributed.Client", None)
-    mistaken(f"of a Dask scheduler that runs, was '{scheduler}': {why}", backend="dask", scheduler=scheduler)
+    mistaken(f"of a running Dask scheduler, was '{scheduler}': {why}", backend="dask", scheduler=scheduler)
 
 
 def test_that_dask_that_is_not_installed_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,13 +333,13 @@ def test_that_runs_under_way_are_recorded_when_too_many_have_failed(
 
     wait = f"until [ -e {tmp_path}/heard ]; do sleep 0.02; done"
     fail = f"until [ $(wc -l < {tmp_path}/started) = 2 ]; do sleep 0.02; done; exit 1"
-    body = "exit 1" if isinstance(pool, Loop) and not pool.separate else f'[ "$1" = 0.0 ] && {{ {fail}; }}\n{wait}'
+    body = "exit 1" if isinstance(pool, Loop) and not pool.records_runs else f'[ "$1" = 0.0 ] && {{ {fail}; }}\n{wait}'
     with nothing_left(tmp_path), pytest.raises(BatchStopped):
         run(program(body), rows(*range(20)), pool, tmp_path, watch=stop)
     found = recorded(tmp_path)
     assert sorted(found) == sorted(started(tmp_path))
     assert [status for x, status in found.items() if x] == [Status.OK] * (len(found) - 1)
-    assert len(found) == 1 if not pool.separate else 2 <= len(found) <= 4  # Dask has given out one more per worker
+    assert len(found) == 1 if not pool.records_runs else 2 <= len(found) <= 4  # Dask has given out one more per worker
 
 
 def test_that_a_batch_after_one_that_was_stopped_runs(program: Program, pool: Pool, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from helpers.local_averages import POSITIONS, exact, windows
 from helpers.missing_outputs import Lacking
 from invgp import netcdf
 from invgp.errors import ConfigError, RunsFailedError
-from invgp.execution.monitor import Silent
+from invgp.execution.monitor import SilentMonitor
 from invgp.execution.simulator import Simulator
 from invgp.inference.inversion import WORTH_THREADS
 from invgp.plots import plot
@@ -215,13 +215,13 @@ def test_that_a_field_is_described_in_python() -> None:
     assert float(posterior["average_chi_square"]) < 1.5
 
 
-class Threads(Silent):
+class Threads(SilentMonitor):
     """Notes how many threads BLAS has when a batch of runs has been taken in."""
 
     def __init__(self) -> None:
         self.seen: set[int] = set()
 
-    def evaluated(self, elbo: float, *, accepted: bool) -> None:
+    def report_bound(self, elbo: float, *, accepted: bool) -> None:
         self.seen |= {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
