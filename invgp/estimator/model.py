@@ -48,6 +48,7 @@ MAX_FALL_OF_BOUND, MAX_FALL_OF_GAIN = (
     0.01,
     0.1,
 )  # a larger fall, relative to the bound and to its gain, is not noise
+MAX_CLIMB = 0.01  # increase of the bound between 70% and 90% of the epochs, relative to the bound and to its gain
 MIN_WEIGHT = 1e-3  # of a component: smaller weights give a warning
 ENTROPIES = ("lower bound", "monte carlo")
 PLACEMENTS = ("subset", "clusters", "grid")
@@ -622,11 +623,21 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             if not self.converged_:
                 warnings.warn(f"the fit has not converged: {self.status_}", ConvergenceWarning, stacklevel=3)
         elif self._has_fallen():
-            best, shorter = int(np.argmax(self.trace_)), "natural" if self.method.natural else "the optimiser's rate"
+            best, shorter = (
+                int(np.argmax(self.trace_)),
+                "natural" if self.method.natural != 0 else "the optimiser's rate",
+            )
             self.status_ += (
                 f", but the bound has fallen since epoch {best + 1}, from {self.trace_[best]:.6g} to "
                 f"{self.trace_[-1]:.6g}: the steps are too long for the noise of a batch; reduce {shorter}, or "
                 "increase batch"
+            )
+            warnings.warn(self.status_, ConvergenceWarning, stacklevel=3)
+        elif self._still_climbs():
+            middle, end = self._late_bounds()
+            self.status_ += (
+                f", but the bound still increases, from {middle:.6g} to {end:.6g} between 70% and 90% of the epochs: "
+                "increase epochs, or use Blocks"
             )
             warnings.warn(self.status_, ConvergenceWarning, stacklevel=3)
 
@@ -650,6 +661,25 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+    def _late_bounds(self) -> tuple[float, float]:
+        """Return the median bounds of the epochs around 70% and 90% of those in which all parameters move."""
+        count = self._moving_epochs
+        middle, end = (
+            float(np.median(self.trace_[int((share - 0.05) * count) : max(int((share + 0.05) * count), 1)] or [np.nan]))
+            for share in (0.7, 0.9)
+        )
+        return middle, end
+
+    def _still_climbs(self) -> bool:
+        """Whether the bound has increased in the last epochs by more than the noise of mini-batches."""
+        middle, end = self._late_bounds()
+        return end - middle > MAX_CLIMB * max(1.0, abs(end), end - self.trace_[0])
+
+    @property
+    def _moving_epochs(self) -> int:
+        settle = self.method.settle if isinstance(self.method, MiniBatches) else 0
+        return len(self.trace_) - (len(self.trace_) // 20 if settle is None else settle)
 
     def _has_fallen(self) -> bool:
         """Whether the final bound is lower than the best one by more than the noise of mini-batches."""

@@ -127,7 +127,10 @@ def test_that_blocks_take_the_same_steps_on_every_backend(family, backend, toler
         (lambda: MiniBatches(shrink=1), "shrink must be True or False, was 1"),
         (lambda: MiniBatches(unbiased="no"), "unbiased must be True or False, was 'no'"),
         (lambda: MiniBatches(natural=0.1, settle=-1), "settle must be a whole number of at least 0, was -1"),
-        (lambda: MiniBatches(settle=1), r"settle must be 0 unless natural steps move the posterior, .*, was 1"),
+        (
+            lambda: MiniBatches(settle=1, natural=0.0),
+            r"settle must be 0 unless natural steps move the posterior, .*, was 1",
+        ),
         (lambda: MiniBatches(natural=0.1, epochs=2, settle=3), r"and at most epochs \(.*epochs = 2\), was 3"),
         (
             lambda: MiniBatches(("kernels",), natural=0.1),

@@ -14,7 +14,7 @@ from helpers.curve import POSTERIOR_ONLY, X
 from invgp.core.optimisers import LBFGS
 from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator import SAVIGP
-from invgp.likelihoods import BlackBox, Gaussian, Logistic, Poisson, Softmax
+from invgp.likelihoods import BlackBox, Gaussian, Logistic, Poisson, Softmax, StudentT
 from invgp.measures import standardised_squared_error
 
 
@@ -171,3 +171,28 @@ def test_that_a_decreasing_bound_of_mini_batches_is_reported():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert fitted(0.02).status_ == "8 epochs are over"
+
+
+@pytest.mark.parametrize("name", ["poisson", "student"])
+def test_that_mini_batches_by_default_come_near_the_optimum(name):
+    rng = np.random.default_rng(0)
+    sites = rng.uniform(0, 10, (600, 1))
+    truth = np.sin(1.5 * sites[:, 0])
+    likelihood, y = {
+        "poisson": (Poisson(), rng.poisson(np.exp(1 + truth))),
+        "student": (StudentT(0.3, dof=4.0), truth + 0.1 * rng.standard_t(4, 600)),
+    }[name]
+    best = SAVIGP(likelihood, inducing=15).fit(sites, y).bound_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = SAVIGP(likelihood, inducing=15, method=MiniBatches()).fit(sites, y)
+    assert model.bound_ > best - 0.03 * abs(best)
+    assert len(model.trace_) == 334  # three batches: more than 1,000 steps
+
+
+def test_that_mini_batches_that_end_too_early_are_told(observed):
+    with pytest.warns(
+        ConvergenceWarning, match=r"but the bound still increases, from .* increase epochs, or use Blocks"
+    ):
+        model = SAVIGP(StudentT(0.3), inducing=8, method=MiniBatches(epochs=10, natural=0)).fit(X, observed)
+    assert "the bound still increases" in model.status_

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -21,6 +22,10 @@ from invgp.core.posteriors import Full, Sites
 from invgp.core.stochastic_optimisers import AdaDelta, Adam
 from invgp.core.training.common import Progress, Report, check_blocks, check_optimiser, check_start, select_blocks
 
+MIN_EPOCHS, MIN_STEPS = 20, 1000  # of a fit, by default
+SITES_PER_LATENT = 5000  # sites on which the posterior depends, twice, by default
+SHORTEST_NATURAL, LONGEST_NATURAL = 0.02, 0.5  # default steps of natural gradients
+
 
 @dataclass(frozen=True)
 class MiniBatches:
@@ -33,19 +38,23 @@ class MiniBatches:
     optimiser : Adam or AdaDelta
         Or an object with the same methods (`invgp.core.stochastic_optimisers`). It moves all blocks, except the
         posterior if `natural` is not 0.
-    natural : float
+    natural : float, optional
         Step of natural gradients for the posterior (one full Gaussian); 0 leaves the posterior to the optimiser. The
         posterior depends on about 1 / natural batches. If the steps are too long for the noise of a batch, above
-        all with many latents, the bound falls from epoch to epoch.
-    settle : int
+        all with many latents, the bound falls from epoch to epoch. By default, the posterior depends on half of the
+        sites, or on 2,500 sites per latent if that is fewer, with steps of 0.02 to 0.5; 0 for other posteriors.
+    settle : int, optional
         Number of final epochs in which only the posterior moves, by natural gradients with decreasing steps, so that
-        all batches have equal weight. With constant steps the result would depend on the last few batches.
+        all batches have equal weight. With constant steps the result would depend on the last few batches. By default
+        a twentieth of the epochs.
     shrink : bool
         Whether the steps of the optimiser decrease to zero in the second half of its epochs, so that the parameters
         converge to an optimum instead of fluctuating around it. A fit that is continued with more epochs has
         different steps from one with all epochs from the start.
-    batch, epochs : int
-        Sites per batch, and passes over the data.
+    batch : int
+        Sites per batch.
+    epochs : int, optional
+        Passes over the data. By default 20, and more for few batches, so that there are at least 1,000 steps.
     samples : int, optional
         Samples per site. By default 64, and more for many latents.
     unbiased : bool
@@ -54,24 +63,27 @@ class MiniBatches:
     """
 
     learn: tuple[str, ...] = ("posterior", "kernels", "likelihood")
-    optimiser: Adam | AdaDelta = field(default_factory=Adam)
-    natural: float = 0.0
-    settle: int = 0
+    optimiser: Adam | AdaDelta = field(default_factory=lambda: Adam(rate=0.05))
+    natural: float | None = None
+    settle: int | None = None
     shrink: bool = True
     batch: int = 256
-    epochs: int = 20
+    epochs: int | None = None
     samples: int | None = None
     unbiased: bool = False
 
     def __post_init__(self) -> None:
         check_blocks("learn", self.learn)
-        for name in ("batch", "epochs") if self.samples is None else ("batch", "epochs", "samples"):
-            check_integer(name, getattr(self, name), 1)
-        check_number("natural", self.natural, 0.0, 1.0)
+        for name in ("batch", "epochs", "samples"):
+            if getattr(self, name) is not None or name == "batch":
+                check_integer(name, getattr(self, name), 1)
+        if self.natural is not None:
+            check_number("natural", self.natural, 0.0, 1.0)
         if self.natural and "posterior" not in self.learn:
             raise ValueError(f"natural must be 0 unless learn has 'posterior' (was {self.learn}), was {self.natural}")
-        check_integer("settle", self.settle, 0)
-        if self.settle and not (self.natural and self.settle <= self.epochs):
+        if self.settle is not None:
+            check_integer("settle", self.settle, 0)
+        if self.settle and (self.natural == 0 or self.settle > (self.epochs or self.settle)):
             raise ValueError(
                 "settle must be 0 unless natural steps move the posterior, and at most epochs "
                 f"(natural = {self.natural}, epochs = {self.epochs}), was {self.settle}"
@@ -113,11 +125,36 @@ class MiniBatches:
         invgp.core.parameters.Parameters
             The learnt parameters.
         """
+        return self.resolve(bound)._fit(bound, parameters, data, rng, report, after)
+
+    def resolve(self, bound: Bound) -> MiniBatches:
+        """Return the same method with numbers for all settings that are None, as suits a model."""
+        sites, latents = bound.X.shape[0], len(bound.kernels)
+        single = isinstance(bound.posterior, Full) and bound.posterior.components == 1 and "posterior" in self.learn
+        natural = self.natural
+        if natural is None:
+            wanted = 2.0 * self.batch / min(sites, SITES_PER_LATENT * latents)
+            natural = min(max(wanted, SHORTEST_NATURAL), LONGEST_NATURAL) if single else 0.0
+        epochs = self.epochs or max(MIN_EPOCHS, math.ceil(MIN_STEPS / math.ceil(sites / self.batch)))
+        settle = self.settle if self.settle is not None else epochs // 20 if natural else 0
+        samples = self.samples_for(latents)
+        return replace(self, natural=natural, epochs=epochs, settle=settle, samples=samples)
+
+    def _fit(
+        self,
+        bound: Bound,
+        parameters: Parameters,
+        data: Data,
+        rng: np.random.Generator,
+        report: Report | None,
+        after: Progress | None,
+    ) -> Parameters:
+        """Learn the parameters, with numbers for all settings."""
         self._check(bound)
         blocks = [b for b in select_blocks(self.learn, bound, parameters) if not (b == "posterior" and self.natural)]
         state = self.optimiser.init(parameters.flat(blocks)) if blocks else None
         progress = after or Progress(0, -np.inf, parameters, optimiser=state)
-        for stream in rng.spawn(self.epochs)[progress.round :]:
+        for stream in rng.spawn(self._epochs)[progress.round :]:
             progress = self._epoch(progress, blocks, bound, data, stream)
             if report is not None:
                 report(progress)
@@ -147,7 +184,7 @@ class MiniBatches:
         N, parameters, state = bound.X.shape[0], progress.parameters, progress.optimiser
         order, values = rng.permutation(N), []
         starts = range(0, N, self.batch)
-        settling_passes = progress.round - (self.epochs - self.settle)  # epochs so far with a moving posterior only
+        settling_passes = progress.round - self._moving_epochs  # epochs so far with a moving posterior only
         if settling_passes >= 0:
             blocks = ()
         for number, start in enumerate(starts):
@@ -186,9 +223,18 @@ class MiniBatches:
         points = Points.draw(rng, samples, len(index), latents, backend, independent=self.unbiased)
         return small, data.rows(rows), points
 
+    @property
+    def _epochs(self) -> int:
+        return self.epochs or MIN_EPOCHS
+
+    @property
+    def _moving_epochs(self) -> int:
+        """Number of epochs in which all blocks move."""
+        return self._epochs - (self.settle or 0)
+
     def _share_left(self, passes: float) -> float:
         """Return the factor of the optimiser's step after this many passes."""
-        return min(1.0, 2.0 - 2.0 * passes / (self.epochs - self.settle)) if self.shrink else 1.0
+        return min(1.0, 2.0 - 2.0 * passes / self._moving_epochs) if self.shrink else 1.0
 
     def _natural_size(self, settling: int) -> float:
         """Return the natural-gradient step after this many steps of the final epochs (negative before these).
@@ -196,4 +242,5 @@ class MiniBatches:
         With steps 1 / (c + t), c = 1 / natural, each batch of the final epochs has the same weight in the result, and
         the posterior before them has the weight of c batches.
         """
-        return self.natural / (1.0 + self.natural * max(settling, 0))
+        natural = self.natural or 0.0
+        return natural / (1.0 + natural * max(settling, 0))
