@@ -1,4 +1,4 @@
-"""`invgp calibrate`: invert simulated surveys, and tell how often intervals hold the truth."""
+"""`invgp calibrate`: invert simulated surveys and count how often the intervals contain the truth."""
 
 from __future__ import annotations
 
@@ -45,13 +45,17 @@ PAPER = 120  # columns, where the table goes to a file
     "invgp calibrate survey.toml --data short_line.csv --check"
 )
 @config_argument
-@click.option("--surveys", type=click.IntRange(min=1), default=200, show_default=True, help="How many to simulate.")
-@click.option("-o", "--output", type=FilePath(), help="netCDF.  [default: <output.file>_calibration.nc]")
-@click.option("--plot", type=FilePath(), help="PNG, SVG or PDF.  [default: beside the output]")
+@click.option(
+    "--surveys", type=click.IntRange(min=1), default=200, show_default=True, help="Number of simulated surveys."
+)
+@click.option("-o", "--output", type=FilePath(), help="netCDF file.  [default: <output.file>_calibration.nc]")
+@click.option("--plot", type=FilePath(), help="Figure: PNG, SVG or PDF.  [default: next to the output]")
 @data_option
-@click.option("--workers", type=click.IntRange(min=1), help="Surveys at once; 1 is a plain loop.  [default: config]")
-@click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Of all random numbers.  [default: config]")
-@click.option("--check", is_flag=True, help="Exit with code 5 if a coverage lies outside its band.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Number of surveys that are inverted in parallel.  [default: config]"
+)
+@click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Random seed.  [default: config]")
+@click.option("--check", is_flag=True, help="Exit with code 5 if a coverage is outside its band.")
 @json_option
 def command(
     config: Path,
@@ -63,10 +67,10 @@ def command(
     seed: int | None,
     check: bool,
 ) -> None:
-    """Draw truths from the prior of CONFIG, simulate and invert them, and tell how often intervals hold the truth.
+    """Simulate surveys from the prior of CONFIG, invert them, and count how often the intervals contain the truth.
 
-    Each finished survey is kept beside the output: after Ctrl-C, or with more surveys, the same command goes on from
-    there.
+    Each finished survey is saved next to the output. After Ctrl-C, or with a larger --surveys, the same command
+    continues from there.
     """
     problem = load(config, data=data)
     refuse_field(problem, "calibrate")

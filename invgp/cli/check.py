@@ -38,7 +38,7 @@ PATIENCE = 5.0  # s that a person waits gladly for the misfit at every site
 @workers_option
 @json_option
 def command(config: Path, data: Path | None, workers: int | None) -> None:
-    """Validate CONFIG, run its simulator once at the prior mean, and predict the cost of the inversion."""
+    """Check CONFIG, run its simulator once at the prior mean, and estimate the cost of the inversion."""
     problem = load(config, data=data)
     check_posterior_path(problem.output.file, "output.file", problem, config)
     check_device(problem.inference.device)

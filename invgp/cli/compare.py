@@ -1,4 +1,4 @@
-"""`invgp compare`: a posterior file against draws from the same problem."""
+"""`invgp compare`: compare a posterior file with Markov chains for the same problem."""
 
 from __future__ import annotations
 
@@ -31,23 +31,29 @@ if TYPE_CHECKING:
     "invgp compare results/line.nc --config survey.toml --workers 4"
 )
 @click.argument("posterior", type=FilePath())
-@click.option("--config", type=FilePath(), help="The posterior's.  [default: found by its text]")
+@click.option("--config", type=FilePath(), help="Configuration of the posterior.  [default: found by its text]")
 @data_option
-@click.option("--chains", type=click.IntRange(min=2), default=4, show_default=True, help="That must agree.")
-@click.option("--draws", type=click.IntRange(min=4), default=2000, show_default=True, help="Kept from each chain.")
-@click.option("--burn-in", type=click.IntRange(min=0), default=200, show_default=True, help="Iterations thrown away.")
-@click.option("--thin", type=click.IntRange(min=1), default=1, show_default=True, help="Iterations to a draw.")
-@click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), default=0, show_default=True)
+@click.option("--chains", type=click.IntRange(min=2), default=4, show_default=True, help="Number of chains.")
+@click.option("--draws", type=click.IntRange(min=4), default=2000, show_default=True, help="Number of draws per chain.")
+@click.option(
+    "--burn-in",
+    type=click.IntRange(min=0),
+    default=200,
+    show_default=True,
+    help="Number of discarded first iterations.",
+)
+@click.option("--thin", type=click.IntRange(min=1), default=1, show_default=True, help="Number of iterations per draw.")
+@click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), default=0, show_default=True, help="Random seed.")
 @click.option(
     "--emulator",
     is_flag=True,
-    help="Draw on an emulator, with the simulator only where that is not good enough.",
+    help="Use an emulator, and the simulator only where the emulator is not accurate enough.",
 )
-@click.option("--ledger", type=FilePath(), help="Keeps the runs.  [default: that of POSTERIOR]")
+@click.option("--ledger", type=FilePath(), help="Ledger of the runs.  [default: that of POSTERIOR]")
 @workers_option
 @scheduler_option
-@click.option("-o", "--output", type=FilePath(), help="netCDF for the draws and the comparison.")
-@click.option("--plot", type=FilePath(), help="PNG, SVG or PDF.  [default: beside POSTERIOR]")
+@click.option("-o", "--output", type=FilePath(), help="netCDF file for the draws and the comparison.")
+@click.option("--plot", type=FilePath(), help="Figure: PNG, SVG or PDF.  [default: next to POSTERIOR]")
 @json_option
 def command(
     posterior: Path,
@@ -61,10 +67,10 @@ def command(
     plot: Path | None,
     **settings: int,
 ) -> None:
-    """Compare POSTERIOR, a file that `invgp run` wrote, with draws from the same problem by elliptical slice sampling.
+    """Compare POSTERIOR, a file of `invgp run`, with elliptical slice sampling of the same problem.
 
-    The draws take many runs of the simulator. Draws and runs are kept beside POSTERIOR: after Ctrl-C, or with more
-    draws, the same command goes on from there.
+    The chains need many simulator runs. Chains and runs are saved next to POSTERIOR. After Ctrl-C, or with more draws,
+    the same command continues from there.
     """
     dataset = netcdf.read(posterior)
     config = config or found_config(posterior, dataset)

@@ -134,7 +134,7 @@ _verbose = click.Option(
     is_eager=True,
     expose_value=False,
     callback=_log_more,
-    help="Print log messages of the adapters, too.",
+    help="Also print log messages of the adapters.",
 )
 
 

@@ -20,7 +20,7 @@ EXTRAS = {"dask": "dask", "rasterio": "geotiff", "pyevtk": "vtk"}
 @click.command(epilog="Examples: invgp doctor; invgp doctor --json")
 @json_option
 def command() -> None:
-    """Print device, libraries, BLAS and thread counts, and say what is missing."""
+    """Print devices, libraries, BLAS and thread counts, and missing packages."""
     found = {
         "Machine": machine(),
         "Libraries": libraries(),

@@ -18,13 +18,13 @@ from invgp.exporters import FORMATS, export
     "--variable depth --variable depth_std; invgp export posterior.nc --format pest -o ensemble.csv"
 )
 @click.argument("source", metavar="FILE", type=FilePath())
-@click.option("--format", "kind", type=click.Choice([*FORMATS]), required=True, help="What to write.")
-@click.option("-o", "--output", type=FilePath(), help="The file to write.  [default: beside FILE]")
+@click.option("--format", "kind", type=click.Choice([*FORMATS]), required=True, help="Output format.")
+@click.option("-o", "--output", type=FilePath(), help="Output file.  [default: next to FILE]")
 @click.option(
     "--variable",
     "variables",
     multiple=True,
-    help="Only these, by their names in FILE (for arviz and pest, latents); may be repeated.  [default: by format]",
+    help="Variable of FILE to write (for arviz and pest, a latent); can be repeated.  [default: by format]",
 )
 @json_option
 def command(source: Path, kind: str, output: Path | None, variables: tuple[str, ...]) -> None:

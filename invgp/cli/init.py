@@ -28,15 +28,15 @@ def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 )
 @click.argument("kind", metavar="[KIND]", required=False, shell_complete=kinds)
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
-@click.option("--from-data", "data", type=FilePath(), help="A survey file: its columns are filled in.")
+@click.option("--from-data", "data", type=FilePath(), help="Survey file whose columns the configuration describes.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, kind: str | None, directory: Path | None, data: Path | None) -> None:
-    """Write a project that runs as it stands into DIRECTORY, by default this one; nothing is overwritten.
+    """Write an example project to DIRECTORY, by default the current one. Nothing is overwritten.
 
-    KIND says what the simulator is: a Python function (python, the default), a program (executable), a PEST case (pest)
-    or a model on a server (umbridge). With --from-data, a config for your survey is written, for a Python function that
-    you write.
+    KIND is the type of the simulator: a Python function (python, the default), a program (executable), a PEST case
+    (pest) or a model on a server (umbridge). The project runs without changes. With --from-data, the command writes a
+    configuration for your survey file and a template of a Python function that you complete.
     """
     if data is not None and kind is not None and kind not in KINDS and directory is None:
         directory, kind = Path(kind), None

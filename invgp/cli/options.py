@@ -45,13 +45,13 @@ LARGEST_SEED = 2**63 - 1  # it is an attribute of the posterior file
 
 config_argument = click.argument("config", type=FilePath())
 data_option = click.option(
-    "--data", type=FilePath(), help="A survey file to use instead of the config's, same columns."
+    "--data", type=FilePath(), help="Survey file with the same columns, to use instead of that of the configuration."
 )
 scheduler_option = click.option(
-    "--scheduler", help="Address or file of a Dask scheduler whose workers make the runs.  [default: config]"
+    "--scheduler", help="Address or file of a Dask scheduler whose workers execute the runs.  [default: config]"
 )
 workers_option = click.option(
-    "--workers", type=click.IntRange(min=1), help="Simulator runs at once; 1 is a plain loop.  [default: config]"
+    "--workers", type=click.IntRange(min=1), help="Number of parallel simulator runs.  [default: config]"
 )
 
 

@@ -31,41 +31,63 @@ INCH = 2.54  # cm
     "invgp plot posterior.nc --limits depth 0 2500 --size 18 9 --dpi 600"
 )
 @click.argument("posterior", type=FilePath())
-@click.option("-o", "--output", type=FilePath(), help="PNG, SVG or PDF.  [default: beside POSTERIOR]")
+@click.option("-o", "--output", type=FilePath(), help="Figure file: PNG, SVG or PDF.  [default: next to POSTERIOR]")
 @click.option(
     "--kind",
     "kinds",
     type=click.Choice([*KINDS, "all"]),
     multiple=True,
-    help="What to draw; may be repeated.  [default: section or map, and fit]",
+    help="Type of figure; can be repeated.  [default: section or map, and fit]",
 )
-@click.option("--latent", "latents", multiple=True, metavar="NAME", help="Only this latent; may be repeated.")
-@click.option("--layer", "layers", multiple=True, metavar="LABEL", help="Only this layer (or other label).")
+@click.option(
+    "--latent", "latents", multiple=True, metavar="NAME", help="Latent to plot; can be repeated.  [default: all]"
+)
+@click.option(
+    "--layer",
+    "layers",
+    multiple=True,
+    metavar="LABEL",
+    help="Layer (or other label) to plot; can be repeated.  [default: all]",
+)
 @click.option(
     "--show",
     type=click.Choice([*QUANTITIES, OF_FIELDS, "all"]),
     multiple=True,
     help="Quantities of sections and maps; difference: posterior minus prior mean; few-runs: the part of the "
-    "standard deviation of a field model that more runs would remove.  [default: mean; on maps, and std]",
+    "standard deviation of a field model that more runs would remove.  [default: mean; on maps, also std]",
 )
-@click.option("--site", type=click.IntRange(min=1), help="Whose correlations.  [default: in the middle of the table]")
-@click.option("--at", type=(str, float), multiple=True, metavar="COORDINATE VALUE", help="Cut a grid here.")
+@click.option(
+    "--site",
+    type=click.IntRange(min=1),
+    help="Site whose correlations are plotted.  [default: the middle of the table]",
+)
+@click.option(
+    "--at",
+    type=(str, float),
+    multiple=True,
+    metavar="COORDINATE VALUE",
+    help="Cut a grid at this coordinate; can be repeated.",
+)
 @click.option(
     "--limits",
     type=(str, float, float),
     multiple=True,
     metavar="VARIABLE LOW HIGH",
-    help="Ends of the colours or the axis of depth, depth_std, depth_difference, "
+    help="Range of the colours or the axis of a variable: depth, depth_std, depth_difference, "
     "depth_information or depth_few_runs_std.",
 )
 @click.option(
     "--hatch-below",
     type=FiniteRange(0.0, 1.0),
-    help="Hatch where the information is less; 0: nowhere.  [default: 0.2]",
+    help="Hatch regions with less information; 0 disables hatching.  [default: 0.2]",
 )
-@click.option("--size", type=(FiniteRange(3.0, 200.0),) * 2, metavar="WIDTH HEIGHT", help="In centimetres.")
-@click.option("--dpi", type=FiniteRange(30.0, 2400.0), help="Dots per inch.  [default: 300]")
-@click.option("--format", "suffix", type=click.Choice(FORMATS), help="Of the files.  [default: that of --output, png]")
+@click.option(
+    "--size", type=(FiniteRange(3.0, 200.0),) * 2, metavar="WIDTH HEIGHT", help="Size of a figure in centimetres."
+)
+@click.option("--dpi", type=FiniteRange(30.0, 2400.0), help="Resolution in dots per inch.  [default: 300]")
+@click.option(
+    "--format", "suffix", type=click.Choice(FORMATS), help="File format.  [default: that of --output, or png]"
+)
 @json_option
 def command(
     posterior: Path,
@@ -76,9 +98,9 @@ def command(
     suffix: str | None,
     **chosen: Any,
 ) -> None:
-    """Draw POSTERIOR, a file that `invgp run` or `invgp predict` wrote: sections or maps, and the data fit.
+    """Plot POSTERIOR, a file of `invgp run` or `invgp predict`: sections or maps, and the data fit.
 
-    The section or the map goes to OUTPUT, others to OUTPUT_KIND; a figure that is alone goes to OUTPUT.
+    The section or map is written to OUTPUT, other figures to OUTPUT_KIND. A single figure is written to OUTPUT.
     """
     target = target_of(posterior, output, suffix)
     check_writable(target, "--output")

@@ -25,23 +25,27 @@ GIBIBYTE = 2**30
 @click.argument("posterior", type=FilePath())
 @click.option(
     "--grid",
-    help="A step; or NAME=START:STOP:STEP or NAME=VALUE for each coordinate, with commas between, what is left out "
-    "being the sites' extent; or a CSV or netCDF file of points or axes.  [default: 50 to 100 points a side]",
+    help="A step; or NAME=START:STOP:STEP or NAME=VALUE for each coordinate, separated by commas, where an omitted "
+    "start or stop is that of the sites; or a CSV or netCDF file of points or axes.  [default: 50 to 100 points per "
+    "side]",
 )
-@click.option("-o", "--output", type=FilePath(), help="The map.  [default: POSTERIOR.map.nc]")
-@click.option("--latent", "latents", multiple=True, help="Only these; may be repeated.  [default: all]")
-@click.option("--derive", multiple=True, help="A quantity 'NAME = EXPRESSION' of latents; may be repeated.")
-@click.option("--exceed", multiple=True, help="A threshold 'NAME > NUMBER UNIT'; may be repeated.")
-@click.option("--quantiles", help="Probabilities, with commas between, or 'none'.  [default: those of POSTERIOR]")
+@click.option("-o", "--output", type=FilePath(), help="Map file.  [default: POSTERIOR.map.nc]")
+@click.option("--latent", "latents", multiple=True, help="Latent to predict; can be repeated.  [default: all]")
+@click.option("--derive", multiple=True, help="Derived quantity 'NAME = EXPRESSION'; can be repeated.")
+@click.option("--exceed", multiple=True, help="Threshold 'NAME > NUMBER UNIT'; can be repeated.")
+@click.option("--quantiles", help="Probabilities separated by commas, or 'none'.  [default: those of POSTERIOR]")
 @click.option(
-    "--draws", type=click.IntRange(min=0), default=0, help="Joint over the map and the latents.  [default: 0]"
+    "--draws",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Number of samples, joint over the map and the latents.  [default: 0]",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Of the draws.  [default: that of POSTERIOR]")
+@click.option("--seed", type=click.IntRange(min=0), help="Random seed of the samples.  [default: that of POSTERIOR]")
 @click.option(
     "--memory",
     type=FiniteRange(min=0.01),
     default=0.5,
-    help="GiB of temporary arrays, about; more is hardly faster.  [default: 0.5]",
+    help="Approximate size of temporary arrays in GiB; more is hardly faster.  [default: 0.5]",
 )
 @json_option
 def command(
@@ -56,7 +60,7 @@ def command(
     seed: int | None,
     memory: float,
 ) -> None:
-    """The posterior of POSTERIOR, a file that `invgp run` wrote, on a grid or at points; no simulator is needed."""
+    """Compute the posterior of POSTERIOR, a file of `invgp run`, on a grid or at points, without the simulator."""
     dataset = netcdf.read(posterior)
     refuse_calibration(dataset, posterior)
     output = output or posterior.with_suffix(".map.nc")

@@ -1,4 +1,4 @@
-"""`invgp report`: one HTML page about a posterior file."""
+"""`invgp report`: an HTML report of a posterior file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Examples: invgp report posterior.nc; invgp report posterior.nc -o line.html")
 @click.argument("posterior", type=FilePath())
-@click.option("-o", "--output", type=FilePath(), help="The page, .html.  [default: beside POSTERIOR]")
-@click.option("--ledger", type=FilePath(), help="Of its runs.  [default: that beside POSTERIOR, if any]")
+@click.option("-o", "--output", type=FilePath(), help="HTML file.  [default: next to POSTERIOR]")
+@click.option("--ledger", type=FilePath(), help="Ledger of the runs.  [default: that next to POSTERIOR, if any]")
 @json_option
 def command(posterior: Path, output: Path | None, ledger: Path | None) -> None:
-    """Tell about POSTERIOR, a file that `invgp run` wrote, on one HTML page that needs no network.
+    """Write a self-contained HTML report of POSTERIOR, a file of `invgp run`.
 
-    The page says what was inverted, shows the fields, the data fit and the diagnostics, what the runs cost, and how to
-    make it all again. Open it in any browser; print it from there.
+    The report contains a description of the inversion, the fields, the data fit, the diagnostics, the runs, and the
+    commands that reproduce it. It opens in any browser without a network connection, and it can be printed.
     """
     output = output or posterior.with_suffix(".html")
     if output.suffix.lower() not in (".html", ".htm"):

@@ -31,13 +31,15 @@ if TYPE_CHECKING:
     "invgp run survey.toml --data other_line.csv -o other_line.nc"
 )
 @config_argument
-@click.option("-o", "--output", type=FilePath(), help="The posterior file.  [default: config]")
+@click.option("-o", "--output", type=FilePath(), help="Posterior file.  [default: config]")
 @data_option
 @workers_option
 @scheduler_option
-@click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Of all random numbers.  [default: config]")
-@click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), help="Where arrays live.  [default: config]")
-@click.option("--ledger", type=FilePath(), help="Keeps all runs.  [default: beside the output]")
+@click.option("--seed", type=click.IntRange(min=0, max=LARGEST_SEED), help="Random seed.  [default: config]")
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda", "auto"]), help="Device for array computations.  [default: config]"
+)
+@click.option("--ledger", type=FilePath(), help="Ledger of the runs.  [default: next to the output]")
 @json_option
 def command(
     config: Path,
@@ -51,8 +53,8 @@ def command(
 ) -> None:
     """Invert the survey that CONFIG describes and write the posterior as CF netCDF.
 
-    Ctrl-C stops it; the best posterior so far is written beside the output. However it was stopped, the same command
-    goes on where it was, with the runs in the ledger.
+    After Ctrl-C, the best posterior so far is written next to the output. However the inversion was stopped, the same
+    command continues it with the runs in the ledger.
     """
     problem = load(config, data=data)
     check_posterior_path(output or problem.output.file, "--output" if output else "output.file", problem, config)

@@ -42,7 +42,7 @@ def opened(path: Path, *, read_only: bool = True) -> Ledger:
     epilog="Examples: invgp runs list posterior.ledger.sqlite --failed; invgp runs show posterior.ledger.sqlite 17"
 )
 def command() -> None:
-    """Look into a ledger, the file in which `invgp run` keeps what became of every run."""
+    """List, show, repeat or export the runs in a ledger, the file in which `invgp run` records every run."""
 
 
 @command.command(
@@ -50,10 +50,10 @@ def command() -> None:
     epilog="Examples: invgp runs list posterior.ledger.sqlite --failed; invgp runs list posterior.ledger.sqlite --json",
 )
 @ledger_argument
-@click.option("--failed", is_flag=True, help="Only runs that failed.")
-@click.option("--json", "as_json", is_flag=True, help="As a JSON array, with whole messages.")
+@click.option("--failed", is_flag=True, help="List failed runs only.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array with complete messages.")
 def list_runs(ledger: Path, *, failed: bool, as_json: bool) -> None:
-    """List the runs in LEDGER, one a line."""
+    """List the runs in LEDGER, one per line."""
     with opened(ledger) as book:
         runs = book.runs(failed=failed)
         if as_json:
@@ -67,7 +67,7 @@ def list_runs(ledger: Path, *, failed: bool, as_json: bool) -> None:
 @click.argument("run", type=click.IntRange(min=1, max=LARGEST_NUMBER))
 @json_option
 def show(ledger: Path, run: int) -> None:
-    """Show all about one RUN of LEDGER: its number is the first column of `invgp runs list`."""
+    """Show one run of LEDGER. RUN is its number, the first column of `invgp runs list`."""
     with opened(ledger) as book:
         found = next(book.runs(run=run), None)
     if found is None:
@@ -84,16 +84,16 @@ def show(ledger: Path, run: int) -> None:
 
 @command.command(epilog="Examples: invgp runs rerun posterior.ledger.sqlite --failed --config survey.toml --workers 4")
 @ledger_argument
-@click.option("--failed", is_flag=True, required=True, help="Make the runs that failed again.")
-@click.option("--config", type=FilePath(), required=True, help="Whose simulator is run.")
+@click.option("--failed", is_flag=True, required=True, help="Repeat failed runs.")
+@click.option("--config", type=FilePath(), required=True, help="Configuration of the simulator.")
 @workers_option
 @scheduler_option
 @json_option
 def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None, *, failed: bool) -> None:
-    """Run the simulator of a config again where it failed, and put the outcome into LEDGER.
+    """Repeat failed runs with the simulator of a configuration and record the results in LEDGER.
 
-    For failures whose cause is gone: a licence server that was down, a timeout that was too short. `invgp run` then
-    takes the new outcome.
+    Use it if the reason for the failures no longer exists, for example a licence server that was down or a timeout that
+    was too short. `invgp run` then uses the new results.
     """
     # Here, not above: a mistake is told, and help given, without waiting for SciPy.
     from invgp.adapters.protocol import RunContext  # noqa: PLC0415
@@ -146,8 +146,8 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
     "invgp runs export posterior.ledger.sqlite -o runs.nc"
 )
 @ledger_argument
-@click.option("-o", "--output", type=FilePath(), required=True, help="A .csv or .nc file.")
-@click.option("--model", default="", help="Start of the model's digest, where there are several.")
+@click.option("-o", "--output", type=FilePath(), required=True, help="CSV (.csv) or netCDF (.nc) file.")
+@click.option("--model", default="", help="First characters of the digest of the model, if there are several.")
 @json_option
 def export(ledger: Path, output: Path, model: str) -> None:
     """Write the runs of LEDGER, with their inputs and outputs, as CSV or netCDF."""

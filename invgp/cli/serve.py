@@ -24,14 +24,23 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Examples: invgp serve survey.toml; invgp serve survey.toml --port 4243 --workers 4")
 @config_argument
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; this machine only.")
-@click.option("--port", type=click.IntRange(0, 65535), default=4242, show_default=True, help="0: any that is free.")
-@click.option("--workers", type=click.IntRange(min=1), help="Runs at once; others wait.  [default: config]")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; the default is reachable from this machine only.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=4242, show_default=True, help="Port; 0 selects a free port."
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Number of parallel runs; further requests wait.  [default: config]"
+)
 def command(config: Path, host: str, port: int, workers: int | None) -> None:
-    """Offer the simulator of CONFIG as an UM-Bridge server, until Ctrl-C.
+    """Serve the simulator of CONFIG as an UM-Bridge server until Ctrl-C.
 
-    Inputs and outputs are blocks of numbers in the simulator's units, in the config's order. There is no password:
-    whoever can reach the address can run the simulator.
+    Inputs and outputs are blocks of numbers in the units of the simulator, in the order of CONFIG. There is no
+    password: anyone who can reach the address can run the simulator.
     """
     problem = load(config)
     directory = Path(mkdtemp(prefix="invgp-serve-"))
