@@ -13,6 +13,8 @@ import pytest
 from invgp.cli.signals import signals_as_interrupts
 from invgp.lost_interrupts import resend_lost_interrupts
 
+pytestmark = pytest.mark.processes
+
 PATIENCE = 60.0  # s
 
 

@@ -41,6 +41,8 @@ from invgp.adapters.dakota import dakota_model
 from invgp.adapters.pest.instructions import Instructions
 from invgp.adapters.pest.model import pest_model
 
+pytestmark = pytest.mark.processes
+
 X, Y = (Quantity("x", "m"),), (Quantity("y", "s"),)
 SECRET = "1.0 the secret"
 

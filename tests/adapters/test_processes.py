@@ -14,6 +14,8 @@ import pytest
 from invgp.adapters import supervisor
 from invgp.adapters.processes import KEPT, STDERR, STDOUT, Ending, Outcome, make_environment, run_process
 
+pytestmark = pytest.mark.processes
+
 SH = "/bin/sh"
 FLOODS = {1: Ending.STDOUT_LIMIT, 2: Ending.STDERR_LIMIT}
 

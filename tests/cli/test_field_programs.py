@@ -14,6 +14,8 @@ import xarray as xr
 from helpers.command_line import here
 from helpers.running_commands import running
 
+pytestmark = pytest.mark.processes
+
 PATIENCE = 60.0  # s, for a busy machine
 OF_ONE_INVERSION_ONLY = ("history", "invgp_runs_at_once", "invgp_runs_from_ledger", "invgp_survey")
 

@@ -20,6 +20,8 @@ from helpers.command_line import (
 )
 from helpers.running_commands import PATIENCE, PROMPT, interrupt, left_behind, own_words, running, wait_for
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.parametrize(("workers", "group"), [("1", True), ("2", True), ("2", False)])
 def test_that_ctrl_c_in_the_first_evaluation_ends_at_once(workers: str, group: bool, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from helpers.command_line import SIMULATOR, Command, small, with_inference, with
 from helpers.running_commands import PATIENCE, left_behind, running
 from helpers.worker_pools import cluster
 
+pytestmark = pytest.mark.processes
+
 UNDER_WAY = 2  # runs at once
 
 # A program with a child that has left its group, and which goes on for long unless `go` is there.

@@ -18,6 +18,8 @@ from helpers.forked_commands import forked
 from helpers.running_commands import running
 from invgp.ledger import Ledger
 
+pytestmark = pytest.mark.processes
+
 PATIENCE = 60.0  # s, for a busy machine
 STOPS = 2
 KILLS = 20

@@ -27,6 +27,8 @@ from invgp.adapters import Quantity, RunContext, UmbridgeModel
 from invgp.adapters.testing import check_forward_model
 from invgp.cli.serve import is_loopback
 
+pytestmark = pytest.mark.processes
+
 PATIENCE = 60.0  # s, for a busy machine
 # Sleeps a twentieth of a second, fails below zero, dies at 666, waits at 777 until another process has come there, too.
 MODEL = f"""\

@@ -13,6 +13,8 @@ import pytest
 
 from helpers.command_line import MODULE, PATIENCE, SCRIPT, invgp, with_program, write_files
 
+pytestmark = pytest.mark.processes
+
 # Each with the file that it makes.
 COMMANDS = {
     "check": (["check", "survey.toml"], ""),

@@ -11,6 +11,8 @@ import pytest
 
 from invgp.cli import COMMANDS
 
+pytestmark = pytest.mark.processes
+
 HEAVY = (
     "cf_units",
     "dask",

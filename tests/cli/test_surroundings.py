@@ -13,6 +13,8 @@ import pytest
 
 from helpers.command_line import CONFIG, MODULE, PATIENCE, Command, invgp, with_program, write_files
 
+pytestmark = pytest.mark.processes
+
 NOT_UTF8 = os.fsdecode(b"caf\xe9")
 
 

@@ -18,6 +18,8 @@ from helpers.command_line import Command
 from invgp.cli import COMMANDS
 from invgp.scaffolds import KINDS
 
+pytestmark = pytest.mark.processes
+
 # Each command of the way, and a file that is there after it.
 STEPS = [
     (["check", "survey.toml"], "survey.toml"),

@@ -19,6 +19,8 @@ from helpers.running_commands import left_behind, running
 from invgp.cli.progress import Tally
 from invgp.ledger import Ledger
 
+pytestmark = pytest.mark.processes
+
 PATIENCE = 120.0  # s, for a busy machine
 LEDGER = "posterior.ledger.sqlite"
 

@@ -25,6 +25,8 @@ from invgp.execution.evaluate import evaluate
 from invgp.execution.run_directories import make_run_directory
 from invgp.ledger import Ledger
 
+pytestmark = pytest.mark.processes
+
 SOURCE = Path(__file__).with_name("faulty.c")
 RUNS = 1_000
 # What the whole part of the input does, modulo 16: how often, and what is to become of it.

@@ -22,6 +22,8 @@ from invgp.execution.evaluate import evaluate
 from invgp.execution.monitor import SilentMonitor
 from invgp.ledger import Ledger, LookupResult, Recorder, claims
 
+pytestmark = pytest.mark.processes
+
 PATIENCE = 60.0  # s, for a busy machine
 INPUTS, OUTPUTS = (Quantity("x", "m"),), (Quantity("z", "s"),)
 

@@ -25,6 +25,8 @@ from invgp.adapters.directories import RunDirectory
 from invgp.serving import ModelServer
 from invgp.serving.run_queue import KEPT
 
+pytestmark = pytest.mark.processes
+
 PATIENCE = 30.0  # s, for a busy machine
 HERE, ELSEWHERE = "127.0.0.2", "127.0.0.3"  # two clients
 EVALUATE = json.dumps({"name": "time", "input": [[500.0]], "config": {}}).encode()

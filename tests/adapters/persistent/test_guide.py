@@ -15,6 +15,8 @@ from invgp.adapters import PersistentModel, Quantity, RunContext
 from invgp.adapters.testing import check_forward_model
 from invgp.config import load
 
+pytestmark = pytest.mark.processes
+
 
 def server_of(page: str) -> str:
     [example] = re.findall(r"```python\n#!/usr/bin/env python3\n([^`]*for line in sys.stdin.*?)```", page, re.DOTALL)

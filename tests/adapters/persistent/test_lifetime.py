@@ -22,6 +22,8 @@ from invgp.execution.evaluate import evaluate
 from invgp.execution.pools import open_pool
 from invgp.problem import InferenceSettings
 
+pytestmark = pytest.mark.processes
+
 PATIENCE = 120.0  # s, for a busy machine
 
 

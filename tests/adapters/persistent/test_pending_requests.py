@@ -14,6 +14,8 @@ from helpers.executable_models import MakeProgram
 from helpers.persistent_models import HANG, OK, model, run
 from invgp.adapters import PersistentModel, Status, conversation
 
+pytestmark = pytest.mark.processes
+
 COMPANY = [1.0, 3.0, 5.0, 2.0, *range(7, 50)]
 # It takes whatever lies in wait, and says how many requests there were; a body says what it does with them.
 HOARDER = """\

@@ -18,6 +18,8 @@ from invgp.adapters import AdapterError, PersistentModel, Quantity, Status, serv
 from invgp.adapters.lines import line_limit
 from invgp.adapters.testing import check_forward_model
 
+pytestmark = pytest.mark.processes
+
 
 def test_that_a_persistent_program_conforms(program: MakeProgram, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()

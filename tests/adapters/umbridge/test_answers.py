@@ -14,6 +14,8 @@ from helpers.umbridge_servers import GOOD, VALUES, Behaviour, context, http, raw
 from invgp.adapters import Status
 from invgp.adapters.exchange import DEEPEST, parse_json
 
+pytestmark = pytest.mark.processes
+
 
 def trickles(connection: socket.socket) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")

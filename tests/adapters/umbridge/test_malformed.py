@@ -21,6 +21,8 @@ from helpers.malformed_replies import Malformed, malformed_replies
 from helpers.umbridge_servers import GOOD, RawServer, context, times_model
 from invgp.adapters import Status
 
+pytestmark = pytest.mark.processes
+
 SEED, AT_ONCE = 18, 300
 COUNT = int(os.environ.get("MALFORMED_REPLIES", str(AT_ONCE)))
 LANES = 8

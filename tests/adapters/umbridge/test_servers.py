@@ -26,6 +26,8 @@ from invgp.execution.concurrency import Concurrency
 from invgp.execution.evaluate import evaluate
 from invgp.inference.invert import invert
 
+pytestmark = pytest.mark.processes
+
 PATIENCE = 20.0  # s, for a busy machine
 # Fails where the velocity is below zero, gives NaN where it is zero.
 REAL_SERVER = """

@@ -17,6 +17,8 @@ import xarray as xr
 import invgp
 from helpers.worker_pools import PATIENCE
 
+pytestmark = pytest.mark.processes
+
 CONFIG = """
 [survey]
 file = "survey.csv"

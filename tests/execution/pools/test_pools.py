@@ -27,6 +27,8 @@ from invgp.execution.pools import Loop, Pool, open_pool
 from invgp.ledger import Ledger, LedgerAddress
 from invgp.problem import InferenceSettings
 
+pytestmark = pytest.mark.processes
+
 KINDS = ("loky", "threading", "dask")
 KILL_WORKER = "read _ _ _ worker _ < /proc/$PPID/stat; kill -9 $worker"  # the parent of a program is its supervisor
 
