@@ -19,7 +19,7 @@ from invgp.core.backend import Backend, select_backend
 pytest.register_assert_rewrite("helpers")
 
 ROOT = Path(__file__).resolve().parent.parent
-MARKED_FOLDERS = {"docs": "docs", "case_studies": "study"}
+MARKED_FOLDERS = {"docs": ["docs"], "case_studies": ["study", "slow"]}
 
 
 def pytest_configure() -> None:
@@ -43,8 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of whole folders, and those that use the browser."""
     for item in items:
         folder = item.path.relative_to(ROOT / "tests").parts[0]
-        if folder in MARKED_FOLDERS:
-            item.add_marker(MARKED_FOLDERS[folder])
+        for mark in MARKED_FOLDERS.get(folder, []):
+            item.add_marker(mark)
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
 

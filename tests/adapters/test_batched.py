@@ -98,6 +98,7 @@ def test_that_a_program_can_give_up_a_row(row: str, program: MakeProgram, tmp_pa
     assert left(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_that_a_batch_that_takes_too_long_is_ended_and_not_repeated(program: MakeProgram, tmp_path: Path) -> None:
     got = run(model(program, tmp_path, "time.sleep(60)", timeout=2.0), tmp_path)
     assert got.status == (Status.TIMEOUT,) * 3

@@ -197,6 +197,7 @@ def test_that_a_wrong_setting_is_reported_in_one_sentence(make: Any, sentence: s
         make()
 
 
+@pytest.mark.slow
 def test_that_the_size_of_what_is_read_is_bounded(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("1\n" * 1_000_001)
     for reader in (TableFile("out", row=1), CsvFile("out", row=1)):

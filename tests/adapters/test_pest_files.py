@@ -172,6 +172,7 @@ def test_that_free_semi_fixed_and_fixed_numbers_read_back(numbers: list[float]) 
         assert list(Instructions(f"pif ~\n{instructions}").read(text).values()) == numbers
 
 
+@pytest.mark.slow
 @given(st.text(), st.text())
 def test_that_no_text_does_worse_than_an_error(instructions: str, text: str) -> None:
     with suppress(ValueError):

@@ -107,12 +107,14 @@ def ran(case: Case, invgp_here: Command) -> Callable[..., None]:
     return run
 
 
+@pytest.mark.slow
 def test_that_all_figures_are_drawn(case: Case, ran: Callable[..., None], tmp_path: Path) -> None:
     ran("plot", "posterior.nc", "--kind", "all", "-o", tmp_path / "figure.png")
     assert all(figure.stat().st_size > 5000 for figure in tmp_path.glob("*.png"))
     assert len(list(tmp_path.glob("*.png"))) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantity", ["information", "few-runs"])
 def test_that_a_quantity_is_drawn(quantity: str, case: Case, ran: Callable[..., None], tmp_path: Path) -> None:
     kind = "section" if len(case.names) == 1 else "map"
@@ -120,15 +122,18 @@ def test_that_a_quantity_is_drawn(quantity: str, case: Case, ran: Callable[..., 
     assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_that_keeping_the_posterior_gives_no_note(case: Case) -> None:
     assert "modes" not in netcdf.read(case.folder / "posterior.nc").attrs["invgp_diagnostics"]
 
 
+@pytest.mark.slow
 def test_that_a_report_is_made(case: Case, ran: Callable[..., None], tmp_path: Path) -> None:
     ran("report", "posterior.nc", "-o", tmp_path / "page.html")
     assert "density" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_that_a_table_has_every_node(case: Case, ran: Callable[..., None], tmp_path: Path) -> None:
     ran("export", "posterior.nc", "--format", "csv", "-o", tmp_path / "nodes.csv")
     table = np.genfromtxt(tmp_path / "nodes.csv", delimiter=",", names=True)
@@ -138,6 +143,7 @@ def test_that_a_table_has_every_node(case: Case, ran: Callable[..., None], tmp_p
         np.testing.assert_allclose(table[name][row], posterior[name].values[node], rtol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 def test_that_another_grid_is_predicted(case: Case, ran: Callable[..., None], tmp_path: Path) -> None:
     grid = ",".join(f"{n}={AXES[n][0]:g}:{AXES[n][-1]:g}:{AXES[n][1] - AXES[n][0]:g}" for n in case.names)
     ran("predict", "posterior.nc", "--grid", grid, "-o", tmp_path / "map.nc")

@@ -20,7 +20,7 @@ from helpers.command_line import (
 )
 from helpers.running_commands import PATIENCE, PROMPT, interrupt, left_behind, own_words, running, wait_for
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(("workers", "group"), [("1", True), ("2", True), ("2", False)])

@@ -14,7 +14,7 @@ from helpers.command_line import SIMULATOR, Command, small, with_inference, with
 from helpers.running_commands import PATIENCE, left_behind, running
 from helpers.worker_pools import cluster
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 UNDER_WAY = 2  # runs at once
 

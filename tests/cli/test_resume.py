@@ -18,7 +18,7 @@ from helpers.forked_commands import forked
 from helpers.running_commands import running
 from invgp.ledger import Ledger
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 PATIENCE = 60.0  # s, for a busy machine
 STOPS = 2

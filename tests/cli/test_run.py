@@ -31,6 +31,7 @@ from invgp.formatting import format_duration
 Finished = tuple[Path, subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.slow
 def test_that_run_writes_a_posterior_and_prints_its_path(finished: Finished) -> None:
     directory, result = finished
     assert result.returncode == 0, result.stderr
@@ -105,6 +106,7 @@ def test_that_what_is_written_is_in_the_documentation(finished: Finished, root: 
     assert [name for name in sorted(names | attributes) if f"`{name}`" not in page] == []
 
 
+@pytest.mark.slow
 def test_that_plot_draws_a_posterior(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
     result = invgp_here("plot", finished[0] / "posterior.nc", "-o", "figures/line.svg", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
@@ -112,6 +114,7 @@ def test_that_plot_draws_a_posterior(finished: Finished, invgp_here: Command, tm
     assert all((tmp_path / name).stat().st_size > 0 for name in result.stdout.split())
 
 
+@pytest.mark.slow
 def test_that_options_win_over_the_config(finished: Finished, tmp_path: Path) -> None:
     config = write_files(tmp_path / "tmp")
     (tmp_path / "line.csv").write_text(SITES.replace("2000,0.51", "2000,0.61"))
@@ -138,12 +141,14 @@ def posteriors(directory: Path) -> list[xr.Dataset]:
     return [xr.load_dataset(directory / f"workers{count}.nc").drop_attrs() for count in ("1", "2")]
 
 
+@pytest.mark.slow
 def test_that_the_number_of_workers_does_not_change_the_result_with_a_function(tmp_path: Path) -> None:
     write_files(tmp_path, CONFIG.replace('"model:time"', '"model:time"\nvectorised = false'))
     one, two = posteriors(tmp_path)
     xr.testing.assert_identical(one, two)
 
 
+@pytest.mark.slow
 def test_that_the_number_of_workers_does_not_change_the_result_with_a_program(tmp_path: Path) -> None:
     write_files(tmp_path, with_inference(FULL_GAUSSIAN, "max_evaluations = 2", config=with_program(directory=tmp_path)))
     one, two = posteriors(tmp_path)
@@ -163,6 +168,7 @@ def read_until_closed(terminal: int) -> str:
     return text.decode()
 
 
+@pytest.mark.slow
 def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
     write_files(tmp_path, with_inference(FULL_GAUSSIAN, "max_evaluations = 2", config=with_program(directory=tmp_path)))
     ours, theirs = pty.openpty()

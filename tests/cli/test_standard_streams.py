@@ -66,6 +66,7 @@ def outcomes(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tu
     return dict(zip(STATES, found, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "state"), STATES)
 def test_that_a_command_finishes_with_any_standard_streams(
     name: str, state: str, outcomes: dict[tuple[str, str], dict[str, Any]]
@@ -97,6 +98,7 @@ def test_that_a_reader_that_stops_early_is_no_failure(project: Path) -> None:
     assert (header.split()[0], code, result.stderr) == ("run", "0", "")
 
 
+@pytest.mark.slow
 def test_that_text_beyond_ascii_is_written_in_any_encoding(tmp_path: Path) -> None:
     plain = {"PYTHONIOENCODING": "ascii", "LANG": "C", "LC_ALL": "C", "TERM": "dumb", "COLUMNS": "0", "NO_COLOR": "1"}
     environment = {k: v for k, v in os.environ.items() if k != "HOME"} | plain | {"PYTHONOPTIMIZE": "2"}

@@ -18,7 +18,7 @@ from helpers.command_line import Command
 from invgp.cli import COMMANDS
 from invgp.scaffolds import KINDS
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 # Each command of the way, and a file that is there after it.
 STEPS = [

@@ -19,7 +19,7 @@ from helpers.running_commands import left_behind, running
 from invgp.cli.progress import Tally
 from invgp.ledger import Ledger
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 PATIENCE = 120.0  # s, for a busy machine
 LEDGER = "posterior.ledger.sqlite"

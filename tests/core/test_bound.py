@@ -33,6 +33,7 @@ def test_that_every_family_keeps_the_contract(family, numpy_backend):
     assert isinstance(small_model(family, KINDS, dense=False)(numpy_backend)[0].posterior, Posterior)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("block", BLOCKS)

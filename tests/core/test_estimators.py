@@ -97,6 +97,7 @@ def test_that_a_site_is_fitted_to_what_it_has(budget, backend, tolerance, rng, m
         np.testing.assert_allclose(to_numpy(found)[n], expected, atol=tolerance(backend, 1e-10, 1e-4))
 
 
+@pytest.mark.slow
 def test_that_fits_with_missing_runs_keep_to_the_memory_budget(rng):
     latents, sites = 8, 24
     samples = 6 * math.comb(latents + 4, 4)

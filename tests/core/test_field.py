@@ -53,6 +53,7 @@ def test_that_fields_have_their_coordinates_back(backend: Backend, tolerance: To
     )
 
 
+@pytest.mark.slow
 def test_that_a_linear_model_has_its_exact_posterior_once_runs_exceed_the_variables(
     backend: Backend, tolerance: Tolerance
 ) -> None:
@@ -100,6 +101,7 @@ def test_that_outputs_that_no_run_changes_leave_the_prior_alone(degrees: float |
     assert narrower.max() < 1e-9 if data == 40 else narrower.max() > 0.05
 
 
+@pytest.mark.slow
 def test_that_student_t_noise_of_many_degrees_is_gaussian(backend: Backend, tolerance: Tolerance) -> None:
     """The density of data with an uncertain regression, in closed form."""
     problem = LinearProblem(backend, data=12)
@@ -163,6 +165,7 @@ def rounding(part: Regression) -> float:
     return float(10.0 * np.finfo(to_numpy(part.w).dtype).eps * largest)
 
 
+@pytest.mark.slow
 def test_that_blocks_agree_with_a_regression_of_each_in_its_own_variables(
     backend: Backend, tolerance: Tolerance
 ) -> None:

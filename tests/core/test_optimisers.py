@@ -26,6 +26,7 @@ def test_that_it_finds_the_minimum_of_a_curved_valley_as_scipy_does(backend, tol
     assert device_of(state.point) == device_of(backend.asarray(start))
 
 
+@pytest.mark.slow
 def test_that_it_solves_an_ill_conditioned_quadratic(backend, tolerance):
     scales = np.geomspace(1, 1e4, 20)
     state, _ = search(

@@ -91,6 +91,7 @@ def test_that_the_best_gaussian_is_found_where_log_densities_are_far_from_quadra
     assert start.elbo > best - 0.02 * abs(best)
 
 
+@pytest.mark.slow
 def test_that_a_search_takes_no_irreversible_step(numpy_backend):
     """Outliers beside which the first steps would lead to kernels that explain nothing."""
     rng = np.random.default_rng(102)

@@ -261,6 +261,7 @@ METHODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_that_mini_batches_come_near_the_exact_evidence(method, numpy_backend, best):
     bound, parameters, data, points = regression(numpy_backend, dense=False)
@@ -268,6 +269,7 @@ def test_that_mini_batches_come_near_the_exact_evidence(method, numpy_backend, b
     assert float(evaluate(bound, learnt, data, points, ()).elbo) > -best.fun - 6.0
 
 
+@pytest.mark.slow
 def test_that_steps_that_shrink_come_to_rest_nearer_the_optimum(numpy_backend, best):
     bound, parameters, data, points = regression(numpy_backend, dense=False)
     shrinking, constant = (
@@ -466,6 +468,7 @@ def test_that_a_posterior_held_at_the_sites_refuses_mini_batches(numpy_backend):
         MiniBatches().fit(bound, parameters, data, np.random.default_rng(0))
 
 
+@pytest.mark.slow
 def test_that_mini_batches_of_a_million_sites_need_little_memory():
     """In a process of its own, whose peak is measured: less than 4 GiB, whatever N is."""
     script = """

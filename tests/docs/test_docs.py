@@ -88,6 +88,7 @@ def copy_of_line(line, tmp_path, monkeypatch):
     monkeypatch.chdir(shutil.copytree(line[0], tmp_path / "line"))
 
 
+@pytest.mark.slow
 def test_that_the_quick_start_produces_what_it_describes(root, line):
     folder, printed = line
     for name in ("posterior.nc", "posterior.png", "posterior_fit.png", "posterior.map.nc", "posterior.html"):
@@ -106,18 +107,21 @@ def test_that_the_quick_start_shows_the_files_of_its_project(root):
     assert f"\n\n{latents}\n[forward]\n" in files["survey.toml"].decode()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("copy_of_line")
 @pytest.mark.parametrize("name", ON_THE_LINE)
 def test_that_a_page_about_the_line_runs(name, root):
     run_page(root / "docs" / f"{name}.md", ON_THE_LINE[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_AN_EMPTY_FOLDER)
 def test_that_a_page_runs_in_an_empty_folder(name, root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(pages(root)[name], IN_AN_EMPTY_FOLDER[name])
 
 
+@pytest.mark.slow
 def test_that_the_page_about_figures_runs(root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     x, y = (part.ravel() for part in np.meshgrid(np.arange(4) * 500.0, np.arange(4) * 500.0))
@@ -141,6 +145,7 @@ def test_that_the_page_about_figures_runs(root, tmp_path, monkeypatch):
     assert (tmp_path / "layer2.pdf").exists()
 
 
+@pytest.mark.slow
 def test_that_the_page_about_the_ledger_runs(root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "simulator.py").write_text("def time(depth):\n    return depth / 1000.0\n")
@@ -158,6 +163,7 @@ def test_that_the_page_about_the_ledger_runs(root, tmp_path, monkeypatch):
     assert "from the ledger" in printed
 
 
+@pytest.mark.slow
 def test_that_the_page_about_umbridge_runs(root, tmp_path):
     (tmp_path / "simulator.py").write_text("def times(depth, velocity):\n    return 2.0 * depth / velocity[:, None]\n")
     (tmp_path / "sites.csv").write_text("x,t1,t2\n0,0.2,0.5\n")

@@ -83,6 +83,7 @@ def assert_same(model, other):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FITS)
 def test_that_a_fit_stopped_twice_ends_at_the_same_numbers(name, tmp_path):
     likelihood, y, settings = FITS[name]
@@ -125,6 +126,7 @@ SAVIGP(Gaussian(0.5), inducing=20, method=methods[name], checkpoint=checkpoint o
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["blocks", "batches"])
 def test_that_a_killed_fit_ends_at_the_same_numbers(method, tmp_path):
     def command(checkpoint, result):
@@ -146,6 +148,7 @@ def test_that_a_killed_fit_ends_at_the_same_numbers(method, tmp_path):
             np.testing.assert_array_equal(resumed[name], whole[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["theorem 2", "natural gradients"])
 def test_that_a_completed_fit_is_not_repeated_but_can_be_extended(name, tmp_path):
     likelihood, y, settings = FITS[name]

@@ -25,7 +25,7 @@ from invgp.execution.evaluate import evaluate
 from invgp.execution.run_directories import make_run_directory
 from invgp.ledger import Ledger
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 SOURCE = Path(__file__).with_name("faulty.c")
 RUNS = 1_000

@@ -84,6 +84,7 @@ def test_that_a_geotiff_and_the_netcdf_file_agree_cell_for_cell_in_gdal(grid, tm
         np.testing.assert_array_equal(tiff.read(), cf.read())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("northing", [[6000060.0, 6000030.0, 6000000.0], [6000000.0, 6000030.0, 6000060.0]])
 @pytest.mark.parametrize("easting", [[500100.0, 500050.0, 500000.0], [500000.0, 500050.0, 500100.0]])
 def test_that_axes_may_rise_or_fall(posterior, northing, easting, tmp_path):
@@ -100,6 +101,7 @@ def test_that_axes_may_rise_or_fall(posterior, northing, easting, tmp_path):
         assert value == pytest.approx(alone)
 
 
+@pytest.mark.slow
 def test_that_each_height_of_a_volume_is_a_band(volume, tmp_path):
     rasterio = pytest.importorskip("rasterio")
     [path] = export(volume, "geotiff", tmp_path / "volume.tif", ["thickness"])

@@ -144,6 +144,7 @@ def test_that_files_of_a_batch_that_are_not_there_are_named(program: Path, tmp_p
         assert_fails(done, code, words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["otway_c_persistent.toml", "otway_c_batched.toml"])
 def test_that_the_configs_of_the_case_study_give_the_times_of_one_file_a_model(
     name: str, otway: Path, tmp_path: Path

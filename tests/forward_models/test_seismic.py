@@ -86,6 +86,7 @@ def test_that_the_arguments_are_left_alone_and_integers_do_not_truncate() -> Non
     np.testing.assert_array_equal(velocity, [3000, 4000])
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_that_the_c_program_agrees_with_python(program: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)

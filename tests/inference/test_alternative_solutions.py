@@ -46,6 +46,7 @@ def mirrored_problem(prior_mean, truth_side, **inference):
     return problem, h
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(("side", "odds"), [(1.0, "and is as probable"), (1.5, "and is as probable")])
 def test_that_a_mirrored_solution_of_the_whole_field_is_reported(side, odds, seed):

@@ -79,6 +79,7 @@ def test_that_runs_of_earlier_inversions_are_used_from_the_start(tmp_path, links
         np.testing.assert_array_equal(one["a"], other["a"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("size", [3.0, 6.0, 10.0, 30.0])
 def test_that_sites_at_a_jump_are_detected_and_evaluated_directly(size, seed):
@@ -103,6 +104,7 @@ def test_that_sites_at_a_jump_are_detected_and_evaluated_directly(size, seed):
         assert float(np.sqrt((score[plain] ** 2).mean())) < 1.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [30, 79, 80, 100, 130, 2000])
 @pytest.mark.parametrize("function", [smooth, with_jump])
 def test_that_the_budget_is_never_exceeded(budget, function):
@@ -127,6 +129,7 @@ def test_that_too_few_runs_for_an_emulator_mean_the_simulator_itself():
     assert posterior.attrs["invgp_converged"] == "yes"
 
 
+@pytest.mark.slow
 def test_that_a_simulator_that_fails_far_from_the_prior_mean_starts_narrower():
     def fragile(a, b):
         answer = smooth(a, b)
@@ -152,6 +155,7 @@ def test_that_a_simulator_that_fails_far_from_the_prior_mean_starts_narrower():
     assert off(posterior, whole)[0] < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["student-t", "laplace"])
 def test_that_heavy_tails_are_not_pulled_by_an_outlier(kind):
     problem, _ = line_problem(smooth)
@@ -165,6 +169,7 @@ def test_that_heavy_tails_are_not_pulled_by_an_outlier(kind):
     assert off(robust, whole)[0] < 0.5 * off(gaussian, whole)[0]
 
 
+@pytest.mark.slow
 def test_that_missing_observations_and_covariates_pass_through_the_emulator():
     problem = map_problem()
     few, many = invgp.invert(problem), invgp.invert(map_problem(emulator=False))
@@ -173,6 +178,7 @@ def test_that_missing_observations_and_covariates_pass_through_the_emulator():
         assert float(np.abs((few[name] - many[name]) / many[f"{name}_std"]).max()) < 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("emulator", [True, False])
 @pytest.mark.parametrize(
@@ -194,12 +200,14 @@ def test_that_a_posterior_that_is_not_gaussian_is_reported(function, noise, emul
     )
 
 
+@pytest.mark.slow
 def test_that_a_gaussian_posterior_raises_no_doubt():
     posterior = invgp.invert(one_site(lambda a: {"t": 2.0 * a}, 0.2))
     assert posterior.attrs["invgp_diagnostics"] == ""
     assert float(posterior["shape_error"][0]) < 0.2
 
 
+@pytest.mark.slow
 def test_that_a_misfit_is_reported():
     problem, _ = line_problem(smooth)
     tight = replace(problem, noise=Noise("gaussian", {"t": np.full((40, 2), 0.3 * NOISE)}))
@@ -209,6 +217,7 @@ def test_that_a_misfit_is_reported():
     assert invgp.invert(problem).attrs["invgp_diagnostics"] == ""
 
 
+@pytest.mark.slow
 def test_that_diverging_noise_is_reported():
     problem, truth = line_problem(smooth, sites=12)
     exact = replace(problem.survey.observations[0], values=smooth(*truth.T)["t"])
@@ -217,6 +226,7 @@ def test_that_diverging_noise_is_reported():
     assert "The learnt noise of t is" in posterior.attrs["invgp_diagnostics"]
 
 
+@pytest.mark.slow
 def test_that_ordered_depths_stay_ordered_and_fit():
     """Depths of three layers from their cumulated times: the increasing link, with and without the emulator."""
 

@@ -71,6 +71,7 @@ def inverted(family, change="log"):
     return invgp.invert(CHANGES[change](map_problem(**FAMILIES[family])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "change"), CASES)
 def test_that_a_map_at_the_sites_is_the_posterior_itself(family, change, tmp_path):
     posterior = through_a_file(inverted(family, change), tmp_path)
@@ -178,6 +179,7 @@ def test_that_the_summary_of_a_quantity_agrees_with_its_joint_draws(change):
         assert float(often.max()) > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "waves"])
 def test_that_draws_have_the_joint_covariance_of_the_exact_posterior(linear, exact, monkeypatch):
     if not exact:
@@ -218,6 +220,7 @@ def test_that_draws_do_not_change_with_the_size_of_the_blocks(layered):
         xr.testing.assert_allclose(whole.drop_attrs(), pieces.drop_attrs(), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_that_draws_at_a_point_have_the_spread_of_the_map(family):
     found = predict(inverted(family), grid="easting=500020:500080:30,northing=6000040", draws=8000)
@@ -239,6 +242,7 @@ def test_that_waves_keep_the_covariance_between_inducing_points_and_the_map(line
         np.testing.assert_allclose(f[..., j], belief.mean[j] + belief.std[j] * again[:, j] @ shape.factor.T, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_that_lines_and_volumes_are_predicted(tmp_path):
     problem = map_problem(max_evaluations=1)
     height = replace(
@@ -266,6 +270,7 @@ def test_that_lines_and_volumes_are_predicted(tmp_path):
     assert complaints(netcdf.write(line, tmp_path / "line.nc"), LOCAL_AXES) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grid", ["10", "points.csv"])
 def test_that_a_map_file_is_the_map_and_passes_the_compliance_checker(layered, grid, tmp_path):
     (tmp_path / "points.csv").write_text("easting,northing\n500010,6000010\n500020,6000010\n500030,6000012\n")

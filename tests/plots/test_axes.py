@@ -10,6 +10,7 @@ from helpers.plotted_posteriors import assert_that_labels_can_be_read, distance,
 from invgp import plots
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extent", [1.0, 100.0, 1e3, 4e3, 20e3])
 @pytest.mark.parametrize("start", [250.0, 12_345.0, 500_250.0, -500_250.0])
 def test_that_tick_labels_do_not_overlap(start: float, extent: float) -> None:
@@ -19,6 +20,7 @@ def test_that_tick_labels_do_not_overlap(start: float, extent: float) -> None:
         assert_that_labels_can_be_read(figure)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start", "extent", "label"),
     [
@@ -35,6 +37,7 @@ def test_that_a_far_origin_is_named_in_the_label(start: float, extent: float, la
     assert plots.plot_fit(ds).axes[1].get_xlabel() == label
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "pretty"),
     [("m s-1", "m s⁻¹"), ("kg m-3", "kg m⁻³"), ("ohm m", "Ω m"), ("m^2", "m²"), ("1e-5 m s-2", "1e-5 m s⁻²")],
@@ -49,6 +52,7 @@ def test_that_a_dimensionless_latent_has_no_brackets(line: xr.Dataset) -> None:
     assert plots.plot_section(line).axes[1].get_ylabel() == "Seismic velocity"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "label"),
     [("y", "y"), ("a", "a"), ("vs", "vs"), ("pH", "pH"), ("a thing", "A thing"), ("depth", "Depth"), ("GPR", "GPR")],

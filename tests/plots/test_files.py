@@ -21,6 +21,7 @@ def test_that_both_figures_are_written_in_each_format(line: xr.Dataset, tmp_path
     assert all(path.read_bytes().startswith(start) for path in written)
 
 
+@pytest.mark.slow
 def test_that_two_coordinates_give_maps_from_a_netcdf_file(area: xr.Dataset, tmp_path: Path) -> None:
     area.to_netcdf(tmp_path / "area.nc")
     with xr.open_dataset(tmp_path / "area.nc") as ds:
@@ -28,6 +29,7 @@ def test_that_two_coordinates_give_maps_from_a_netcdf_file(area: xr.Dataset, tmp
     assert all(path.stat().st_size > 10_000 for path in written)
 
 
+@pytest.mark.slow
 def test_that_the_same_posterior_gives_the_same_file(line: xr.Dataset, tmp_path: Path) -> None:
     first, _ = plots.plot(line, tmp_path / "a.svg")
     second, _ = plots.plot(line, tmp_path / "b.svg")
@@ -63,6 +65,7 @@ def test_that_what_is_not_there_cannot_be_chosen(line: xr.Dataset) -> None:
         plots.select_latents(line.isel(layer=0, drop=True), labels=["9"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(8.5, 9.0), (12.0, 9.0), (18.0, 24.0), (40.0, 10.0)])
 @pytest.mark.parametrize("kind", ["section", "map", "fit", "draws", "convergence"])
 def test_that_a_figure_is_laid_out_for_its_size(

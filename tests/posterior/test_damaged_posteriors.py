@@ -98,6 +98,7 @@ DAMAGES: dict[str, Callable[[xr.Dataset], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sentence", DAMAGES)
 def test_that_a_posterior_that_is_not_as_it_must_be_is_refused_by_what_is_wrong(
     sentence: str, posterior: xr.Dataset, tmp_path: Path
@@ -133,6 +134,7 @@ DECLARATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", DECLARATIONS)
 def test_that_what_a_posterior_cannot_declare_is_refused(reason: str, whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "posterior.nc"
@@ -143,6 +145,7 @@ def test_that_what_a_posterior_cannot_declare_is_refused(reason: str, whole: Pat
         netcdf.read(path)
 
 
+@pytest.mark.slow
 def test_that_no_other_file_is_read(whole: Path, tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     (tmp_path / "secret").write_bytes(b"password" * 12)
@@ -257,6 +260,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["posterior.nc", "map.nc"])
 def test_that_damaged_files_give_error_messages_in_every_command(
     name: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

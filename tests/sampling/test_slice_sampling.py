@@ -92,6 +92,7 @@ def wrong_proposal(problem: Problem) -> Proposal:
     return Proposal(0.5 * rng.standard_normal(D), axes, 4.0 * rng.random(D))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("proposal", "length_scale"),
     [("prior", TIED), ("linearised", TIED), ("wrong", TIED), ("linearised", INDEPENDENT), ("wrong", INDEPENDENT)],

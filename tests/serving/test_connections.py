@@ -86,6 +86,7 @@ def exchange(address: Address, data: bytes) -> bytes:
         return wire.makefile("rb").read()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [b"", b"GET /Info HTTP/1.1\r\nX: ", b"POST /Evaluate HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"],
@@ -316,6 +317,7 @@ with ModelServer(model, Path(sys.argv[1]), port=0) as server:
 """
 
 
+@pytest.mark.slow
 def test_that_a_server_without_file_descriptors_warns_once_and_recovers(tmp_path: Path) -> None:
     with (
         subprocess.Popen(

@@ -57,6 +57,7 @@ def prior_covariance() -> np.ndarray:
     return 4.0 * (1.0 + r) * np.exp(-r)
 
 
+@pytest.mark.slow
 def test_that_an_exact_posterior_has_the_nominal_coverage(exact):
     for latent in ("depth", ""):
         found = coverage_of(exact, latent)
@@ -95,12 +96,14 @@ def test_that_truths_and_data_are_drawn_from_the_problem(exact):
     np.testing.assert_allclose(np.cov(np.asarray(draws)[..., 0].T), prior_covariance(), atol=0.45)
 
 
+@pytest.mark.slow
 def test_that_half_the_noise_is_reported_as_overconfident():
     result = calibrate(line_problem(noise=1.0), 20, drawn_from=line_problem(noise=2.0))
     assert coverage_of(result).below.all()
     assert float(result["depth_error_ratio"]) > 1.3
 
 
+@pytest.mark.slow
 def test_that_survey_k_depends_neither_on_the_number_of_workers_nor_on_that_of_surveys():
     problem = map_problem(max_evaluations=4)
     alone, two = (calibrate(problem, surveys, workers=workers) for surveys, workers in ((2, 1), (3, 2)))
@@ -109,6 +112,7 @@ def test_that_survey_k_depends_neither_on_the_number_of_workers_nor_on_that_of_s
     assert len({float(value) for value in two["thickness_truth"][:, 0]}) == 3
 
 
+@pytest.mark.slow
 def test_that_finished_surveys_are_not_computed_again(exact):
     calls = []
 
@@ -127,6 +131,7 @@ def test_that_finished_surveys_are_not_computed_again(exact):
     xr.testing.assert_equal(more["depth_score"], exact["depth_score"][:4])
 
 
+@pytest.mark.slow
 def test_that_an_interruption_carries_the_surveys_that_were_finished(exact):
     def impatient(number, _):
         if number == 3:
@@ -137,6 +142,7 @@ def test_that_an_interruption_carries_the_surveys_that_were_finished(exact):
     xr.testing.assert_equal(interruption.value.result["depth_pit"], exact["depth_pit"][:2])
 
 
+@pytest.mark.slow
 def test_that_a_truth_at_which_the_simulator_fails_is_redrawn_and_counted():
     calls = []
 
@@ -151,11 +157,13 @@ def test_that_a_truth_at_which_the_simulator_fails_is_redrawn_and_counted():
     assert float(result["depth_truth"].max()) <= 11.0
 
 
+@pytest.mark.slow
 def test_that_a_simulator_that_fails_at_every_truth_is_reported_in_one_sentence():
     with pytest.raises(RunsFailedError, match="none of 100 truths drawn from the prior could be simulated"):
         calibrate(line_problem(function=lambda depth: depth * np.nan), 2)
 
 
+@pytest.mark.slow
 def test_that_failed_inversions_are_counted_and_reported_if_all_fail():
     def fails(depth):
         return np.where(depth > limit, np.nan, 2.0 * depth)
@@ -229,6 +237,7 @@ def test_that_the_band_of_a_bin_is_binomial(surveys):
     assert rank_counts(np.arange(100), bins).tolist() == [100 // bins] * bins
 
 
+@pytest.mark.slow
 def test_that_a_calibration_survives_its_file_and_is_drawn(exact, tmp_path):
     path = netcdf.write(exact, tmp_path / "calibration.nc")
     read = netcdf.read(path)
@@ -245,6 +254,7 @@ def test_that_a_calibration_survives_its_file_and_is_drawn(exact, tmp_path):
     assert figures[0].read_bytes() == figures[1].read_bytes()
 
 
+@pytest.mark.slow
 def test_that_every_label_has_its_panel_and_the_coordinate_system_stays(tmp_path):
     result = calibrate(map_problem(max_evaluations=2), 2)
     titles = [ax.get_title(loc="left") for ax in plots.plot_calibration(result).axes]

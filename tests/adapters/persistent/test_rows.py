@@ -38,6 +38,7 @@ def test_that_one_program_serves_all_rows_and_all_batches(program: MakeProgram, 
 TRICKLE = "[(os.write(1, b' '), time.sleep(0.01)) for _ in range(6000)]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "status", "cause"),
     [
@@ -120,6 +121,7 @@ def test_that_a_row_that_is_not_finite_is_not_sent(program: MakeProgram, tmp_pat
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "status", "cause"),
     [

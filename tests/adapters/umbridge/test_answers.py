@@ -163,6 +163,7 @@ def test_that_a_slow_answer_is_cut_off_in_time(behaviour: Behaviour) -> None:
     assert (status, message) == (Status.TIMEOUT, "run site-0: server URL: no whole answer within 0.4 s")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "behaviour",
     [

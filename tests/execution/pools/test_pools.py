@@ -66,6 +66,7 @@ def recorded(directory: Path) -> dict[float, Status]:
     return {float(r.inputs[0]): r.status for r in runs}
 
 
+@pytest.mark.slow
 def test_that_the_pool_does_not_change_the_result(program: Program, pool: Pool, tmp_path: Path) -> None:
     # Later runs finish first.
     model = program('sleep "$(awk "BEGIN { print (8 - $1) / 20 }")"')
@@ -103,6 +104,7 @@ def test_that_a_worker_that_is_killed_loses_no_run(program: Program, pool: Pool,
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or ())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["loky", "dask"], indirect=True)
 def test_that_a_run_that_always_kills_its_worker_is_found(program: Program, pool: Pool, tmp_path: Path) -> None:
     model = program(f'[ "$1" = 3.0 ] && {{ {KILL_WORKER}; }}; sleep 0.05')
@@ -117,6 +119,7 @@ def test_that_a_run_that_always_kills_its_worker_is_found(program: Program, pool
     assert len(started(tmp_path)) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["loky", "dask"], indirect=True)
 def test_that_the_row_of_a_task_that_kills_its_worker_is_found(function, pool: Pool, tmp_path: Path) -> None:
     model = function("if x == 5.0: os.kill(os.getpid(), signal.SIGKILL)")
@@ -221,6 +224,7 @@ def test_that_what_a_worker_cannot_record_is_reported_in_one_sentence(
             evaluate(model, rows(1, 2), context(2, tmp_path), pool=pool, recorder=recorder)
 
 
+@pytest.mark.slow
 def test_that_an_inversion_is_the_same_on_every_pool(kind: str, request: pytest.FixtureRequest) -> None:
     problem = map_problem()
     scheduler = request.getfixturevalue("dask_file") if kind == "dask" else None
@@ -272,6 +276,7 @@ def test_that_dask_that_is_not_installed_is_reported_in_one_sentence(monkeypatch
     )
 
 
+@pytest.mark.slow
 def test_that_a_cluster_without_workers_is_reported_in_one_sentence(program: Program, tmp_path: Path) -> None:
     """The one worker dies with the run, and nobody starts it again."""
     model = program(KILL_WORKER)
@@ -281,6 +286,7 @@ def test_that_a_cluster_without_workers_is_reported_in_one_sentence(program: Pro
             evaluate(model, rows(1, 2), context(2, tmp_path), pool=pool)
 
 
+@pytest.mark.slow
 def test_that_a_scheduler_that_dies_is_reported_in_one_sentence(program: Program, tmp_path: Path) -> None:
     model = program("sleep 1")
     with cluster(tmp_path, workers=1) as (file, scheduler):
@@ -312,6 +318,7 @@ def nothing_left(directory: Path) -> Iterator[None]:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_that_a_batch_that_is_stopped_leaves_nothing_running(program: Program, pool: Pool, tmp_path: Path) -> None:
     def stop(part: Evaluations) -> None:
         raise KeyboardInterrupt
@@ -344,6 +351,7 @@ def test_that_runs_under_way_are_recorded_when_too_many_have_failed(
     assert len(found) == 1 if not pool.records_runs else 2 <= len(found) <= 4  # Dask has given out one more per worker
 
 
+@pytest.mark.slow
 def test_that_a_batch_after_one_that_was_stopped_runs(program: Program, pool: Pool, tmp_path: Path) -> None:
     def stop(part: Evaluations) -> None:
         raise KeyboardInterrupt
