@@ -1,4 +1,9 @@
-"""The fields below a survey, with their uncertainty, from any simulator."""
+"""Infer subsurface fields with uncertainty from a survey and any simulator.
+
+Define a problem with `load` or `define`, compute its posterior with `invert`, and use it with `predict`, `plot`,
+`report` and `export`. `compare` and `calibrate` test it. The packages `adapters`, `likelihoods`, `measures` and `plots`
+are available as attributes.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from invgp import netcdf as netcdf
-    from invgp import plots as plots
+    from invgp import adapters, forward_models, likelihoods, measures, netcdf, plots
+    from invgp.api import calibrate, compare, export, has_converged, open_posterior, plot, report, write
     from invgp.config import define, load
     from invgp.errors import InvgpError
     from invgp.estimator import SAVIGP
@@ -17,30 +22,60 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = ["SAVIGP", "InvgpError", "Problem", "__version__", "define", "invert", "load", "predict"]
+__all__ = [
+    "SAVIGP",
+    "InvgpError",
+    "Problem",
+    "__version__",
+    "adapters",
+    "calibrate",
+    "compare",
+    "define",
+    "export",
+    "forward_models",
+    "has_converged",
+    "invert",
+    "likelihoods",
+    "load",
+    "measures",
+    "netcdf",
+    "open_posterior",
+    "plot",
+    "plots",
+    "predict",
+    "report",
+    "write",
+]
 
-# Loaded on first use: `invgp --help` must not wait for xarray and SciPy.
-_HOME = {
+# Imported on first use: `invgp --help` must not wait for xarray and SciPy.
+_MODULES = {
     "InvgpError": "invgp.errors",
     "Problem": "invgp.problem",
     "SAVIGP": "invgp.estimator",
+    "calibrate": "invgp.api",
+    "compare": "invgp.api",
     "define": "invgp.config",
+    "export": "invgp.api",
+    "has_converged": "invgp.api",
     "invert": "invgp.inference.invert",
     "load": "invgp.config",
+    "open_posterior": "invgp.api",
+    "plot": "invgp.api",
     "predict": "invgp.maps.predict",
+    "report": "invgp.api",
+    "write": "invgp.api",
 }
-_MODULES = ("adapters", "forward_models", "likelihoods", "measures", "netcdf", "plots")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_MODULES]
+    return __all__
 
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
         return import_module("importlib.metadata").version("invgp")
     if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
+    if name in __all__:
         return import_module(f"invgp.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module 'invgp' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'invgp' has no attribute {name!r}")

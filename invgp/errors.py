@@ -1,67 +1,108 @@
-"""Errors that are a person's or a simulator's, not ours: each is a sentence, and each has an exit code."""
+"""Exceptions for problems that the user or the simulator causes; each message is a sentence.
+
+The messages name Python arguments and keys of the configuration. The command line replaces arguments by its options.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
 class InvgpError(Exception):
-    """Something the user can mend; its text says what and how."""
+    """A problem that the user can solve; the message states which and how.
+
+    Attributes
+    ----------
+    exit_code : int
+        Exit code of the command line.
+    """
 
     exit_code = 1
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The messages, one per problem."""
+        return (str(self),)
+
 
 class ConfigError(InvgpError):
-    """A config, or a file that it names, that cannot be used. One sentence for each thing that is wrong."""
+    """A configuration, an argument or an input file is not valid.
+
+    Parameters
+    ----------
+    sentences : str or sequence of str
+        One sentence per problem, such as ``"noise.std.time: must be positive, was -1"``.
+    """
 
     exit_code = 2
 
     def __init__(self, sentences: str | Sequence[str]) -> None:
-        self.sentences = (sentences,) if isinstance(sentences, str) else tuple(sentences)
-        super().__init__("\n".join(self.sentences))
+        self._sentences = (sentences,) if isinstance(sentences, str) else tuple(sentences)
+        super().__init__("\n".join(self._sentences))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The messages, one per problem."""
+        return self._sentences
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[tuple[str, ...]]]:
+        return type(self), (self._sentences,)
+
+
+class ArgumentError(ConfigError):
+    """An argument of a function is not valid; each sentence starts with its name, as in ``"grid: must be a step"``."""
 
 
 class PlotError(InvgpError, ValueError):
-    """A dataset that cannot be drawn as asked."""
+    """A dataset cannot be plotted as requested."""
 
     exit_code = 2
 
 
 class WriteError(InvgpError):
-    """A result that could not be written."""
+    """A result could not be written."""
 
     exit_code = 1
 
 
 class SystemLimitError(InvgpError):
-    """A limit of the machine, such as that of open files, that is too low to start."""
+    """A limit of the machine, such as that of open files, is too low."""
 
     exit_code = 1
 
 
 class LedgerError(InvgpError):
-    """A run ledger that cannot be read or written now; what it holds is not lost."""
+    """A run ledger cannot be read or written; the runs that it contains are not lost.
+
+    Parameters
+    ----------
+    path : path-like
+        The ledger.
+    reason : str
+    """
 
     exit_code = 1
 
     def __init__(self, path: object, reason: str) -> None:
         super().__init__(
-            f"the ledger {str(path)!r} cannot be read or written: {reason}; no run that it holds is lost, and "
-            "once this is mended the same command goes on from there"
+            f"the ledger {str(path)!r} cannot be read or written: {reason}; no run that it holds is lost, and the "
+            "same command resumes from it once this is solved"
         )
         self.path, self.reason = path, reason
 
     def __reduce__(self) -> tuple[type[LedgerError], tuple[object, str]]:
-        return LedgerError, (self.path, self.reason)  # a worker may be the one who finds out
+        return LedgerError, (self.path, self.reason)  # it may be raised in a worker process
 
 
 class RunsFailedError(InvgpError):
-    """Too many simulator runs failed for the inference to go on.
+    """Too many simulator runs failed.
 
     Attributes
     ----------
-    posterior : the best posterior so far, an xarray.Dataset as `invgp.invert` returns it; None if there is none.
+    posterior : xarray.Dataset or None
+        Best posterior so far, as from `invgp.invert`; None if there is none.
     """
 
     exit_code = 3
@@ -69,6 +110,25 @@ class RunsFailedError(InvgpError):
 
 
 class DeviceMissingError(InvgpError):
-    """The device asked for is not on this machine."""
+    """The requested device is not available."""
 
     exit_code = 4
+
+
+def replace_arguments(sentence: str, names: Mapping[str, str]) -> str:
+    """Replace arguments at the start and in backticks of a message.
+
+    Parameters
+    ----------
+    sentence : str
+    names : mapping of str to str
+        New name of each argument.
+
+    Examples
+    --------
+    >>> replace_arguments("draws: must fit in memory; try another `seed`", {"draws": "--draws", "seed": "--seed"})
+    '--draws: must fit in memory; try another --seed'
+    """
+    argument, colon, rest = sentence.partition(":")
+    start = ", ".join(names.get(name, name) for name in argument.split(", ")) if colon else argument
+    return start + colon + re.sub(r"`(\w+)`", lambda found: names.get(found[1], found[0]), rest)

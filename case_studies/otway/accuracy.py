@@ -22,7 +22,12 @@ import invgp
 from invgp.execution.monitor import SilentMonitor
 from invgp.execution.pools import Loop
 from invgp.problem import Problem
-from invgp.validation.compare import chains_have_converged, compare, comparison_rows, describe_convergence
+from invgp.validation.comparison import (
+    chains_have_converged,
+    compare_with_chains,
+    comparison_rows,
+    describe_convergence,
+)
 from invgp.validation.reference_chains import DirectSimulator, reference
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -75,7 +80,7 @@ def main() -> None:
     found = {}
     for way, case in ways(problem, arguments.start, with_simulators=not real):
         posterior = invgp.invert(case)
-        found[way] = Outcome(posterior, None if way == LEARNT else compare(problem, posterior, chains))
+        found[way] = Outcome(posterior, None if way == LEARNT else compare_with_chains(problem, posterior, chains))
         print_row(way, found[way], truth)
     comparison = found[OURS].comparison
     floor = np.sqrt(np.mean([row.error_mcse**2 for row in comparison_rows(comparison)]))

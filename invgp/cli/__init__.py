@@ -20,7 +20,7 @@ from click.shell_completion import CompletionItem
 from invgp.cli.console import Console, add_common_options, log_to_stderr, write_json
 from invgp.cli.signals import signals_as_interrupts
 from invgp.cli.streams import open_standard_streams
-from invgp.errors import ConfigError, InvgpError
+from invgp.errors import InvgpError
 from invgp.open_files import reserve_open_files
 
 FAILED = 1
@@ -128,7 +128,7 @@ def run_command(console: Console) -> tuple[Sequence[str], int]:
         error.show()
         return [error.format_message()], error.exit_code
     except InvgpError as error:
-        return print_errors(error.sentences if isinstance(error, ConfigError) else [str(error)], error.exit_code)
+        return print_errors(error.sentences, error.exit_code)
     except (OSError, MemoryError) as error:
         logging.getLogger("invgp").info("where it was stopped:", exc_info=True)
         return print_errors([f"stopped by the system: {system_message(error)}"], FAILED)

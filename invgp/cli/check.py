@@ -14,10 +14,10 @@ import numpy as np
 
 from invgp.cli.console import json_option, print_json, print_line, print_warning
 from invgp.cli.options import config_argument, data_option, workers_option
-from invgp.cli.outputs import check_posterior_path, remove_if_empty
 from invgp.config import load
 from invgp.errors import DeviceMissingError, RunsFailedError
 from invgp.formatting import append_unit, count_noun, format_duration
+from invgp.output_paths import check_posterior_path, remove_if_empty
 
 if TYPE_CHECKING:
     from invgp.adapters.protocol import Evaluations, Quantity

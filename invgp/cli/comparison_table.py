@@ -1,4 +1,4 @@
-"""What a comparison found, for a person and for a machine."""
+"""The result of a comparison as a table and as a dictionary."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from invgp.formatting import count_noun, format_duration
 if TYPE_CHECKING:
     import xarray as xr
 
-PAPER = 120  # columns, where the table goes to a file
+FILE_WIDTH = 120  # columns, where the table goes to a file
 
 
-def facts(comparison: xr.Dataset) -> dict[str, Any]:
-    """What `tell` says, for a machine."""
-    from invgp.validation.compare import chains_have_converged, comparison_rows, describe_convergence  # noqa: PLC0415
+def as_dictionary(comparison: xr.Dataset) -> dict[str, Any]:
+    """Return the comparison for JSON."""
+    from invgp.validation.comparison import chains_have_converged, comparison_rows, describe_convergence  # noqa: PLC0415
 
     attributes = comparison.attrs
     return {
@@ -30,13 +30,22 @@ def facts(comparison: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def tell(comparison: xr.Dataset, made: int, seconds: float) -> None:
-    """The table, what both took, and whether the reference is one."""
+def print_comparison(comparison: xr.Dataset, runs: int, seconds: float) -> None:
+    """Print the table, the numbers of runs and whether the chains have converged.
+
+    Parameters
+    ----------
+    comparison : xarray.Dataset
+    runs : int
+        Runs of this call.
+    seconds : float
+        Duration of this call.
+    """
     from rich.box import SIMPLE  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    from invgp.validation.compare import chains_have_converged, comparison_rows, describe_convergence  # noqa: PLC0415
+    from invgp.validation.comparison import chains_have_converged, comparison_rows, describe_convergence  # noqa: PLC0415
 
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("", no_wrap=True)
@@ -47,22 +56,22 @@ def tell(comparison: xr.Dataset, made: int, seconds: float) -> None:
         errors = f"{row.error:.3f}", f"{row.error_mcse:.3f}", f"{row.ratio:.3f}", f"{row.ratio_mcse:.3f}"
         table.add_row(name, *errors, f"{row.r_hat:.3f}", f"{row.ess:,.0f}")
     if prints_text():
-        Console(highlight=False, width=None if sys.stdout.isatty() else PAPER).print(table)
+        Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH).print(table)
     attributes: dict[str, Any] = comparison.attrs
     print_line(
-        "Error of the posterior mean in standard deviations of the reference, root mean square over the sites; "
-        "posterior spread\nover that of the reference, median over the sites; each with the Monte Carlo error of the "
-        "reference; worst R-hat and\neffective sample size over the sites."
+        "Error of the posterior mean in standard deviations of the reference, root mean square over the sites.\n"
+        "Posterior standard deviation divided by that of the reference, median over the sites.\n"
+        "Each with the Monte Carlo error of the reference. Worst R-hat and effective sample size over the sites."
     )
     print_line(
         f"Runs: posterior {attributes['invgp_runs']:,}; reference {attributes['invgp_reference_runs']:,} "
         f"({attributes['invgp_reference_chains']} chains of {attributes['invgp_reference_draws']:,} draws, "
-        f"{count_noun(made, 'run')} and {format_duration(seconds)} now)."
+        f"{count_noun(runs, 'run')} and {format_duration(seconds)} now)."
     )
     if chains_have_converged(comparison):
         print_line(f"Reference: {describe_convergence(comparison)}.")
     else:
         print_warning(
-            f"{describe_convergence(comparison)}; more --draws go on from here; if they do not help, "
-            "remove the file of the chains and give them a longer --burn-in"
+            f"{describe_convergence(comparison)}; a larger --draws continues from here; if it does not help, "
+            "remove the file of the chains and increase --burn-in"
         )

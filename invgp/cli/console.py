@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+
+from invgp.errors import ArgumentError, ConfigError, PlotError, replace_arguments
 
 
 @dataclass
@@ -92,11 +94,20 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
     return store
 
 
+class _Handler(logging.Handler):
+    """Print records like other messages of the command line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            print_warning(self.format(record))
+        else:
+            click.echo(f"invgp: {self.format(record)}", err=True)
+
+
 @contextmanager
 def log_to_stderr() -> Iterator[None]:
     """Write the log of the library to standard error: warnings always, the rest with --verbose."""
-    logger, handler = logging.getLogger("invgp"), logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("invgp: %(message)s"))
+    logger, handler = logging.getLogger("invgp"), _Handler()
     logger.addHandler(handler)
     level = logger.level
     try:
@@ -147,5 +158,34 @@ def add_common_options(command: click.Command) -> click.Command:
         for inner in command.commands.values():
             add_common_options(inner)
     elif _quiet not in command.params:
+        _name_options_in_errors(command)
         command.params += [_quiet, _verbose]
     return command
+
+
+def _name_options_in_errors(command: click.Command) -> None:
+    """Let the messages of the command name its options instead of the arguments of the library."""
+    callback = command.callback
+    if callback is None:
+        return
+    names = {str(parameter.name): _option_name(parameter) for parameter in command.params}
+
+    @wraps(callback)
+    def run(*arguments: Any, **options: Any) -> Any:
+        try:
+            return callback(*arguments, **options)
+        except PlotError as error:
+            raise PlotError(replace_arguments(str(error), names)) from error
+        except ConfigError as error:
+            # In a configuration, 'output' is a table.
+            known = names if isinstance(error, ArgumentError) else {k: v for k, v in names.items() if k != "output"}
+            raise type(error)([replace_arguments(sentence, known) for sentence in error.sentences]) from error
+
+    command.callback = run
+
+
+def _option_name(parameter: click.Parameter) -> str:
+    """Return the longest name of an option, or the name of an argument in capitals."""
+    if isinstance(parameter, click.Argument):
+        return (parameter.metavar or str(parameter.name).upper()).strip("[]")
+    return max(parameter.opts, key=len)

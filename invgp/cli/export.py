@@ -6,36 +6,29 @@ from pathlib import Path
 
 import click
 
-from invgp import netcdf
+from invgp import api
 from invgp.cli.console import json_option, print_json, print_line
-from invgp.cli.options import FilePath, refuse_calibration
-from invgp.cli.outputs import check_not_survey, check_other, check_writable
-from invgp.exporters import FORMATS, export
+from invgp.cli.options import FilePath
+from invgp.exporters import FORMATS
 
 
 @click.command(
     epilog="Examples: invgp export posterior.nc --format csv; invgp export map.nc --format geotiff -o depth.tif "
     "--variable depth --variable depth_std; invgp export posterior.nc --format pest -o ensemble.csv"
 )
-@click.argument("source", metavar="FILE", type=FilePath())
-@click.option("--format", "kind", type=click.Choice([*FORMATS]), required=True, help="Output format.")
-@click.option("-o", "--output", type=FilePath(), help="Output file.  [default: next to FILE]")
+@click.argument("posterior", type=FilePath())
+@click.option("--format", type=click.Choice([*FORMATS]), required=True, help="Output format.")
+@click.option("-o", "--output", type=FilePath(), help="Output file.  [default: next to POSTERIOR]")
 @click.option(
     "--variable",
     "variables",
     multiple=True,
-    help="Variable of FILE to write (for arviz and pest, a latent); can be repeated.  [default: by format]",
+    help="Variable of POSTERIOR to write (for arviz and pest, a latent); can be repeated.  [default: by format]",
 )
 @json_option
-def command(source: Path, kind: str, output: Path | None, variables: tuple[str, ...]) -> None:
-    """Write FILE, a posterior of `invgp run` or a map of `invgp predict`, in another format."""
-    output = output or source.with_suffix(FORMATS[kind].suffix)
-    check_other(output, source)
-    check_writable(output, "--output")
-    with netcdf.open_posterior(source) as dataset:
-        refuse_calibration(dataset, source)
-        check_not_survey(output, dataset)
-        written = export(dataset, kind, output, variables)
-    for path in written:
+def command(posterior: Path, format: str, output: Path | None, variables: tuple[str, ...]) -> None:  # noqa: A002
+    """Write POSTERIOR, a posterior of `invgp run` or a map of `invgp predict`, in another format."""
+    files = api.export(posterior, format, output, variables=variables)
+    for path in files:
         print_line(path)
-    print_json({"files": written})
+    print_json({"files": files})

@@ -1,31 +1,27 @@
-"""Options that several commands share."""
+"""Options of several commands."""
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from invgp.cli.outputs import name_fault
-from invgp.errors import ConfigError
 from invgp.formatting import shorten
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from invgp.problem import Problem
+from invgp.output_paths import name_fault
 
 
 class FilePath(click.Path):
-    """The path of a file, whose name must be one that the file system takes; what is there is looked at later.
+    """The path of a file, with a name that the file system accepts; the file itself is checked later.
 
     Parameters
     ----------
     directory : bool
-        Whether it may be a directory such as ``.``, of which the command says more.
+        Whether it may be a directory such as ``.``, for which the command has its own message.
     """
 
     def __init__(self, *, directory: bool = False) -> None:
@@ -33,7 +29,7 @@ class FilePath(click.Path):
         self.directory = directory
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path, checked."""
+        """Return the checked path."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         fault = name_fault(path) if path.name or self.directory else "it names no file"
         if fault:
@@ -43,6 +39,12 @@ class FilePath(click.Path):
 
 LARGEST_SEED = 2**63 - 1  # it is an attribute of the posterior file
 
+
+def default_of(function: Callable[..., Any], argument: str) -> dict[str, Any]:
+    """Return the default of an argument of a function, for an option with the same meaning."""
+    return {"default": signature(function).parameters[argument].default, "show_default": True}
+
+
 config_argument = click.argument("config", type=FilePath())
 data_option = click.option(
     "--data", type=FilePath(), help="Survey file with the same columns, to use instead of that of the configuration."
@@ -51,31 +53,18 @@ scheduler_option = click.option(
     "--scheduler", help="Address or file of a Dask scheduler whose workers execute the runs.  [default: config]"
 )
 workers_option = click.option(
-    "--workers", type=click.IntRange(min=1), help="Number of parallel simulator runs.  [default: config]"
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Number of parallel simulator runs.  [default: config]",
 )
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range, which 'nan' is not, though it compares as if it were."""
+    """A number in a range; 'nan' and 'inf' are rejected."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number, checked."""
+        """Return the checked number."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{number} is not a finite number.", param, ctx)
         return number
-
-
-def refuse_calibration(dataset: xr.Dataset, path: Path) -> None:
-    """Raise `ConfigError` for a file of `invgp calibrate`, which names latents but holds no posterior."""
-    if "invgp_calibration" in dataset.attrs:
-        raise ConfigError(
-            f"POSTERIOR: must be a file that `invgp run` wrote, was {str(path)!r}, a calibration: `invgp calibrate` "
-            "makes its table and figure"
-        )
-
-
-def refuse_field(problem: Problem, command: str) -> None:
-    """Raise `ConfigError` for a field model, which a command cannot do yet."""
-    if problem.grid is not None:
-        raise ConfigError(f"forward.kind: must be 'site' for `invgp {command}`, was 'field'; see docs/field.md")

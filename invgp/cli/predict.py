@@ -1,4 +1,4 @@
-"""`invgp predict`: from a posterior file to a map."""
+"""`invgp predict`: a posterior on a grid or at points."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from invgp import netcdf
+from invgp.api import refuse_calibration
 from invgp.cli.console import current_console, json_option, print_json, print_line, print_warning
-from invgp.cli.options import FilePath, FiniteRange, refuse_calibration
-from invgp.cli.outputs import check_map_path, check_not_survey
-from invgp.errors import ConfigError
+from invgp.cli.options import FilePath, FiniteRange
+from invgp.errors import ArgumentError
+from invgp.output_paths import check_map_path, check_not_survey
 
 GIBIBYTE = 2**30
 
@@ -68,7 +69,7 @@ def command(
     check_not_survey(output, dataset)
     from invgp.maps.predict import plan, points_in_words, write  # noqa: PLC0415 - mistakes are told without SciPy
 
-    wish = plan(
+    chosen = plan(
         dataset,
         grid=grid,
         latents=latents,
@@ -81,20 +82,22 @@ def command(
     )
 
     with click.progressbar(
-        length=wish.grid.size,
+        length=chosen.grid.size,
         label="points",
         file=sys.stderr,
         hidden=current_console().quiet or not sys.stderr.isatty(),
     ) as bar:
-        write(wish, output, bar.update)
-    for name in sorted(wish.undefined):
+        write(chosen, output, bar.update)
+    for name in sorted(chosen.undefined):
         print_warning(
             f"{name} is not a number at some points: its expression is not defined for all that the posterior allows"
         )
-    names = ", ".join(quantity.name for quantity in wish.quantities)
-    drawn = f"; {draws} {'exact' if wish.exact else 'approximate'} draw{'s' if draws > 1 else ''}" if draws else ""
-    print_line(f"{output}: {names} at {points_in_words(wish.grid)}{drawn}")
-    print_json({"map": output, "quantities": [quantity.name for quantity in wish.quantities], "points": wish.grid.size})
+    names = ", ".join(quantity.name for quantity in chosen.quantities)
+    drawn = f"; {draws} {'exact' if chosen.exact else 'approximate'} draw{'s' if draws > 1 else ''}" if draws else ""
+    print_line(f"{output}: {names} at {points_in_words(chosen.grid)}{drawn}")
+    print_json(
+        {"map": output, "quantities": [quantity.name for quantity in chosen.quantities], "points": chosen.grid.size}
+    )
 
 
 def _levels(text: str | None) -> list[float] | None:
@@ -103,4 +106,4 @@ def _levels(text: str | None) -> list[float] | None:
     try:
         return [float(part) for part in re.split(r"[,\s]+", text.strip())]
     except ValueError:
-        raise ConfigError(f"--quantiles: must be numbers with commas between, was {text!r}") from None
+        raise ArgumentError(f"quantiles: must be numbers separated by commas, was {text!r}") from None

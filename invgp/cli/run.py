@@ -1,4 +1,4 @@
-"""`invgp run`: from a config to a posterior file."""
+"""`invgp run`: invert the survey of a configuration."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from invgp import netcdf
+from invgp.api import has_converged, ledger_path
 from invgp.cli import INTERRUPTED
 from invgp.cli.console import json_option, print_json, print_line, print_note, print_warning
-from invgp.cli.ledgers import holds_runs, ledger_of
 from invgp.cli.options import LARGEST_SEED, FilePath, config_argument, data_option, scheduler_option, workers_option
-from invgp.cli.outputs import check_posterior_path, remove_if_empty
 from invgp.cli.progress import Tally, progress
 from invgp.config import load
 from invgp.errors import RunsFailedError
 from invgp.formatting import convergence_advice, count_noun, format_duration
+from invgp.output_paths import check_posterior_path, remove_if_empty
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,19 +57,19 @@ def command(
     command continues it with the runs in the ledger.
     """
     problem = load(config, data=data)
-    check_posterior_path(output or problem.output.file, "--output" if output else "output.file", problem, config)
+    check_posterior_path(output or problem.output.file, "output" if output else "output.file", problem, config)
     output = output or problem.output.file
     started = time.perf_counter()
-    ledger = ledger or ledger_of(problem, output)
-    posterior = inverted(problem, output, ledger, workers=workers, scheduler=scheduler, seed=seed, device=device)
+    ledger = ledger or ledger_path(problem, output)
+    posterior = run_inversion(problem, output, ledger, workers=workers, scheduler=scheduler, seed=seed, device=device)
     netcdf.write(posterior, output)
-    output.with_suffix(".interrupted.nc").unlink(missing_ok=True)  # of an earlier call: this is the whole of it
+    output.with_suffix(".interrupted.nc").unlink(missing_ok=True)  # of an earlier call
     seconds = time.perf_counter() - started
-    tell(posterior, output, seconds)
-    print_json(facts(posterior, output, ledger) | {"seconds": seconds})
+    print_result(posterior, output, seconds)
+    print_json(as_dictionary(posterior, output, ledger) | {"seconds": seconds})
 
 
-def inverted(
+def run_inversion(
     problem: Problem,
     output: Path,
     ledger: Path | None,
@@ -79,9 +79,10 @@ def inverted(
     seed: int | None,
     device: str | None,
 ) -> xr.Dataset:
-    """The posterior; if interrupted, the best so far goes into a file beside `output`, and the command ends."""
-    # Here, not above: a mistake is told, and help given, without waiting for SciPy.
+    """Invert the problem; after an interruption, write the best posterior beside `output` and end the command."""
+    # Mistakes are reported, and help is printed, without waiting for SciPy.
     from invgp.inference.invert import InterruptedInversion, invert  # noqa: PLC0415
+    from invgp.validation.run_comparison import contains_runs  # noqa: PLC0415
 
     runs = output.with_suffix(".runs")
     try:
@@ -97,9 +98,9 @@ def inverted(
                 ledger=ledger,
             )
     except InterruptedInversion as interruption:
-        if ledger is not None and holds_runs(ledger):
+        if ledger is not None and contains_runs(ledger):
             print_note(f"the runs are kept in {ledger}; the same command goes on from there")
-        click.echo(f"invgp: interrupted {kept(interruption, tally, output)}", err=True)
+        click.echo(f"invgp: interrupted {write_interrupted(interruption, tally, output)}", err=True)
         raise SystemExit(INTERRUPTED) from None
     except RunsFailedError as failure:
         if failure.posterior is not None:
@@ -110,8 +111,8 @@ def inverted(
         remove_if_empty(runs)
 
 
-def kept(interruption: InterruptedInversion, tally: Tally, output: Path) -> str:
-    """Write what there is, and say so."""
+def write_interrupted(interruption: InterruptedInversion, tally: Tally, output: Path) -> str:
+    """Write the best posterior so far; return the message."""
     if interruption.posterior is None:
         runs = count_noun(tally.done, "run")
         return f"after {runs}, before the first evaluation of the bound was done; nothing was kept"
@@ -120,17 +121,17 @@ def kept(interruption: InterruptedInversion, tally: Tally, output: Path) -> str:
     return f"after {count_noun(tally.done, 'run')}; the best posterior so far was kept in {path}"
 
 
-def tell(posterior: xr.Dataset, output: Path, seconds: float) -> None:
-    """What came of it, on one line, and where to look at runs that failed."""
+def print_result(posterior: xr.Dataset, output: Path, seconds: float) -> None:
+    """Print the result on one line, warnings, notes, and the directory of failed runs."""
     runs, failed = posterior.attrs["invgp_runs"], posterior.attrs["invgp_runs_failed"]
     answered = posterior.attrs["invgp_runs_from_ledger"]
     known = f" ({answered:,} from the ledger)" if answered else ""
     print_line(
         f"{output}: {posterior.attrs['invgp_status']}; ELBO {float(posterior['elbo'][-1]):.2f} nats, "
         f"{count_noun(runs, 'run')}{known}, {failed:,} failed, "
-        f"{format_duration(seconds)}{at_once(posterior.attrs['invgp_runs_at_once'])}"
+        f"{format_duration(seconds)}{describe_concurrency(posterior.attrs['invgp_runs_at_once'])}"
     )
-    if posterior.attrs["invgp_converged"] == "no":
+    if not has_converged(posterior):
         print_warning(f"the posterior has not converged; {convergence_advice(posterior)}")
     for sentence in notes(posterior):
         print_note(f"note: {sentence}")
@@ -139,14 +140,14 @@ def tell(posterior: xr.Dataset, output: Path, seconds: float) -> None:
         print_line(f"{directory}: the directories of failed runs")
 
 
-def facts(posterior: xr.Dataset, output: Path, ledger: Path | None) -> dict[str, Any]:
-    """The same for a machine."""
+def as_dictionary(posterior: xr.Dataset, output: Path, ledger: Path | None) -> dict[str, Any]:
+    """Return the result for JSON."""
     attributes = posterior.attrs
     return {
         "posterior": output,
         "ledger": ledger,
         "status": attributes["invgp_status"],
-        "converged": attributes["invgp_converged"] == "yes",
+        "converged": has_converged(posterior),
         "elbo": float(posterior["elbo"][-1]),
         "runs": attributes["invgp_runs"],
         "runs_from_ledger": attributes["invgp_runs_from_ledger"],
@@ -156,17 +157,17 @@ def facts(posterior: xr.Dataset, output: Path, ledger: Path | None) -> dict[str,
 
 
 def notes(posterior: xr.Dataset) -> list[str]:
-    """What is good to know of the posterior, in sentences."""
-    return [*learnt(posterior), *filter(None, posterior.attrs["invgp_diagnostics"].splitlines())]
+    """Return the notes on the posterior, one sentence each."""
+    return [*describe_learnt_priors(posterior), *filter(None, posterior.attrs["invgp_diagnostics"].splitlines())]
 
 
-def at_once(runs: float) -> str:
-    """How many runs there really were at once, as part of a sentence; nothing if they took no time."""
+def describe_concurrency(runs: float) -> str:
+    """Return the mean number of concurrent runs as part of a sentence; empty if they took no time."""
     return f", {runs:.1f} runs at once" if runs >= 0.5 else ""
 
 
-def learnt(posterior: xr.Dataset) -> list[str]:
-    """What the prior was learnt to be."""
+def describe_learnt_priors(posterior: xr.Dataset) -> list[str]:
+    """Return one sentence per latent with a learnt prior."""
     import numpy as np  # noqa: PLC0415
 
     sentences = []

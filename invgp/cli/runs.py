@@ -15,11 +15,11 @@ from invgp.cli.check import as_dictionary as by_quantity
 from invgp.cli.check import say_quantities
 from invgp.cli.console import json_option, print_json, print_line, print_note
 from invgp.cli.options import FilePath, scheduler_option, workers_option
-from invgp.cli.outputs import check_writable, remove_if_empty
 from invgp.cli.progress import progress
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.formatting import count_noun, format_duration
+from invgp.output_paths import check_writable, remove_if_empty
 
 if TYPE_CHECKING:
     from invgp.ledger import Ledger, RecordedModel, RecordedRun

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from pyproj import CRS
 
-from invgp.errors import ConfigError
+from invgp.errors import ArgumentError
 from invgp.exporters.layers import chosen, coordinates, layers, positions
 from invgp.problem import Floats
 
@@ -23,7 +23,7 @@ DIVIDERS = str.maketrans(dict.fromkeys(":;,=", " "))
 def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Path]:
     """Write both files: a record a point; a field with labels has several columns."""
     if path.suffix.lower() not in (".dfn", ".dat"):
-        raise ConfigError(f"--output: must end in .dfn or .dat, was {path.name!r}")
+        raise ArgumentError(f"output: must end in .dfn or .dat, was {path.name!r}")
     system = f" in {CRS.from_cf(dataset['crs'].attrs).name}" if "crs" in dataset else ""
     at = positions(dataset)
     size = len(next(iter(at.values())))

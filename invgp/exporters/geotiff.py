@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pyproj import CRS
 
-from invgp.errors import ConfigError
+from invgp.errors import ArgumentError
 from invgp.exporters.layers import chosen, is_grid, layers, needed, point_dims
 from invgp.maps.grids import letters_of
 
@@ -60,8 +60,8 @@ def _plane(dataset: xr.Dataset) -> tuple[str, str]:
     dims = point_dims(dataset) if is_grid(dataset) else ()
     letters = {letter: name for name, letter in letters_of(dataset, dims).items()}
     if not {"X", "Y"} <= set(letters):
-        raise ConfigError(
-            "--format: geotiff needs a map on a grid of two horizontal coordinates (`invgp predict --grid`)"
+        raise ArgumentError(
+            "format: geotiff needs a map on a grid of two horizontal coordinates (`invgp predict --grid`)"
         )
     return letters["X"], letters["Y"]
 
@@ -71,6 +71,6 @@ def _corner(dataset: xr.Dataset, name: str) -> tuple[float, float]:
     values = np.sort(dataset[name].values)
     steps = np.diff(values)
     if not steps.size or np.ptp(steps) > EVEN * steps[0]:
-        raise ConfigError(f"--format: geotiff needs two or more evenly spaced values of {name!r}")
+        raise ArgumentError(f"format: geotiff needs two or more evenly spaced values of {name!r}")
     step = float((values[-1] - values[0]) / steps.size)
     return float(values[0]) - 0.5 * step, step

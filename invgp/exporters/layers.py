@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from invgp.errors import ConfigError
+from invgp.errors import ArgumentError, ConfigError
 from invgp.formatting import suggest
 from invgp.problem import Floats
 
@@ -65,7 +65,7 @@ def chosen(dataset: xr.Dataset, variables: Sequence[str], suffixes: Sequence[str
     ]
     for name in variables:
         if name not in fields:
-            raise ConfigError(f"--variable: must be a field of the file, was {name!r}{suggest(name, fields)}")
+            raise ArgumentError(f"variables: must be a field of the file, was {name!r}{suggest(name, fields)}")
     if variables:
         return list(variables)
     if suffixes is not None:
@@ -123,4 +123,4 @@ def needed(module: str, extra: str) -> ModuleType:
         return import_module(module)
     except ImportError:
         package = module.split(".", maxsplit=1)[0]
-        raise ConfigError(f"--format: needs {package}, which is not here: pip install 'invgp[{extra}]'") from None
+        raise ArgumentError(f"format: needs {package}, which is not here: pip install 'invgp[{extra}]'") from None

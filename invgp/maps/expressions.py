@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from cf_units import Unit, suppress_errors
 
-from invgp.errors import ConfigError
+from invgp.errors import ArgumentError, ConfigError
 from invgp.formatting import join_names, shorten, suggest
 from invgp.problem import Floats
 from invgp.units import conversion, is_unit
@@ -82,24 +82,24 @@ def derived(text: str, ingredients: Sequence[Ingredient]) -> Derived:
     """Parse `name = expression` or `name [unit] = expression`."""
     parts = FORM.fullmatch(text) if len(text) <= LONGEST else None
     if parts is None:
-        raise ConfigError(
-            f"--derive: must be 'name = expression' or 'name [unit] = expression', of at most {LONGEST:,} characters, "
+        raise ArgumentError(
+            f"derive: must be 'name = expression' or 'name [unit] = expression', of at most {LONGEST:,} characters, "
             f"was {shorten(repr(text), SHOWN)}"
         )
     name, unit, body = parts[1], (parts[2] or "").strip(), parts[3].strip()
     known = {i.name: i for i in ingredients}
     if name in known:
-        raise ConfigError(f"--derive: must give a new name, was {name!r}, which is a latent")
+        raise ArgumentError(f"derive: must give a new name, was {name!r}, which is a latent")
     try:
         tree = ast.parse(body, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ConfigError(
-            f"--derive: must be an expression that can be read, was {shorten(repr(body), SHOWN)}"
+        raise ArgumentError(
+            f"derive: must be an expression that can be read, was {shorten(repr(body), SHOWN)}"
         ) from None
     parser = _Parser(known, text)
     term = parser.term(tree.body)
     if not parser.used:
-        raise ConfigError(f"--derive: must name a latent ({', '.join(known)}), was {shorten(repr(text), SHOWN)}")
+        raise ArgumentError(f"derive: must name a latent ({', '.join(known)}), was {shorten(repr(text), SHOWN)}")
     if unit:
         term = parser.converted(term, unit)
     latents = tuple(i.name for i in ingredients if i.name in parser.used)
@@ -278,7 +278,7 @@ class _Parser:
         return _along(left), _along(right), dimension
 
     def _refused(self, why: str) -> ConfigError:
-        return ConfigError(f"--derive: {why}, in {shorten(repr(self.text), SHOWN)}")
+        return ArgumentError(f"derive: {why}, in {shorten(repr(self.text), SHOWN)}")
 
 
 def _along(term: Term) -> Term:

@@ -19,7 +19,7 @@ import xarray as xr
 
 from invgp.axes import axis_letters
 from invgp.config.survey_tables import NETCDF_SUFFIXES, NetcdfTable, read_table
-from invgp.errors import ConfigError
+from invgp.errors import ArgumentError
 from invgp.formatting import shorten, suggest
 from invgp.problem import Floats
 
@@ -96,7 +96,7 @@ def grid_of(text: str | None, posterior: xr.Dataset) -> Grid:
     axes = _from_words(text, names, extents)
     total = math.prod(len(axis) for axis in axes)
     if total > MOST_POINTS:
-        raise ConfigError(f"--grid: must have at most {MOST_POINTS:,} points, had {total:,}")
+        raise ArgumentError(f"grid: must have at most {MOST_POINTS:,} points, had {total:,}")
     return _rectilinear(posterior, names, axes)
 
 
@@ -117,25 +117,25 @@ def _from_words(text: str | None, names: tuple[str, ...], extents: Sequence[tupl
         text = repr(_round_step(longest / POINTS_ALONG)) if longest > 0.0 else "1"
     if re.fullmatch(NUMBER, text.strip()):
         if not float(text) > 0.0:
-            raise ConfigError(f"--grid: must be a step greater than 0, was {shorten(repr(text))}")
+            raise ArgumentError(f"grid: must be a step greater than 0, was {shorten(repr(text))}")
         return [_axis(f"::{text.strip()}", name, extent) for name, extent in zip(names, extents, strict=True)]
     parts = dict.fromkeys(names, "")
     for part in filter(None, re.split(r"[,\s]+", text.strip())):
         name, equals, what = part.partition("=")
         if not equals or name not in parts:
-            raise ConfigError(
-                f"--grid: must be a file ({', '.join(FILES)}), a step, or coordinates as in "
+            raise ArgumentError(
+                f"grid: must be a file ({', '.join(FILES)}), a step, or coordinates as in "
                 f"{names[0]}=0:100:5, was {shorten(repr(text))}{suggest(name, names)}"
             )
         if parts[name]:
-            raise ConfigError(
-                f"--grid: must tell of every coordinate once, told of {name!r} twice, was {shorten(repr(text))}"
+            raise ArgumentError(
+                f"grid: must tell of every coordinate once, told of {name!r} twice, was {shorten(repr(text))}"
             )
         parts[name] = what
     missing = [name for name, what in parts.items() if not what]
     if missing:
-        raise ConfigError(
-            f"--grid: must tell of every coordinate, had nothing of {', '.join(missing)}, was {shorten(repr(text))}"
+        raise ArgumentError(
+            f"grid: must tell of every coordinate, had nothing of {', '.join(missing)}, was {shorten(repr(text))}"
         )
     return [_axis(parts[name], name, extent) for name, extent in zip(names, extents, strict=True)]
 
@@ -148,21 +148,21 @@ def _axis(text: str, name: str, extent: tuple[float, float]) -> Floats:
     match = re.fullmatch(rf"({NUMBER})?:({NUMBER})?:({NUMBER})", text)
     step = float(match[3]) if match else 0.0
     if match is None or not step > 0.0:
-        raise ConfigError(
-            f"--grid: must be {name}=start:stop:step with a step that is greater than 0, was {shorten(repr(text))}"
+        raise ArgumentError(
+            f"grid: must be {name}=start:stop:step with a step that is greater than 0, was {shorten(repr(text))}"
         )
     start = float(match[1]) if match[1] else math.floor(extent[0] / step + 1e-9) * step
     stop = float(match[2]) if match[2] else math.ceil(extent[1] / step - 1e-9) * step
     _check_range(name, start, stop, step)
     if stop < start:
-        raise ConfigError(f"--grid: {name} must stop after it starts, was {start:g} to {stop:g}")
+        raise ArgumentError(f"grid: {name} must stop after it starts, was {start:g} to {stop:g}")
     count = (stop - start) / step + 1e-9
     if count > MOST_POINTS:
-        raise ConfigError(f"--grid: must have at most {MOST_POINTS:,} points, had {count:.4g} along {name}")
+        raise ArgumentError(f"grid: must have at most {MOST_POINTS:,} points, had {count:.4g} along {name}")
     needed, free = BYTES_PER_POINT * count, psutil.virtual_memory().available
     if needed > free:
-        raise ConfigError(
-            f"--grid: must fit in memory, had {count:,.0f} points along {name}, which take {needed / 2**30:,.1f} GiB "
+        raise ArgumentError(
+            f"grid: must fit in memory, had {count:,.0f} points along {name}, which take {needed / 2**30:,.1f} GiB "
             f"of the {free / 2**30:,.1f} GiB that are free"
         )
     return np.asarray(start + step * np.arange(math.floor(count) + 1))
@@ -171,8 +171,8 @@ def _axis(text: str, name: str, extent: tuple[float, float]) -> Floats:
 def _check_range(name: str, *values: float) -> None:
     """Raise `ConfigError` for numbers whose squared distances are too large for floating point."""
     if not all(abs(value) <= FARTHEST for value in values):
-        raise ConfigError(
-            f"--grid: {name} must be between -{FARTHEST:g} and {FARTHEST:g}, was {max(values, key=abs):g}"
+        raise ArgumentError(
+            f"grid: {name} must be between -{FARTHEST:g} and {FARTHEST:g}, was {max(values, key=abs):g}"
         )
 
 
@@ -186,18 +186,18 @@ def _from_file(path: Path, posterior: xr.Dataset, names: tuple[str, ...]) -> Gri
     """Columns of a CSV file, or variables of a netCDF file, by the names of the coordinates."""
     columns, gridded = [], True
     for name in names:
-        table = read_table(path, name, "--grid")
-        values = table.columns([name], posterior[name].attrs["units"], "--grid")[:, 0]
+        table = read_table(path, name, "grid")
+        values = table.columns([name], posterior[name].attrs["units"], "grid")[:, 0]
         if not np.all(np.isfinite(values)):
-            raise ConfigError(f"--grid: {name!r} of {str(path)!r} must be a number at every point")
+            raise ArgumentError(f"grid: {name!r} of {str(path)!r} must be a number at every point")
         _check_range(name, float(values.min()), float(values.max()))
         columns.append(values)
         gridded &= isinstance(table, NetcdfTable) and table.dataset[name].dims == (name,)
     if gridded:
         for name, values in zip(names, columns, strict=True):
             if not (np.all(np.diff(values) > 0.0) or np.all(np.diff(values) < 0.0)):
-                raise ConfigError(f"--grid: {name!r} of {str(path)!r} must rise, or fall, from each value to the next")
+                raise ArgumentError(f"grid: {name!r} of {str(path)!r} must rise, or fall, from each value to the next")
         return _rectilinear(posterior, names, columns)
     if len({len(values) for values in columns}) > 1:
-        raise ConfigError(f"--grid: {', '.join(names)} of {str(path)!r} must be axes of a grid, or a list of points")
+        raise ArgumentError(f"grid: {', '.join(names)} of {str(path)!r} must be axes of a grid, or a list of points")
     return Grid(names, None, np.stack(columns, axis=-1), ("site",))

@@ -11,7 +11,7 @@ import psutil
 import xarray as xr
 
 from invgp import netcdf
-from invgp.errors import ConfigError
+from invgp.errors import ArgumentError
 from invgp.formatting import suggest
 from invgp.maps.belief import Belief
 from invgp.maps.expressions import derived
@@ -55,11 +55,11 @@ def plan(
     belief = Belief.of(posterior)
     levels = np.asarray(posterior["quantile"].values if quantiles is None else quantiles, dtype=np.float64)
     if levels.size and not np.all((levels > 0.0) & (levels < 1.0)):
-        raise ConfigError(f"--quantiles: must be between 0 and 1, were {', '.join(f'{level:g}' for level in levels)}")
+        raise ArgumentError(f"quantiles: must be between 0 and 1, were {', '.join(f'{level:g}' for level in levels)}")
     known = {i.name: i for i in ingredients(posterior, belief.fields)}
     for name in latents:
         if name not in known:
-            raise ConfigError(f"--latent: must be a latent of the posterior, was {name!r}{suggest(name, [*known])}")
+            raise ArgumentError(f"latents: must be a latent of the posterior, was {name!r}{suggest(name, [*known])}")
     expressions = [derived(text, [*known.values()]) for text in derive]
     units = {name: i.unit for name, i in known.items()}
     dimensions = {name: i.dimension for name, i in known.items()}
@@ -69,7 +69,7 @@ def plan(
         own = {one.name + suffix for suffix in DERIVED_SUFFIXES}
         if own & taken:
             why = f"as {min(own & taken)!r} is taken"
-            raise ConfigError(f"--derive: must give a new name, was {one.name!r}, {why}")
+            raise ArgumentError(f"derive: must give a new name, was {one.name!r}, {why}")
         taken |= own
         units[one.name], dimensions[one.name] = one.unit, one.dimension
     limits: dict[str, tuple[float, ...]] = {}
@@ -85,8 +85,8 @@ def plan(
         quantities.append(DerivedQuantity(one, fields, limits.get(one.name, ())))
     unmapped = [name for name in limits if name not in {q.name for q in quantities}]
     if unmapped:
-        raise ConfigError(
-            f"--exceed: must be of a quantity that is mapped, was {unmapped[0]!r}, which --latent leaves out"
+        raise ArgumentError(
+            f"exceed: must be of a quantity that is mapped, was {unmapped[0]!r}, which `latents` leaves out"
         )
     target = grid_of(grid, posterior)
     _check_draws(belief, target, draws)
@@ -108,9 +108,9 @@ def _check_draws(belief: Belief, grid: Grid, draws: int) -> None:
     """Raise `ConfigError` if so many draws do not fit in memory."""
     needed, free = draw_bytes(belief, grid.size, draws), psutil.virtual_memory().available
     if needed > free:
-        raise ConfigError(
-            f"--draws: must fit in memory, was {draws:,}, which take {needed / 2**30:,.1f} GiB of the "
-            f"{free / 2**30:,.1f} GiB that are free; ask for fewer at a time, with another --seed each"
+        raise ArgumentError(
+            f"draws: must fit in memory, was {draws:,}, which take {needed / 2**30:,.1f} GiB of the "
+            f"{free / 2**30:,.1f} GiB that are free; ask for fewer at a time, with another `seed` each"
         )
 
 

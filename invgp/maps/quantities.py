@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import xarray as xr
 
-from invgp.errors import ConfigError
+from invgp.errors import ArgumentError
 from invgp.formatting import suggest
 from invgp.links import LINKS, normal_draws
 from invgp.maps.belief import Belief, Field, Projections
@@ -184,23 +184,23 @@ def threshold(text: str, units: dict[str, str]) -> Threshold:
     """Parse `velocity > 2500 m/s`; without a unit, the number is in the quantity's own."""
     parts = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*>\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(.*?)\s*", text)
     if parts is None:
-        raise ConfigError(
-            f"--exceed: must be 'name > number unit', was {text!r}; it holds for all labels of the name, and the "
+        raise ArgumentError(
+            f"exceed: must be 'name > number unit', was {text!r}; it holds for all labels of the name, and the "
             "probability of being below is 1 minus that of being above"
         )
     name, unit = parts[1], parts[3]
     if name not in units:
-        raise ConfigError(f"--exceed: must name a latent or a derived quantity, was {name!r}{suggest(name, [*units])}")
+        raise ArgumentError(f"exceed: must name a latent or a derived quantity, was {name!r}{suggest(name, [*units])}")
     try:
         number = float(parts[2])
     except ValueError:
-        raise ConfigError(f"--exceed: must have a number, was {parts[2]!r}") from None
+        raise ArgumentError(f"exceed: must have a number, was {parts[2]!r}") from None
     how = conversion(unit or units[name], units[name]) if not unit or is_unit(unit) else None
     if how is None:
-        raise ConfigError(f"--exceed: must be in a unit that converts to {units[name]!r}, was {unit!r}")
+        raise ArgumentError(f"exceed: must be in a unit that converts to {units[name]!r}, was {unit!r}")
     value = number * how.factor + how.offset
     if not math.isfinite(value):
-        raise ConfigError(f"--exceed: must have a finite number, was {parts[2]!r}")
+        raise ArgumentError(f"exceed: must have a finite number, was {parts[2]!r}")
     return Threshold(name, value)
 
 

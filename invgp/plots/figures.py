@@ -113,11 +113,11 @@ def plot(
     >>> invgp.plots.plot(posterior, "posterior.pdf", ["section", "fit"])  # doctest: +SKIP
     """
     path = Path(path)
-    check_format(path, "--output")
+    check_format(path, "path")
     chosen = tuple(dict.fromkeys(kinds)) or tuple(kind for kind in suitable_kinds(ds) if kind in (*_MAIN_KINDS, "fit"))
     for kind in chosen:
         if "invgp_map" in ds.attrs and kind not in (*_MAIN_KINDS, *suitable_kinds(ds)):
-            raise PlotError(f"--kind: {kind} is not in a map of `invgp predict`, but in what `invgp run` wrote")
+            raise PlotError(f"kinds: {kind} is not in a map of `invgp predict`, but in what `invgp run` wrote")
     given_name = (*_MAIN_KINDS, *(chosen if alone and len(chosen) == 1 else ()))
     targets = [path if kind in given_name else path.with_name(f"{path.stem}_{kind}{path.suffix}") for kind in chosen]
     options = options or FigureOptions()

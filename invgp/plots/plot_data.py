@@ -136,13 +136,13 @@ def select_latents(ds: xr.Dataset, latents: Sequence[str] = (), labels: Sequence
     known = read_names(ds, "latents")
     for name in latents:
         if name not in known:
-            raise PlotError(f"--latent: must be one of {', '.join(known)}, was {name!r}")
+            raise PlotError(f"latents: must be one of {', '.join(known)}, was {name!r}")
     selected = [name for name in known if not latents or name in latents]
     texts = {name: _label_texts(ds, name) for name in selected}
     for label in labels:
         if not any(label in of_latent for of_latent in texts.values()):
             listed = ", ".join(dict.fromkeys(text for of_latent in texts.values() for text in of_latent if text))
-            raise PlotError(f"--layer: must be {f'one of {listed}' if listed else 'left out'}, was {label!r}")
+            raise PlotError(f"layers: must be {f'one of {listed}' if listed else 'left out'}, was {label!r}")
     indices = {
         dimension: [i for i, text in enumerate(texts[name]) if text in labels]
         for name in selected
@@ -184,7 +184,7 @@ def read_site(ds: xr.Dataset, number: int | None) -> int:
         return (ds.sizes["site"] - 1) // 2
     numbers = ds["site"].values
     if number not in numbers:
-        raise PlotError(f"--site: must be the number of a site, {numbers.min()} to {numbers.max()}, was {number}")
+        raise PlotError(f"site: must be the number of a site, {numbers.min()} to {numbers.max()}, was {number}")
     return int(np.flatnonzero(numbers == number)[0])
 
 
@@ -303,14 +303,14 @@ def slice_grid(ds: xr.Dataset, at: Mapping[str, float]) -> xr.Dataset:
     ds = as_map(ds)
     grid = read_grid(ds)
     if grid is None:
-        raise PlotError("--at: must be left out: only a grid can be cut, and these are sites")
+        raise PlotError("at: must be left out: only a grid can be cut, and these are sites")
     for name, value in at.items():
         if name not in grid.dimensions:
-            raise PlotError(f"--at: must name one of {', '.join(grid.dimensions)}, was {name!r}")
+            raise PlotError(f"at: must name one of {', '.join(grid.dimensions)}, was {name!r}")
         if not np.isfinite(value):
-            raise PlotError(f"--at: must be a number, was {value} for {name!r}")
+            raise PlotError(f"at: must be a number, was {value} for {name!r}")
     if set(at) == set(grid.dimensions):
-        raise PlotError(f"--at: must leave a coordinate to draw along, was all of {', '.join(grid.dimensions)}")
+        raise PlotError(f"at: must leave a coordinate to draw along, was all of {', '.join(grid.dimensions)}")
     ds = ds.sel(dict(at), method="nearest")
     kept = [name for name in str(ds.attrs["invgp_coordinates"]).split() if name not in at]
     return ds.assign_attrs(invgp_coordinates=" ".join(kept))

@@ -194,8 +194,8 @@ def size_error(size: tuple[float, float], content: str) -> PlotError:
     """Return the error for a figure size that is too small for its content."""
     given = " x ".join(f"{INCH * length:g}" for length in size)
     return PlotError(
-        f"--size: must leave room for {content}, was {given} cm; make it larger, or draw less (--kind, --latent, "
-        "--layer, --show)"
+        f"size: must leave room for {content}, was {given} cm; make it larger, or draw less (`kinds`, `latents`, "
+        "`layers`, `show`)"
     )
 
 

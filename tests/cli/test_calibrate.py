@@ -12,8 +12,8 @@ import xarray as xr
 from helpers.command_line import CONFIG, SIMULATOR, here, small, with_program, write_files
 from helpers.compliance import complaints
 from helpers.running_commands import interrupt, left_behind, own_words, running, wait_for
-from invgp.cli.calibrate import read_finished
 from invgp.errors import ConfigError
+from invgp.validation.calibration import read_finished
 
 COMMAND = ("calibrate", "survey.toml", "--workers", "1")
 ROW = r"(?:[▼▲] )?\d+\.\d ± \d+\.\d\s+"
@@ -50,7 +50,7 @@ def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_continu
         xr.testing.assert_equal(two["depth_pit"], first["depth_pit"][:2])
     folder = tmp_path / "posterior_calibration.surveys"
     assert set(read_finished(folder, first.attrs["invgp_calibration"])) == {1, 2, 3}
-    with pytest.raises(ConfigError, match=rf"--output: must not be that of another calibration, but '{folder}' keeps "):
+    with pytest.raises(ConfigError, match=rf"output: must not be that of another calibration, but '{folder}' keeps "):
         read_finished(folder, "that of another seed")
 
 

@@ -111,15 +111,15 @@ MISTAKES = [
     (["posterior.nc", "--config", "none.toml"], "the config 'none.toml' cannot be read: No such file or directory"),
     (
         ["lost.nc"],
-        "the config that 'lost.nc' was made from was not found beside or above it: name it with --config",
+        "--config: must be given, because the config of 'lost.nc' was not found beside or above it",
     ),
     (
         ["posterior.nc", "--data", "two_sites.csv"],
-        "the survey 'two_sites.csv' is not that of the posterior, which was {survey!r}: name the same file with --data",
+        "--data: must be the survey of the posterior, which was {survey!r}, was 'two_sites.csv'",
     ),
     (
         ["posterior.nc", "--config", "other.toml"],
-        "the config 'other.toml' has other latents than the posterior",
+        "--config: must have the latents of the posterior, 'depth', had 'thickness'",
     ),
     (["posterior.nc", "--plot", "line.txt"], "--plot: must end in .png, .svg or .pdf, was 'line.txt'"),
     (["posterior.nc", "-o", "line.txt"], "--output: must end in .nc, was 'line.txt'"),

@@ -19,7 +19,7 @@ MISTAKES = {
     "plot posterior.nc --limits depth 0 inf": (
         "invgp: --limits: the lower must be below the upper, was 0 and inf for 'depth'"
     ),
-    "plot posterior.nc --site 3": "invgp: --site: must go with --kind correlation, was 3",
+    "plot posterior.nc --site 3": "invgp: --site: must be left out unless --kind contains correlation, was 3",
     "plot map.nc --kind fit": "invgp: --kind: fit is not in a map of `invgp predict`, but in what `invgp run` wrote",
     "plot map.nc --at position 100": "invgp: --at: must leave a coordinate to draw along, was all of position",
     "predict posterior.nc --memory nan": "Error: Invalid value for '--memory': nan is not a finite number.",
@@ -41,7 +41,7 @@ MISTAKES = {
     "predict posterior.nc --derive 'x = depth ** 1e9'": (
         "invgp: --derive: 'm' to the power of 1e+09 is not a unit, in 'x = depth ** 1e9'"
     ),
-    "compare map.nc": f"{NO_POSTERIOR}a map, or one without a posterior",
+    "compare map.nc": f"{NO_POSTERIOR}a map",
     **{
         f"{command} calibration.nc{options}": (
             f"{NO_POSTERIOR}'calibration.nc', a calibration: `invgp calibrate` makes its table and figure"

@@ -87,6 +87,6 @@ def test_that_a_report_of_nothing_is_refused(finished: Finished, invgp_here: Com
 def test_that_few_runs_are_drawn_of_fields_alone(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
     told = invgp_here("plot", finished[0] / "posterior.nc", "--show", "few-runs", "-o", "line.png", cwd=tmp_path)
     assert told.returncode == 2
-    assert "--show: must not be 'few-runs' here: it is known of the posterior of a field model" in told.stderr
+    assert "--show: must not be 'few-runs' here: only the posterior of a field model has it" in told.stderr
     done = invgp_here("plot", finished[0] / "posterior.nc", "--show", "all", "-o", "line.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

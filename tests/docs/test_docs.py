@@ -50,7 +50,7 @@ RUN_ELSEWHERE = {
 ON_THE_LINE = {
     "calibration": {
         "--surveys 200 --workers 4": "--surveys 2",
-        "calibrate(problem, 200,": "calibrate(problem, 2,",
+        "invgp.calibrate(problem, 200,": "invgp.calibrate(problem, 2,",
         "case_studies/otway/calibrate.sh --workers 2": "",  # K times over; tests of calibration run what it runs
     },
     "choosing": {},

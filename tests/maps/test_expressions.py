@@ -82,7 +82,7 @@ def test_that_an_expression_has_its_value_unit_and_shape(text, unit, dimension, 
 def test_that_what_makes_no_sense_is_rejected_with_a_message(text, sentence):
     with pytest.raises(ConfigError, match=sentence) as caught:
         derived(text, LATENTS)
-    assert str(caught.value).startswith("--derive: ")
+    assert str(caught.value).startswith("derive: ")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
 

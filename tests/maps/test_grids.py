@@ -70,7 +70,7 @@ def test_that_a_csv_file_gives_points_and_a_netcdf_file_axes_in_its_own_unit(sur
         ("easting=0:10:0,northing=::1", "with a step that is greater than 0"),
         ("easting=10:0:1,northing=::1", "must stop after it starts, was 10 to 0"),
         ("easting=0:10,northing=::1", "must be easting=start:stop:step"),
-        ("-1", "--grid: must be a step greater than 0, was '-1'"),
+        ("-1", "grid: must be a step greater than 0, was '-1'"),
         ("easting=0:10:-1,northing=::1", "with a step that is greater than 0"),
         ("nan", "must be a file"),
         ("1e308", r"easting must be between -1e\+100 and 1e\+100, was 1e\+308"),
@@ -84,7 +84,7 @@ def test_that_a_csv_file_gives_points_and_a_netcdf_file_axes_in_its_own_unit(sur
 def test_that_a_grid_that_makes_no_sense_is_rejected_with_a_message(text, sentence, survey):
     with pytest.raises(ConfigError, match=sentence) as caught:
         grid_of(text, survey)
-    assert str(caught.value).startswith("--grid: ")
+    assert str(caught.value).startswith("grid: ")
 
 
 def test_that_an_axis_that_does_not_fit_in_memory_is_refused(survey, monkeypatch):

@@ -52,16 +52,16 @@ def test_that_a_figure_of_the_wrong_kind_is_refused(line: xr.Dataset, area: xr.D
         plots.plot_section(area)
     with pytest.raises(ValueError, match="A map needs sites with 2 coordinates or more, but these have 1: position"):
         plots.plot_map(line)
-    with pytest.raises(ValueError, match=r"^--output: must end in \.png, \.svg or \.pdf, was 'otway\.jpg'$"):
+    with pytest.raises(ValueError, match=r"^path: must end in \.png, \.svg or \.pdf, was 'otway\.jpg'$"):
         plots.plot(line, "otway.jpg")
 
 
 def test_that_what_is_not_there_cannot_be_chosen(line: xr.Dataset) -> None:
-    with pytest.raises(ValueError, match=r"^--latent: must be one of depth, velocity, was 'density'$"):
+    with pytest.raises(ValueError, match=r"^latents: must be one of depth, velocity, was 'density'$"):
         plots.select_latents(line, ["density"])
-    with pytest.raises(ValueError, match=r"^--layer: must be one of 1, 2, 3, 4, was '9'$"):
+    with pytest.raises(ValueError, match=r"^layers: must be one of 1, 2, 3, 4, was '9'$"):
         plots.select_latents(line, labels=["9"])
-    with pytest.raises(ValueError, match=r"^--layer: must be left out, was '9'$"):
+    with pytest.raises(ValueError, match=r"^layers: must be left out, was '9'$"):
         plots.select_latents(line.isel(layer=0, drop=True), labels=["9"])
 
 
@@ -87,6 +87,6 @@ def test_that_a_size_too_small_to_be_read_is_refused(
     kind: str, line: xr.Dataset, sounded: xr.Dataset, tmp_path: Path
 ) -> None:
     ds = line if kind == "section" else sounded
-    with pytest.raises(PlotError, match=r"--size: must leave room for .*, was 3 x 3 cm"):
+    with pytest.raises(PlotError, match=r"size: must leave room for .*, was 3 x 3 cm"):
         plots.plot(ds, tmp_path / "small.png", [kind], plots.FigureOptions(size=(3.0 / 2.54, 3.0 / 2.54)), alone=True)
     assert list(tmp_path.iterdir()) == []

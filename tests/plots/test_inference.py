@@ -27,7 +27,7 @@ def test_that_the_correlations_at_a_site_are_those_of_the_file_or_of_the_draws(l
     known = sampled.assign(correlation=(("site", "process", "other_process"), exact))
     shown = plots.plot_correlation(plots.select_latents(known, ["velocity"], ["2", "3"]), site=3).axes[0]
     np.testing.assert_array_equal(np.asarray(shown.images[0].get_array()), exact[2][np.ix_([5, 6], [5, 6])])
-    with pytest.raises(ValueError, match=r"^--site: must be the number of a site, 1 to 113, was 200$"):
+    with pytest.raises(ValueError, match=r"^site: must be the number of a site, 1 to 113, was 200$"):
         plots.plot_correlation(known, site=200)
 
 

@@ -196,7 +196,7 @@ def test_that_a_grid_is_drawn_cell_by_cell_and_can_be_cut(area: xr.Dataset, tmp_
     cut = plots.slice_grid(grid, {"northing": 5721.1e3})
     ax = plots.plot_section(cut).axes[0]
     np.testing.assert_allclose(np.asarray(ax.lines[0].get_ydata()), grid["depth"][0, 2])
-    with pytest.raises(ValueError, match=r"^--at: must name one of northing, easting, was 'height'$"):
+    with pytest.raises(ValueError, match=r"^at: must name one of northing, easting, was 'height'$"):
         plots.slice_grid(grid, {"height": 1.0})
     with pytest.raises(ValueError, match="only a grid can be cut"):
         plots.slice_grid(area, {"northing": 1.0})

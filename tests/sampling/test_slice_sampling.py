@@ -23,7 +23,13 @@ from invgp.sampling.chains import Chains
 from invgp.sampling.proposal import Proposal
 from invgp.sampling.slice_sampling import sample
 from invgp.sampling.target_density import WhitenedPrior
-from invgp.validation.compare import chains_have_converged, compare, comparison_rows, describe_convergence, spread_mcse
+from invgp.validation.comparison import (
+    chains_have_converged,
+    compare_with_chains,
+    comparison_rows,
+    describe_convergence,
+    spread_mcse,
+)
 from invgp.validation.reference_chains import DirectSimulator, fit_linearised_gaussian, fit_runs, reference
 
 NOISE = 0.3
@@ -337,7 +343,7 @@ def test_that_the_exact_posterior_compares_well_and_a_wrong_one_does_not() -> No
     mean, covariance = exact_posterior(problem)
     std = np.sqrt(np.diag(covariance)).reshape(mean.shape)
     chains = reference(problem, linear, draws=1000, seed=1)
-    exact = compare(problem, dataset_of(problem, mean, std), chains)
+    exact = compare_with_chains(problem, dataset_of(problem, mean, std), chains)
     assert chains_have_converged(exact)
     assert "have converged" in describe_convergence(exact)
     for row in comparison_rows(exact):
@@ -345,7 +351,7 @@ def test_that_the_exact_posterior_compares_well_and_a_wrong_one_does_not() -> No
         assert abs(row.ratio - 1.0) < 3.0 * row.ratio_mcse < 0.15
         assert row.r_hat < 1.01
         assert row.ess > 400
-    wrong = comparison_rows(compare(problem, dataset_of(problem, mean + std, 0.5 * std), chains))
+    wrong = comparison_rows(compare_with_chains(problem, dataset_of(problem, mean + std, 0.5 * std), chains))
     assert [(round(row.error, 1), round(row.ratio, 1)) for row in wrong] == [(1.0, 0.5)] * 2
 
 
@@ -354,11 +360,11 @@ def test_that_chains_in_different_modes_are_no_reference() -> None:
     rng = np.random.default_rng(0)
     modes = np.asarray([-1.0, -1.0, 1.0, 1.0])[:, None, None, None]
     chains = Chains(modes + 0.1 * rng.standard_normal((4, 1000, 1, 1)), 1)
-    apart = compare(problem, dataset_of(problem, np.zeros((1, 1)), np.ones((1, 1))), chains)
+    apart = compare_with_chains(problem, dataset_of(problem, np.zeros((1, 1)), np.ones((1, 1))), chains)
     assert not chains_have_converged(apart)
     assert "have not converged, and are no reference yet" in describe_convergence(apart)
     assert apart.attrs["invgp_reference_converged"] == "no"
-    short = compare(
+    short = compare_with_chains(
         problem,
         dataset_of(problem, np.zeros((1, 1)), np.ones((1, 1))),
         Chains(rng.standard_normal((4, 50, 1, 1)), 1),
@@ -373,7 +379,7 @@ def test_that_a_map_with_links_units_and_labels_compares(tmp_path: Path) -> None
     assert run.simulator.runs == chains.runs
     physical = problem.to_physical(chains.draws.reshape(-1, 12, 3))
     posterior = dataset_of(problem, physical.mean(axis=0), physical.std(axis=0))
-    found = compare(problem, posterior, chains)
+    found = compare_with_chains(problem, posterior, chains)
     assert [(row.latent, row.label) for row in comparison_rows(found)] == [
         ("resistivity", "layer 1"),
         ("resistivity", "layer 2"),

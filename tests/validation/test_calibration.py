@@ -8,16 +8,18 @@ import xarray as xr
 from scipy import stats
 
 from helpers.problems import map_problem
-from invgp import netcdf, plots
+from invgp import calibrate, netcdf, plots
 from invgp.adapters import CallableModel, Quantity
 from invgp.coverage import bin_count, count_band, interval_coverage, rank_counts
 from invgp.errors import ConfigError, PlotError, RunsFailedError
 from invgp.links import LINKS
 from invgp.plots.validation_figures import selected_ranks
 from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, SimulatorVariable, Survey
+from invgp.validation import calibration
 from invgp.validation import calibration_trial as trial
-from invgp.validation.calibrate import InterruptedCalibration, calibrate, identity
+from invgp.validation.calibration import InterruptedCalibration, identity
 from invgp.validation.calibration_summary import coverage_of
+from invgp.validation.calibration_trial import run_trial
 from invgp.validation.simulated_surveys import draw_prior, with_drawn_hyperparameters
 
 SURVEYS = 50
@@ -113,32 +115,34 @@ def test_that_survey_k_depends_neither_on_the_number_of_workers_nor_on_that_of_s
 
 
 @pytest.mark.slow
-def test_that_finished_surveys_are_not_computed_again(exact):
+def test_that_finished_surveys_are_not_computed_again(exact, tmp_path):
     calls = []
 
     def counted(depth):
         calls.append(depth)
         return 2.0 * depth
 
-    kept = {}
-    first = calibrate(line_problem(function=counted), 3, keep=kept.__setitem__)
+    output = tmp_path / "line.nc"
+    first = calibrate(line_problem(function=counted), 3, output=output)
     xr.testing.assert_equal(first["depth_truth"], exact["depth_truth"][:3])
     calls.clear()
-    again = calibrate(line_problem(function=counted), 3, finished=kept)
+    again = calibrate(line_problem(function=counted), 3, output=output)
     assert not calls
     xr.testing.assert_identical(first.drop_attrs(), again.drop_attrs())
-    more = calibrate(line_problem(), 4, finished=kept)
+    more = calibrate(line_problem(function=counted), 4, output=output)
     xr.testing.assert_equal(more["depth_score"], exact["depth_score"][:4])
 
 
 @pytest.mark.slow
-def test_that_an_interruption_carries_the_surveys_that_were_finished(exact):
-    def impatient(number, _):
+def test_that_an_interruption_carries_the_surveys_that_were_finished(exact, monkeypatch):
+    def impatient(problem, source, number, *others):
         if number == 3:
             raise KeyboardInterrupt
+        return run_trial(problem, source, number, *others)
 
+    monkeypatch.setattr(calibration, "run_trial", impatient)
     with pytest.raises(InterruptedCalibration) as interruption:
-        calibrate(line_problem(), 5, keep=impatient)
+        calibrate(line_problem(), 5)
     xr.testing.assert_equal(interruption.value.result["depth_pit"], exact["depth_pit"][:2])
 
 

@@ -1,4 +1,4 @@
-"""How far the chains of a comparison are, on standard error."""
+"""Progress of the chains of a comparison, on standard error."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import click
-
-from invgp.cli.console import current_console
-from invgp.cli.progress import SECONDS_BETWEEN_LINES, rate
 from invgp.formatting import count_noun, format_duration
+from invgp.progress import SECONDS_BETWEEN_LINES, rate
 
 
 @dataclass
-class Tally:
-    """How far the chains are; a monitor of the simulator as well.
+class ChainMonitor:
+    """Counts of iterations and runs; a monitor of the simulator that displays nothing.
 
     Attributes
     ----------
-    runs : made now; what a ledger answers is none.
-    first, began : where the chains stood when they began, or went on, and when.
+    runs, failed : int
+        Runs of this call, without those that the ledger answered; failed runs.
+    done, goal : int
+        Iterations done, and of the finished chains.
+    first : int or None
+        Iterations done when the chains started or continued.
+    began : float
+        Time at which the chains started or continued.
     """
 
     runs: int = 0
@@ -34,23 +37,23 @@ class Tally:
     started: float = field(default_factory=time.perf_counter)
 
     def start(self, most_runs: int) -> None:
-        """Nothing: the chains say how much there is to do."""
+        """Do nothing: the chains report the number of iterations."""
 
     def start_batch(self, purpose: str, runs: int) -> None:
-        """Nothing: batches are small."""
+        """Do nothing: batches are small."""
 
     def report_waiting(self, runs: int, owner: str) -> None:
-        """Nothing: the line is full."""
+        """Do nothing."""
 
     def report_bound(self, elbo: float, *, accepted: bool) -> None:
-        """Nothing: there is no bound."""
+        """Do nothing: there is no bound."""
 
     def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
         """Count runs."""
         self.runs += succeeded + failed - reused
         self.failed += failed
 
-    def told(self, done: int, goal: int) -> None:
+    def count_iterations(self, done: int, goal: int) -> None:
         """Count iterations."""
         if self.first is None:
             self.first, self.began = done, time.perf_counter()
@@ -58,7 +61,7 @@ class Tally:
 
     @property
     def text(self) -> str:
-        """Where the chains are."""
+        """Iterations, runs and the time left."""
         now = time.perf_counter()
         seconds = max(now - self.started, 1e-9)
         spent = f"{count_noun(self.runs, 'run')}, {self.failed:,} failed | {rate(self.runs / seconds)}"
@@ -69,38 +72,34 @@ class Tally:
         return f"iteration {self.done:,} of {self.goal:,} | {spent} | about {left} left"
 
 
-class Lines(Tally):
-    """A plain line now and then."""
+class _Lines(ChainMonitor):
+    """Print a line from time to time."""
 
     last: float = 0.0
 
     def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
-        """Count and say."""
         super().add_runs(succeeded, failed, reused=reused)
         if time.perf_counter() - max(self.last, self.started) > SECONDS_BETWEEN_LINES:
             self.last = time.perf_counter()
-            click.echo(self.text, err=True)
+            print(self.text, file=sys.stderr, flush=True)
 
 
-class Live(Tally):
-    """A line that is drawn again and again."""
+class _Live(ChainMonitor):
+    """One line that rich redraws."""
 
     def __rich__(self) -> str:
         return f"[bold cyan]sampling[/] {self.text}"
 
 
 @contextmanager
-def progress() -> Iterator[Tally]:
-    """The display that fits where standard error goes."""
-    if current_console().quiet:
-        yield Tally()
-        return
+def show_chains() -> Iterator[ChainMonitor]:
+    """Display the progress: one line that is redrawn on a terminal, and lines elsewhere."""
     if not sys.stderr.isatty():
-        yield Lines()
+        yield _Lines()
         return
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
-    from rich.live import Live as Display  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
 
-    live = Live()
-    with Display(live, console=Console(stderr=True, highlight=False), refresh_per_second=8, transient=True):
-        yield live
+    monitor = _Live()
+    with Live(monitor, console=Console(stderr=True, highlight=False), refresh_per_second=8, transient=True):
+        yield monitor

@@ -1,4 +1,4 @@
-"""Where results go: looked at before the simulator is paid for, not after."""
+"""Checks of the paths of results, before the simulator runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from invgp import netcdf
-from invgp.errors import ConfigError
+from invgp.errors import ArgumentError, ConfigError
 from invgp.formatting import shorten
 
 if TYPE_CHECKING:
@@ -22,42 +22,52 @@ if TYPE_CHECKING:
 KEPT_BESIDE = (".interrupted.nc", ".ledger.sqlite-journal", ".emulated_chains.npz")
 
 
-def check_posterior_path(path: Path, key: str, problem: Problem, config: Path) -> None:
-    """Raise `ConfigError` unless a posterior can be written there; `key` is the config key or option that names it."""
+def check_posterior_path(path: Path, key: str, problem: Problem, config: Path | None = None) -> None:
+    """Raise `ArgumentError` unless a posterior can be written there.
+
+    Parameters
+    ----------
+    path : Path
+    key : str
+        Argument or key of the configuration that contains the path.
+    problem : Problem
+    config : Path or None
+        The configuration file, which must not be overwritten.
+    """
     if path.suffix != ".nc":
-        raise ConfigError(f"{key}: must end in .nc, was {str(path)!r}")
+        raise ArgumentError(f"{key}: must end in .nc, was {str(path)!r}")
     for longest in (".nc", *KEPT_BESIDE):
         check_name(path.with_suffix(longest), key)
-    for what, other in (("the survey's file", Path(problem.survey.file)), ("the config", config)):
-        if path.exists() and other.exists() and path.samefile(other):
-            raise ConfigError(f"{key}: must be a file of its own, was {str(path)!r}, which is {what}")
+    for what, other in (("the survey's file", problem.survey.file), ("the config", config)):
+        if other and path.exists() and Path(other).exists() and path.samefile(other):
+            raise ArgumentError(f"{key}: must be a file of its own, was {str(path)!r}, which is {what}")
     check_writable(path, key)
 
 
 def check_map_path(path: Path, posterior: Path) -> None:
-    """Raise `ConfigError` unless a map can be written there."""
+    """Raise `ArgumentError` unless a map can be written there."""
     if path.suffix != ".nc":
-        raise ConfigError(f"--output: must end in .nc, was {str(path)!r}")
-    check_other(path, posterior)
+        raise ArgumentError(f"output: must end in .nc, was {str(path)!r}")
+    check_not_source(path, posterior)
     check_not_posterior(path)
-    check_writable(path, "--output")
+    check_writable(path, "output")
 
 
-def check_other(path: Path, source: Path) -> None:
-    """Raise `ConfigError` if a result would overwrite what it is made from."""
+def check_not_source(path: Path, source: Path) -> None:
+    """Raise `ArgumentError` if a result would overwrite its source."""
     if path.exists() and source.exists() and path.samefile(source):
-        raise ConfigError(f"--output: must be a file of its own, was {str(path)!r}, which is what is read")
+        raise ArgumentError(f"output: must be a file of its own, was {str(path)!r}, which is what is read")
 
 
 def check_not_survey(path: Path, dataset: xr.Dataset) -> None:
-    """Raise `ConfigError` if a result would overwrite the survey that the dataset was made from."""
+    """Raise `ArgumentError` if a result would overwrite the survey file of the dataset."""
     digest = str(dataset.attrs.get("invgp_survey_digest", ""))
     if digest and path.is_file() and sha256(path.read_bytes()).hexdigest() == digest:
-        raise ConfigError(f"--output: must be a file of its own, was {str(path)!r}, which is the survey")
+        raise ArgumentError(f"output: must be a file of its own, was {str(path)!r}, which is the survey")
 
 
 def check_not_posterior(path: Path) -> None:
-    """Raise `ConfigError` if a map would overwrite a posterior."""
+    """Raise `ArgumentError` if a map would overwrite a posterior."""
     if not path.is_file():
         return
     try:
@@ -66,20 +76,20 @@ def check_not_posterior(path: Path) -> None:
     except ConfigError:  # no file of ours
         return
     if costly:
-        raise ConfigError(f"--output: must be a map or a new file, was {str(path)!r}, which is a posterior")
+        raise ArgumentError(f"output: must be a map or a new file, was {str(path)!r}, which is a posterior")
 
 
 def check_name(path: Path, key: str) -> None:
-    """Raise `ConfigError` for a name that the file system does not take."""
+    """Raise `ArgumentError` for a name that the file system does not accept."""
     fault = name_fault(path)
     if fault:
-        raise ConfigError(
+        raise ArgumentError(
             f"{key}: must be a name that the file system takes, {shorten(repr(path.name))} is not: {fault}"
         )
 
 
 def name_fault(path: Path) -> str:
-    """What the file system says of a name that it does not take, such as one that is too long; else nothing."""
+    """Return why the file system does not accept a name, such as one that is too long; empty if it does."""
     try:
         if not path.is_absolute() and not Path(os.curdir).stat().st_nlink:  # its name is gone, though it is still open
             return "the current directory no longer exists"
@@ -94,12 +104,14 @@ def name_fault(path: Path) -> str:
 
 
 def check_writable(path: Path, key: str) -> None:
-    """Raise `ConfigError` unless a file can be written there, in a directory that is there or can be made."""
+    """Raise `ArgumentError` unless a file can be written there, in a directory that exists or can be created."""
     check_name(path, key)
     if path.is_dir():
-        raise ConfigError(f"{key}: must be a file, was {str(path)!r}, which is a directory")
+        raise ArgumentError(f"{key}: must be a file, was {str(path)!r}, which is a directory")
     if path.exists() and not os.access(path, os.W_OK):
-        raise ConfigError(f"{key}: must be a file that may be overwritten, was {str(path)!r}, which is write-protected")
+        raise ArgumentError(
+            f"{key}: must be a file that may be overwritten, was {str(path)!r}, which is write-protected"
+        )
     nearest = path.parent
     try:
         while not nearest.exists():
@@ -108,13 +120,13 @@ def check_writable(path: Path, key: str) -> None:
         with TemporaryFile(dir=nearest):
             pass
     except OSError as error:
-        raise ConfigError(
+        raise ArgumentError(
             f"{key}: must be in a directory that can be written, was {str(path)!r}, "
             f"and nothing can be written in {str(nearest)!r} ({error.strerror})"
         ) from error
 
 
 def remove_if_empty(directory: Path) -> None:
-    """Remove the directory of the runs, unless it holds the directory of a failed run."""
+    """Remove a directory of runs, unless it contains the directory of a failed run."""
     with suppress(OSError):
         directory.rmdir()

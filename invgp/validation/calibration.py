@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +15,18 @@ from pathlib import Path
 import joblib
 import xarray as xr
 
-from invgp.errors import ConfigError, RunsFailedError
+from invgp import netcdf
+from invgp.errors import ArgumentError, ConfigError, RunsFailedError
 from invgp.execution.pools import WorkerDeath
 from invgp.execution.pools.worker_processes import Processes
 from invgp.execution.run_directories import remove_run_directories
+from invgp.formatting import format_duration
 from invgp.problem import Problem
+from invgp.progress import SECONDS_BETWEEN_LINES
 from invgp.validation.calibration_summary import first_failure, summary
 from invgp.validation.calibration_trial import Trial, run_trial, with_serial_runs
 
+logger = logging.getLogger("invgp")
 Task = tuple[Problem, Problem, int, int, Path]
 
 IDENTITY = "invgp_calibration"
@@ -43,7 +50,7 @@ class InterruptedCalibration(KeyboardInterrupt):
     Attributes
     ----------
     result : xarray.Dataset or None
-        Calibration of the surveys that were finished, as from `calibrate`; None if there are none.
+        Calibration of the surveys that were finished, as from `invgp.calibrate`; None if there are none.
     """
 
     def __init__(self, result: xr.Dataset | None) -> None:
@@ -51,53 +58,22 @@ class InterruptedCalibration(KeyboardInterrupt):
         self.result = result
 
 
-def calibrate(
+def run_calibration(
     problem: Problem,
     surveys: int,
     *,
     seed: int | None = None,
     workers: int | None = None,
     drawn_from: Problem | None = None,
-    finished: Mapping[int, xr.Dataset] | None = None,
-    keep: Callable[[int, xr.Dataset], None] | None = None,
+    folder: Path | None = None,
+    progress: bool = False,
 ) -> xr.Dataset:
-    """Estimate the coverage of posterior intervals on simulated surveys.
-
-    Each survey has a truth drawn from the prior and simulated data with noise. It is inverted, and the truth is
-    compared with the posterior.
+    """Invert simulated surveys and summarise them; the parameters are those of `invgp.calibrate`.
 
     Parameters
     ----------
-    problem : Problem
-    surveys : int
-        Number of simulated surveys, K.
-    seed : int, optional
-        Random seed; by default `inference.seed`. The same seed gives a bit-identical result for any number of workers,
-        and survey k does not depend on K.
-    workers : int, optional
-        Number of surveys that are inverted at the same time; by default `inference.workers`.
-    drawn_from : Problem, optional
-        Problem with the prior, the simulator and the noise of truths and data, to test a posterior with wrong
-        assumptions; by default `problem`.
-    finished : mapping of int to xarray.Dataset, optional
-        Surveys of an earlier call by number, as passed to `keep`; they are not computed again.
-    keep : callable, optional
-        Called with the number and the dataset of each survey when it is finished.
-
-    Returns
-    -------
-    xarray.Dataset
-        Truths, their posterior probabilities and ranks by survey, site and label; the coverage and its band by
-        interval and label. See the documentation of the calibration.
-
-    Raises
-    ------
-    ConfigError
-        An argument is not valid, or the names of the problem collide with those of the result.
-    RunsFailedError
-        The simulator fails at all truths drawn for a survey, or no inversion succeeded.
-    InterruptedCalibration
-        Ctrl-C; it contains the result of the surveys that were finished.
+    folder : Path, optional
+        Directory that keeps the finished surveys; those of an earlier call are not computed again.
 
     References
     ----------
@@ -109,9 +85,12 @@ def calibrate(
     source = drawn_from or problem
     _check(problem, source, surveys, workers, seed)
     this = identity(problem, seed, drawn_from)
-    done = {number: trial for number, trial in (finished or {}).items() if number <= surveys}
+    finished = {} if folder is None else read_finished(folder, this)
+    done = {number: trial for number, trial in finished.items() if number <= surveys}
+    if len(done) < len(finished):
+        logger.info("%d surveys are kept in %s; the result uses the first %d", len(finished), folder, surveys)
     failures: dict[int, str] = {}
-    with _run_directory() as runs:
+    with _run_directory() as runs, show_surveys(surveys, len(done), quiet=not progress) as advance:
         tasks = [(problem, source, n, seed, runs / f"survey{n}") for n in range(1, surveys + 1) if n not in done]
         try:
             for trial in _trials(tasks, workers, runs):
@@ -119,14 +98,56 @@ def calibrate(
                     failures[trial.number] = trial.failure
                     continue
                 scores = trial.scores.assign_attrs({IDENTITY: this})
-                if keep is not None:
-                    keep(trial.number, scores)
+                if folder is not None:
+                    netcdf.write(scores, folder / f"survey{trial.number:05d}.nc")
+                advance()
                 done[trial.number] = scores
         except KeyboardInterrupt as error:
             raise InterruptedCalibration(summary(problem, done, seed, failures) if done else None) from error
         if not done:
             raise RunsFailedError(f"none of {surveys} simulated surveys could be inverted; {first_failure(failures)}")
     return summary(problem, done, seed, failures)
+
+
+def read_finished(folder: Path, identity: str) -> dict[int, xr.Dataset]:
+    """Read the surveys that an earlier call finished, by number; surveys of another calibration are an error."""
+    kept = {path.stem.removeprefix("survey"): path for path in folder.glob("survey*.nc")}
+    finished = {int(number): netcdf.read(path) for number, path in kept.items() if number.isdecimal()}
+    if any(trial.attrs.get(IDENTITY) != identity for trial in finished.values()):
+        raise ArgumentError(
+            f"output: must not be that of another calibration, but {str(folder)!r} keeps surveys of another config, "
+            "survey file, simulator, seed or version of invgp; remove that folder, or choose another output"
+        )
+    return finished
+
+
+@contextmanager
+def show_surveys(surveys: int, already: int, *, quiet: bool) -> Iterator[Callable[[], None]]:
+    """Display the progress: a bar on a terminal, lines elsewhere; the result must be called after each survey."""
+    if quiet:
+        yield lambda: None
+        return
+    if sys.stderr.isatty():
+        from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+        from rich.progress import Progress  # noqa: PLC0415
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("[bold cyan]simulated surveys[/]", total=surveys, completed=already)
+            yield lambda: bar.advance(task)
+        return
+    started = time.perf_counter()
+    done, last = already, -SECONDS_BETWEEN_LINES
+
+    def advance() -> None:
+        nonlocal done, last
+        done += 1
+        seconds = time.perf_counter() - started
+        if seconds - last > SECONDS_BETWEEN_LINES:
+            last = seconds
+            left = format_duration((surveys - done) * seconds / (done - already))
+            print(f"survey {done:,} of {surveys:,} | about {left} left", file=sys.stderr, flush=True)
+
+    yield advance
 
 
 @contextmanager
@@ -194,9 +215,9 @@ def _run(task: Task) -> Trial:
 def _check(problem: Problem, source: Problem, surveys: int, workers: int, seed: int) -> None:
     for name, value, least in (("surveys", surveys, 1), ("workers", workers, 1), ("seed", seed, 0)):
         if value < least:
-            raise ConfigError(f"{name}: must be at least {least}, was {value}")
+            raise ArgumentError(f"{name}: must be at least {least}, was {value}")
     if (source.survey.Y.shape, source.latent_count) != (problem.survey.Y.shape, problem.latent_count):
-        raise ConfigError("drawn_from: must have the sites, observations and latents of the problem")
+        raise ArgumentError("drawn_from: must have the sites, observations and latents of the problem")
     for name, count in Counter([*_variable_names(problem), *RESERVED]).items():
         if count > 1:
             raise ConfigError(

@@ -49,7 +49,7 @@ class Row(NamedTuple):
     ess: float
 
 
-def compare(problem: Problem, posterior: xr.Dataset, chains: Chains) -> xr.Dataset:
+def compare_with_chains(problem: Problem, posterior: xr.Dataset, chains: Chains) -> xr.Dataset:
     """Compare a posterior with reference chains, for each latent and site.
 
     Parameters

@@ -1,0 +1,127 @@
+"""The problem of a posterior file, from its configuration and its survey."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from invgp.config import load
+from invgp.config.toml_document import read_text
+from invgp.errors import ArgumentError, ConfigError
+from invgp.formatting import join_names
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from invgp.problem import Latent, Problem
+
+LEVELS = 4  # directories to search for the configuration: those of the posterior and of its survey, and their parents
+logger = logging.getLogger("invgp")
+
+
+def refuse_field(problem: Problem, command: str) -> None:
+    """Raise `ConfigError` for a field model, for which a command is not available."""
+    if problem.grid is not None:
+        raise ConfigError(f"forward.kind: must be 'site' for `invgp {command}`, was 'field'; see docs/field.md")
+
+
+def find_config(path: Path, posterior: xr.Dataset) -> Path:
+    """Find the configuration of a posterior by its text, beside or above the posterior or its survey.
+
+    Parameters
+    ----------
+    path : Path
+        File of the posterior.
+    posterior : xarray.Dataset
+    """
+    text = posterior.attrs.get("invgp_config", "")
+    homes = [Path(start).absolute() for start in (path, posterior.attrs.get("invgp_survey", "")) if str(start)]
+    for directory in (parent for home in homes for parent in list(home.parents)[:LEVELS]):
+        for candidate in sorted(directory.glob("*.toml")) if text else ():
+            if _text(candidate) == text:
+                return candidate
+    raise ArgumentError(f"config: must be given, because the config of {str(path)!r} was not found beside or above it")
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return read_text(path)
+    except ConfigError:
+        return None
+
+
+def load_problem_of(posterior: xr.Dataset, config: Path, data: Path | None) -> Problem:
+    """Load the problem of a posterior, with the prior and the noise that the inversion learnt.
+
+    Parameters
+    ----------
+    posterior : xarray.Dataset
+    config : Path
+    data : Path or None
+        Survey file, if it is not that of the configuration.
+
+    Raises
+    ------
+    ConfigError
+        The configuration or the survey is not that of the posterior.
+    """
+    problem, wanted = load(config, data=data), posterior.attrs["invgp_survey_digest"]
+    refuse_field(problem, "compare")
+    made_from = Path(posterior.attrs["invgp_survey"])
+    if data is None and problem.survey.digest != wanted and made_from.is_file():  # as of `invgp run --data`
+        problem = load(config, data=made_from)
+    if problem.survey.digest != wanted:
+        raise ArgumentError(
+            f"data: must be the survey of the posterior, which was {str(made_from)!r}, was {problem.survey.file!r}"
+        )
+    if problem.config_text != posterior.attrs["invgp_config"]:
+        logger.warning("the posterior was made from another config than %s", config)
+    return check_problem_of(posterior, problem)
+
+
+def check_problem_of(posterior: xr.Dataset, problem: Problem) -> Problem:
+    """Check that a problem is that of a posterior; return it with the prior and the noise that were learnt.
+
+    Raises
+    ------
+    ConfigError
+        The latents or their priors differ from those of the posterior.
+    """
+    refuse_field(problem, "compare")
+    names = posterior.attrs["invgp_latents"].split()
+    if "site" not in posterior.dims or any(f"{name}_prior" not in posterior for name in names):
+        raise ArgumentError("posterior: must be a file that `invgp run` wrote, was a map")
+    shapes = {latent.name: latent.size for latent in problem.latents}
+    if {name: _labels(posterior, name) for name in names} != shapes:
+        raise ArgumentError(
+            f"config: must have the latents of the posterior, {join_names(names)}, had {join_names(shapes)}"
+        )
+    for latent in problem.latents:
+        given = posterior[f"{latent.name}_prior"].isel(site=0).values
+        if not latent.learn and not np.allclose(given, latent.mean, rtol=1e-6):
+            raise ArgumentError(f"config: must have the prior of the posterior, had another one for {latent.name!r}")
+    if problem.forward.digest != posterior.attrs["invgp_simulator_digest"]:
+        logger.warning("the simulator has changed since the posterior was made")
+    noise = {
+        o.name: posterior[f"{o.name}_noise_std"].values.reshape(o.values.shape) for o in problem.survey.observations
+    }
+    latents = tuple(_with_learnt_prior(latent, posterior[latent.name].attrs) for latent in problem.latents)
+    return replace(problem, latents=latents, noise=replace(problem.noise, std=noise, learn={}))
+
+
+def _with_learnt_prior(latent: Latent, attributes: Mapping[str, Any]) -> Latent:
+    """Return the latent with the prior that was learnt, as a fixed prior."""
+    if not latent.learn:
+        return latent
+    process_mean, _ = latent.link.prior_to_process(latent.mean, latent.std)
+    mean, std = latent.link.process_to_prior(process_mean, np.atleast_1d(attributes["process_std"]))
+    return replace(latent, mean=mean, std=std, length_scale=np.atleast_1d(attributes["length_scale"]), learn={})
+
+
+def _labels(posterior: xr.Dataset, name: str) -> int:
+    return int(posterior[name].size // posterior.sizes["site"])
