@@ -26,7 +26,7 @@ from invgp.settings.values import (
 VERSION: Final = 1
 
 UNIT = Field(description="a unit that UDUNITS knows, such as 'm' or 'm s-1'")
-LONG_NAME = Field(default="", description="what the figures call it")
+LONG_NAME = Field(default="", description="name for figures")
 POSITIVE: Any = Field(default="", description="'up' or 'down' for a vertical position")
 STANDARD_NAME = Field(default="", description="its CF standard name, if it has one")
 DIMENSION = Field(default=None, description="a key of [dimensions]")
@@ -57,11 +57,13 @@ class ObservationSection(Section):
 class SurveySection(Section):
     """Sites and measurements."""
 
-    file: str = Field(description="a netCDF file (.nc, .nc4, .cdf) or, with any other ending, a CSV file; a row a site")
+    file: str = Field(
+        description="a netCDF file (.nc, .nc4, .cdf) or, with any other ending, a CSV file; with one row per site"
+    )
     crs: str | None = Field(
         default=None,
-        description="anything that PROJ understands, such as 'EPSG:28354'; the first two coordinates must be in a "
-        "unit that converts to metres if it is projected, to degrees if it is geographic",
+        description="coordinate reference system in any form that PROJ accepts, such as 'EPSG:28354'; the first two "
+        "coordinates must be in a unit that converts to metres if it is projected, to degrees if it is geographic",
     )
     coordinates: dict[Name, ColumnSection] = Field(
         description="one to three tables such as [survey.coordinates.easting]", min_length=1, max_length=3
@@ -70,7 +72,7 @@ class SurveySection(Section):
         description="at least one table such as [survey.observations.time]", min_length=1
     )
     covariates: dict[Name, ColumnSection] = Field(
-        default={}, description="columns that the forward model wants besides the latents"
+        default={}, description="columns that the forward model needs in addition to the latents"
     )
 
 
@@ -91,9 +93,11 @@ class AxisSection(Section):
 class GridSection(Section):
     """Where the latents of a field model live: a regular grid, or the points of a file."""
 
-    file: str | None = Field(default=None, description="a CSV or netCDF file with a row a node; none: a regular grid")
+    file: str | None = Field(
+        default=None, description="a CSV or netCDF file with one row per node; none: a regular grid"
+    )
     coordinates: dict[Name, AxisSection] = Field(
-        description=f"one to three coordinates, each {AxisSection.described}; of a regular grid, the last runs fastest",
+        description=f"one to three coordinates, each {AxisSection.described}; the last one varies fastest",
         min_length=1,
         max_length=3,
     )
@@ -121,10 +125,10 @@ class LearnSection(Section):
 
     described: ClassVar[str] = "a table such as { length_scale = true, std = 2 }"
     length_scale: Factor | None = Field(
-        default=None, description="the length-scales, one for each coordinate, shared by all labels; none: as given"
+        default=None, description="the length-scales, one for each coordinate, shared by all labels; none: not learnt"
     )
     std: Factor | None = Field(
-        default=None, description="the standard deviation; all labels are scaled by the same number; none: as given"
+        default=None, description="the standard deviation; all labels are scaled by the same number; none: not learnt"
     )
 
 
@@ -141,7 +145,7 @@ class LatentSection(Section):
     kernel: KernelSection = Field(description=KernelSection.described)
     link: Literal[tuple(LINKS)] = Field(  # type: ignore[valid-type]
         default="identity",
-        description="'log' for a quantity that is positive; 'increasing' for one that grows from label to label, such "
+        description="'log' for a positive quantity; 'increasing' for one that increases from label to label, such "
         "as the depths of layers: its increments are then positive",
     )
     learn: LearnSection = Field(
@@ -179,7 +183,7 @@ class NoiseSection(Section):
         "file (.npy), with the covariance matrix of all data; its rows are the sites in order, each with its "
         "observations, each with its labels",
     )
-    degrees: float = Field(default=4.0, gt=2, description="of freedom of Student-t noise")
+    degrees: float = Field(default=4.0, gt=2, description="degrees of freedom of Student-t noise")
     learn: dict[str, Factor] = Field(
         default={},
         description="for Gaussian noise and the coupled posterior, a table with the observations whose standard "
@@ -190,8 +194,8 @@ class NoiseSection(Section):
 class Config(Section):
     """A whole config file."""
 
-    version: Literal[1] = Field(default=VERSION, description="of this format")
-    title: str = Field(default="", description="what the survey is")
+    version: Literal[1] = Field(default=VERSION, description="version of the file format")
+    title: str = Field(default="", description="title of the survey, for the posterior file and figures")
     dimensions: dict[Name, LabelList] = Field(
         default={}, description="named dimensions such as layer = [1, 2, 3], with their labels"
     )

@@ -172,7 +172,7 @@ class OutputSettings(Settings):
     realizations: int = Field(default=20, ge=0, le=10**6, description="number of joint samples from the posterior")
     ledger: bool | None = Field(
         default=None,
-        description="whether every run is recorded in a ledger beside the netCDF file, so that `invgp run` can "
+        description="whether every run is recorded in a ledger next to the netCDF file, so that `invgp run` can "
         "resume; none: yes, unless the simulator is a vectorised function, which is faster to call again than to look "
         "up",
     )

@@ -13,8 +13,8 @@ from invgp.settings.values import MOST, Kind, NameOrNumber, RowNumbers
 
 HOW = "how the file is read"
 FORMAT: Any = Field(description=HOW)
-SKIP_LINES = Field(default=0, ge=0, le=MOST, description="lines to pass over at the top")
-ROW = Field(default=None, description="which of them, or a list: 1 is the first, -1 the last; none: all")
+SKIP_LINES = Field(default=0, ge=0, le=MOST, description="number of lines to skip at the top")
+ROW = Field(default=None, description="row to read, or a list of rows; 1 is the first, -1 the last; none: all")
 
 
 class ReaderSection(Section):
@@ -35,7 +35,7 @@ class TableFileSection(ReaderSection):
     """A column of a table without header."""
 
     format: Literal["table"] = FORMAT
-    column: int = Field(default=1, ge=1, le=MOST, description="which column, from 1")
+    column: int = Field(default=1, ge=1, le=MOST, description="number of the column, from 1")
     row: RowNumbers = ROW
     skip_lines: int = SKIP_LINES
 
@@ -46,7 +46,7 @@ class CsvFileSection(ReaderSection):
     format: Literal["csv"] = FORMAT
     column: NameOrNumber = Field(description="the column's name, or its number from 1")
     row: RowNumbers = ROW
-    skip_lines: int = Field(default=0, ge=0, description="lines to pass over above the header")
+    skip_lines: int = Field(default=0, ge=0, description="number of lines to skip above the header")
     delimiter: str = Field(default=",", description="the character between entries")
 
 
@@ -55,7 +55,7 @@ class JsonFileSection(ReaderSection):
 
     format: Literal["json"] = FORMAT
     key: str = Field(
-        description="the way to a number or a list of them, such as 'results.times[0]'; lists count from 0"
+        description="the path to a number or a list of numbers, such as 'results.times[0]'; lists count from 0"
     )
 
 
@@ -87,7 +87,7 @@ class PythonFileSection(ReaderSection):
     """A file that a Python function reads."""
 
     format: Literal["python"] = FORMAT
-    function: str = Field(description="'package.module:function', of a module that is installed or beside the config")
+    function: str = Field(description="'package.module:function', of a module that is installed or next to the config")
 
 
 READERS = ("numbers", "table", "csv", "json", "regex", "netcdf", "ins", "python")

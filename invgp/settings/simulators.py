@@ -55,7 +55,7 @@ ADAPTER: Any = Field(description=join_names(ADAPTERS, "or"))
 COMMAND = Field(description="the program and its arguments, each a string", min_length=1)
 PARTIAL: Any = Field(
     default=False,
-    description="whether a run that gave only some of its outputs is used for those; otherwise it has failed",
+    description="whether a run with missing outputs is used for its other outputs; otherwise it counts as failed",
 )
 
 
@@ -64,7 +64,9 @@ class InputFileSection(Section):
 
     template: str = Field(description="the template's path, relative to the config")
     path: str = Field(description="the file's path in the run's directory")
-    format: Literal["plain", "tpl"] = Field(default="plain", description="of the template: ours, or PEST's")
+    format: Literal["plain", "tpl"] = Field(
+        default="plain", description="format of the template: that of invgp or that of PEST"
+    )
 
 
 class LocalFileSection(Section):
@@ -104,10 +106,10 @@ class ProgramSection(ForwardSection):
         default=None,
         gt=0,
         le=LONGEST,
-        description="seconds after which a run is ended; none: it is waited for, however long it takes",
+        description="time limit of a run in seconds; none: no limit",
     )
     partial: bool = PARTIAL
-    threads: int = Field(default=1, ge=1, le=10**4, description="threads that one run may use")
+    threads: int = Field(default=1, ge=1, le=10**4, description="number of threads of one run")
     environment: dict[str, str] = Field(default={}, description="environment variables for the program")
 
 
@@ -123,7 +125,7 @@ class FilesSection(ProgramSection):
         "number outside has failed",
     )
     keep: Literal["failed", "all", "none"] = Field(
-        default=ExecutableModel.keep, description="whose directories are kept after a run"
+        default=ExecutableModel.keep, description="which run directories are kept"
     )
 
 
@@ -132,7 +134,7 @@ class CallableSection(ForwardSection):
 
     adapter: Literal["callable"] = ADAPTER
     function: FunctionName = Field(
-        description="'package.module:function', of a module that is installed or beside the config"
+        description="'package.module:function', of a module that is installed or next to the config"
     )
     vectorised: bool = Field(default=CallableModel.vectorised, description="whether it takes many rows at once")
     partial: bool = PARTIAL
@@ -149,12 +151,10 @@ class ExecutableSection(FilesSection):
     )
     target_file: str = Field(
         default="",
-        description="a file in the run's directory whose presence is success, whatever the exit code; by default "
-        "success is exit code 0",
+        description="a file in the run's directory that a successful run creates, whatever the exit code; by default "
+        "exit code 0 means success",
     )
-    fallback: list[str] = Field(
-        default=[], description="the program and its arguments that are run where the command failed"
-    )
+    fallback: list[str] = Field(default=[], description="program and arguments that repeat a run whose command failed")
 
 
 class PestSection(FilesSection):
@@ -169,9 +169,11 @@ class DakotaSection(FilesSection):
 
     adapter: Literal["dakota"] = ADAPTER
     driver: list[str] = Field(description="the driver and its arguments, each a string", min_length=1)
-    format: Literal["json", "text"] = Field(default="json", description="of the parameters file and the results file")
+    format: Literal["json", "text"] = Field(
+        default="json", description="format of the parameters file and the results file"
+    )
     descriptor: str = Field(
-        default="{name}_{label}", description="what Dakota calls a number of an input or output that has labels"
+        default="{name}_{label}", description="descriptor of one number of an input or output with labels"
     )
 
 
@@ -184,8 +186,8 @@ class PersistentSection(ProgramSection):
         default=PersistentModel.timeout,
         gt=0,
         le=LONGEST,
-        description="seconds that the program has for one answer, its start included if it is the first; after them "
-        "it is ended and a fresh one goes on",
+        description="time limit of one answer in seconds, including the start of the program; then "
+        "it is terminated and a new process continues",
     )
 
 
@@ -194,22 +196,22 @@ class BatchedSection(ProgramSection):
 
     adapter: Literal["batched"] = ADAPTER
     command: list[str] = COMMAND
-    input_file: str = Field(
-        default=BatchedModel.input_file, description="the table that the program reads, in its directory"
+    input_file: str = Field(default=BatchedModel.input_file, description="input table of the program, in its directory")
+    output_file: str = Field(
+        default=BatchedModel.output_file, description="output table of the program, in the same directory"
     )
-    output_file: str = Field(default=BatchedModel.output_file, description="the table that it writes there")
     format: Literal["csv", "table"] = Field(
-        default="csv", description="of the table that it reads: with commas, or with spaces and '#' before the names"
+        default="csv", description="format of the input table: with commas, or with spaces and '#' before the names"
     )
     skip_lines: int = Field(
-        default=0, ge=0, le=MOST, description="lines to pass over at the top of the table that it writes"
+        default=0, ge=0, le=MOST, description="number of lines to skip at the top of the output table"
     )
-    rows: int = Field(default=BatchedModel.rows, ge=1, le=MOST, description="rows that it takes at once, at the most")
+    rows: int = Field(default=BatchedModel.rows, ge=1, le=MOST, description="maximum number of rows per batch")
     timeout: float | None = Field(
         default=None,
         gt=0,
         le=LONGEST,
-        description="seconds after which a batch is ended; none: it is waited for, however long it takes",
+        description="time limit of a batch in seconds; none: no limit",
     )
 
 
@@ -221,7 +223,7 @@ class UmbridgeSection(ForwardSection):
         description="a list of the servers' addresses, such as ['http://localhost:4242']; they share the runs",
         min_length=1,
     )
-    model: str = Field(description="the name under which the servers offer the model")
+    model: str = Field(description="the name of the model on the servers")
     config: Annotated[dict[str, Any], Kind("table")] = Field(
         default={}, description="passed on to the model with each run"
     )
@@ -229,22 +231,22 @@ class UmbridgeSection(ForwardSection):
         default=UmbridgeModel.timeout,
         gt=0,
         le=LONGEST,
-        description="seconds that a run may take, with the way there and back",
+        description="time limit of a run in seconds, including communication",
     )
     retries: int = Field(
         default=UmbridgeModel.retries,
         ge=0,
         le=MOST,
-        description="how often a run that broke off, or a server that cannot be reached, is tried again",
+        description="how often an interrupted run is repeated, or a server that cannot be reached is tried again",
     )
     connections: int = Field(
         default=UmbridgeModel.connections,
         ge=1,
         le=10**4,
-        description="requests that each server gets at once; more than one where it runs them in parallel",
+        description="number of simultaneous requests per server; more than one if it runs them in parallel",
     )
     version: str = Field(
-        default="", description="whatever tells one state of the model from another, since the servers cannot tell"
+        default="", description="identifies the version of the model, because the servers do not report it"
     )
 
 

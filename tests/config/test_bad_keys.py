@@ -106,8 +106,8 @@ MISSING_KEYS = [
     Case(
         "no survey file",
         {'file = "sites.csv"\n': ""},
-        "survey.file: is missing; it must be a netCDF file (.nc, .nc4, .cdf) or, with any other ending, a CSV file; a "
-        "row a site",
+        "survey.file: is missing; it must be a netCDF file (.nc, .nc4, .cdf) or, with any other ending, a CSV file; "
+        "with one row per site",
     ),
     Case(
         "no unit",

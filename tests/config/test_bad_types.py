@@ -166,7 +166,7 @@ WRONG_TYPES = [
     Case(
         "no name of a model",
         {'adapter = "callable"\nfunction = "simulator:times"': 'adapter = "umbridge"\nurls = ["http://h"]'},
-        "forward.model: is missing; it must be the name under which the servers offer the model",
+        "forward.model: is missing; it must be the name of the model on the servers",
     ),
     Case(
         "a date in the model's config",
