@@ -267,7 +267,7 @@ def export(
     if source is not None:
         check_not_source(path, source)
     check_writable(path, "output")
-    with nullcontext(posterior) if source is None else netcdf.open_posterior(source) as dataset:
+    with nullcontext(posterior) if source is None else netcdf.open_dataset(source) as dataset:
         refuse_calibration(dataset, source)
         check_not_survey(path, dataset)
         return exporters.export(dataset, format, path, variables)
@@ -603,7 +603,7 @@ def _check_not_fewer_surveys(surveys: int, output: Path) -> None:
     if not output.exists():
         return
     try:
-        with netcdf.open_posterior(output) as earlier:
+        with netcdf.open_dataset(output) as earlier:
             there = int(earlier.attrs.get("invgp_surveys", 0))
     except ConfigError:  # not a file of invgp
         return

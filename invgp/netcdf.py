@@ -1,10 +1,11 @@
-"""xarray <-> CF netCDF."""
+"""Read and write posteriors and maps as CF netCDF."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,61 @@ if TYPE_CHECKING:
     import netCDF4
     import xarray as xr
 
-    from invgp.maps.describe import MapVariable
-
 GIBIBYTE = 2**30
-LARGEST_CHUNK = 2**20  # numbers in a chunk: a map opens in pieces, a line is one piece
+LARGEST_CHUNK = 2**20  # numbers
+
+
+Slices = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class BlockVariable:
+    """A variable of a map that is written block by block.
+
+    Attributes
+    ----------
+    dims : tuple of str
+    attributes : dict
+    spatial : tuple of int
+        Position of the first dimension of the grid in `dims`, and number of dimensions of the grid.
+    """
+
+    dims: tuple[str, ...]
+    attributes: dict[str, Any]
+    spatial: tuple[int, int]
+
+    def index(self, block: Slices) -> Slices:
+        """Return the index of a block of the grid in the values of the variable."""
+        first, count = self.spatial
+        everything = slice(None)
+        return (everything,) * first + block + (everything,) * (len(self.dims) - first - count)
 
 
 def write(posterior: xr.Dataset, path: str | Path) -> Path:
-    """Write a posterior as compressed, chunked netCDF; the file is there whole, or not at all."""
+    """Write a posterior as compressed, chunked netCDF.
+
+    Parameters
+    ----------
+    posterior : Dataset
+    path : str or Path
+        File to write. An existing file is replaced by a complete new one, or stays unchanged.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    WriteError
+        The file could not be written.
+
+    Examples
+    --------
+    >>> import invgp
+    >>> posterior = invgp.invert(invgp.load("survey.toml"))  # doctest: +SKIP
+    >>> invgp.netcdf.write(posterior, "posterior.nc")  # doctest: +SKIP
+    """
     posterior = _with_text_attributes(posterior)
     with atomic_file("the posterior", path) as part, utf8_path(part) as name, library_errors():
         posterior.to_netcdf(name, engine="netcdf4", format="NETCDF4", encoding=_encoding(posterior))
@@ -35,61 +83,111 @@ def write(posterior: xr.Dataset, path: str | Path) -> Path:
 
 def write_blocks(
     skeleton: xr.Dataset,
-    variables: Mapping[str, MapVariable],
+    variables: Mapping[str, BlockVariable],
     block_shape: tuple[int, ...],
-    blocks: Iterable[tuple[tuple[slice, ...], Mapping[str, Any]]],
+    blocks: Iterable[tuple[Slices, Mapping[str, Any]]],
     path: str | Path,
 ) -> Path:
-    """Write a map block by block, in chunks that are the blocks, so that no chunk is compressed twice."""
+    """Write a map block by block. The chunks of the file are the blocks, so that no chunk is compressed twice.
+
+    Parameters
+    ----------
+    skeleton : Dataset
+        Coordinates and attributes of the map, without its variables.
+    variables : mapping of str to BlockVariable
+    block_shape : tuple of int
+        Shape of the blocks along the dimensions of the grid.
+    blocks : iterable of tuple
+        Position of each block, and its values by variable.
+    path : str or Path
+        File to write.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    WriteError
+        The file could not be written.
+    """
     import netCDF4  # noqa: PLC0415 - help is given without waiting for it
 
     with atomic_file("the map", path) as part, utf8_path(part) as name, library_errors():
         skeleton.to_netcdf(name, engine="netcdf4", format="NETCDF4", encoding=_encoding(skeleton))
         with netCDF4.Dataset(name, "a") as file:
-            if "coordinates" in file.ncattrs():  # xarray's word for coordinates of no variable: they have one now
+            if "coordinates" in file.ncattrs():  # xarray lists coordinates that no variable has; they have one now
                 file.delncattr("coordinates")
             for variable, about in variables.items():
-                _declare(file, skeleton, variable, about, block_shape)
+                _create_variable(file, skeleton, variable, about, block_shape)
             for where, values in blocks:
                 for variable, block in values.items():
-                    file[variable][variables[variable].place(where)] = block
+                    file[variable][variables[variable].index(where)] = block
     return Path(path)
 
 
-def _declare(
-    file: netCDF4.Dataset, skeleton: xr.Dataset, name: str, variable: MapVariable, block_shape: tuple[int, ...]
+def _create_variable(
+    file: netCDF4.Dataset, skeleton: xr.Dataset, name: str, variable: BlockVariable, block_shape: tuple[int, ...]
 ) -> None:
     first, count = variable.spatial
     sizes = [skeleton.sizes[d] for d in variable.dims]
-    # One draw, quantile or layer is read without the others; the labels of a point stay together.
+    # One draw, quantile or layer can be read without the others; the labels of a point stay together.
     chunks = [1] * first + [*block_shape] + sizes[first + count :]
-    made = file.createVariable(
+    created = file.createVariable(
         name, "f8", variable.dims, compression="zlib", complevel=1, shuffle=True, chunksizes=chunks, fill_value=np.nan
     )
-    made.set_var_chunk_cache(size=8 * math.prod(chunks), nelems=1)
+    created.set_var_chunk_cache(size=8 * math.prod(chunks), nelems=1)
     auxiliary = [
         str(other)
         for other, array in skeleton.coords.items()
         if other not in skeleton.dims and set(array.dims) <= set(variable.dims)
     ]
-    made.setncatts({**variable.attributes, **({"coordinates": " ".join(auxiliary)} if auxiliary else {})})
+    created.setncatts({**variable.attributes, **({"coordinates": " ".join(auxiliary)} if auxiliary else {})})
 
 
 def read(path: str | Path) -> xr.Dataset:
-    """Read a posterior or a map into memory; raises as `open_posterior` does."""
-    with open_posterior(path) as dataset:
-        return _load(path, dataset)
+    """Read a posterior or a map into memory.
 
+    Parameters
+    ----------
+    path : str or Path
 
-@contextmanager
-def open_posterior(path: str | Path) -> Iterator[xr.Dataset]:
-    """Open a posterior, or a map whose values are read when they are needed.
+    Returns
+    -------
+    Dataset
 
     Raises
     ------
     ConfigError
-        The file cannot be read, declares more than it can hold, leads to other files, or is not a posterior or a map as
-        `invgp.posterior.dataset_schema` has it.
+        As for `open_dataset`.
+
+    Examples
+    --------
+    >>> import invgp
+    >>> posterior = invgp.netcdf.read("posterior.nc")  # doctest: +SKIP
+    """
+    with open_dataset(path) as dataset:
+        return _load(path, dataset)
+
+
+@contextmanager
+def open_dataset(path: str | Path) -> Iterator[xr.Dataset]:
+    """Open a posterior, or a map, whose values are read when they are needed.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Yields
+    ------
+    Dataset
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, declares more data than it contains, links to other files, or does not have the
+        contents that `invgp.posterior.dataset_schema` requires.
     """
     import xarray as xr  # noqa: PLC0415 - help is given without waiting for it
 
@@ -99,7 +197,7 @@ def open_posterior(path: str | Path) -> Iterator[xr.Dataset]:
     with ExitStack() as stack:
         try:
             name = stack.enter_context(utf8_path(Path(path)))
-            # Times stay numbers: a latent may be one.
+            # Times stay numbers, because a latent can be a time.
             dataset = stack.enter_context(
                 xr.open_dataset(name, engine="netcdf4", decode_times=False, decode_timedelta=False)
             )
@@ -135,7 +233,7 @@ def _load(path: str | Path, dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _with_text_attributes(posterior: xr.Dataset) -> xr.Dataset:
-    """The dataset with the names of files in its attributes as text."""
+    """Return the dataset with file names in its attributes as valid text."""
     texts = {key: as_text(value) for key, value in posterior.attrs.items() if isinstance(value, str)}
     return posterior.assign_attrs(texts)
 
@@ -154,7 +252,7 @@ def _encoding(posterior: xr.Dataset) -> dict[str, dict[str, Any]]:
 
 
 def _chunks(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Whole trailing axes as far as they fit, so that one realization or quantile is read without the others."""
+    """Return chunks of complete trailing axes, so that one draw or quantile can be read without the others."""
     chunks, room = [], LARGEST_CHUNK
     for size in reversed(shape):
         chunks.append(max(1, min(size, room)))

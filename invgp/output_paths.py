@@ -71,7 +71,7 @@ def check_not_posterior(path: Path) -> None:
     if not path.is_file():
         return
     try:
-        with netcdf.open_posterior(path) as other:
+        with netcdf.open_dataset(path) as other:
             costly = "invgp_map" not in other.attrs
     except ConfigError:  # no file of ours
         return

@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE.parent))
 from beside_truth import Marks, draw, inside, panels_of, truth_of  # noqa: E402
 from command_line import run  # noqa: E402
 
-from invgp.netcdf import open_posterior  # noqa: E402
+from invgp.netcdf import open_dataset  # noqa: E402
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     figure = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "results" / "aquifer_truth.png"
     truth = truth_of(HERE / "data" / "truth.csv")
     wells = np.loadtxt(HERE / "data" / "wells.csv", delimiter=",", skiprows=1)
-    with open_posterior(HERE / "results" / "aquifer.nc") as ds:
+    with open_dataset(HERE / "results" / "aquifer.nc") as ds:
         panels = panels_of(ds, "k", truth, "log$_{10}$ of conductivity in m s$^{-1}$", np.log10)
         marks = {"wells": Marks(wells[:, 1], wells[:, 0], "o")}
         draw(ds, panels, marks, ("easting", "northing"), rows=2).savefig(figure, dpi=200)

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from invgp.netcdf import open_posterior
+from invgp.netcdf import open_dataset
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from command_line import check_fields, read_columns, run
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("posterior", type=Path, nargs="?", default=HERE / "results" / "em_survey.nc")
     parser.add_argument("--truth", type=Path, default=HERE / "data" / "em_survey_truth.csv")
     arguments = parser.parse_args()
-    with open_posterior(arguments.posterior) as posterior:
+    with open_dataset(arguments.posterior) as posterior:
         check_fields(posterior, ["resistivity", "layer_label"], arguments.posterior)
         names = [f"resistivity_{layer}_ohm_m" for layer in range(1, posterior.sizes["layer"] + 1)]
         print_table(posterior, read_columns(arguments.truth, names, posterior.sizes["site"]))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from invgp.netcdf import open_posterior
+from invgp.netcdf import open_dataset
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from command_line import check_fields, read_columns, run
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="write the table to results.json too")
     parser.add_argument("--truth", type=Path, default=HERE / "data" / "profiles_truth.csv")
     arguments = parser.parse_args()
-    with open_posterior(arguments.posterior) as posterior:
+    with open_dataset(arguments.posterior) as posterior:
         check_fields(posterior, ["thickness", "half_width", "contrast"], arguments.posterior)
         edges = posterior["edge_label"].values.tolist()
         fields = {

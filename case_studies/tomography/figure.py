@@ -15,7 +15,7 @@ sys.path.insert(0, str(HERE.parent))
 from beside_truth import Marks, as_it_is, draw, inside, panels_of, truth_of  # noqa: E402
 from command_line import run  # noqa: E402
 
-from invgp.netcdf import open_posterior  # noqa: E402
+from invgp.netcdf import open_dataset  # noqa: E402
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
     name = chosen.name
     figure = chosen.figure or HERE / "results" / f"{name}_truth.png"
     truth = truth_of(HERE / "data" / ("small_truth.csv" if name == "small" else "truth.csv"))
-    with open_posterior(HERE / "results" / f"{name}.nc") as ds:
+    with open_dataset(HERE / "results" / f"{name}.nc") as ds:
         shots, picks = (np.unique(ds[f"{end}_depth"]) for end in ("source", "receiver"))
         marks = {
             "shots": Marks(np.zeros(shots.size), shots, "o"),

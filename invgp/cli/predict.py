@@ -67,9 +67,9 @@ def command(
     output = output or posterior.with_suffix(".map.nc")
     check_map_path(output, posterior)
     check_not_survey(output, dataset)
-    from invgp.maps.predict import plan, points_in_words, write  # noqa: PLC0415 - mistakes are told without SciPy
+    from invgp.maps.predict import format_points, plan_map, write  # noqa: PLC0415 - mistakes are told without SciPy
 
-    chosen = plan(
+    map_plan = plan_map(
         dataset,
         grid=grid,
         latents=latents,
@@ -82,21 +82,25 @@ def command(
     )
 
     with click.progressbar(
-        length=chosen.grid.size,
+        length=map_plan.grid.size,
         label="points",
         file=sys.stderr,
         hidden=current_console().quiet or not sys.stderr.isatty(),
     ) as bar:
-        write(chosen, output, bar.update)
-    for name in sorted(chosen.undefined):
+        write(map_plan, output, bar.update)
+    for name in sorted(map_plan.undefined):
         print_warning(
             f"{name} is not a number at some points: its expression is not defined for all that the posterior allows"
         )
-    names = ", ".join(quantity.name for quantity in chosen.quantities)
-    drawn = f"; {draws} {'exact' if chosen.exact else 'approximate'} draw{'s' if draws > 1 else ''}" if draws else ""
-    print_line(f"{output}: {names} at {points_in_words(chosen.grid)}{drawn}")
+    names = ", ".join(quantity.name for quantity in map_plan.quantities)
+    drawn = (
+        f"; {draws} {'exact' if map_plan.draws_are_exact else 'approximate'} draw{'s' if draws > 1 else ''}"
+        if draws
+        else ""
+    )
+    print_line(f"{output}: {names} at {format_points(map_plan.grid)}{drawn}")
     print_json(
-        {"map": output, "quantities": [quantity.name for quantity in chosen.quantities], "points": chosen.grid.size}
+        {"map": output, "quantities": [quantity.name for quantity in map_plan.quantities], "points": map_plan.grid.size}
     )
 
 

@@ -11,7 +11,7 @@ from pyproj import CRS
 
 from invgp.errors import ArgumentError
 from invgp.exporters.layers import chosen, is_grid, layers, needed, point_dims
-from invgp.maps.grids import letters_of
+from invgp.maps.grids import read_axis_letters
 
 EVEN = 1e-6  # of a step
 
@@ -58,7 +58,7 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
 def _plane(dataset: xr.Dataset) -> tuple[str, str]:
     """The coordinates that are the columns and the rows."""
     dims = point_dims(dataset) if is_grid(dataset) else ()
-    letters = {letter: name for name, letter in letters_of(dataset, dims).items()}
+    letters = {letter: name for name, letter in read_axis_letters(dataset, dims).items()}
     if not {"X", "Y"} <= set(letters):
         raise ArgumentError(
             "format: geotiff needs a map on a grid of two horizontal coordinates (`invgp predict --grid`)"

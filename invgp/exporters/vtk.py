@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from invgp.exporters.layers import chosen, is_grid, layers, needed, point_dims, positions
-from invgp.maps.grids import letters_of
+from invgp.maps.grids import read_axis_letters
 from invgp.problem import Floats
 
 
@@ -18,7 +18,7 @@ def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Pat
     library = needed("pyevtk.hl", "vtk")
     found = list(layers(dataset, chosen(dataset, variables)))
     at = positions(dataset)
-    letters = {letter: name for name, letter in letters_of(dataset, list(at)).items()}
+    letters = {letter: name for name, letter in read_axis_letters(dataset, list(at)).items()}
     if not is_grid(dataset):
         size = len(next(iter(at.values())))
         x, y, z = (

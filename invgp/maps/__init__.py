@@ -1,1 +1,1 @@
-"""The posterior anywhere: on lines, maps and volumes, from a posterior file alone."""
+"""Prediction of the posterior on lines, maps and volumes, from a posterior file alone."""

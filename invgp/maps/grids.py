@@ -1,7 +1,8 @@
-"""Where a map is wanted: a regular grid, or any points.
+"""Points of a map: a regular grid, or a list of points.
 
-`easting=0:1000:10,northing=::20` is a grid from start to stop in steps; what is left out is the extent of the sites, to
-whole steps. `10` is that step along every coordinate. `depth=100` is a slice. A file gives its own points.
+`easting=0:1000:10,northing=::20` is a grid from start to stop in steps. By default, start and stop are the extent of
+the sites, rounded to whole steps. `10` is a step along every coordinate. `depth=100` is a slice. A file contains points
+or axes.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from invgp.errors import ArgumentError
 from invgp.formatting import shorten, suggest
 from invgp.problem import Floats
 
-POINTS_ALONG = 100  # of a grid that nobody described, along its longest side
+POINTS_ALONG = 100  # of a grid that nobody quantity_variables, along its longest side
 MOST_POINTS = 10**9
-FARTHEST = 1e100  # of a point, in any unit
-BYTES_PER_POINT = 40  # along an axis: of its values, and of those that they are made from
+FARTHEST = 1e100  # largest coordinate, in any unit
+BYTES_PER_POINT = 40  # along an axis, with temporary arrays
 ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 FILES = (".csv", *NETCDF_SUFFIXES)
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -35,15 +36,19 @@ Slices = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Points at which the posterior is wanted.
+class MapGrid:
+    """Points at which the posterior is predicted.
 
     Attributes
     ----------
-    coordinates : names, in the order of the posterior.
-    axes : for a grid, the values along each coordinate.
-    points : (N, D), where there are no axes.
-    dims : of a map's variables: a grid's coordinates, slowest first (Z, Y, X), or ``site``.
+    coordinates : tuple of str
+        Names of the coordinates, in the order of the posterior.
+    axes : tuple of array, or None
+        For a grid, the values along each coordinate.
+    points : array, shape (N, D), or None
+        For a list of points, their coordinates.
+    dims : tuple of str
+        Dimensions of the variables of a map: the coordinates of a grid, the slowest first (Z, Y, X), or ``site``.
     """
 
     coordinates: tuple[str, ...]
@@ -53,7 +58,7 @@ class Grid:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Points along each of `dims`."""
+        """Number of points along each of `dims`."""
         if self.axes is None:
             return (0 if self.points is None else len(self.points),)
         return tuple(len(self.axes[self.coordinates.index(name)]) for name in self.dims)
@@ -64,7 +69,20 @@ class Grid:
         return math.prod(self.shape)
 
     def blocks(self, most: int) -> tuple[tuple[int, ...], Iterator[Slices]]:
-        """The shape of blocks of at most so many points, and where each is."""
+        """Split the grid into blocks.
+
+        Parameters
+        ----------
+        most : int
+            Maximum number of points per block.
+
+        Returns
+        -------
+        shape : tuple of int
+            Shape of the blocks; the last ones along an axis may be smaller.
+        positions : iterator of tuple of slice
+            Position of each block.
+        """
         chunk, room = [], most
         for size in reversed(self.shape):
             chunk.append(max(1, min(size, room)))
@@ -77,7 +95,7 @@ class Grid:
         return steps, itertools.product(*ranges)
 
     def at(self, block: Slices) -> Floats:
-        """The points (B, D) of a block, the last of `dims` fastest."""
+        """Return the points (B, D) of a block; the last of `dims` varies fastest."""
         if self.axes is None:
             return np.zeros((0, len(self.coordinates))) if self.points is None else self.points[block[0]]
         along = {
@@ -87,31 +105,47 @@ class Grid:
         return np.stack([mesh[name].ravel() for name in self.coordinates], axis=-1)
 
 
-def grid_of(text: str | None, posterior: xr.Dataset) -> Grid:
-    """The grid that a person describes in words, or in a file; by default one over the sites."""
+def parse_grid(text: str | None, posterior: xr.Dataset) -> MapGrid:
+    """Return the grid that a text or a file describes.
+
+    Parameters
+    ----------
+    text : str or None
+        As in `predict`; None for a grid over the sites.
+    posterior : Dataset
+
+    Returns
+    -------
+    MapGrid
+
+    Raises
+    ------
+    ConfigError
+        The text or the file is invalid, or the grid is too large.
+    """
     names = tuple(posterior.attrs["invgp_coordinates"].split())
     if text is not None and Path(text).suffix.lower() in FILES:
-        return _from_file(Path(text), posterior, names)
+        return _read_grid_file(Path(text), posterior, names)
     extents = [(float(posterior[n].min()), float(posterior[n].max())) for n in names]
-    axes = _from_words(text, names, extents)
+    axes = _parse_axes(text, names, extents)
     total = math.prod(len(axis) for axis in axes)
     if total > MOST_POINTS:
         raise ArgumentError(f"grid: must have at most {MOST_POINTS:,} points, had {total:,}")
     return _rectilinear(posterior, names, axes)
 
 
-def letters_of(dataset: xr.Dataset, names: Sequence[str]) -> dict[str, str]:
-    """X, Y or Z for each of some coordinates."""
+def read_axis_letters(dataset: xr.Dataset, names: Sequence[str]) -> dict[str, str]:
+    """Return X, Y or Z for each coordinate."""
     return axis_letters({name: dataset[name].attrs for name in names})
 
 
-def _rectilinear(posterior: xr.Dataset, names: tuple[str, ...], axes: Sequence[Floats]) -> Grid:
-    letters = letters_of(posterior, names)
+def _rectilinear(posterior: xr.Dataset, names: tuple[str, ...], axes: Sequence[Floats]) -> MapGrid:
+    letters = read_axis_letters(posterior, names)
     dims = tuple(sorted(names, key=lambda name: letters[name], reverse=True))
-    return Grid(names, tuple(axes), None, dims)
+    return MapGrid(names, tuple(axes), None, dims)
 
 
-def _from_words(text: str | None, names: tuple[str, ...], extents: Sequence[tuple[float, float]]) -> list[Floats]:
+def _parse_axes(text: str | None, names: tuple[str, ...], extents: Sequence[tuple[float, float]]) -> list[Floats]:
     if text is None:
         longest = max(stop - start for start, stop in extents)
         text = repr(_round_step(longest / POINTS_ALONG)) if longest > 0.0 else "1"
@@ -129,19 +163,19 @@ def _from_words(text: str | None, names: tuple[str, ...], extents: Sequence[tupl
             )
         if parts[name]:
             raise ArgumentError(
-                f"grid: must tell of every coordinate once, told of {name!r} twice, was {shorten(repr(text))}"
+                f"grid: must contain every coordinate once, contained {name!r} twice, was {shorten(repr(text))}"
             )
         parts[name] = what
     missing = [name for name, what in parts.items() if not what]
     if missing:
         raise ArgumentError(
-            f"grid: must tell of every coordinate, had nothing of {', '.join(missing)}, was {shorten(repr(text))}"
+            f"grid: must contain every coordinate, did not contain {', '.join(missing)}, was {shorten(repr(text))}"
         )
     return [_axis(parts[name], name, extent) for name, extent in zip(names, extents, strict=True)]
 
 
 def _axis(text: str, name: str, extent: tuple[float, float]) -> Floats:
-    """The values of `start:stop:step`, or of one number."""
+    """Return the values of ``start:stop:step``, or of one number."""
     if re.fullmatch(NUMBER, text):
         _check_range(name, float(text))
         return np.asarray([float(text)])
@@ -162,7 +196,7 @@ def _axis(text: str, name: str, extent: tuple[float, float]) -> Floats:
     needed, free = BYTES_PER_POINT * count, psutil.virtual_memory().available
     if needed > free:
         raise ArgumentError(
-            f"grid: must fit in memory, had {count:,.0f} points along {name}, which take {needed / 2**30:,.1f} GiB "
+            f"grid: must fit in memory, had {count:,.0f} points along {name}, which need {needed / 2**30:,.1f} GiB "
             f"of the {free / 2**30:,.1f} GiB that are free"
         )
     return np.asarray(start + step * np.arange(math.floor(count) + 1))
@@ -177,14 +211,14 @@ def _check_range(name: str, *values: float) -> None:
 
 
 def _round_step(step: float) -> float:
-    """The next round number."""
+    """Return the next round number."""
     scale = 10.0 ** math.floor(math.log10(step))
     return next(factor * scale for factor in ROUND if factor * scale >= step * (1.0 - 1e-9))
 
 
-def _from_file(path: Path, posterior: xr.Dataset, names: tuple[str, ...]) -> Grid:
-    """Columns of a CSV file, or variables of a netCDF file, by the names of the coordinates."""
-    columns, gridded = [], True
+def _read_grid_file(path: Path, posterior: xr.Dataset, names: tuple[str, ...]) -> MapGrid:
+    """Read points or axes from the columns of a CSV file or the variables of a netCDF file."""
+    columns, on_axes = [], True
     for name in names:
         table = read_table(path, name, "grid")
         values = table.columns([name], posterior[name].attrs["units"], "grid")[:, 0]
@@ -192,12 +226,14 @@ def _from_file(path: Path, posterior: xr.Dataset, names: tuple[str, ...]) -> Gri
             raise ArgumentError(f"grid: {name!r} of {str(path)!r} must be a number at every point")
         _check_range(name, float(values.min()), float(values.max()))
         columns.append(values)
-        gridded &= isinstance(table, NetcdfTable) and table.dataset[name].dims == (name,)
-    if gridded:
+        on_axes &= isinstance(table, NetcdfTable) and table.dataset[name].dims == (name,)
+    if on_axes:
         for name, values in zip(names, columns, strict=True):
             if not (np.all(np.diff(values) > 0.0) or np.all(np.diff(values) < 0.0)):
-                raise ArgumentError(f"grid: {name!r} of {str(path)!r} must rise, or fall, from each value to the next")
+                raise ArgumentError(
+                    f"grid: {name!r} of {str(path)!r} must increase or decrease from each value to the next"
+                )
         return _rectilinear(posterior, names, columns)
     if len({len(values) for values in columns}) > 1:
         raise ArgumentError(f"grid: {', '.join(names)} of {str(path)!r} must be axes of a grid, or a list of points")
-    return Grid(names, None, np.stack(columns, axis=-1), ("site",))
+    return MapGrid(names, None, np.stack(columns, axis=-1), ("site",))

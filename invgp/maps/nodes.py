@@ -1,4 +1,4 @@
-"""The posterior of a field model as a map: its latents live on the nodes of a grid, its data at sites."""
+"""The posterior of a field model as a map: its latents are at the nodes of a grid, its data at sites."""
 
 from __future__ import annotations
 
@@ -6,25 +6,36 @@ import numpy as np
 import xarray as xr
 
 from invgp.axes import axis_attribute
-from invgp.maps.grids import letters_of
+from invgp.maps.grids import read_axis_letters
 
-SURVEY = "survey_"  # before the name of a coordinate of the sites, where others are the points of a dataset
-OF_NODES = ("invgp_site_coordinates", "invgp_grid_shape", "invgp_grid_coordinates")
+SURVEY = "survey_"  # prefix of the coordinates of the sites in a dataset whose points are not the sites
+NODE_ATTRIBUTES = ("invgp_site_coordinates", "invgp_grid_shape", "invgp_grid_coordinates")
 
 
 def as_points(dataset: xr.Dataset) -> xr.Dataset:
-    """The latents at the nodes, as if these were sites, without the data; any other dataset as it is."""
+    """Return the latents of a field model with the dimension ``site`` for its nodes, without the data.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        A posterior or a map.
+
+    Returns
+    -------
+    Dataset
+        The dataset itself if it is not of a field model.
+    """
     if "node" not in dataset.dims:
         return dataset
-    here = [name for name, array in dataset.data_vars.items() if "site" not in array.dims]
-    alone = dataset[here].drop_dims(["site", "iteration"], errors="ignore").rename(node="site")
-    alone = alone.assign(survey_positions(dataset))
-    left = {key: value for key, value in dataset.attrs.items() if key not in OF_NODES}
-    return alone.assign_attrs(left, invgp_observations="", invgp_points="node")
+    node_variables = [name for name, array in dataset.data_vars.items() if "site" not in array.dims]
+    points = dataset[node_variables].drop_dims(["site", "iteration"], errors="ignore").rename(node="site")
+    points = points.assign(survey_positions(dataset))
+    attributes = {key: value for key, value in dataset.attrs.items() if key not in NODE_ATTRIBUTES}
+    return points.assign_attrs(attributes, invgp_observations="", invgp_points="node")
 
 
 def survey_positions(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Where the sites of a posterior are, by names that leave those of its coordinates free: ``survey_easting``."""
+    """Return the positions of the sites of a posterior as variables with a prefix, such as ``survey_easting``."""
     kept = {str(name): array for name, array in dataset.data_vars.items() if array.dims == ("survey_site",)}
     if kept:
         return kept
@@ -39,30 +50,41 @@ def survey_positions(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def as_map(dataset: xr.Dataset) -> xr.Dataset:
-    """The latents on the axes of a regular grid, or at points where the nodes are none; other datasets as they are."""
+    """Return the latents of a field model on the axes of its grid, or at points if the grid is irregular.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        A posterior or a map.
+
+    Returns
+    -------
+    Dataset
+        The dataset itself if it is not of a field model.
+    """
     points = as_points(dataset)
     shape = [int(n) for n in np.atleast_1d(dataset.attrs.get("invgp_grid_shape", []))]
     if points is dataset or not shape:
         return points
-    # The grid's last coordinate runs fastest.
+    # The last coordinate of the grid varies fastest.
     names = str(dataset.attrs["invgp_grid_coordinates"]).split()
-    letters = letters_of(dataset, names)
+    letters = read_axis_letters(dataset, names)
     axes = {}
-    for place, name in enumerate(names):
-        values = np.moveaxis(points[name].values.reshape(shape), place, 0).reshape(shape[place], -1)[:, 0]
+    for axis, name in enumerate(names):
+        values = np.moveaxis(points[name].values.reshape(shape), axis, 0).reshape(shape[axis], -1)[:, 0]
         about = points[name].attrs
         axes[name] = xr.DataArray(values, dims=(name,), attrs=about | axis_attribute(letters[name], about))
-    dims = sorted(names, key=lambda name: letters[name], reverse=True)  # as CF has maps, whatever the order of the grid
+    dims = sorted(names, key=lambda name: letters[name], reverse=True)  # the order of CF
     variables = {
-        name: _unfolded(array, dict(zip(names, shape, strict=True)), dims)
+        name: _unfold_sites(array, dict(zip(names, shape, strict=True)), dims)
         for name, array in points.drop_vars([*names, "site"]).variables.items()
     }
     found = xr.Dataset(variables, attrs=points.attrs).assign_coords(axes)
     return found.set_coords([name for name in points.coords if name in variables])
 
 
-def _unfolded(array: xr.Variable, sizes: dict[str, int], wanted: list[str]) -> xr.Variable:
-    """The variable with the axes of the grid, which has these sizes, in the place of its sites, in the order wanted."""
+def _unfold_sites(array: xr.Variable, sizes: dict[str, int], wanted: list[str]) -> xr.Variable:
+    """Replace the dimension of the sites by the axes of a grid with these sizes, in a given order."""
     if "site" not in array.dims:
         return array
     at = array.dims.index("site")

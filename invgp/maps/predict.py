@@ -1,4 +1,4 @@
-"""The posterior of a file on a grid or at points: what a person wants, checked, in memory or in a file."""
+"""Predict a posterior on a grid or at points, in memory or in a file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import xarray as xr
 from invgp import netcdf
 from invgp.errors import ArgumentError
 from invgp.formatting import suggest
-from invgp.maps.belief import Belief
-from invgp.maps.expressions import derived
-from invgp.maps.grids import Grid, Slices, grid_of
-from invgp.maps.mapping import Map
+from invgp.maps.expressions import parse_expression
+from invgp.maps.grids import MapGrid, Slices, parse_grid
+from invgp.maps.joint_draws import draw_bytes
+from invgp.maps.map_plan import MapPlan
+from invgp.maps.map_quantities import DerivedQuantity, LatentQuantity, MapQuantity, expression_latents, parse_threshold
 from invgp.maps.nodes import as_points, survey_positions
-from invgp.maps.paths import draw_bytes
-from invgp.maps.quantities import DerivedQuantity, LatentQuantity, Quantity, ingredients, threshold
+from invgp.maps.posterior_field import PosteriorField
 from invgp.problem import Floats
 
 MEMORY = 2**29  # bytes of temporary arrays
@@ -27,7 +27,7 @@ DERIVED_SUFFIXES = ("", "_std", "_quantile", "_sample", "_exceedance", "_thresho
 RESERVED = ("crs", "site")
 
 
-def plan(
+def plan_map(
     posterior: xr.Dataset,
     *,
     grid: str | None = None,
@@ -38,29 +38,33 @@ def plan(
     draws: int = 0,
     seed: int | None = None,
     memory: int = MEMORY,
-) -> Map:
-    """What a person wants of a posterior, checked.
+) -> MapPlan:
+    """Check the arguments of `predict` and return the plan of the map.
 
     Parameters
     ----------
-    grid : as in `invgp.maps.grids`; by default a grid over the sites.
-    latents : of which maps are wanted; by default all.
-    derive : `name = expression` of latents.
-    exceed : `name > number unit`.
-    quantiles : their probabilities; by default those of the posterior.
-    draws : joint over the map and over the latents.
-    seed : of the draws; by default that of the posterior.
+    posterior, grid, latents, derive, exceed, quantiles, draws, seed, memory
+        As in `predict`.
+
+    Returns
+    -------
+    MapPlan
+
+    Raises
+    ------
+    ConfigError
+        An argument is invalid, or the posterior lacks the variables for prediction.
     """
     posterior = as_points(posterior)
-    belief = Belief.of(posterior)
+    posterior_field = PosteriorField.from_dataset(posterior)
     levels = np.asarray(posterior["quantile"].values if quantiles is None else quantiles, dtype=np.float64)
     if levels.size and not np.all((levels > 0.0) & (levels < 1.0)):
         raise ArgumentError(f"quantiles: must be between 0 and 1, were {', '.join(f'{level:g}' for level in levels)}")
-    known = {i.name: i for i in ingredients(posterior, belief.fields)}
+    known = {i.name: i for i in expression_latents(posterior, posterior_field.fields)}
     for name in latents:
         if name not in known:
             raise ArgumentError(f"latents: must be a latent of the posterior, was {name!r}{suggest(name, [*known])}")
-    expressions = [derived(text, [*known.values()]) for text in derive]
+    expressions = [parse_expression(text, [*known.values()]) for text in derive]
     units = {name: i.unit for name, i in known.items()}
     dimensions = {name: i.dimension for name, i in known.items()}
     taken = {str(name) for name in posterior.variables} | {*RESERVED, *survey_positions(posterior)}
@@ -73,26 +77,26 @@ def plan(
         taken |= own
         units[one.name], dimensions[one.name] = one.unit, one.dimension
     limits: dict[str, tuple[float, ...]] = {}
-    for name, value in (threshold(text, units) for text in exceed):
+    for name, value in (parse_threshold(text, units) for text in exceed):
         limits[name] = tuple(sorted({*limits.get(name, ()), value}))
-    quantities: list[Quantity] = [
+    quantities: list[MapQuantity] = [
         LatentQuantity(field, limits.get(field.name, ()))
-        for field in belief.fields
+        for field in posterior_field.fields
         if not latents or field.name in latents
     ]
     for one in expressions:
-        fields = tuple(field for field in belief.fields if field.name in one.latents)
+        fields = tuple(field for field in posterior_field.fields if field.name in one.latents)
         quantities.append(DerivedQuantity(one, fields, limits.get(one.name, ())))
     unmapped = [name for name in limits if name not in {q.name for q in quantities}]
     if unmapped:
         raise ArgumentError(
             f"exceed: must be of a quantity that is mapped, was {unmapped[0]!r}, which `latents` leaves out"
         )
-    target = grid_of(grid, posterior)
-    _check_draws(belief, target, draws)
-    return Map(
+    target = parse_grid(grid, posterior)
+    _check_draws(posterior_field, target, draws)
+    return MapPlan(
         posterior,
-        belief,
+        posterior_field,
         target,
         tuple(quantities),
         {q.name: units[q.name] for q in quantities},
@@ -104,13 +108,13 @@ def plan(
     )
 
 
-def _check_draws(belief: Belief, grid: Grid, draws: int) -> None:
-    """Raise `ConfigError` if so many draws do not fit in memory."""
-    needed, free = draw_bytes(belief, grid.size, draws), psutil.virtual_memory().available
+def _check_draws(posterior_field: PosteriorField, grid: MapGrid, draws: int) -> None:
+    """Raise `ConfigError` if the draws do not fit in memory."""
+    needed, free = draw_bytes(posterior_field, grid.size, draws), psutil.virtual_memory().available
     if needed > free:
         raise ArgumentError(
-            f"draws: must fit in memory, was {draws:,}, which take {needed / 2**30:,.1f} GiB of the "
-            f"{free / 2**30:,.1f} GiB that are free; ask for fewer at a time, with another `seed` each"
+            f"draws: must fit in memory, was {draws:,}, which need {needed / 2**30:,.1f} GiB of the "
+            f"{free / 2**30:,.1f} GiB that are free; compute fewer at a time, each with another `seed`"
         )
 
 
@@ -126,8 +130,48 @@ def predict(
     seed: int | None = None,
     memory: int = MEMORY,
 ) -> xr.Dataset:
-    """The posterior on a grid or at points, in memory; see `plan` for the arguments, `write` for larger maps."""
-    wish = plan(
+    """Predict the posterior on a grid or at points.
+
+    Parameters
+    ----------
+    posterior : Dataset
+        A posterior of `invgp.invert` or of a file.
+    grid : str
+        Step along every coordinate (``"10"``), ranges (``"easting=0:1000:10,northing=::20"``), or a CSV or netCDF file
+        with points or axes; by default a grid over the sites.
+    latents : sequence of str
+        Latents to predict; by default all.
+    derive : sequence of str
+        Derived quantities: ``"thickness = depth[2] - depth[1]"`` or ``"name [unit] = expression"``.
+    exceed : sequence of str
+        Exceedance probabilities: ``"velocity > 2500 m/s"``.
+    quantiles : sequence of float
+        Probabilities of the quantiles; by default those of the posterior.
+    draws : int
+        Number of posterior draws, joint over the points and the latents.
+    seed : int
+        Random seed of the draws; by default that of the posterior.
+    memory : int
+        Approximate size of temporary arrays, in bytes.
+
+    Returns
+    -------
+    Dataset
+        Mean, standard deviation, quantiles, prior, information and draws of each latent, and of each derived quantity
+        without prior and information.
+
+    Raises
+    ------
+    ConfigError
+        An argument is invalid, or the posterior lacks the variables for prediction.
+
+    Examples
+    --------
+    >>> import invgp
+    >>> posterior = invgp.netcdf.read("posterior.nc")  # doctest: +SKIP
+    >>> on_map = invgp.predict(posterior, "easting=0:1000:10,northing=0:800:10", draws=20)  # doctest: +SKIP
+    """
+    map_plan = plan_map(
         posterior,
         grid=grid,
         latents=latents,
@@ -138,27 +182,46 @@ def predict(
         seed=seed,
         memory=memory,
     )
-    dataset = wish.skeleton()
-    arrays = {name: np.empty([dataset.sizes[d] for d in v.dims]) for name, v in wish.variables.items()}
-    for block, values in wish.blocks():
+    dataset = map_plan.skeleton()
+    arrays = {name: np.empty([dataset.sizes[d] for d in v.dims]) for name, v in map_plan.variables.items()}
+    for block, values in map_plan.blocks():
         for name, part in values.items():
-            arrays[name][wish.variables[name].place(block)] = part
-    return dataset.assign({name: (v.dims, arrays[name], v.attributes) for name, v in wish.variables.items()})
+            arrays[name][map_plan.variables[name].index(block)] = part
+    return dataset.assign({name: (v.dims, arrays[name], v.attributes) for name, v in map_plan.variables.items()})
 
 
-def write(wish: Map, path: str | Path, watch: Callable[[int], object] = lambda _: None) -> Path:
-    """Write a map block by block as CF netCDF; `watch` is told how many points each block has."""
+def write(map_plan: MapPlan, path: str | Path, watch: Callable[[int], object] = lambda _: None) -> Path:
+    """Compute a map block by block and write it as CF netCDF.
 
-    def watched() -> Iterator[tuple[Slices, dict[str, Floats]]]:
-        for block, values in wish.blocks():
+    Parameters
+    ----------
+    map_plan : MapPlan
+    path : str or Path
+        File to write.
+    watch : callable
+        Called after each block with its number of points.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    WriteError
+        The file could not be written.
+    """
+
+    def watch_blocks() -> Iterator[tuple[Slices, dict[str, Floats]]]:
+        for block, values in map_plan.blocks():
             yield block, values
             watch(math.prod(part.stop - part.start for part in block))
 
-    return netcdf.write_blocks(wish.skeleton(), wish.variables, wish.block_shape(), watched(), path)
+    return netcdf.write_blocks(map_plan.skeleton(), map_plan.variables, map_plan.block_shape(), watch_blocks(), path)
 
 
-def points_in_words(grid: Grid) -> str:
-    """`101 x 81 points`."""
+def format_points(grid: MapGrid) -> str:
+    """Return the number of points of a grid as text: ``101 x 81 points``."""
     return " x ".join(f"{size:,}" for size in reversed(grid.shape)) + (
         " points" if math.prod(grid.shape) != 1 else " point"
     )

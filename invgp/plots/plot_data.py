@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from invgp.errors import PlotError
 from invgp.gaussian_processes import read_process_posterior
-from invgp.maps.grids import letters_of
+from invgp.maps.grids import read_axis_letters
 from invgp.maps.nodes import SURVEY, as_map
 from invgp.maps.predict import predict
 from invgp.plots.style import choose_colours
@@ -105,7 +105,7 @@ def read_two_coordinates(ds: xr.Dataset) -> tuple[list[str], list[str]]:
 
     East is horizontal, north or height is vertical.
     """
-    letters = letters_of(ds, read_names(ds, "coordinates"))
+    letters = read_axis_letters(ds, read_names(ds, "coordinates"))
     names = sorted(letters, key=lambda name: letters[name])
     if len(names) < 2:
         raise PlotError(f"A map needs sites with 2 coordinates or more, but these have 1: {names[0]}.")

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp import summary
 from invgp.adapters.protocol import ForwardModel
+from invgp.problem import summary
 from invgp.problem.prior_and_noise import Latent, Noise
 from invgp.problem.simulator_variables import SimulatorVariable
 from invgp.problem.survey import Floats, Grid, Survey
@@ -140,10 +140,14 @@ class Problem:
         return replace(self, survey=part, noise=replace(self.noise, std=std))
 
     def __repr__(self) -> str:
-        return summary.to_text(self)
+        return summary.format_text(*self._summary())
 
     def _repr_html_(self) -> str:
-        return summary.to_html(self)
+        return summary.format_html(*self._summary())
+
+    def _summary(self) -> tuple[str, summary.Tables]:
+        line = summary.summary_line(self.title, self.survey, self.latents, self.forward.name)
+        return line, summary.summary_tables(self.survey, self.noise, self.latents)
 
     def prior_moments(self) -> tuple[Floats, Floats]:
         """Return the prior mean and standard deviation, (Q,) each, of the latent processes."""

@@ -12,7 +12,7 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
-from invgp.maps.grids import letters_of
+from invgp.maps.grids import read_axis_letters
 from invgp.plots.axis_labels import length_unit, quantity_name, unit_label
 from invgp.plots.figure_options import MIN_INFORMATION, QUANTITIES
 from invgp.plots.plot_data import (
@@ -64,7 +64,7 @@ def _observations(ds: xr.Dataset) -> list[str]:
 
 def _coordinates(ds: xr.Dataset) -> list[dict[str, Any]]:
     """Where the sites are, each coordinate from its first value: it has more digits than a small number can hold."""
-    letters = letters_of(ds, read_names(ds, "coordinates"))  # east is across, north up
+    letters = read_axis_letters(ds, read_names(ds, "coordinates"))  # east is across, north up
     arrays = [ds[name].astype(np.float64) for name in sorted(letters, key=lambda name: letters[name])]
     factor, unit = length_unit(arrays)
     found = []
@@ -88,7 +88,7 @@ def _between(ds: xr.Dataset, latents: list[str]) -> dict[str, Any] | None:
     grid = predict_between_sites(ds) if len(names) == 2 and "invgp_points" not in ds.attrs else ds
     if grid is ds:
         return None
-    letters = letters_of(ds, names)
+    letters = read_axis_letters(ds, names)
     factor, _ = length_unit([ds[name] for name in names])
     across, up = (grid[name].values / factor for name in sorted(names, key=lambda name: letters[name]))
     points = flatten_grid(grid)

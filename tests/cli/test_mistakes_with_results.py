@@ -24,7 +24,7 @@ MISTAKES = {
     "plot map.nc --at position 100": "invgp: --at: must leave a coordinate to draw along, was all of position",
     "predict posterior.nc --memory nan": "Error: Invalid value for '--memory': nan is not a finite number.",
     "predict posterior.nc --grid position=0:9:1,position=3": (
-        "invgp: --grid: must tell of every coordinate once, told of 'position' twice, was 'position=0:9:1,position=3'"
+        "invgp: --grid: must contain every coordinate once, contained 'position' twice, was 'position=0:9:1,position=3'"
     ),
     "predict posterior.nc --derive 'x = depth' --derive 'x_std = depth'": (
         "invgp: --derive: must give a new name, was 'x_std', as 'x_std' is taken"

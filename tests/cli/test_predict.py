@@ -62,11 +62,11 @@ def test_that_the_same_seed_gives_the_same_draws(finished: Finished, invgp_here:
         (["--exceed", "depth < 500"], "--exceed: must be 'name > number unit', was 'depth < 500'"),
         (
             ["--exceed", "depth[1] > 500 m"],
-            "--exceed: must be 'name > number unit', was 'depth[1] > 500 m'; it holds for",
+            "--exceed: must be 'name > number unit', was 'depth[1] > 500 m'; it applies to",
         ),
         (["--exceed", "depth > 1e999 m"], "--exceed: must have a finite number, was '1e999'"),
         (["--derive", "x = depth / 0"], "--derive: it divides by 0, in 'x = depth / 0'"),
-        (["--draws", "100000000000"], "--draws: must fit in memory, was 100,000,000,000, which take "),
+        (["--draws", "100000000000"], "--draws: must fit in memory, was 100,000,000,000, which need "),
         (["-o", "map.tif"], "--output: must end in .nc, was 'map.tif'"),
     ],
 )

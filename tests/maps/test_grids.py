@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from invgp.errors import ConfigError
-from invgp.maps.grids import grid_of
+from invgp.maps.grids import parse_grid
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def survey():
 
 
 def axes(text, survey):
-    grid = grid_of(text, survey)
+    grid = parse_grid(text, survey)
     assert grid.axes is not None
     return [axis.tolist() for axis in grid.axes]
 
@@ -44,7 +44,7 @@ def test_that_each_coordinate_has_its_start_stop_and_step(survey):
 
 
 def test_that_points_of_a_block_are_in_the_order_of_the_dimensions(survey):
-    grid = grid_of("easting=0:2:1,northing=10:20:10", survey)
+    grid = parse_grid("easting=0:2:1,northing=10:20:10", survey)
     assert (grid.dims, grid.shape) == (("northing", "easting"), (2, 3))
     _, blocks = grid.blocks(2)
     found = np.concatenate([grid.at(block) for block in blocks])
@@ -53,7 +53,7 @@ def test_that_points_of_a_block_are_in_the_order_of_the_dimensions(survey):
 
 def test_that_a_csv_file_gives_points_and_a_netcdf_file_axes_in_its_own_unit(survey, tmp_path):
     (tmp_path / "wells.csv").write_text("name,northing,easting\na,1,2\nb,3,4\n")
-    points = grid_of(str(tmp_path / "wells.csv"), survey)
+    points = parse_grid(str(tmp_path / "wells.csv"), survey)
     assert points.dims == ("site",)
     assert points.points.tolist() == [[2, 1], [4, 3]]
     km = {"units": "km"}
@@ -65,7 +65,7 @@ def test_that_a_csv_file_gives_points_and_a_netcdf_file_axes_in_its_own_unit(sur
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("easting=0:10:1", "had nothing of northing"),
+        ("easting=0:10:1", "did not contain northing"),
         ("esting=0:10:1,northing=::1", "did you mean 'easting'"),
         ("easting=0:10:0,northing=::1", "with a step that is greater than 0"),
         ("easting=10:0:1,northing=::1", "must stop after it starts, was 10 to 0"),
@@ -83,32 +83,34 @@ def test_that_a_csv_file_gives_points_and_a_netcdf_file_axes_in_its_own_unit(sur
 )
 def test_that_a_grid_that_makes_no_sense_is_rejected_with_a_message(text, sentence, survey):
     with pytest.raises(ConfigError, match=sentence) as caught:
-        grid_of(text, survey)
+        parse_grid(text, survey)
     assert str(caught.value).startswith("grid: ")
 
 
 def test_that_an_axis_that_does_not_fit_in_memory_is_refused(survey, monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=10**6))
     with pytest.raises(ConfigError, match="must fit in memory, had 100,000 points along easting"):
-        grid_of("easting=0:1e5:1,northing=0", survey)
+        parse_grid("easting=0:1e5:1,northing=0", survey)
 
 
 def test_that_a_file_without_a_coordinate_or_with_gaps_is_refused(survey, tmp_path):
     (tmp_path / "other.csv").write_text("easting\n1\n")
     with pytest.raises(ConfigError, match="no column 'northing'"):
-        grid_of(str(tmp_path / "other.csv"), survey)
+        parse_grid(str(tmp_path / "other.csv"), survey)
     (tmp_path / "gaps.csv").write_text("easting,northing\n1,\n")
     with pytest.raises(ConfigError, match=r"'northing' of .* must be a number at every point"):
-        grid_of(str(tmp_path / "gaps.csv"), survey)
+        parse_grid(str(tmp_path / "gaps.csv"), survey)
 
 
 @pytest.mark.parametrize("easting", [[1.0, 3.0, 2.0], [1.0, 1.0]])
 def test_that_axes_that_are_not_monotonic_are_rejected(easting, survey, tmp_path):
     xr.Dataset(coords={"easting": easting, "northing": [5.0, 6.0]}).to_netcdf(tmp_path / "axes.nc")
-    with pytest.raises(ConfigError, match=r"'easting' of '.*axes.nc' must rise, or fall, from each value to the next"):
-        grid_of(str(tmp_path / "axes.nc"), survey)
+    with pytest.raises(
+        ConfigError, match=r"'easting' of '.*axes.nc' must increase or decrease from each value to the next"
+    ):
+        parse_grid(str(tmp_path / "axes.nc"), survey)
 
 
 def test_that_the_ending_of_a_file_may_be_in_capitals(survey, tmp_path):
     (tmp_path / "WELLS.CSV").write_text("northing,easting\n1,2\n")
-    assert grid_of(str(tmp_path / "WELLS.CSV"), survey).points.tolist() == [[2, 1]]
+    assert parse_grid(str(tmp_path / "WELLS.CSV"), survey).points.tolist() == [[2, 1]]

@@ -16,10 +16,10 @@ from invgp import netcdf
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import ConfigError
 from invgp.links import LINKS
-from invgp.maps import paths
-from invgp.maps.belief import Belief
-from invgp.maps.paths import Paths
-from invgp.maps.predict import plan, predict, write
+from invgp.maps import joint_draws
+from invgp.maps.joint_draws import JointDraws
+from invgp.maps.posterior_field import PosteriorField
+from invgp.maps.predict import plan_map, predict, write
 
 FAMILIES = {
     "coupled": {},
@@ -140,7 +140,7 @@ def test_that_a_derived_quantity_from_draws_agrees_with_the_closed_form_of_the_l
 
 
 def test_that_what_is_no_number_exceeds_nothing_and_is_named(linear):
-    wish = plan(linear, grid="50", derive=["x = log(depth / quantity(6, 'm') - 1)"], exceed=["x > -1"])
+    wish = plan_map(linear, grid="50", derive=["x = log(depth / quantity(6, 'm') - 1)"], exceed=["x > -1"])
     [(_, values)] = wish.blocks()
     assert np.isnan(values["x"]).any()
     np.testing.assert_array_equal(np.isnan(values["x_exceedance"][0]), np.isnan(values["x"]))
@@ -183,7 +183,7 @@ def test_that_the_summary_of_a_quantity_agrees_with_its_joint_draws(change):
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "waves"])
 def test_that_draws_have_the_joint_covariance_of_the_exact_posterior(linear, exact, monkeypatch):
     if not exact:
-        monkeypatch.setattr(paths, "EXACT_POINTS", 0)
+        monkeypatch.setattr(joint_draws, "EXACT_POINTS", 0)
     found = predict(linear, grid="easting=10:90:20,northing=0:100:25", draws=4000, derive=["both = depth * velocity"])
     assert found.attrs["invgp_draws"] == ("exact" if exact else "sums of waves")
     northing, easting = np.meshgrid(found["northing"], found["easting"], indexing="ij")
@@ -194,7 +194,7 @@ def test_that_draws_have_the_joint_covariance_of_the_exact_posterior(linear, exa
     np.testing.assert_allclose((draws.mean(axis=0) - mean) / std, 0.0, atol=0.08)
     prior = np.repeat([2.0, 1.5], len(X))
     error = (np.cov(draws.T) - covariance) / (prior[:, None] * prior)
-    assert np.max(np.abs(error)) < (0.07 if exact else 0.07 + paths.WAVE_ERROR)
+    assert np.max(np.abs(error)) < (0.07 if exact else 0.07 + joint_draws.WAVE_ERROR)
     np.testing.assert_allclose(found["both_sample"], found["velocity_sample"] * found["depth_sample"])
 
 
@@ -204,19 +204,19 @@ def test_that_waves_have_the_correlations_of_the_kernel(name, dimensions, rng):
     kernel = Kernel(CORRELATIONS[name], 1.0, np.ones(dimensions))
     lags = rng.standard_normal((2000, dimensions))
     lags *= (10.0 * rng.random(2000) / np.linalg.norm(lags, axis=1))[:, None]
-    found = np.mean(np.cos(lags @ paths.frequencies(kernel, paths.WAVES).T), axis=1)
+    found = np.mean(np.cos(lags @ joint_draws.spectral_frequencies(kernel, joint_draws.WAVES).T), axis=1)
     error = np.abs(found - kernel(lags, np.zeros((1, dimensions)))[:, 0])
-    assert error.max() < paths.WAVE_ERROR
+    assert error.max() < joint_draws.WAVE_ERROR
     assert np.sqrt(np.mean(error**2)) < 0.01
 
 
 def test_that_draws_do_not_change_with_the_size_of_the_blocks(layered):
     for most in (2000, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(paths, "EXACT_POINTS", most)
+            patch.setattr(joint_draws, "EXACT_POINTS", most)
             whole = predict(layered, grid="10", draws=3, exceed=["thickness > 9"])
             pieces = predict(layered, grid="10", draws=3, exceed=["thickness > 9"], memory=10_000)
-        assert plan(layered, grid="10", draws=3, memory=10_000).block_points < whole.sizes["easting"]
+        assert plan_map(layered, grid="10", draws=3, memory=10_000).block_points < whole.sizes["easting"]
         xr.testing.assert_allclose(whole.drop_attrs(), pieces.drop_attrs(), rtol=1e-9)
 
 
@@ -232,14 +232,14 @@ def test_that_draws_at_a_point_have_the_spread_of_the_map(family):
 
 def test_that_waves_keep_the_covariance_between_inducing_points_and_the_map(linear):
     # At the sites of a dense posterior nothing is left open: a draw there is what the inducing variables say.
-    belief = Belief.of(linear)
+    field = PosteriorField.from_dataset(linear)
     X = np.stack([linear["easting"], linear["northing"]], axis=-1)
-    drawn = Paths.of(belief, None, 50, np.random.default_rng(1))
-    f = drawn.at(X, 0, belief.projections(X, [0, 1]))
-    again = belief.draw_inducing(np.random.default_rng(1).spawn(3)[0], 50)
+    drawn = JointDraws.sample(field, None, 50, np.random.default_rng(1))
+    f = drawn.at(X, 0, field.projections(X, [0, 1]))
+    again = field.draw_inducing(np.random.default_rng(1).spawn(3)[0], 50)
     for j in (0, 1):
-        shape = belief.shapes[belief.shape_of[j]]
-        np.testing.assert_allclose(f[..., j], belief.mean[j] + belief.std[j] * again[:, j] @ shape.factor.T, atol=1e-6)
+        shape = field.kernels[field.kernel_index[j]]
+        np.testing.assert_allclose(f[..., j], field.mean[j] + field.std[j] * again[:, j] @ shape.factor.T, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -282,7 +282,7 @@ def test_that_a_map_file_is_the_map_and_passes_the_compliance_checker(layered, g
         "exceed": ["resistivity > 50"],
         "memory": 10**5,
     }
-    path = write(plan(layered, **wish), tmp_path / "map.nc")
+    path = write(plan_map(layered, **wish), tmp_path / "map.nc")
     with xr.open_dataset(path) as opened:
         xr.testing.assert_identical(
             opened.load().drop_attrs(deep=False), predict(layered, **wish).drop_attrs(deep=False)
@@ -293,7 +293,7 @@ def test_that_a_map_file_is_the_map_and_passes_the_compliance_checker(layered, g
 
 def test_that_gdal_sees_the_map_where_it_is(layered, tmp_path):
     rasterio = pytest.importorskip("rasterio")
-    path = write(plan(layered, grid="10"), tmp_path / "map.nc")
+    path = write(plan_map(layered, grid="10"), tmp_path / "map.nc")
     with rasterio.open(f"netcdf:{path}:resistivity") as seen:
         assert seen.crs == rasterio.crs.CRS.from_epsg(28354)
         assert seen.res == (10.0, 10.0)
@@ -305,7 +305,7 @@ def test_that_gdal_sees_the_map_where_it_is(layered, tmp_path):
 
 
 def test_that_a_file_of_an_older_invgp_is_rejected_with_a_message(linear):
-    with pytest.raises(ConfigError, match=r"an older invgp \(run the inversion again"):
+    with pytest.raises(ConfigError, match=r"an earlier version of invgp \(repeat the inversion"):
         predict(linear.drop_vars(["site_shift", "site_precision"]))
     with pytest.raises(ConfigError, match="it is a map, was"):
         predict(predict(linear, grid="50"))

@@ -27,7 +27,7 @@ from invgp import netcdf, netcdf_container, reports
 from invgp.cli import app
 from invgp.cli.console import Console
 from invgp.errors import ConfigError, InvgpError
-from invgp.maps.predict import plan, predict
+from invgp.maps.predict import plan_map, predict
 
 GRID = "easting=500000:500100:50,northing=6000000:6000060:30"
 
@@ -114,8 +114,8 @@ def test_that_a_posterior_that_is_not_as_it_must_be_is_refused_by_what_is_wrong(
 def test_that_a_posterior_that_makes_no_covariance_is_refused(posterior: xr.Dataset) -> None:
     broken = posterior.copy(deep=True)
     broken["site_precision"].values[...] = -1e6 * np.eye(3)
-    with pytest.raises(ConfigError, match="makes no covariance that is positive definite"):
-        plan(broken)
+    with pytest.raises(ConfigError, match="gives a covariance that is not positive definite"):
+        plan_map(broken)
 
 
 def huge(file: netCDF4.Dataset) -> None:

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from invgp.formatting import count_noun
-
-if TYPE_CHECKING:
-    from invgp.problem import Column, Latent, Observation, Problem
+from invgp.problem.prior_and_noise import Latent, Noise
+from invgp.problem.survey import Column, Observation, Survey
 
 Row = tuple[str, ...]
+Tables = dict[str, tuple[Row, list[Row]]]
 STYLE = "border-collapse: collapse; margin: 0.3em 0"
 CELL = "text-align: left; padding: 0.15em 0.8em 0.15em 0; vertical-align: top"
 
 
-def summary_line(problem: Problem) -> str:
+def summary_line(title: str, survey: Survey, latents: Sequence[Latent], simulator: str) -> str:
     """Return the title, the numbers of sites, observations and processes, and the simulator, in one line."""
-    present = int((~np.isnan(problem.survey.Y)).sum())
+    present = int((~np.isnan(survey.Y)).sum())
     counts = (
-        count_noun(problem.survey.size, "site"),
+        count_noun(survey.size, "site"),
         count_noun(present, "observation"),
-        count_noun(problem.latent_count, "latent process", "latent processes"),
+        count_noun(sum(latent.size for latent in latents), "latent process", "latent processes"),
     )
-    return f"{problem.title or 'Problem'}: {', '.join(counts)}, simulator {problem.forward.name!r}"
+    return f"{title or 'Problem'}: {', '.join(counts)}, simulator {simulator!r}"
 
 
-def summary_tables(problem: Problem) -> dict[str, tuple[Row, list[Row]]]:
+def summary_tables(survey: Survey, noise: Noise, latents: Sequence[Latent]) -> Tables:
     """Return the tables of a summary.
 
     Parameters
     ----------
-    problem : Problem
+    survey : Survey
+    noise : Noise
+    latents : sequence of Latent
 
     Returns
     -------
     dict of str to tuple
         For each title (sites, observations, latents) the column names and the rows.
     """
-    survey, noise = problem.survey, problem.noise
     sites = [_column_row(c, "coordinate") for c in survey.coordinates] + [
         _column_row(c, "covariate") for c in survey.covariates
     ]
@@ -51,15 +51,15 @@ def summary_tables(problem: Problem) -> dict[str, tuple[Row, list[Row]]]:
         "Observations": (("name", "labels", "from", "to", f"{noise.kind} noise", "missing", "unit"), data),
         "Latents": (
             ("name", "labels", "prior mean", "prior std", "kernel", "length-scale", "link", "unit"),
-            [_latent_row(latent) for latent in problem.latents],
+            [_latent_row(latent) for latent in latents],
         ),
     }
 
 
-def to_text(problem: Problem) -> str:
-    """Return the summary as plain text."""
-    lines = [summary_line(problem)]
-    for title, (header, rows) in summary_tables(problem).items():
+def format_text(line: str, tables: Tables) -> str:
+    """Return a summary as plain text."""
+    lines = [line]
+    for title, (header, rows) in tables.items():
         widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
         lines += ["", title]
         lines += [
@@ -68,10 +68,10 @@ def to_text(problem: Problem) -> str:
     return "\n".join(lines)
 
 
-def to_html(problem: Problem) -> str:
-    """Return the summary as HTML without colours, so that it is legible in light and dark themes."""
-    parts = [f"<strong>{escape(summary_line(problem))}</strong>"]
-    for title, (header, rows) in summary_tables(problem).items():
+def format_html(line: str, tables: Tables) -> str:
+    """Return a summary as HTML without colours, so that it is legible in light and dark themes."""
+    parts = [f"<strong>{escape(line)}</strong>"]
+    for title, (header, rows) in tables.items():
         head = _cells(header, "th")
         body = "".join(_cells(row, "td") for row in rows)
         parts.append(

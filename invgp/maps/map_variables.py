@@ -1,9 +1,8 @@
-"""Names, dimensions and attributes of a map's variables, after those of the posterior."""
+"""Names, dimensions and attributes of the variables of a map, derived from those of the posterior."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -12,47 +11,55 @@ import numpy as np
 import xarray as xr
 
 from invgp.axes import axis_attribute
-from invgp.maps.grids import Grid, Slices, letters_of
-from invgp.maps.quantities import DerivedQuantity, Quantity
+from invgp.maps.grids import MapGrid, read_axis_letters
+from invgp.maps.map_quantities import DerivedQuantity, MapQuantity
+from invgp.netcdf import BlockVariable
 from invgp.problem import Floats
 
-KEPT = ("long_name", "units", "standard_name", "positive", "comment", "ancillary_variables")
+COPIED_ATTRIBUTES = ("long_name", "units", "standard_name", "positive", "comment", "ancillary_variables")
 LATENT_SUFFIXES = ("", "_std", "_quantile", "_sample", "_prior", "_prior_std", "_information")
 
 
-@dataclass(frozen=True)
-class MapVariable:
-    """A variable of a map.
+def quantity_variables(
+    posterior: xr.Dataset,
+    grid: MapGrid,
+    quantity: MapQuantity,
+    unit: str,
+    dimension: str | None,
+    *,
+    levels: int,
+    draws: int,
+) -> dict[str, BlockVariable]:
+    """Return the variables of a latent or a derived quantity.
 
-    Attributes
+    Parameters
     ----------
-    spatial : where the dimensions of the grid begin among its own, and how many they are.
+    posterior : Dataset
+    grid : MapGrid
+    quantity : MapQuantity
+    unit : str
+    dimension : str or None
+        Dimension of the labels of the quantity.
+    levels, draws : int
+        Numbers of quantiles and of draws.
+
+    Returns
+    -------
+    dict of str to BlockVariable
     """
-
-    dims: tuple[str, ...]
-    attributes: dict[str, Any]
-    spatial: tuple[int, int]
-
-    def place(self, block: Slices) -> Slices:
-        """Where a block of the grid is among its values."""
-        first, count = self.spatial
-        everything = slice(None)
-        return (everything,) * first + block + (everything,) * (len(self.dims) - first - count)
-
-
-def described(
-    posterior: xr.Dataset, grid: Grid, quantity: Quantity, unit: str, dimension: str | None, *, levels: int, draws: int
-) -> dict[str, MapVariable]:
-    """The variables of a latent or a derived quantity."""
     name = quantity.name
     georeferenced = {"grid_mapping": "crs"} if "crs" in posterior else {}
 
-    def variable(attributes: dict[str, Any], leading: tuple[str, ...] = ()) -> MapVariable:
+    def variable(attributes: dict[str, Any], leading: tuple[str, ...] = ()) -> BlockVariable:
         labels = () if dimension is None else (dimension,)
         dims = (*leading, *grid.dims, *labels) if grid.axes is None else (*leading, *labels, *grid.dims)
-        return MapVariable(dims, {**attributes, **georeferenced}, (dims.index(grid.dims[0]), len(grid.dims)))
+        return BlockVariable(dims, {**attributes, **georeferenced}, (dims.index(grid.dims[0]), len(grid.dims)))
 
-    about = _derived_attributes(quantity, unit) if isinstance(quantity, DerivedQuantity) else _kept(posterior, name)
+    about = (
+        _derived_attributes(quantity, unit)
+        if isinstance(quantity, DerivedQuantity)
+        else _copied_attributes(posterior, name)
+    )
     leading = {"_quantile": ("quantile",), "_sample": ("realization",)}
     found = {
         name + suffix: variable(attributes, leading.get(suffix, ()))
@@ -66,16 +73,32 @@ def described(
     return found
 
 
-def coordinates_of(
+def map_coordinates(
     posterior: xr.Dataset,
-    grid: Grid,
-    quantities: Sequence[Quantity],
+    grid: MapGrid,
+    quantities: Sequence[MapQuantity],
     units: dict[str, str],
     levels: Floats,
     draws: int,
 ) -> dict[str, xr.DataArray]:
-    """Of the points, of quantiles, draws and thresholds."""
-    letters = letters_of(posterior, grid.coordinates)
+    """Return the coordinates of the points, quantiles, draws and thresholds of a map.
+
+    Parameters
+    ----------
+    posterior : Dataset
+    grid : MapGrid
+    quantities : sequence of MapQuantity
+    units : dict of str to str
+        Unit of each quantity.
+    levels : array, shape (K,)
+        Probabilities of the quantiles.
+    draws : int
+
+    Returns
+    -------
+    dict of str to DataArray
+    """
+    letters = read_axis_letters(posterior, grid.coordinates)
     found: dict[str, xr.DataArray] = {}
     for d, name in enumerate(grid.coordinates):
         about = dict(posterior[name].attrs)
@@ -99,8 +122,8 @@ def coordinates_of(
     return found
 
 
-def map_attributes(posterior: xr.Dataset, grid: Grid, names: Sequence[str]) -> dict[str, Any]:
-    """The posterior's own, with what is new."""
+def map_attributes(posterior: xr.Dataset, grid: MapGrid, names: Sequence[str]) -> dict[str, Any]:
+    """Return the attributes of a map: those of the posterior, with new history, names and type of points."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     latents = posterior.attrs["invgp_latents"].split()
     return {
@@ -112,22 +135,22 @@ def map_attributes(posterior: xr.Dataset, grid: Grid, names: Sequence[str]) -> d
     }
 
 
-def _kept(posterior: xr.Dataset, name: str) -> dict[str, dict[str, Any]]:
+def _copied_attributes(posterior: xr.Dataset, name: str) -> dict[str, dict[str, Any]]:
     return {
-        suffix: {key: value for key, value in posterior[name + suffix].attrs.items() if key in KEPT}
+        suffix: {key: value for key, value in posterior[name + suffix].attrs.items() if key in COPIED_ATTRIBUTES}
         for suffix in LATENT_SUFFIXES
     }
 
 
 def _derived_attributes(quantity: DerivedQuantity, unit: str) -> dict[str, dict[str, Any]]:
     name, units = quantity.name, {"units": unit}
-    how = "in closed form" if quantity.derived.linear else "mean and spread from draws at each point"
+    how = "in closed form" if quantity.expression.linear else "mean and standard deviation from draws at each point"
     return {
         "": {
             "long_name": name.replace("_", " "),
             **units,
             "ancillary_variables": f"{name}_std",
-            "comment": f"posterior mean of {quantity.derived.text}, {how}",
+            "comment": f"posterior mean of {quantity.expression.text}, {how}",
         },
         "_std": {"long_name": f"posterior standard deviation of {name}", **units},
         "_quantile": {"long_name": f"posterior quantile of {name}", **units},

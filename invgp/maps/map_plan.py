@@ -1,0 +1,178 @@
+"""Plan of a map: its variables, and their values block by block, so that a map can be larger than the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import xarray as xr
+from threadpoolctl import threadpool_limits
+
+from invgp.maps.grids import MapGrid, Slices
+from invgp.maps.joint_draws import JointDraws, draws_are_exact
+from invgp.maps.map_quantities import LatentQuantity, MapQuantity
+from invgp.maps.map_variables import BlockVariable, map_attributes, map_coordinates, quantity_variables
+from invgp.maps.nodes import survey_positions
+from invgp.maps.posterior_field import PosteriorField, Projections
+from invgp.problem import Floats
+
+LARGEST_BLOCK = 2**16  # points
+KERNEL_ARRAYS = 6  # temporary arrays of the size of a covariance
+FEWEST_THREADED_POINTS = 2 * 10**4  # for fewer points, BLAS threads would wait for each other
+
+
+@dataclass(frozen=True)
+class MapPlan:
+    """A map to compute: quantities, points, quantiles and draws.
+
+    Attributes
+    ----------
+    posterior : Dataset
+    posterior_field : PosteriorField
+    grid : MapGrid
+    quantities : tuple of MapQuantity
+    units, dimensions : dict
+        Unit and dimension of the labels (or None) of each quantity.
+    levels : array, shape (K,)
+        Probabilities of the quantiles.
+    draws : int
+        Number of joint draws.
+    seed : int
+        Random seed of the draws.
+    memory : int
+        Approximate size of temporary arrays, in bytes.
+    undefined : set of str
+        Derived quantities that are undefined at some point; complete after all blocks are computed.
+    """
+
+    posterior: xr.Dataset
+    posterior_field: PosteriorField
+    grid: MapGrid
+    quantities: tuple[MapQuantity, ...]
+    units: dict[str, str]
+    dimensions: dict[str, str | None]
+    levels: Floats
+    draws: int
+    seed: int
+    memory: int
+    undefined: set[str] = field(default_factory=set)
+
+    @cached_property
+    def draws_are_exact(self) -> bool:
+        """Whether the draws are exact."""
+        return draws_are_exact(self.posterior_field, self.grid.size)
+
+    @cached_property
+    def variables(self) -> dict[str, BlockVariable]:
+        """Dimensions and attributes of the variables, by name."""
+        return {
+            name: variable
+            for quantity in self.quantities
+            for name, variable in quantity_variables(
+                self.posterior,
+                self.grid,
+                quantity,
+                self.units[quantity.name],
+                self.dimensions[quantity.name],
+                levels=len(self.levels),
+                draws=self.draws,
+            ).items()
+        }
+
+    def skeleton(self) -> xr.Dataset:
+        """Return a dataset with the coordinates and attributes of the map, without its variables."""
+        coordinates = map_coordinates(self.posterior, self.grid, self.quantities, self.units, self.levels, self.draws)
+        dimensions = {d for d in self.dimensions.values() if d is not None}
+        kept = {
+            name: array
+            for name, array in self.posterior.coords.items()
+            if len(array.dims) == 1 and array.dims[0] in dimensions
+        }
+        names = [q.name for q in self.quantities]
+        dataset = xr.Dataset(coords={**kept, **coordinates}, attrs=map_attributes(self.posterior, self.grid, names))
+        if self.draws:
+            dataset.attrs["invgp_draws"] = "exact" if self.draws_are_exact else "sums of waves"
+        dataset = dataset.assign(survey_positions(self.posterior))
+        return dataset.assign(crs=self.posterior["crs"]) if "crs" in self.posterior else dataset
+
+    @cached_property
+    def block_points(self) -> int:
+        """Number of points per block, so that temporary arrays fit in `memory`."""
+        posterior_field = self.posterior_field
+        M, Q = posterior_field.inducing, len(posterior_field.kernel_index)
+        most = max(
+            1 if isinstance(q, LatentQuantity) and q.field.link.elementwise else len(q.processes)
+            for q in self.quantities
+        )
+        numbers = M * (len(posterior_field.kernels) + most * most + KERNEL_ARRAYS)
+        numbers += (len(self.levels) + 10) * Q + 6 * self.draws * Q
+        return max(1, min(LARGEST_BLOCK, self.memory // (8 * numbers)))
+
+    def block_shape(self) -> tuple[int, ...]:
+        """Return the shape of the blocks along the dimensions of the grid."""
+        return self.grid.blocks(self.block_points)[0]
+
+    def blocks(self) -> Iterator[tuple[Slices, dict[str, Floats]]]:
+        """Compute the map block by block.
+
+        Yields
+        ------
+        block : tuple of slice
+            Position of the block in the grid.
+        values : dict of str to array
+            Values of all variables, in the order of their dimensions.
+        """
+        with threadpool_limits(1 if self.grid.size < FEWEST_THREADED_POINTS else None):
+            yield from self._blocks()
+
+    def _blocks(self) -> Iterator[tuple[Slices, dict[str, Floats]]]:
+        posterior_field, processes = self.posterior_field, sorted({j for q in self.quantities for j in q.processes})
+        joint_draws = None
+        if self.draws:
+            points = self.grid.at(tuple(slice(0, size) for size in self.grid.shape)) if self.draws_are_exact else None
+            joint_draws = JointDraws.sample(posterior_field, points, self.draws, np.random.default_rng(self.seed))
+            processes = list(range(len(posterior_field.kernel_index)))
+        for block in self.grid.blocks(self.block_points)[1]:
+            X = self.grid.at(block)
+            at = posterior_field.projections(X, processes)
+            f = None if joint_draws is None else joint_draws.at(X, self._first_index(block), at)
+            found: dict[str, Floats] = {}
+            for quantity in self.quantities:
+                for name, values in self._values(quantity, at, f).items():
+                    found[name] = self._arrange(values, block, self.dimensions[quantity.name])
+            yield block, found
+
+    def _values(self, quantity: MapQuantity, at: Projections, f: Floats | None) -> dict[str, Floats]:
+        """Return the values (..., B, L) of each variable of a quantity."""
+        summary, name = quantity.summary(self.posterior_field, at, self.levels), quantity.name
+        if not np.all(np.isfinite(summary.mean)):
+            self.undefined.add(name)
+        found = {name: summary.mean, f"{name}_std": summary.std}
+        if len(self.levels):
+            found[f"{name}_quantile"] = summary.quantiles
+        if quantity.thresholds:
+            found[f"{name}_exceedance"] = summary.exceedance
+        if summary.information is not None and isinstance(quantity, LatentQuantity):
+            prior_mean, prior_std = quantity.field.prior_moments()
+            found[f"{name}_prior"] = np.broadcast_to(prior_mean, summary.mean.shape)
+            found[f"{name}_prior_std"] = np.broadcast_to(prior_std, summary.mean.shape)
+            found[f"{name}_information"] = summary.information
+        if f is not None:
+            found[f"{name}_sample"] = quantity.values(f)
+        return found
+
+    def _arrange(self, values: Floats, block: Slices, dimension: str | None) -> Floats:
+        """Reshape values (..., B, L) to a block: labels after the points of a list, before the axes of a grid."""
+        leading, L = values.shape[:-2], values.shape[-1]
+        if self.grid.axes is None:
+            return values if dimension else values[..., 0]
+        shape = tuple(part.stop - part.start for part in block)
+        if dimension is None:
+            return values.reshape(*leading, *shape)
+        return np.moveaxis(values, -1, -2).reshape(*leading, L, *shape)
+
+    def _first_index(self, block: Slices) -> int:
+        """Return the index of the first point of a block among all points; blocks are contiguous for exact draws."""
+        return int(np.ravel_multi_index([part.start for part in block], self.grid.shape))

@@ -1,0 +1,283 @@
+"""The posterior of the latent processes at any points, from a posterior file.
+
+The factors of the prior and posterior covariances are computed once. Each batch of points needs the covariances with
+the inducing points, one triangular solve and one matrix product per process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.linalg
+import xarray as xr
+
+from invgp.core.coupled.coupled_gaussian import CoupledGaussian, SiteFactors, gaussian_from_natural, natural_parameters
+from invgp.core.coupled.prior import Prior
+from invgp.core.geometry import inducing_factor, sparse_geometry
+from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.errors import ConfigError
+from invgp.gaussian_processes import (
+    ProcessPosterior,
+    StoredSiteFactors,
+    WhitenedGaussians,
+    WhitenedInducing,
+    read_process_posterior,
+)
+from invgp.links import LINKS, Link
+from invgp.problem import Floats
+
+Projections = dict[int, tuple[Floats, Floats]]  # result of `SharedKernel.project` by index of the kernel
+
+
+@dataclass(frozen=True)
+class LatentField:
+    """A latent of a posterior with its prior, on the scale of the Gaussian processes.
+
+    Attributes
+    ----------
+    name : str
+    link : Link
+        Function from the processes to the physical quantity.
+    first : int
+        Index of its first process.
+    mean, std : array, shape (L,)
+        Prior mean and standard deviation of its processes.
+    kernel : str
+        Key of `invgp.core.kernels.CORRELATIONS`.
+    length_scale : array, shape (D,)
+        In the units of the coordinates.
+    """
+
+    name: str
+    link: Link
+    first: int
+    mean: Floats
+    std: Floats
+    kernel: str
+    length_scale: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of processes, L."""
+        return len(self.mean)
+
+    @property
+    def processes(self) -> list[int]:
+        """Indices of its processes."""
+        return list(range(self.first, self.first + self.size))
+
+    def prior_moments(self) -> tuple[Floats, Floats]:
+        """Return the prior mean and standard deviation (L,) of the physical quantity."""
+        return self.link.moments(self.mean, np.diag(self.std**2))
+
+    def variance_ratio(self, covariance: Floats, physical_std: Floats) -> Floats:
+        """Return posterior over prior variance (B, L): of the process, or of a quantity that combines processes."""
+        if self.link.elementwise:
+            return np.diagonal(covariance, axis1=1, axis2=2) / self.std**2
+        return np.asarray((physical_std / self.prior_moments()[1]) ** 2)
+
+
+@dataclass(frozen=True)
+class SharedKernel:
+    """A kernel of unit variance with its inducing points, which several processes may share.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        With variance 1.
+    Z : array, shape (M, D)
+        Inducing points.
+    factor : array, shape (M, M)
+        L with L L^T = K_zz.
+    jitter : float
+        Jitter in L.
+    """
+
+    kernel: Kernel
+    Z: Floats
+    factor: Floats
+    jitter: float
+
+    def project(self, X: Floats) -> tuple[Floats, Floats]:
+        """Return W = L^-1 k(Z, X), (M, B), and the conditional variance (B,) given the inducing variables."""
+        found = sparse_geometry([self.kernel], self.Z[None], self.factor[None], X)
+        return found.projection[0], found.residual[0]
+
+
+@dataclass(frozen=True)
+class PosteriorField:
+    """The posterior of all latent processes as functions of position.
+
+    Attributes
+    ----------
+    fields : tuple of LatentField
+        The latents, in order.
+    mean, std : array, shape (Q,)
+        Prior mean and standard deviation of the processes.
+    kernels : tuple of SharedKernel
+        The distinct kernels.
+    kernel_index : tuple of int, length Q
+        Index of the kernel of each process.
+    centre : array, shape (Q, M)
+        Mean of the whitened inducing variables.
+    roots : tuple of array
+        T with T^T T the covariance of the whitened inducing variables: one (Q M, Q M), or one (M, M) for each of Q
+        independent processes.
+    """
+
+    fields: tuple[LatentField, ...]
+    mean: Floats
+    std: Floats
+    kernels: tuple[SharedKernel, ...]
+    kernel_index: tuple[int, ...]
+    centre: Floats
+    roots: tuple[Floats, ...]
+    _root_cache: dict[tuple[int, ...], Floats] = field(default_factory=dict)
+
+    @staticmethod
+    def from_dataset(posterior: xr.Dataset) -> PosteriorField:
+        """Return the posterior of a dataset that `invgp run` wrote.
+
+        Parameters
+        ----------
+        posterior : Dataset
+
+        Returns
+        -------
+        PosteriorField
+
+        Raises
+        ------
+        ConfigError
+            The dataset does not have the variables for prediction, or is damaged.
+        """
+        coordinates = posterior.attrs["invgp_coordinates"].split()
+        stored = read_process_posterior(posterior, coordinates)
+        if stored is None:
+            raise ConfigError(
+                "the posterior lacks the variables for prediction: it is a map, was written by an earlier version of "
+                "invgp (repeat the inversion; runs in its ledger are reused), or has too many modes to store them "
+                "(use its own grid)"
+            )
+        fields = _read_fields(posterior)
+        X = np.stack([np.asarray(posterior[name].values, dtype=np.float64) for name in coordinates], axis=-1)
+        try:
+            return _build_posterior_field(fields, X, stored)
+        except np.linalg.LinAlgError as error:
+            raise ConfigError(
+                "the posterior is damaged: its variable 'site_precision' gives a covariance that is not positive "
+                "definite"
+            ) from error
+
+    @property
+    def inducing(self) -> int:
+        """Number of inducing points per process, M."""
+        return int(self.centre.shape[1])
+
+    def processes_with_kernel(self, number: int) -> list[int]:
+        """Return the processes that have the kernel with this index."""
+        return [j for j, index in enumerate(self.kernel_index) if index == number]
+
+    def projections(self, X: Floats, processes: Sequence[int]) -> Projections:
+        """Return the projections of points X (B, D) for the kernels of some processes."""
+        return {number: self.kernels[number].project(X) for number in {self.kernel_index[j] for j in processes}}
+
+    def moments(self, at: Projections, processes: Sequence[int]) -> tuple[Floats, Floats]:
+        """Return the posterior moments of processes at each point.
+
+        Parameters
+        ----------
+        at : Projections
+            Projections of B points.
+        processes : sequence of int
+            Indices of g processes.
+
+        Returns
+        -------
+        mean : array, shape (B, g)
+        covariance : array, shape (B, g, g)
+            Between the processes at the same point.
+        """
+        M, g = self.inducing, len(processes)
+        R = self._root(tuple(processes))
+        W = [at[self.kernel_index[j]] for j in processes]
+        std = self.std[list(processes)]
+        mean = np.stack([self.centre[j] @ w for j, (w, _) in zip(processes, W, strict=True)], axis=-1)
+        covariance = np.zeros((len(mean), g, g))
+        scaled = [R[:, i * M : (i + 1) * M] @ w for i, (w, _) in enumerate(W)]
+        for i in range(g):
+            for k in range(i + 1):
+                covariance[:, i, k] = covariance[:, k, i] = np.einsum("mb,mb->b", scaled[i], scaled[k])
+            covariance[:, i, i] += W[i][1]
+        return self.mean[list(processes)] + std * mean, covariance * std[:, None] * std
+
+    def draw_inducing(self, rng: np.random.Generator, count: int) -> Floats:
+        """Return draws (R, Q, M) of the whitened inducing variables."""
+        parts = [rng.standard_normal((count, len(root))) @ root for root in self.roots]
+        return np.concatenate(parts, axis=1).reshape(count, *self.centre.shape) + self.centre
+
+    def _root(self, processes: tuple[int, ...]) -> Floats:
+        """Return a square T with T^T T the covariance of the whitened inducing variables of some processes."""
+        if processes not in self._root_cache:
+            M = self.inducing
+            if len(self.roots) > 1:
+                root = scipy.linalg.block_diag(*(self.roots[j] for j in processes))
+            else:
+                columns = np.concatenate([self.roots[0][:, j * M : (j + 1) * M] for j in processes], axis=1)
+                root = scipy.linalg.qr(columns, mode="r")[0][: columns.shape[1]]
+            self._root_cache[processes] = root
+        return self._root_cache[processes]
+
+
+def _read_fields(posterior: xr.Dataset) -> tuple[LatentField, ...]:
+    fields: list[LatentField] = []
+    for name in posterior.attrs["invgp_latents"].split():
+        about = posterior[name].attrs
+        mean, std, length_scale = (
+            np.atleast_1d(np.asarray(about[key], dtype=np.float64))
+            for key in ("process_mean", "process_std", "length_scale")
+        )
+        first = fields[-1].first + fields[-1].size if fields else 0
+        fields.append(LatentField(name, LINKS[about["link"]], first, mean, std, about["kernel"], length_scale))
+    return tuple(fields)
+
+
+def _build_posterior_field(fields: tuple[LatentField, ...], X: Floats, stored: ProcessPosterior) -> PosteriorField:
+    mean, std = (np.concatenate([getattr(f, part) for f in fields]) for part in ("mean", "std"))
+    Q = len(mean)
+    inducing = None if isinstance(stored, WhitenedGaussians) else stored.inducing
+    jitter = stored.jitter if isinstance(stored, StoredSiteFactors) else 0.0
+    Z = np.broadcast_to(X, (Q, *X.shape)) if inducing is None else inducing
+    kernels = [Kernel(CORRELATIONS[f.kernel], np.float64(s) ** 2, f.length_scale) for f in fields for s in f.std]
+    shared, kernel_index = _share_kernels(kernels, Z, jitter)
+    if isinstance(stored, WhitenedGaussians):
+        centre, roots = stored.mean, tuple(np.ascontiguousarray(R.T) for R in stored.factor)
+    elif isinstance(stored, WhitenedInducing):
+        centre, roots = stored.mean, (stored.root,)
+    else:
+        prior = Prior(tuple(kernels), mean, X, Z, dense=inducing is None, jitter=jitter)
+        q: CoupledGaussian = gaussian_from_natural(
+            natural_parameters(prior, SiteFactors(stored.precision, stored.shift))
+        )
+        centre, roots = q.mean, (q.root,)
+    return PosteriorField(fields, mean, std, shared, kernel_index, centre, roots)
+
+
+def _share_kernels(
+    kernels: Sequence[Kernel], Z: Floats, jitter: float
+) -> tuple[tuple[SharedKernel, ...], tuple[int, ...]]:
+    """Return the distinct kernels, and the index of the kernel of each process."""
+    shared: list[SharedKernel] = []
+    numbers: dict[tuple[str, bytes, bytes], int] = {}
+    kernel_index = []
+    for j, kernel in enumerate(kernels):
+        key = (kernel.name, kernel.length_scale.tobytes(), Z[j].tobytes())
+        if key not in numbers:
+            numbers[key] = len(shared)
+            unit = Kernel(kernel.correlation, np.float64(1.0), kernel.length_scale)
+            factor = inducing_factor([unit], Z[j][None], jitter)[0]
+            shared.append(SharedKernel(unit, np.ascontiguousarray(Z[j]), factor, jitter))
+        kernel_index.append(numbers[key])
+    return tuple(shared), tuple(kernel_index)
