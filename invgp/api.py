@@ -56,6 +56,12 @@ def open_posterior(path: str | Path) -> xr.Dataset:
     ------
     ConfigError
         The file cannot be read, or is not a posterior or a map.
+
+    Examples
+    --------
+    >>> path = invgp.write(posterior, "line.nc")
+    >>> invgp.open_posterior("line.nc")["depth"].dims
+    ('site',)
     """
     return netcdf.read(path)
 
@@ -81,6 +87,11 @@ def write(posterior: xr.Dataset, path: str | Path) -> Path:
         The path has another suffix, or nothing can be written there.
     WriteError
         The file could not be written.
+
+    Examples
+    --------
+    >>> invgp.write(posterior, "results/line.nc").name
+    'line.nc'
     """
     path = Path(path)
     if path.suffix != ".nc":
@@ -96,6 +107,11 @@ def has_converged(posterior: xr.Dataset) -> bool:
     ----------
     posterior : xarray.Dataset
         From `invgp.invert`; ``posterior.attrs["invgp_status"]`` describes why the inversion ended.
+
+    Examples
+    --------
+    >>> invgp.has_converged(posterior)
+    True
     """
     attributes = posterior.attrs
     return bool(attributes.get("invgp_converged", attributes.get("invgp_settled")) == "yes")
@@ -162,6 +178,11 @@ def plot(
     ------
     ArgumentError, PlotError
         The figures cannot be made or written as requested.
+
+    Examples
+    --------
+    >>> [path.name for path in invgp.plot(posterior, "line.png", dpi=72)]
+    ['line.png', 'line_fit.png']
     """
     source = None if _is_dataset(posterior) else Path(posterior)  # type: ignore[arg-type]
     target = _figure_path(source or Path("posterior.nc"), None if output is None else Path(output), format)
@@ -209,6 +230,11 @@ def report(
     ------
     ArgumentError
         The dataset is not a posterior, or nothing can be written at `output`.
+
+    Examples
+    --------
+    >>> invgp.report(posterior, "line.html").name
+    'line.html'
     """
     source = Path("posterior.nc") if _is_dataset(posterior) else Path(posterior)  # type: ignore[arg-type]
     output = source.with_suffix(".html") if output is None else Path(output)
@@ -256,6 +282,11 @@ def export(
     ------
     ArgumentError
         The format or a variable is unknown, or nothing can be written at `output`.
+
+    Examples
+    --------
+    >>> [path.name for path in invgp.export(posterior, "csv", "line.csv", variables=["depth", "depth_std"])]
+    ['line.csv']
     """
     from invgp import exporters  # noqa: PLC0415 - as above
 
@@ -348,6 +379,12 @@ def compare(
         The chains cannot start because all runs fail.
     InterruptedComparison
         Ctrl-C.
+
+    Examples
+    --------
+    >>> comparison = invgp.compare(posterior, problem, chains=2, draws=100, burn_in=20)
+    >>> comparison["depth_reference_draw"].dims
+    ('chain', 'draw', 'site')
     """
     for name, value, least in (("chains", chains, 2), ("draws", draws, 4), ("burn_in", burn_in, 0), ("thin", thin, 1)):
         if value < least:
@@ -445,6 +482,12 @@ def calibrate(
         The simulator fails at all truths drawn for a survey, or no inversion succeeded.
     InterruptedCalibration
         Ctrl-C; it contains the result of the surveys that were finished.
+
+    Examples
+    --------
+    >>> result = invgp.calibrate(problem, surveys=2)
+    >>> result["coverage"].dims
+    ('interval',)
     """
     from invgp.validation.calibration import InterruptedCalibration, run_calibration  # noqa: PLC0415 - as above
     from invgp.validation.posterior_problem import refuse_field  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""TOML, or Python -> Problem. Every unknown key, unit and shape is checked here, and nowhere else."""
+"""TOML or Python objects to a `Problem`; every key, unit and shape is checked here, and only here."""
 
 from __future__ import annotations
 
@@ -16,19 +16,26 @@ __all__ = ["define", "load"]
 
 
 def load(path: str | Path, *, data: str | Path | None = None) -> Problem:
-    """Read a config file, and the survey file that it names, into a `Problem`.
+    """Read a configuration file and its survey.
 
     Parameters
     ----------
-    path : the TOML file; relative paths in it are relative to it.
-    data : a survey file with the same columns, to use instead of the one that the config names.
+    path : str or Path
+        TOML file. Relative paths in it refer to its directory.
+    data : str or Path, optional
+        Survey file with the same columns, instead of that of the configuration.
+
+    Returns
+    -------
+    Problem
+        For `invgp.invert`.
 
     Raises
     ------
     ConfigError
-        With one sentence for each thing that is wrong.
+        The configuration or the survey is not valid; there is one sentence per mistake.
     """
-    # Here, not above: the command line gives help without waiting for pydantic, xarray and PROJ.
+    # The command line prints help without waiting for pydantic, xarray and PROJ.
     from pydantic import ValidationError  # noqa: PLC0415
 
     from invgp.config.build_problem import build  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""A problem from Python: the keys of the config as arguments, a table in memory, a function as it is."""
+"""Definition of a problem in Python: the keys of the configuration as arguments, data in memory, a function."""
 
 from __future__ import annotations
 
@@ -45,30 +45,40 @@ def define(
     inference: InferenceKeys | None = None,
     output: OutputKeys | None = None,
 ) -> Problem:
-    """Describe a problem in Python; the keys are those of the config file, and so are the sentences about mistakes.
+    """Define a problem in Python; the keys are those of the configuration file.
 
     Parameters
     ----------
-    data : the sites, a row each: a pandas DataFrame, an xarray.Dataset whose variables lie along one
-        dimension of sites (and are converted if they carry `units`), a mapping of columns (N,), or the path of a CSV
-        or netCDF file.
-    coordinates : one to three, by name: the unit of the column of that name, or a table of keys.
-    observations : by name: the unit of the column of that name, or a table with `columns` and `dimension`.
-    latents : by name, tables of keys; `mean` and `std` in the latent's unit, `kernel["length_scale"]` in that of the
+    data : pandas.DataFrame, xarray.Dataset, mapping, str or Path
+        The sites, one row each: a table, a dataset whose variables have one dimension of sites (converted if they have
+        `units`), a mapping of columns (N,), or the path of a CSV or netCDF file.
+    coordinates : mapping of str to str or dict
+        One to three coordinates by name: the unit of the column with that name, or a table of keys.
+    observations : mapping of str to str or dict
+        Observations by name: the unit of the column with that name, or a table with `columns` and `dimension`.
+    latents : mapping of str to dict
+        Unknown fields by name; `mean` and `std` in the unit of the latent, `kernel["length_scale"]` in that of the
         coordinates.
-    forward : the simulator. A function gets its arguments by their names, which are those of latents, covariates or
-        coordinates: arrays (B,), or (B, L) for a latent with L labels, of B models at once, in their own units. It
-        returns (B,) or (B, L) for one observation, a dictionary by name for several. A mapping is the table
-        [forward], where `function` may be a function, and `inputs` and `outputs` may be left out for one. Any
-        `ForwardModel` will do, too.
-    noise : for each observation its standard deviation, in its unit: a number, one for each label, a percentage such
-        as "5%", or the columns that hold it; or a table with `std`, `kind` and the rest of [noise].
-    covariates : columns that the simulator wants besides the latents, as `coordinates`.
-    grid : of a simulator that takes whole fields, the coordinates of its regular grid, by name. A function then
-        gets all nodes of a latent, (B, G), and all sites of a column, (B, N), and returns (B, N).
-    dimensions : labels by the name of a dimension, such as ``{"layer": [1, 2]}``.
-    crs : of the coordinates, anything that PROJ understands.
-    inference, output : the tables of the same names.
+    forward : callable, ForwardModel or mapping
+        The simulator. A function receives its arguments by name: latents, covariates or coordinates, as arrays (B,), or
+        (B, L) for a latent with L labels, of B models at once, in their own units. It returns (B,) or (B, L) for one
+        observation, or a dictionary by name for several. A mapping is the table [forward]; its `function` can be a
+        function, and `inputs` and `outputs` can be omitted for a function.
+    noise : mapping
+        Standard deviation of each observation, in its unit: a number, one per label, a percentage such as "5%", or the
+        columns that contain it; or a table with `std`, `kind` and the other keys of [noise].
+    covariates : mapping of str to str or dict, optional
+        Other columns that the simulator needs, as `coordinates`.
+    grid : mapping of str to dict, optional
+        For a field model, the coordinates of its regular grid by name. A function then receives all nodes of a latent,
+        (B, G), and all sites of a column, (B, N), and returns (B, N).
+    dimensions : mapping of str to sequence, optional
+        Labels by the name of a dimension, such as ``{"layer": [1, 2]}``.
+    crs : str, optional
+        Coordinate reference system, as PROJ understands it.
+    title : str
+    inference, output : dict, optional
+        The tables of the same names.
 
     Returns
     -------
@@ -78,9 +88,22 @@ def define(
     Raises
     ------
     ConfigError
-        With one sentence for each thing that is wrong.
+        An argument is not valid; there is one sentence per mistake.
+
+    Examples
+    --------
+    >>> problem = invgp.define(
+    ...     {"x": [0.0, 100.0, 200.0], "time": [0.105, 0.112, 0.121]},
+    ...     coordinates={"x": "m"},
+    ...     observations={"time": "s"},
+    ...     latents={"depth": {"unit": "m", "mean": 100, "std": 20, "kernel": {"length_scale": 300}}},
+    ...     forward=lambda depth: 2.0 * depth / 2000.0,
+    ...     noise={"time": 0.005},
+    ... )
+    >>> problem.survey.size, problem.latent_count
+    (3, 1)
     """
-    # Here, not above: `import invgp` does not wait for pydantic, xarray and PROJ.
+    # `import invgp` does not wait for pydantic, xarray and PROJ.
     from pydantic import ValidationError  # noqa: PLC0415
 
     from invgp.adapters.protocol import ForwardModel  # noqa: PLC0415
@@ -129,12 +152,12 @@ def define(
 
 
 def _with_units(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """A unit alone is short for a table."""
+    """Replace units by tables."""
     return {name: {"unit": keys} if isinstance(keys, str) else keys for name, keys in tables.items()}
 
 
 def _plain(value: Any) -> Any:
-    """As TOML would give it: lists and numbers of Python's own."""
+    """Convert arrays, tuples and paths to the types of TOML."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
@@ -145,7 +168,7 @@ def _plain(value: Any) -> Any:
 
 
 def _forward(given: Any, observations: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The table [forward] of a function, or the one given, completed."""
+    """Return the table [forward] of a function, or complete the given table."""
     if not isinstance(given, Mapping):
         given = {"function": given}
     if "adapter" in given and given["adapter"] != "callable":
@@ -156,10 +179,10 @@ def _forward(given: Any, observations: Mapping[str, Any], names: Sequence[str]) 
 
 
 def _parameters(function: Callable[..., Any], names: Sequence[str]) -> list[str]:
-    """The function's arguments: all that it must have, and those with a default that have a known name."""
+    """Return the arguments of a function: those without a default, and those with a known name."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a compiled function may not tell
+    except (TypeError, ValueError):  # a compiled function may have no signature
         return list(names)
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return list(names)
@@ -167,7 +190,7 @@ def _parameters(function: Callable[..., Any], names: Sequence[str]) -> list[str]
 
 
 def _of_model(model: ForwardModel) -> dict[str, Any]:
-    """A table with the same inputs and outputs, whose units are checked; what is called does not matter."""
+    """Return a table with the inputs and outputs of a model, so that their units are checked; it is not called."""
 
     def ends(quantities: tuple[Quantity, ...]) -> list[dict[str, str]]:
         return [{"name": quantity.name, "unit": quantity.unit} for quantity in quantities]
@@ -181,9 +204,9 @@ def _of_model(model: ForwardModel) -> dict[str, Any]:
 
 
 def _with_model(problem: Problem, model: ForwardModel) -> Problem:
-    """The problem with its own simulator, whose numbers must be as many as those that it stands between."""
+    """Replace the simulator of the problem by a model, after a check of the sizes of its inputs and outputs."""
     wrong = [
-        f"forward.{side}: {own.name!r} must have {ours.size} numbers, as what it is wired to has, had {own.size}"
+        f"forward.{side}: {own.name!r} must have {ours.size} numbers, like the variable of the problem, had {own.size}"
         for side in ("inputs", "outputs")
         for own, ours in zip(getattr(model, side), getattr(problem.forward, side), strict=True)
         if own.size != ours.size

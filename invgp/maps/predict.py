@@ -119,8 +119,8 @@ def _check_draws(posterior_field: PosteriorField, grid: MapGrid, draws: int) -> 
 
 
 def predict(
-    posterior: xr.Dataset,
-    grid: str | None = None,
+    posterior: xr.Dataset | str | Path,
+    grid: float | str | Path | None = None,
     *,
     latents: Sequence[str] = (),
     derive: Sequence[str] = (),
@@ -134,10 +134,10 @@ def predict(
 
     Parameters
     ----------
-    posterior : Dataset
-        A posterior of `invgp.invert` or of a file.
-    grid : str
-        Step along every coordinate (``"10"``), ranges (``"easting=0:1000:10,northing=::20"``), or a CSV or netCDF file
+    posterior : xarray.Dataset, str or Path
+        Posterior from `invgp.invert`, or its file.
+    grid : float, str or Path, optional
+        Step along every coordinate (``10``), ranges (``"easting=0:1000:10,northing=::20"``), or a CSV or netCDF file
         with points or axes; by default a grid over the sites.
     latents : sequence of str
         Latents to predict; by default all.
@@ -167,13 +167,13 @@ def predict(
 
     Examples
     --------
-    >>> import invgp
-    >>> posterior = invgp.netcdf.read("posterior.nc")  # doctest: +SKIP
-    >>> on_map = invgp.predict(posterior, "easting=0:1000:10,northing=0:800:10", draws=20)  # doctest: +SKIP
+    >>> line = invgp.predict(posterior, 50, derive=["double = 2 * depth"], exceed=["depth > 120 m"])
+    >>> line["double"].dims, line["x"].values.tolist()
+    (('x',), [0.0, 50.0, 100.0, 150.0, 200.0])
     """
     map_plan = plan_map(
-        posterior,
-        grid=grid,
+        netcdf.read(posterior) if isinstance(posterior, str | Path) else posterior,
+        grid=None if grid is None else str(grid),
         latents=latents,
         derive=derive,
         exceed=exceed,

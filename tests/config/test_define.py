@@ -203,7 +203,7 @@ def test_that_a_function_gets_the_arguments_of_its_signature() -> None:
         (
             {"forward": CallableModel(lambda depth, velocity: depth, (Quantity("depth", "m"), Quantity("velocity",
              "m s-1")), (Quantity("time", "s", (1, 2)),))},
-            "forward.inputs: 'depth' must have 2 numbers, as what it is wired to has, had 1",
+            "forward.inputs: 'depth' must have 2 numbers, like the variable of the problem, had 1",
         ),
         ({"inference": {"sample": 16}}, "inference.sample: unknown key; valid: "),
     ],

@@ -5,6 +5,8 @@ from importlib import import_module
 
 import pytest
 
+import invgp
+
 MODULES = [
     "invgp.estimator.model",
     "invgp.measures",
@@ -25,6 +27,25 @@ MODULES = [
         )
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    "name", ["invgp.api", "invgp.config.define_problem", "invgp.errors", "invgp.formatting", "invgp.maps.predict"]
+)
+def test_that_examples_with_a_posterior_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    problem = invgp.define(
+        {"x": [0.0, 100.0, 200.0], "time": [0.105, 0.112, 0.121]},
+        coordinates={"x": "m"},
+        observations={"time": "s"},
+        latents={"depth": {"unit": "m", "mean": 100, "std": 20, "kernel": {"length_scale": 300}}},
+        forward=lambda depth: 2.0 * depth / 2000.0,
+        noise={"time": 0.005},
+    )
+    names = {"invgp": invgp, "problem": problem, "posterior": invgp.invert(problem)}
+    failed, tried = doctest.testmod(import_module(name), extraglobs=names)
+    assert tried > 0
+    assert failed == 0
 
 
 @pytest.mark.parametrize("name", MODULES)
