@@ -1,4 +1,4 @@
-"""A posterior or a map in the formats of other programs: one module a format."""
+"""Export of posteriors and maps to the formats of other programs, one module per format."""
 
 from __future__ import annotations
 
@@ -13,34 +13,50 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-class Format(NamedTuple):
-    """Where a format is written, and how its files end."""
+class ExportFormat(NamedTuple):
+    """The module that writes a format, and the suffix of its files."""
 
     module: str
     suffix: str
 
 
 FORMATS = {
-    "csv": Format("csv", ".csv"),
-    "geotiff": Format("geotiff", ".tif"),
-    "aseg-gdf2": Format("aseg_gdf2", ".dfn"),
-    "vtk": Format("vtk", ".vtr"),
-    "arviz": Format("arviz", ".arviz.nc"),
-    "pest": Format("pest", ".ensemble.csv"),
+    "csv": ExportFormat("csv", ".csv"),
+    "geotiff": ExportFormat("geotiff", ".tif"),
+    "aseg-gdf2": ExportFormat("aseg_gdf2", ".dfn"),
+    "vtk": ExportFormat("vtk", ".vtr"),
+    "arviz": ExportFormat("arviz", ".arviz.nc"),
+    "pest": ExportFormat("pest", ".ensemble.csv"),
 }
 
 
 def export(dataset: xr.Dataset, kind: str, path: str | Path, variables: Sequence[str] = ()) -> list[Path]:
-    """Write a posterior or a map as one of `FORMATS`.
+    """Write a posterior or a map in the format of another program.
 
     Parameters
     ----------
-    variables : that are written; by default those that the format is for.
+    dataset : Dataset
+        A posterior or a map.
+    kind : str
+        Key of `FORMATS`.
+    path : str or Path
+        File to write.
+    variables : sequence of str
+        Variables to write (for ``"arviz"`` and ``"pest"``, latents); by default those that suit the format.
 
     Returns
     -------
     list of Path
-        The files that were written.
+        The files.
+
+    Raises
+    ------
+    ArgumentError
+        A variable does not exist, a library is missing, or the format does not suit the dataset.
+    ConfigError
+        The dataset has no draws, which the format needs.
+    WriteError
+        A file could not be written.
     """
     from invgp.maps.nodes import as_map  # noqa: PLC0415 - help is given without waiting for xarray
 

@@ -1,4 +1,4 @@
-"""The PEST++ ensemble: a CSV file with a row a realisation and a column a parameter, as pyEMU reads it."""
+"""PEST++ ensemble: a CSV file with one row per realisation and one column per parameter, as pyEMU reads it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,39 @@ from pathlib import Path
 import pandas as pd
 import xarray as xr
 
-from invgp.exporters.layers import draws, layers
+from invgp.exporters.exported_fields import select_sampled, split_fields
 from invgp.problem import Floats
 
 REALISATION = "real_name"
 
 
 def write(dataset: xr.Dataset, path: Path, variables: Sequence[str]) -> list[Path]:
-    """Write one file; `depth_2_17` is the depth of layer 2 at point 17, counted as in the CSV export from 1."""
+    """Write one file; `depth_2_17` is the depth of layer 2 at point 17, in the order of the CSV export, from 1.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        A posterior or a map.
+    path : Path
+        File to write.
+    variables : sequence of str
+        Latents and derived quantities to write; by default all.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    ConfigError
+        The dataset has no draws.
+    """
     columns: dict[str, Floats] = {}
-    for name in draws(dataset, variables):
-        for layer in layers(dataset, [f"{name}_sample"], whole=("realization",)):
-            values = layer.values.values.reshape(dataset.sizes["realization"], -1)
-            prefix = re.sub(r"\W", "_", name + layer.name.removeprefix(f"{name}_sample")).lower()
+    for name in select_sampled(dataset, variables):
+        for field in split_fields(dataset, [f"{name}_sample"], kept=("realization",)):
+            values = field.values.values.reshape(dataset.sizes["realization"], -1)
+            prefix = re.sub(r"\W", "_", name + field.name.removeprefix(f"{name}_sample")).lower()
             columns |= {f"{prefix}_{point}": column for point, column in enumerate(values.T, start=1)}
     index = pd.Index([str(number) for number in dataset["realization"].values], name=REALISATION)
     pd.DataFrame(columns, index=index).to_csv(path)

@@ -16,7 +16,14 @@ from invgp.errors import PlotError
 from invgp.maps.nodes import as_map
 from invgp.plots.figure_options import FigureOptions, as_names
 from invgp.plots.map_figures import map_figure
-from invgp.plots.plot_data import predict_between_sites, read_curves, read_interval, read_names, read_values
+from invgp.plots.plot_data import (
+    predict_between_sites,
+    read_curves,
+    read_interval,
+    read_names,
+    read_values,
+    spread_draws,
+)
 from invgp.plots.sections import (
     LinePanels,
     band_handles,
@@ -81,15 +88,16 @@ def draws_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None)
     if missing or not ds.sizes["realization"]:
         raise PlotError("The dataset has no draws: output.realizations of its config must be 1 or more.")
     if len(read_names(as_map(ds), "coordinates")) == 1:
-        return _line_figure(ds, options, ax)
-    count = min(_MOST_MAPS, ds.sizes["realization"])
+        return _line_figure(spread_draws(ds, _MOST_DRAWS), options, ax)
+    ds = spread_draws(ds, _MOST_MAPS)
+    count = ds.sizes["realization"]
     shown = ("mean", *(f"draw {i + 1}" for i in range(count)))
     return map_figure(predict_between_sites(ds, count), replace(options, show=shown, hatch_below=0.0), ax)
 
 
 def _line_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -> Figure:
     """Draw posterior samples along a line; see `plot_draws`."""
-    ds, line = read_line(ds, options, draws=min(_MOST_DRAWS, ds.sizes["realization"]))
+    ds, line = read_line(ds, options, draws=ds.sizes["realization"])
     latents = read_names(ds, "latents")
     with figure_style(ax):
         figure, axes, layout = make_panels(len(latents), options.size, ax)
@@ -109,7 +117,7 @@ def _draw_samples(ax: Axes, ds: xr.Dataset, name: str, line: LinePanels, options
     intervals = [read_interval(ds, name, curve) for curve in curves]
     for curve, ends in zip(curves, intervals, strict=True):
         draw_band(ax, x, np.full_like(x, np.nan), ends, curve.colour)
-        for i in range(min(_MOST_DRAWS, ds.sizes["realization"])):
+        for i in range(ds.sizes["realization"]):
             draw = read_values(ds.isel(realization=i), f"{name}_sample", curve)
             marker = "." if x.size == 1 else ""
             ax.plot(x[order], draw[order], color=curve.colour, linewidth=0.5, alpha=0.6, marker=marker, markersize=2.5)

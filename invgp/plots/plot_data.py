@@ -339,14 +339,27 @@ def predict_between_sites(ds: xr.Dataset, draws: int = 0) -> xr.Dataset:
     Returns
     -------
     Dataset
-        The prediction, or `ds` itself if it cannot be predicted, or not fast enough for a figure.
+        The prediction, or `ds` itself if it cannot be predicted, or not fast enough for a figure, or if its values at
+        the sites are those of Markov chains: a prediction would be that of the Gaussian approximation.
     """
-    if "site" not in ds.dims or "node" in ds.dims:
+    if "site" not in ds.dims or "node" in ds.dims or is_sampled(ds):
         return ds
     names = str(ds.attrs["invgp_coordinates"]).split()
     if len(names) > 2 or not _is_fast_to_predict(ds, names) or not _spans_all_dimensions(ds, names):
         return ds
     return predict(ds, _grid_text(ds, names), draws=draws)
+
+
+def is_sampled(ds: xr.Dataset) -> bool:
+    """Return whether the draws of a posterior come from Markov chains, which the variable ``chain`` numbers."""
+    return "chain" in ds.variables and ds["chain"].dims == ("realization",)
+
+
+def spread_draws(ds: xr.Dataset, count: int) -> xr.Dataset:
+    """Return `count` draws: evenly spaced ones from Markov chains, so that all chains are shown, else the first."""
+    size = ds.sizes["realization"]
+    step = size / count if is_sampled(ds) and count < size else 1.0
+    return ds.isel(realization=[int(i * step) for i in range(min(count, size))])
 
 
 def _is_fast_to_predict(ds: xr.Dataset, names: list[str]) -> bool:

@@ -235,6 +235,25 @@ def test_that_arviz_reads_the_draws(source, request, tmp_path):
     assert tree["posterior"].attrs["inference_library"] == "invgp"
 
 
+@pytest.mark.parametrize("as_coordinate", [True, False])
+def test_that_arviz_gets_the_chains_of_the_draws(as_coordinate, posterior, tmp_path):
+    count = posterior.sizes["realization"]
+    chain, mode = np.arange(count) % 3 + 1, np.arange(count) // 2
+    found = {"chain": ("realization", chain), "mode": ("realization", mode)}
+    dataset = posterior.assign_coords(found) if as_coordinate else posterior.assign(found)
+    [path] = export(dataset, "arviz", tmp_path / "out.nc")
+    tree = xr.load_datatree(path)
+    draws = tree["posterior"]["resistivity"]
+    length = count // 3
+    assert dict(draws.sizes) == {**posterior["resistivity"].sizes, "chain": 3, "draw": length}
+    assert tree["posterior"]["chain"].values.tolist() == [1, 2, 3]
+    assert tree["posterior"].attrs.get("dropped_draws", 0) == count - 3 * length
+    for i in range(3):
+        np.testing.assert_array_equal(draws[i], posterior["resistivity_sample"][chain == i + 1][:length])
+        np.testing.assert_array_equal(tree["sample_stats"]["mode"][i], mode[chain == i + 1][:length])
+    assert list(tree["sample_stats"].data_vars) == ["mode"]
+
+
 @pytest.mark.parametrize("source", ["posterior", "grid"])
 def test_that_a_pest_ensemble_has_one_row_per_realisation(source, request, tmp_path):
     dataset = request.getfixturevalue(source)
@@ -266,8 +285,8 @@ def test_that_pyemu_reads_the_ensemble(posterior, tmp_path):
     [
         ("posterior", "geotiff", [], "needs a map on a grid of two horizontal coordinates"),
         ("posterior", "csv", ["resistvity"], "did you mean 'resistivity'"),
-        ("volume", "pest", [], "holds no draws to export"),
-        ("posterior", "arviz", ["depth"], "holds no draws of 'depth'"),
+        ("volume", "pest", [], "contains no draws to export"),
+        ("posterior", "arviz", ["depth"], "contains no draws of 'depth'"),
         ("posterior", "aseg-gdf2", [], "must end in .dfn or .dat"),
     ],
 )
@@ -279,7 +298,7 @@ def test_that_what_cannot_be_exported_is_rejected_with_a_message(source, kind, v
 
 def test_that_a_missing_library_is_named_with_its_extra(grid, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "rasterio", None)
-    with pytest.raises(ConfigError, match=r"needs rasterio, which is not here: pip install 'invgp\[geotiff\]'"):
+    with pytest.raises(ConfigError, match=r"needs rasterio, which is not installed: pip install 'invgp\[geotiff\]'"):
         export(grid, "geotiff", tmp_path / "map.tif")
 
 

@@ -75,3 +75,16 @@ def test_that_a_comparison_at_one_site_shows_intervals_of_every_layer(line: xr.D
     np.testing.assert_allclose(heights, one["depth"].values[0])
     assert figure.get_supxlabel() == "Site 4 (position 1200 m)"
     assert_that_labels_can_be_read(figure)
+
+
+def test_that_draws_of_all_chains_are_shown_at_the_sites(line: xr.Dataset) -> None:
+    rng = np.random.default_rng(4)
+    draws = line["depth"].values + 20.0 * rng.standard_normal((60, *line["depth"].shape))
+    line["depth_sample"] = (("realization", "site", "layer"), draws)
+    line["velocity_sample"] = line["depth_sample"]
+    first = plots.plot_draws(line, latents="depth", labels=1).axes[0].lines
+    chains = line.assign(chain=("realization", np.repeat([1, 2], 30)))
+    spread = plots.plot_draws(chains, latents="depth", labels=1).axes[0].lines
+    for lines, expected in ((first, range(20)), (spread, range(0, 60, 3))):
+        values = [np.asarray(one.get_ydata()) for one in lines if one.get_alpha() == 0.6]
+        np.testing.assert_array_equal(values, draws[list(expected), :, 0])
