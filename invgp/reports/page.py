@@ -6,6 +6,7 @@ import hashlib
 from base64 import b64encode
 from collections.abc import Sequence
 from importlib import resources
+from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from markupsafe import Markup
 from matplotlib import rc_context
 from PIL import Image
 
-from invgp import __version__
 from invgp.atomic_files import atomic_file
 from invgp.errors import ConfigError
 from invgp.maps.nodes import as_points
@@ -88,7 +88,7 @@ def render(
     )
     return environment.get_template("page.html.j2").render(
         title=str(ds.attrs.get("title", "Posterior")),
-        version=__version__,
+        version=version("invgp"),
         source=source,
         style=Markup(_text("page.css")),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own files
