@@ -17,7 +17,7 @@ import invgp
 from invgp.forward_models import two_way_times
 
 SEPARATE = 1e-4  # length-scale as a fraction of the line: the sites are independent
-QUANTILES = (0.025, 0.5, 0.975)
+QUANTILES = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 LABELS = "part"  # name of the dimension of latents and data with several numbers is this and their count
 
 
@@ -344,7 +344,7 @@ CASES: dict[str, Case] = {
         Case("hosaki", {"a": Unknown(2.5, 1.0), "b": Unknown(3.0, 1.0)}, hosaki, (0.1,), SEPARATE, 6),
         Case(
             "cross-section",
-            {"conductivity": Unknown((10.0,) * 10, (8.0,) * 10, "log"), "recharge": Unknown(1e-3, 4e-4, "log")},
+            {"conductivity": Unknown((10.0,) * 10, (5.0,) * 10, "log"), "recharge": Unknown(1e-3, 4e-4, "log")},
             cross_section,
             (0.05, 0.05),
             1.0,

@@ -1,19 +1,21 @@
 """References for `shapes.py`: two posteriors of each problem that agree, by methods that share no code with invgp.
 
 Problems with independent sites of one or two unknowns: quadrature on a grid, and importance sampling with quasi-random
-draws from the prior. All others: tempered sequential Monte Carlo, and parallel tempering from draws of the prior. Both
-move by Hamiltonian Monte Carlo in whitened coordinates. The force may be approximate, because a step is accepted with
-the exact density.
+draws from the prior. Independent sites of more unknowns: importance sampling with a proposal that is adapted to each
+site, and tempered sequential Monte Carlo of each site. Coupled sites: sequential Monte Carlo, and parallel tempering
+from draws of the prior. The chains move by Hamiltonian Monte Carlo in whitened coordinates. The force may be
+approximate, because a move is accepted with the exact density: for a costly simulator it is that of a polynomial.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 from shape_problems import Case, Survey
 
@@ -21,6 +23,12 @@ KEPT = 20_000  # draws that are stored
 REACH = 6.0  # prior standard deviations: half-width of the grids
 WIDENED = 1.5  # standard deviation of the points of importance sampling, in those of the prior
 FEWEST = 400  # effective draws of an importance sample; with fewer it is not used
+ROUNDS = (4000, 4000, 4000, 4000, 30_000)  # draws of each site in adaptive importance sampling
+KERNEL_WIDTH = 0.5  # of the kernels, in standard deviations of the draws
+PRIOR_SHARE = 0.1  # of draws from the prior among them
+DEGREE = 4  # of the polynomial whose gradient is the force of a costly simulator
+RECENT = 6000  # runs that it is fitted to
+WALKS = 5  # steps of a random walk per move
 SLICES = 8  # elliptical slices per move
 EFFORT = 3  # factor of the lengths if two references do not agree
 JUMPS = 5  # mirror images that are tried after each trajectory
@@ -85,15 +93,17 @@ def pooled(first: Reference, second: Reference) -> Reference:
 
 def references(survey: Survey, cache: Path) -> tuple[Reference, Reference]:
     """Two references, computed once and kept in a folder."""
-    methods = METHODS["separate" if _by_weights(survey.case) else "coupled"]
+    methods = METHODS[_kind(survey.case)]
     first, second = (_kept(survey, name, cache, 1) for name in methods)
-    if not _by_weights(survey.case) and not agreement(first, second).good:
+    if _kind(survey.case) != "grid" and not agreement(first, second).good:
         first, second = (_kept(survey, name, cache, EFFORT) for name in methods)
     return first, second
 
 
-def _by_weights(case: Case) -> bool:
-    return case.records_runs and len(case.processes[0]) <= 2
+def _kind(case: Case) -> str:
+    if not case.separate:
+        return "coupled"
+    return "grid" if len(case.processes[0]) <= 2 else "separate"
 
 
 def _kept(survey: Survey, method: str, cache: Path, effort: int) -> Reference:
@@ -162,7 +172,73 @@ def _weighted(survey: Survey, whitened: np.ndarray, log_prior: np.ndarray, rng: 
     return np.array(means), np.array(stds), np.stack(kept, axis=1)
 
 
-# All other problems: tempered chains.
+def adaptive_importance_sampling(survey: Survey, rng: np.random.Generator, effort: int):
+    """Weighted draws of a mixture of Gaussians at earlier draws and the prior, adapted to each site in a few rounds."""
+    case = survey.case
+    center, scale = case.processes
+    costly, dimension = bool(case.needs), len(center)
+    first = ndtri(np.clip(qmc.Sobol(dimension, rng=rng).random(2**15 if costly else 2**21), 1e-12, 1.0 - 1e-12))
+    first_outputs = case.outputs(center + scale * first)
+    means, stds, kept = [], [], []
+    for data, noise in zip(survey.data, survey.noise, strict=True):
+        points, log_fit, log_ratio = first, _fit(first_outputs, data, noise), np.zeros(len(first))
+        for count in ROUNDS if costly else ():
+            points, log_ratio = _kernel_draws(points, log_fit, log_ratio, count * effort, rng)
+            log_fit = _fit(case.outputs(center + scale * points), data, noise)
+        weight = _normalised(log_fit + log_ratio)
+        effective = 1.0 / np.sum(weight**2)
+        if effective < 10 * FEWEST:
+            raise SystemExit(f"{case.name}: the weights leave {effective:.0f} effective points")
+        values = case.physical(center + scale * points)
+        mean = weight @ values
+        means.append(mean)
+        stds.append(np.sqrt(weight @ (values - mean) ** 2))
+        kept.append(rng.permutation(values[_resampled(weight, KEPT, rng)]))
+    return np.array(means), np.array(stds), np.stack(kept, axis=1)
+
+
+def _fit(outputs: np.ndarray, data: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    log_likelihood = -0.5 * np.sum(((outputs - data) / noise) ** 2, axis=-1)
+    return np.where(np.isfinite(log_likelihood), log_likelihood, -1e300)
+
+
+def _normalised(log_weight: np.ndarray) -> np.ndarray:
+    weight = np.exp(log_weight - log_weight.max())
+    return np.asarray(weight / weight.sum())
+
+
+def _resampled(weight: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Indices by systematic resampling."""
+    places = (rng.random() + np.arange(count)) / count
+    return np.searchsorted(np.cumsum(weight / weight.sum()), places).clip(0, len(weight) - 1)
+
+
+def _kernel_draws(points, log_fit, log_ratio, count: int, rng: np.random.Generator):
+    """Draws (S, D) of a mixture of Gaussians at weighted points, and log prior minus log proposal density.
+
+    The likelihood is tempered until the weights have an effective size of at least 300.
+    """
+    power = 1.0
+    while 1.0 / np.sum(_normalised(power * log_fit + log_ratio) ** 2) < 300.0:
+        power *= 0.8
+    centers = points[_resampled(_normalised(power * log_fit + log_ratio), 500, rng)]
+    dimension = points.shape[1]
+    factor = KERNEL_WIDTH * np.linalg.cholesky(np.cov(centers, rowvar=False) + 1e-8 * np.eye(dimension))
+    drawn = centers[rng.integers(len(centers), size=count)] + rng.standard_normal((count, dimension)) @ factor.T
+    prior = rng.random(count) < PRIOR_SHARE
+    drawn[prior] = rng.standard_normal((int(prior.sum()), dimension))
+    inverse = np.linalg.inv(factor)
+    log_prior = -0.5 * np.sum(drawn**2, axis=-1)
+    log_kernels = np.empty(count)
+    for part in np.array_split(np.arange(count), max(1, count // 2000)):
+        moved = (drawn[part, None] - centers[None]) @ inverse.T
+        log_kernels[part] = logsumexp(-0.5 * np.sum(moved**2, axis=-1), axis=1) - np.log(len(centers))
+    log_kernels -= np.sum(np.log(np.diag(factor)))
+    log_proposal = np.logaddexp(np.log(PRIOR_SHARE) + log_prior, np.log(1.0 - PRIOR_SHARE) + log_kernels)
+    return drawn, log_prior - log_proposal
+
+
+# Tempered chains.
 
 
 class Target:
@@ -238,6 +314,67 @@ class Target:
         return self.case.physical(self.processes(z))
 
 
+class CostlyTarget(Target):
+    """A target whose force is that of a polynomial fitted to the latest runs."""
+
+    def __init__(self, survey: Survey) -> None:
+        super().__init__(survey)
+        exponents = itertools.product(range(DEGREE + 1), repeat=len(self.mean))
+        self.exponents = np.array([one for one in exponents if sum(one) <= DEGREE])
+        self.inputs, self.results, self.coefficients = np.empty((0, len(self.mean))), np.empty((0, 0)), None
+
+    def site_terms(self, f: np.ndarray) -> np.ndarray:
+        """Log likelihood (C, N) of each site; the runs are kept."""
+        chains, sites, processes = f.shape
+        flat = f.reshape(-1, processes)
+        outputs = self.case.outputs(flat)
+        good = np.all(np.isfinite(outputs), axis=1)
+        self.inputs = np.concatenate([self.inputs, flat[good]])[-RECENT:]
+        self.results = np.concatenate([self.results.reshape(-1, outputs.shape[1]), outputs[good]])[-RECENT:]
+        outputs = outputs.reshape(chains, sites, -1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            terms = -0.5 * np.sum(((outputs - self.survey.data) / self.survey.noise) ** 2, axis=-1)
+        return np.where(np.isfinite(terms), terms, -np.inf)
+
+    def learn(self) -> None:
+        """Fit the polynomial."""
+        self.middle, self.width = self.inputs.mean(axis=0), self.inputs.std(axis=0)
+        features, _ = self._features(self.inputs, slopes=False)
+        self.coefficients = np.linalg.lstsq(features, self.results, rcond=1e-10)[0]
+
+    def _features(self, f: np.ndarray, slopes: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Monomials (B, F) of the standardised processes, and their derivatives with respect to each process."""
+        x = np.clip((f - self.middle) / self.width, -4.0, 4.0)
+        powers = x[:, :, None] ** np.arange(DEGREE + 1)
+        columns = [powers[:, j, self.exponents[:, j]] for j in range(x.shape[1])]
+        if not slopes:
+            return np.prod(columns, axis=0), []
+        derived = []
+        for j, exponent in enumerate(self.exponents.T):
+            slope = exponent * powers[:, j, np.maximum(exponent - 1, 0)] / self.width[j]
+            derived.append(np.prod([slope, *columns[:j], *columns[j + 1 :]], axis=0))
+        return np.prod(columns, axis=0), derived
+
+    def force(self, z: np.ndarray) -> np.ndarray:
+        """Gradient (C, D) of the log likelihood of the polynomial."""
+        if self.coefficients is None:
+            return np.zeros_like(z)
+        f = self.processes(z)
+        features, derived = self._features(f.reshape(-1, f.shape[-1]), slopes=True)
+        shape = (*f.shape[:2], -1)
+        misfit = (self.survey.data - (features @ self.coefficients).reshape(shape)) / self.survey.noise**2
+        slopes = [np.sum(misfit * (part @ self.coefficients).reshape(shape), axis=-1) for part in derived]
+        scaled = np.stack(slopes, axis=1) * self.std[:, None]
+        return (scaled @ self.factor).reshape(len(z), -1)
+
+
+def target_of(survey: Survey) -> Target:
+    """The posterior that is sampled."""
+    if hasattr(survey, "target"):
+        return survey.target()  # of a field
+    return CostlyTarget(survey) if survey.case.needs else Target(survey)
+
+
 @dataclass
 class Ensemble:
     """Chains z (T, C, D) at T temperatures, with their log likelihood (T, C)."""
@@ -269,17 +406,22 @@ class Mover:
             for _ in range(SLICES):
                 state = self.slice(state)
             return state, np.ones(len(self.beta))
+        if self.target.case.needs and self.target.case.sites == 1:
+            for _ in range(WALKS):
+                state, rate = self.walk(state, adapt)
+            return state, rate
         temperatures, chains, dimension = state.z.shape
         leaps = int(np.clip(np.ceil(1.4 / np.median(self.step)), 3, self.longest))
         step = self.step[:, None, None] * self.rng.uniform(0.6, 1.2, (temperatures, chains, 1))
         momentum = self.rng.standard_normal(state.z.shape)
         z, before = state.z, 0.5 * np.sum(momentum**2, axis=-1)
         p = momentum + 0.5 * step * self._pull(z)
-        for leap in range(leaps):
-            z = z + step * (p @ self.factor.swapaxes(-1, -2))
-            p = p + (step if leap < leaps - 1 else 0.5 * step) * self._pull(z)
+        with np.errstate(invalid="ignore", over="ignore"):
+            for leap in range(leaps):
+                z = z + step * (p @ self.factor.swapaxes(-1, -2))
+                p = p + (step if leap < leaps - 1 else 0.5 * step) * self._pull(z)
         log_likelihood = self.target(z.reshape(-1, dimension)).reshape(temperatures, chains)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             change = self._energy(state.z, state.log_likelihood) - self._energy(z, log_likelihood)
             change = change + before - 0.5 * np.sum(p**2, axis=-1)
         accepted = np.log(self.rng.random(change.shape)) < np.where(np.isnan(change), -np.inf, change)
@@ -288,6 +430,19 @@ class Mover:
             self.step = np.clip(self.step * np.exp(0.5 * (rate - 0.75)), 1e-3, 1.0)
         moved = np.where(accepted[..., None], z, state.z)
         return self.jump(Ensemble(moved, np.where(accepted, log_likelihood, state.log_likelihood))), rate
+
+    def walk(self, state: Ensemble, adapt: bool) -> tuple[Ensemble, np.ndarray]:
+        """A step of a random walk in the metric: for few unknowns and a costly simulator."""
+        shape = state.z.shape
+        z = state.z + self.step[:, None, None] * (self.rng.standard_normal(shape) @ self.factor.swapaxes(-1, -2))
+        log_likelihood = self.target(z.reshape(-1, shape[-1])).reshape(shape[:2])
+        change = self._energy(state.z, state.log_likelihood) - self._energy(z, log_likelihood)
+        accepted = np.log(self.rng.random(change.shape)) < change
+        rate = accepted.mean(axis=1)
+        if adapt:
+            self.step = np.clip(self.step * np.exp(0.5 * (rate - 0.25)), 1e-3, 2.0)
+        moved = np.where(accepted[..., None], z, state.z)
+        return Ensemble(moved, np.where(accepted, log_likelihood, state.log_likelihood)), rate
 
     def slice(self, state: Ensemble) -> Ensemble:
         """Elliptical slice sampling: the ellipse through z and a draw of the prior, its bracket shrunk to z."""
@@ -326,7 +481,9 @@ class Mover:
         return state
 
     def fit(self, draws: np.ndarray, weights: np.ndarray | None = None) -> None:
-        """Set the metric of each temperature from draws (T, S, D)."""
+        """Set the metric of each temperature from draws (T, S, D), and the force of a costly simulator."""
+        if isinstance(self.target, CostlyTarget) and self.target.case.sites > 1:
+            self.target.learn()
         if self.target.case.mirrors:
             pairs = zip(draws, self.beta, strict=True)
             factors = [np.linalg.cholesky(np.linalg.inv(self.target.precision(z, beta))) for z, beta in pairs]
@@ -388,7 +545,9 @@ def sequential(
     target, rng: np.random.Generator, effort: int, particles: int = 2000, keep: int = 8, thin: int = 10
 ) -> np.ndarray:
     """Draws (S, D) of tempered sequential Monte Carlo, followed by moves at the posterior."""
-    state, mover, _ = anneal(target, particles, 0.7, 8, rng)
+    if target.case.needs:
+        particles, keep, thin = (500, 12, 5) if target.case.sites == 1 else (1000, keep, 5)
+    state, mover, _ = anneal(target, particles, 0.7, 8 if not target.case.needs else 5, rng)
     for _ in range(2 * thin):
         state, _ = mover(state, adapt=True)
     kept = []
@@ -438,28 +597,43 @@ def exchange(state: Ensemble, ladder: np.ndarray, first: int, rng: np.random.Gen
 
 
 def sequential_monte_carlo(survey: Survey, rng: np.random.Generator, effort: int):
-    """Moments and draws by tempered sequential Monte Carlo."""
-    return _of_draws(survey, sequential(Target(survey), rng, effort), rng)
+    """Moments and draws by tempered sequential Monte Carlo; of each site, if they are independent."""
+    if not survey.case.separate or survey.case.sites == 1:
+        return _of_draws(survey, lambda target: sequential(target, rng, effort))
+    parts = [sequential_monte_carlo(one, rng, effort) for one in _sites(survey)]
+    means, stds, draws = (list(column) for column in zip(*parts, strict=True))
+    fewest = min(map(len, draws))
+    return np.concatenate(means), np.concatenate(stds), np.concatenate([one[:fewest] for one in draws], axis=1)
 
 
 def parallel_tempering(survey: Survey, rng: np.random.Generator, effort: int):
     """Moments and draws by parallel tempering."""
-    return _of_draws(survey, parallel(Target(survey), rng, effort), rng)
+    chains, keep = (60, 500) if survey.case.needs else (100, 800)
+    return _of_draws(survey, lambda target: parallel(target, rng, effort, chains, keep=keep))
 
 
-def _of_draws(survey: Survey, z: np.ndarray, rng: np.random.Generator):
-    values = Target(survey).values(z)
-    kept = values[:: max(1, len(values) // KEPT)]
-    return values.mean(axis=0), values.std(axis=0), kept
+def _sites(survey: Survey) -> list[Survey]:
+    """Surveys of one site each."""
+    case = replace(survey.case, sites=1)
+    columns = zip(survey.truth, survey.data, survey.noise, strict=True)
+    return [Survey(case, survey.seed, *(part[None] for part in parts)) for parts in columns]
+
+
+def _of_draws(survey: Survey, sample):
+    target = target_of(survey)
+    values = target.values(sample(target))
+    return values.mean(axis=0), values.std(axis=0), values[:: max(1, len(values) // KEPT)]
 
 
 METHODS = {
-    "separate": ("quadrature", "importance sampling"),
+    "grid": ("quadrature", "importance sampling"),
+    "separate": ("adaptive importance sampling", "sequential Monte Carlo"),
     "coupled": ("sequential Monte Carlo", "parallel tempering"),
 }
 FUNCTIONS = {
     "quadrature": quadrature,
     "importance sampling": importance_sampling,
+    "adaptive importance sampling": adaptive_importance_sampling,
     "sequential Monte Carlo": sequential_monte_carlo,
     "parallel tempering": parallel_tempering,
 }

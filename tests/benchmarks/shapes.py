@@ -3,7 +3,8 @@
 python tests/benchmarks/shapes.py [--only product] [--seeds 1 2 3] [--posterior "coupled gaussian"]
 
 Each row is one survey of one problem (`shape_problems.py`). Two references that are independent of invgp
-(`shape_references.py`) are computed once and kept in the folder `--cache`.
+(`shape_references.py`) are computed once and kept in the folder `--cache`. The field problems (`shape_fields.py`) are
+inverted with each of `--field-runs`; their names end with the runs.
 
 A posterior is right if, over all sites and unknowns, the median error of the mean is at most 0.1 exact standard
 deviations, the median ratio of the spreads is 0.95 to 1.05, and the mean exact mass in the 95% interval is 94 to 96%.
@@ -18,12 +19,13 @@ import importlib.util
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from shape_fields import FIELDS, FieldSurvey
 from shape_problems import CASES, Survey
 from shape_references import Reference, agreement, pooled, references
 
@@ -98,8 +100,10 @@ def _within(value: float, bar: tuple[float, float]) -> bool:
     return bar[0] <= value <= bar[1]
 
 
-def summaries(posterior: Any, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, standard deviation and 95% interval (N, Q) of the latents, as a file holds them."""
+def summaries(
+    posterior: Any, names: Sequence[str], ends: tuple[float, float] = (0.025, 0.975)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, standard deviation and the ends of an interval (N, Q) of the latents, as a file holds them."""
 
     def columns(suffix: str, **select: float) -> np.ndarray:
         parts = []
@@ -111,7 +115,8 @@ def summaries(posterior: Any, names: Sequence[str]) -> tuple[np.ndarray, np.ndar
             parts.append(values.reshape(len(values), -1))
         return np.concatenate(parts, axis=-1)
 
-    return columns(""), columns("_std"), columns("_quantile", quantile=0.025), columns("_quantile", quantile=0.975)
+    low, high = (columns("_quantile", quantile=end) for end in ends)
+    return columns(""), columns("_std"), low, high
 
 
 def measures(posterior: Any, names: Sequence[str], exact: Reference) -> dict[str, Any]:
@@ -132,6 +137,29 @@ def measures(posterior: Any, names: Sequence[str], exact: Reference) -> dict[str
     }
 
 
+def predicted_spread(posterior: Any, survey: FieldSurvey, exact: Reference) -> float:
+    """Spread of the data that the draws of a file predict, as a ratio to the exact one; median over the data."""
+    ours = survey.case.physics(posterior["field_sample"].values.astype(float))
+    return float(np.median(ours.std(axis=0) / survey.case.physics(exact.draws[..., 0].astype(float)).std(axis=0)))
+
+
+def measure_field(survey: FieldSurvey, runs: int, cache: Path, inference: dict[str, Any]) -> Row:
+    """Invert one survey of a field with a number of runs and compare."""
+    first, second = references(survey, cache)
+    problem = survey.problem(**inference, max_runs=runs)
+    exact = pooled(first, second)
+    started = time.perf_counter()
+    posterior = invgp.invert(problem)
+    return Row(
+        problem=f"{survey.case.name}-{runs}",
+        seed=survey.seed,
+        seconds=time.perf_counter() - started,
+        reference=str(agreement(first, second)),
+        predicted=predicted_spread(posterior, survey, exact),
+        **measures(posterior, ["field"], exact),
+    )
+
+
 def measure(survey: Survey, cache: Path, inference: dict[str, Any]) -> Row:
     """Invert one survey and compare."""
     first, second = references(survey, cache)
@@ -148,6 +176,10 @@ def measure(survey: Survey, cache: Path, inference: dict[str, Any]) -> Row:
     )
 
 
+def _matches(name: str, part: str) -> bool:
+    return name == part or (part not in CASES | FIELDS and part in name)
+
+
 def default_cache() -> Path:
     """Where references are kept."""
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "invgp-shapes"
@@ -156,10 +188,13 @@ def default_cache() -> Path:
 def parser() -> argparse.ArgumentParser:
     """The options."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--only", nargs="+", default=[], metavar="NAME", help="problems whose names contain NAME")
+    options.add_argument(
+        "--only", nargs="+", default=[], metavar="NAME", help="this problem, or all whose names contain NAME"
+    )
     options.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="surveys (default: 1 2 3)")
     options.add_argument("--posterior", default="", help='such as "coupled gaussian" (default: that of invgp)')
-    options.add_argument("--max-runs", type=int, default=0, help="inference.max_runs (default: that of invgp)")
+    options.add_argument("--max-runs", type=int, default=0, help="inference.max_runs of the site problems")
+    options.add_argument("--field-runs", nargs="+", type=int, default=[100, 200, 500], help="(default: 100 200 500)")
     options.add_argument("--cache", type=Path, default=default_cache(), help="references (default: %(default)s)")
     options.add_argument("--record", type=Path, help="write the rows to this JSON file")
     options.add_argument("--small", action="store_true", help=f"one survey each of {', '.join(SMALL)}")
@@ -168,43 +203,48 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Measure, print one row per survey, and count the verdicts."""
-    chosen = parser().parse_args(arguments)
-    names = [name for name in CASES if not chosen.only or any(part in name for part in chosen.only)]
-    seeds = chosen.seeds
-    if chosen.small:
-        names, seeds = list(SMALL), [1]
-    if not names:
-        raise SystemExit(f"--only: no problem has such a name; the names are {', '.join(CASES)}")
-    inference: dict[str, Any] = {"posterior": chosen.posterior} if chosen.posterior else {}
-    if chosen.max_runs:
-        inference["max_runs"] = chosen.max_runs
-    rows = []
-    print(HEADER, flush=True)
-    for name in names:
-        case = CASES[name]
+def trials(chosen: argparse.Namespace) -> Iterator[tuple[str, Survey | FieldSurvey, int]]:
+    """The chosen problems: name, survey, and the runs of a field problem or 0."""
+    for name, case in (CASES | FIELDS).items():
+        if chosen.only and not any(_matches(name, part) for part in chosen.only):
+            continue
+        if chosen.small and name not in SMALL:
+            continue
         if case.needs and importlib.util.find_spec(case.needs) is None:
             print(f"{name:22s} needs the package {case.needs}: pip install {case.needs}")
             continue
-        for seed in seeds:
-            survey = case.survey(seed)
-            if chosen.references:
-                both = references(survey, chosen.cache)
-                taken = ", ".join(f"{one.method} {one.seconds:.0f} s" for one in both)
-                print(f"{name:22s} {seed:4d} {agreement(*both)}: {taken}", flush=True)
-                continue
-            try:
-                rows.append(measure(survey, chosen.cache, inference))
-            except invgp.InvgpError as error:
-                print(f"{name:22s} {seed:4d} failed: {error}", flush=True)
-                continue
-            print(rows[-1], flush=True)
-            if chosen.warnings:
-                print("".join(f"    {warning}\n" for warning in rows[-1].warnings), end="", flush=True)
-    if rows:
-        verdicts = [row.verdict for row in rows]
-        print("; ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts))))
+        for seed in [1] if chosen.small else chosen.seeds:
+            for runs in chosen.field_runs if name in FIELDS and not chosen.references else [0]:
+                yield name, case.survey(seed), runs
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """Measure, print one row per survey, and count the verdicts."""
+    chosen = parser().parse_args(arguments)
+    inference: dict[str, Any] = {"posterior": chosen.posterior} if chosen.posterior else {}
+    rows = []
+    print(HEADER, flush=True)
+    for name, survey, runs in trials(chosen):
+        if chosen.references:
+            both = references(survey, chosen.cache)
+            taken = ", ".join(f"{one.method} {one.seconds:.0f} s" for one in both)
+            print(f"{name:22s} {survey.seed:4d} {agreement(*both)}: {taken}", flush=True)
+            continue
+        try:
+            if isinstance(survey, FieldSurvey):
+                row = measure_field(survey, runs, chosen.cache, inference)
+            else:
+                limit = {"max_runs": chosen.max_runs} if chosen.max_runs else {}
+                row = measure(survey, chosen.cache, inference | limit)
+        except invgp.InvgpError as error:
+            print(f"{name:22s} {survey.seed:4d} failed: {error}", flush=True)
+            continue
+        rows.append(row)
+        print(row, flush=True)
+        if chosen.warnings:
+            print("".join(f"    {warning}\n" for warning in row.warnings), end="", flush=True)
+    verdicts = [row.verdict for row in rows]
+    print("; ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts))))
     if chosen.record:
         kept = [asdict(row) | {"verdict": row.verdict} for row in rows]
         chosen.record.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -129,3 +130,44 @@ def test_that_one_small_run_is_traced_from_the_command_to_the_simulator():
     # The path from the command to the file must not become longer again.
     assert 20 < files <= 106
     assert 5 < depth <= 28
+
+
+def test_that_posteriors_of_many_shapes_are_measured_against_exact_ones(benchmark, capsys, tmp_path):
+    options = ["--cache", str(tmp_path), "--posterior", "coupled gaussian", "--seeds", "1"]
+    (row,) = benchmark("shapes").main(["--only", "square", *options])
+    assert " agree (" in capsys.readouterr().out
+    # A Gaussian has one of the two signs: it is too narrow, with too little of the exact mass.
+    assert not row.right
+    assert row.spread < 0.95
+    assert row.mass < 0.94
+
+
+def test_that_the_exact_posterior_of_a_linear_problem_is_right_in_the_battery(benchmark, tmp_path):
+    shapes, problems = benchmark("shapes"), benchmark("shape_problems")
+    unknowns = {"a": problems.Unknown(1.0, 2.0)}
+    case = problems.Case("linear", unknowns, lambda a: 3.0 * a, (0.5,), problems.SEPARATE, sites=5)
+    survey = case.survey(1)
+    first, second = shapes.references(survey, tmp_path)
+    precision = 1.0 / 4.0 + 9.0 / 0.25
+    mean = (1.0 / 4.0 + 3.0 * survey.data / 0.25) / precision
+    for one in (first, second):
+        assert one.mean == pytest.approx(mean, abs=1e-4)
+        assert one.std == pytest.approx(precision**-0.5, rel=1e-3)
+    row = shapes.measure(survey, tmp_path, {"posterior": "coupled gaussian"})
+    assert row.right
+
+
+def test_that_both_chains_of_the_battery_give_the_posterior_of_a_linear_line(benchmark):
+    problems, references = benchmark("shape_problems"), benchmark("shape_references")
+    unknowns = {"a": problems.Unknown(1.0, 2.0), "b": problems.Unknown(0.0, 1.0)}
+    survey = problems.Case("linear", unknowns, lambda a, b: a + 2.0 * b, (0.5,), 0.3, sites=4).survey(1)
+    prior = np.kron(np.diag([4.0, 1.0]), survey.case.correlation())
+    design = np.kron([[1.0, 2.0]], np.eye(4))
+    gain = prior @ design.T @ np.linalg.inv(design @ prior @ design.T + 0.25 * np.eye(4))
+    mean = np.repeat([1.0, 0.0], 4) + gain @ (survey.data[:, 0] - 1.0)
+    std = np.sqrt(np.diag(prior - gain @ design @ prior))
+    for sample, size in ((references.sequential, {"particles": 1000}), (references.parallel, {"chains": 40})):
+        target = references.Target(survey)
+        values = target.values(sample(target, np.random.default_rng(2), 1, **size)).swapaxes(1, 2).reshape(-1, 8)
+        assert values.mean(axis=0) == pytest.approx(mean, abs=0.06 * std.max())
+        assert values.std(axis=0) == pytest.approx(std, rel=0.05)
