@@ -4,7 +4,7 @@
 | --- | --- |
 | SSE, RMSE | `standardised_squared_error(y, model.predict(X))` |
 | NLPD, NLP | `negative_log_predictive_density(model.log_predictive_density(X, y))` |
-| error rate | `error_rate(labels, model.predict(X))`, with `Logistic` or `Softmax` |
+| error rate | `error_rate(labels, model.predict_proba(X))`, with `Logistic` or `Softmax` |
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def fitted(dataset: Dataset, split: Split, family: str, sparsity: float, start: 
 
 def measured(dataset: Dataset, split: Split, model: SAVIGP) -> tuple[float, float]:
     """Error and NLPD of a model."""
-    predicted = model.predict(split.X_new)
+    predicted = model.predict_proba(split.X_new) if dataset.discrete else model.predict(split.X_new)
     density = model.log_predictive_density(split.X_new, split.y_new) - np.log(split.unit)
     measure = error_rate if dataset.discrete else standardised_squared_error
     return measure(split.y_new, predicted), negative_log_predictive_density(density)

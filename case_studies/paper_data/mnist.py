@@ -191,8 +191,8 @@ def measured(setting: Setting, study: Study) -> Measured:
         samples=SAMPLES[setting.task],
     ).fit(data.X, y)
     seconds = time.process_time() - clock
-    probable = model.predict(data.X_new)
-    wrong = (probable > 0.5) != y_new if probable.ndim == 1 else probable.argmax(axis=1) != data.label_new
+    predicted = model.predict_proba(data.X_new).argmax(axis=1)
+    wrong = predicted != (y_new if setting.task == PARITY else data.label_new)
     surprise = -model.log_predictive_density(data.X_new, y_new)
     passes = how.epochs if isinstance(how, MiniBatches) else None
     loss = -model.trace_[-1] / len(y)

@@ -28,10 +28,11 @@ class Likelihood(Protocol):
 
 @dataclass(frozen=True)
 class Data:
-    """A likelihood with its observations y (N, P)."""
+    """A likelihood with its observations y (N, P), and optionally the weights (N,) of their log densities."""
 
     likelihood: Likelihood
     y: Array
+    weights: Array | None = None
 
     def log_density(self, parameters: Array, *, derivatives: bool) -> LogDensity:
         """Return a function that computes the log densities of a range of sites, with derivatives on request."""
@@ -49,6 +50,10 @@ class Data:
                     f"log_density of {self.name} must have shape {tuple(f.shape[:2])} for f of shape "
                     f"{tuple(f.shape)}, had {tuple(values.shape)}"
                 )
+            if self.weights is not None:
+                weights = self.weights[start:stop]
+                values = weights * values
+                slopes = None if slopes is None else weights[:, None] * slopes
             return values, slopes
 
         return evaluate
@@ -77,7 +82,8 @@ class Data:
     def rows(self, index: Array) -> Data:
         """Select the observations of some sites."""
         y = array_namespace(self.y).take(self.y, index, axis=0)
-        return replace(self, y=y, likelihood=_at_sites(self.likelihood, index))
+        weights = None if self.weights is None else array_namespace(self.y).take(self.weights, index, axis=0)
+        return replace(self, y=y, likelihood=_at_sites(self.likelihood, index), weights=weights)
 
 
 def _at_sites(likelihood: Likelihood, rows: slice | Array) -> Likelihood:

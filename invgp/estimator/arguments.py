@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from invgp.core.checks import check_integer
 from invgp.likelihoods import Likelihood
@@ -51,10 +52,21 @@ def check_likelihood(value: Any) -> None:
 
 def as_floats(name: str, value: Any, must: str) -> Floats:
     """Convert a value to an array of numbers, which may be infinite or NaN; `must` describes a valid value."""
+    if issparse(value):
+        raise TypeError(f"{name} must be {must}, was a sparse matrix, which is not supported: use toarray()")
     try:
         array = np.asarray(value)
-        wanted = None if array.dtype.kind in "cSUVmM" else np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError):
+    except ValueError:
+        array = np.asarray("ragged")
+    if array.dtype.kind == "c":
+        raise ValueError(f"{name} must be {must}, was an array of {array.dtype}: Complex data not supported")
+    try:
+        wanted = None if array.dtype.kind in "SUVmM" else np.asarray(array, dtype=np.float64)
+    except ValueError:
+        wanted = None
+    except TypeError as error:
+        if isinstance(value, np.ndarray):
+            raise TypeError(f"{name} must be {must}: {error}") from None
         wanted = None
     if wanted is None:
         was = reprlib.repr(value)
@@ -71,7 +83,7 @@ def as_finite_floats(name: str, value: Any, must: str) -> Floats:
     array = as_floats(name, value, must)
     wrong = array[~np.isfinite(array)]
     if wrong.size:
-        raise ValueError(f"{name} must be {must}, had numbers that are not finite, such as {wrong[0]}")
+        raise ValueError(f"{name} must be {must}, had numbers that are not finite (NaN or inf), such as {wrong[0]}")
     return array
 
 
@@ -79,9 +91,14 @@ def check_inputs(X: Any) -> Floats:
     """Convert inputs to an array (N, D) of finite numbers."""
     must = "finite numbers of shape (N, D)"
     array = as_finite_floats("X", X, must)
-    hint = ": X[:, None] has one input per site" if array.ndim == 1 else ""
-    if array.ndim != 2 or not array.shape[1]:
+    if array.ndim != 2:
+        hint = ". Reshape your data: X[:, None] has one input per site" if array.ndim == 1 else ""
         raise ValueError(f"X must be {must}, had shape {array.shape}{hint}")
+    for axis, what in ((0, "sample"), (1, "feature")):
+        if not array.shape[axis]:
+            raise ValueError(
+                f"X must be {must}, had 0 {what}(s) (shape={array.shape}) while a minimum of 1 is required."
+            )
     return array
 
 
@@ -94,7 +111,7 @@ def check_outputs(y: Any, count: int) -> Floats:
         for_each = ": a likelihood takes numbers for each site in the shape (N, 1)" if count == len(array) > 1 else ""
         raise ValueError(f"y must be {must}, had shape {array.shape}{for_each}")
     if np.any(np.isinf(array)):
-        raise ValueError("y must be finite, or NaN where nothing was observed, had numbers that are infinite")
+        raise ValueError("y must be finite, or NaN where nothing was observed, had numbers that are infinite (inf)")
     return array
 
 

@@ -146,7 +146,7 @@ def _inducing_inputs(settings: SAVIGP, X: Floats, rng: np.random.Generator) -> t
         if Z.ndim not in (2, 3) or Z.shape[-1] != D or Z.shape[:-2] not in ((), (Q,)) or not Z.size:
             raise ValueError(f"inducing must be {must}, had shape {Z.shape}")
     Z = np.ascontiguousarray(np.broadcast_to(Z, (Q, *Z.shape[-2:])))
-    same = Z.shape[1:] == X.shape and bool(np.all(X == Z)) and isinstance(settings.method, Blocks)
+    same = Z.shape[1:] == X.shape and bool(np.all(X == Z)) and isinstance(settings.method or Blocks(), Blocks)
     return Z, same
 
 
@@ -171,14 +171,19 @@ def _family(settings: SAVIGP, M: int, N: int, kernels: tuple[Kernel, ...], backe
         return Diagonal(Q, M, K)
     # Theorem 2: N numbers per latent instead of M (M + 1) / 2, if that is fewer. It needs all sites in each evaluation,
     # and it does not keep the distribution of u fixed while kernels are learnt without the posterior.
-    if K == 1 and isinstance(settings.method, Blocks) and 2 * N < M * (M + 1) and not _learns_kernels_alone(settings):
+    if (
+        K == 1
+        and isinstance(settings.method or Blocks(), Blocks)
+        and 2 * N < M * (M + 1)
+        and not _learns_kernels_alone(settings)
+    ):
         variances = np.asarray([[float(kernel.variance)] for kernel in kernels])
         return Sites(Q, M, N, backend.asarray(1.0 / variances))
     return Full(Q, M, K)
 
 
 def _learns_kernels_alone(settings: SAVIGP) -> bool:
-    method = settings.method
+    method = settings.method or Blocks()
     if not isinstance(method, Blocks) or method.anew:
         return False
     return any("kernels" in group and "posterior" not in group for group in method.order)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import validate_data
 from threadpoolctl import threadpool_limits
 
 from invgp.core import prediction
 from invgp.core.backend import Array, Backend, array_namespace, cholesky, select_backend, to_numpy
-from invgp.core.bound import BoundState
+from invgp.core.bound import Bound, BoundState
 from invgp.core.bound_estimates import estimate_bound, estimate_entropy_gain
 from invgp.core.estimators import default_samples, fewest_samples
 from invgp.core.memory import BATCH_BUDGET
@@ -28,6 +31,7 @@ from invgp.core.training.restarts import Starts, draw_starts
 from invgp.estimator import serialisation
 from invgp.estimator.arguments import (
     Floats,
+    broadcast_floats,
     check_choice,
     check_inputs,
     check_instance,
@@ -38,6 +42,7 @@ from invgp.estimator.arguments import (
 from invgp.estimator.checkpoints import Checkpoint, FitState, describe_value
 from invgp.estimator.fitting import FittedParameters, fit_batches, fit_blocks
 from invgp.estimator.initialisation import JITTER, continue_from, initialise
+from invgp.estimator.labels import class_count, encode_labels, find_classes, is_classifier
 from invgp.estimator.predictive import PredictiveDistribution, check_sites
 from invgp.likelihoods import Likelihood
 
@@ -107,9 +112,9 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         prior mean. Use it to choose between several modes of the posterior.
     warm_start : bool
         Whether `fit` starts from the parameters of the previous fit of this object, if there is one.
-    method : Blocks or MiniBatches
-        Optimisation on all data (L-BFGS), or on mini-batches (stochastic). It also determines which parameters are
-        learnt.
+    method : Blocks or MiniBatches, optional
+        Optimisation on all data (L-BFGS, the default), or on mini-batches (stochastic). It also determines which
+        parameters are learnt.
     samples : int, optional
         Number of samples per site, S, for `Blocks`; `MiniBatches` has its own. By default it depends on the number of
         latents, and the fit continues with four times as many samples while the bound on new samples is lower than
@@ -118,8 +123,10 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         Device of the computation.
     dtype : {"float64", "float32"}
         Floating-point type.
-    seed : int
-        Random seed. The same seed gives the same result.
+    random_state : int, numpy.random.RandomState or None
+        Random seed. The same number gives the same result.
+    verbose : bool
+        Whether to print the bound after each round or epoch.
     checkpoint : str or Path, optional
         File that stores the state of the fit after each round or epoch. If the file exists, `fit` continues from it
         and gives the same numbers as an uninterrupted fit; data and settings must be the same. A finished fit is not
@@ -156,6 +163,10 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         Description of the posterior family.
     n_features_in_ : int
         Number of input dimensions, D.
+    feature_names_in_ : array of str, shape (D,)
+        Names of the columns, if X was a DataFrame. Prediction then needs the same columns in the same order.
+    classes_ : array, shape (C,)
+        Labels of the classes, for a likelihood of labels.
 
     References
     ----------
@@ -189,14 +200,22 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     components: int = 1
     initial_mean: ArrayLike | None = None
     warm_start: bool = False
-    method: Blocks | MiniBatches = field(default_factory=Blocks)
+    method: Blocks | MiniBatches | None = None
     samples: int | None = None
     device: str = "cpu"
     dtype: str = "float64"
-    seed: int = 0
+    random_state: int | np.random.RandomState | None = 0
+    verbose: bool = False
     checkpoint: str | Path | None = None
 
-    def fit(self, X: ArrayLike, y: ArrayLike, report: Callable[[Progress], None] | None = None) -> SAVIGP:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        report: Callable[[Progress], None] | None = None,
+    ) -> SAVIGP:
         """Fit the model to observations.
 
         Parameters
@@ -204,7 +223,10 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         X : array, shape (N, D)
             Inputs of the sites.
         y : array, shape (N,) or (N, P)
-            Observations; NaN marks a missing one.
+            Observations; NaN marks a missing one. For a likelihood of classes, labels of any type, shape (N,), or
+            one-hot rows.
+        sample_weight : array, shape (N,), optional
+            Weight of the log density of each site; 2 has the effect of the same observation twice.
         report : callable, optional
             Called with a `Progress` after each round or epoch, after the checkpoint is written. It may raise an
             exception to stop the fit.
@@ -224,12 +246,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         ConvergenceWarning
             `Blocks` has not converged, or the bound falls with `MiniBatches`.
         """
-        self._check()
-        X, Y = check_inputs(X), check_outputs(y, self.likelihood.outputs)
-        if not len(X) == len(Y) > 0:
-            raise ValueError(f"X and y must have a row for each site, had {len(X)} and {len(Y)}")
-        if np.all(np.isnan(Y)):
-            raise ValueError("y must have at least one observation, was all NaN")
+        X, Y, weights = self._check_data(X, y, sample_weight)
         self._check_samples()
         if not (report is None or callable(report)):
             raise ValueError(f"report must be a function, was {report!r}")
@@ -237,16 +254,13 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         check_sites(self.likelihood, len(X), backend)
         if hasattr(self.likelihood, "check"):
             self.likelihood.check(Y)
-        points_stream, choice_stream, jitter_stream, batch_stream, starts_stream = np.random.default_rng(
-            self.seed
-        ).spawn(5)
-        bound, parameters = initialise(self, X, backend, choice_stream, jitter_stream)
-        chosen_start = self.initial_mean is not None
+        self._seed = self._draw_seed()
+        streams = np.random.default_rng(self._seed).spawn(5)
+        bound, parameters = initialise(self, X, backend, streams[1], streams[2])
         if self.warm_start and hasattr(self, "_bound_state"):
             parameters = continue_from(self._bound_state, bound, parameters)
-            chosen_start = True
-        data = Data(self.likelihood, backend.asarray(Y))
-        checkpoint = self._checkpoint(X, Y)
+        data = Data(self.likelihood, backend.asarray(Y), None if weights is None else backend.asarray(weights))
+        checkpoint = self._checkpoint(X, Y, weights)
         earlier = checkpoint.read(backend, self._optimiser_state(backend)) if checkpoint is not None else None
         self.trace_: list[float] = [] if earlier is None else earlier.trace
         after = last = None if earlier is None else earlier.progress
@@ -257,25 +271,13 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             self.trace_.append(progress.elbo)
             if checkpoint is not None:
                 checkpoint.write(FitState(progress, self.trace_))
+            if self.verbose:
+                kind = "round" if isinstance(self._method, Blocks) else "epoch"
+                print(f"{kind} {progress.round}: bound {progress.elbo:.6g}")
             if report is not None:
                 report(progress)
 
-        M = parameters.inducing.shape[1]
-        # The line search handles trials that overflow; NumPy need not warn of them.
-        silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
-        with silent, threadpool_limits(None if self._profits_from_threads(M, len(X)) else 1):
-            if isinstance(self.method, Blocks):
-                starts = draw_starts(starts_stream, self.method.restarts, parameters.inducing)
-                if chosen_start and self.components == 1:
-                    starts = Starts(bound.bound_state(parameters).q.mean, chosen=True)
-                found = fit_blocks(
-                    self.method, bound, parameters, data, self.samples, points_stream, record, after, starts
-                )
-            else:
-                found = fit_batches(self.method, bound, parameters, data, batch_stream, points_stream, record, after)
-            bound_state = bound.bound_state(found.parameters)
-            self.dense_, self.posterior_ = bound.dense, _describe_posterior(bound_state)
-            self._store(_convert_to_full(bound_state) if isinstance(bound_state.family, Sites) else bound_state)
+        found = self._optimise(bound, parameters, data, streams, record, after)
         self._record_bound(found)
         self._record_status(last)
         return self
@@ -283,7 +285,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def predict(
         self, X: ArrayLike, *, return_std: bool = False, likelihood: Likelihood | None = None
     ) -> Floats | tuple[Floats, Floats]:
-        """Predict new observations.
+        """Predict new observations: their mean, or the most probable label for a likelihood of classes.
 
         Parameters
         ----------
@@ -298,7 +300,8 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         Returns
         -------
         mean : array, shape (B,) for one output, otherwise (B, P)
-            Mean of the predictive distribution, eq. (36) of Bonilla, Krauth and Dezfouli (2019).
+            Mean of the predictive distribution, eq. (36) of Bonilla, Krauth and Dezfouli (2019). For classes, the
+            labels (B,); `predict_proba` returns their probabilities.
         std : array, same shape
             Standard deviation, noise included; only if `return_std`.
 
@@ -309,11 +312,40 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         ValueError
             X or the likelihood is invalid, or the likelihood has no moments.
         """
+        _ = self._fitted
+        if is_classifier(self.likelihood):
+            if return_std:
+                raise ValueError("return_std must be False for labels of classes, was True: use predict_proba")
+            return self.classes_[np.argmax(self.predict_proba(X, likelihood=likelihood), axis=1)]
+        mean, variance = self._output_moments(X, likelihood)
+        shaped = [a[:, 0] if a.shape[1] == 1 else a for a in (mean, np.sqrt(variance))]
+        return (shaped[0], shaped[1]) if return_std else shaped[0]
+
+    @available_if(lambda self: is_classifier(self.likelihood))
+    def predict_proba(self, X: ArrayLike, *, likelihood: Likelihood | None = None) -> Floats:
+        """Compute the probabilities of the classes; only for likelihoods of classes, such as Logistic and Softmax.
+
+        Parameters
+        ----------
+        X : array, shape (B, D)
+            New inputs.
+        likelihood : Likelihood, optional
+            As in `predict`.
+
+        Returns
+        -------
+        array, shape (B, C)
+            In the order of `classes_`.
+        """
+        mean, _ = self._output_moments(X, likelihood)
+        return np.concatenate([1.0 - mean, mean], axis=1) if mean.shape[1] == 1 else mean
+
+    def _output_moments(self, X: ArrayLike, likelihood: Likelihood | None) -> tuple[Floats, Floats]:
+        """Compute mean and variance (B, P) of new observations."""
         predictive = self._predictive(X, likelihood)
         parts = [predictive.moments(self._fitted, x, rows) for x, rows in self._chunks(X, predictive)]
         mean, variance = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        shaped = [a[:, 0] if a.shape[1] == 1 else a for a in (mean, np.sqrt(variance))]
-        return (shaped[0], shaped[1]) if return_std else shaped[0]
+        return mean, variance
 
     def predict_latent(self, X: ArrayLike) -> tuple[Floats, Floats]:
         """Compute the posterior moments of the latents.
@@ -398,17 +430,25 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         array, shape (B,)
             NaN at sites without observations.
         """
-        x, Y = self._new_inputs(X), check_outputs(y, self.likelihood.outputs)
+        x, Y = self._new_inputs(X), self._outputs(y)
         if len(x) != len(Y):
             raise ValueError(f"X and y must have a row for each site, had {len(x)} and {len(Y)}")
         predictive = self._predictive(x, likelihood)
         parts = [predictive.log_density(self._fitted, x, Y, rows) for x, rows in self._chunks(x, predictive)]
         return np.concatenate(parts)
 
-    def score(self, X: ArrayLike, y: ArrayLike, *, likelihood: Likelihood | None = None) -> float:
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        likelihood: Likelihood | None = None,
+    ) -> float:
         """Compute the mean log predictive density over all sites with observations; higher is better.
 
-        This is minus the NLPD of the paper. Parameters as in `log_predictive_density`.
+        This is minus the NLPD of the paper. Parameters as in `log_predictive_density`; `sample_weight` (N,) are the
+        weights of the sites in the mean.
 
         Returns
         -------
@@ -422,7 +462,10 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         densities = self.log_predictive_density(X, y, likelihood=likelihood)
         if np.all(np.isnan(densities)):
             raise ValueError("y must have at least one observation, was empty or all NaN")
-        return float(np.nanmean(densities))
+        if sample_weight is None:
+            return float(np.nanmean(densities))
+        weights = np.where(np.isnan(densities), 0.0, _check_weights(sample_weight, len(densities)))
+        return float(np.sum(weights * np.where(np.isnan(densities), 0.0, densities)) / np.sum(weights))
 
     def bound(
         self,
@@ -459,7 +502,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             Only if `return_std_error`.
         """
         check_choice("entropy", entropy, ENTROPIES)
-        x, Y = self._new_inputs(X), check_outputs(y, self.likelihood.outputs)
+        x, Y = self._new_inputs(X), self._outputs(y)
         if len(x) != len(Y):
             raise ValueError(f"X and y must have a row for each site, had {len(x)} and {len(Y)}")
         used, backend, state = self._likelihood_at(x, likelihood), self._backend(), self._fitted
@@ -467,7 +510,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             bound_state = replace(state.bound, X=backend.asarray(x), dense=False).bound_state(state.parameters)
             density = Data(used, backend.asarray(Y)).log_density(backend.asarray(np.zeros(0)), derivatives=False)
             samples = max(self.samples_, default_samples(self.likelihood.latents))
-            found = estimate_bound(bound_state, density, samples, np.random.default_rng([self.seed, 1]))
+            found = estimate_bound(bound_state, density, samples, np.random.default_rng([self._seed, 1]))
         if entropy == "monte carlo":
             value, error = found.mixture_elbo, found.mixture_standard_error
         else:
@@ -491,7 +534,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         upper = -float(state.family.negative_kl(state.q, state.factor))
         if entropy == "lower bound":
             return upper
-        return upper - estimate_entropy_gain(state, np.random.default_rng([self.seed, 1])).value
+        return upper - estimate_entropy_gain(state, np.random.default_rng([self._seed, 1])).value
 
     def inducing_posterior(self) -> InducingPosterior:
         """Return the posterior over the inducing variables: the values of the latents at `inducing_inputs_`.
@@ -552,16 +595,95 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return model
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that y is required and may have several outputs."""
+        """Describe the estimator to scikit-learn: a regressor or, with labels of classes, a classifier."""
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = tags.target_tags.multi_output = True
+        tags.target_tags.required = True
+        if is_classifier(self.likelihood):
+            tags.estimator_type = "classifier"
+            tags.classifier_tags = ClassifierTags(multi_class=class_count(self.likelihood) > 2)
+        else:
+            tags.estimator_type = "regressor"
+            # `score` is a log density, not R^2, and may be below any limit.
+            tags.regressor_tags = RegressorTags(poor_score=True)
+            tags.target_tags.multi_output = getattr(self.likelihood, "outputs", 1) > 1
         return tags
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name; with `deep`, also those of `method`, such as ``method__epochs``."""
+        settings: dict[str, Any] = super().get_params(deep=deep)
+        if deep and is_dataclass(self._method) and not isinstance(self._method, type):
+            settings |= {f"method__{part.name}": getattr(self._method, part.name) for part in fields(self._method)}
+        return settings
+
+    def set_params(self, **params: Any) -> SAVIGP:
+        """Change settings by name; ``method__epochs`` changes one setting of `method`."""
+        own = {name: value for name, value in params.items() if not name.startswith("method__")}
+        super().set_params(**own)
+        nested = {name.removeprefix("method__"): value for name, value in params.items() if name not in own}
+        if nested:
+            known = [part.name for part in fields(self._method)]
+            for name in nested:
+                if name not in known:
+                    raise ValueError(f"method__{name} must be a setting of {self._method!r}: {', '.join(known)}")
+            self.method = replace(self._method, **nested)
+        return self
 
     # ---- fit ----
 
+    def _check_data(
+        self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None
+    ) -> tuple[Floats, Floats, Floats | None]:
+        """Check the settings and the data of a fit; return inputs, observations and weights as arrays."""
+        self._check()
+        if y is None:
+            raise ValueError(
+                "y must be observations, was None: SAVIGP requires y to be passed, but the target y is None"
+            )
+        inputs = check_inputs(X)
+        validate_data(self, X if hasattr(X, "columns") else inputs, reset=True, skip_check_array=True)
+        self.n_features_in_ = inputs.shape[1]
+        if is_classifier(self.likelihood):
+            self.classes_ = find_classes(y, self.likelihood)
+        Y = self._outputs(y)
+        if not len(inputs) == len(Y) > 0:
+            raise ValueError(f"X and y must have a row for each site, had {len(inputs)} and {len(Y)}")
+        if np.all(np.isnan(Y)):
+            raise ValueError("y must have at least one observation, was all NaN")
+        weights = None if sample_weight is None else _check_weights(sample_weight, len(inputs))
+        return inputs, Y, weights
+
+    def _optimise(
+        self,
+        bound: Bound,
+        parameters: Parameters,
+        data: Data,
+        streams: list[np.random.Generator],
+        record: Callable[[Progress], None],
+        after: Progress | None,
+    ) -> FittedParameters:
+        """Learn the parameters and store the result."""
+        method = self._method
+        M = parameters.inducing.shape[1]
+        # The line search handles trials that overflow; NumPy need not warn of them.
+        silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+        with silent, threadpool_limits(None if self._profits_from_threads(M, bound.X.shape[0]) else 1):
+            if isinstance(method, Blocks):
+                starts = draw_starts(streams[4], method.restarts, parameters.inducing)
+                chosen = self.initial_mean is not None or (self.warm_start and hasattr(self, "_bound_state"))
+                if chosen and self.components == 1:
+                    starts = Starts(bound.bound_state(parameters).q.mean, chosen=True)
+                found = fit_blocks(method, bound, parameters, data, self.samples, streams[0], record, after, starts)
+            else:
+                found = fit_batches(method, bound, parameters, data, streams[3], streams[0], record, after)
+            bound_state = bound.bound_state(found.parameters)
+            self.dense_, self.posterior_ = bound.dense, _describe_posterior(bound_state)
+            self._store(_convert_to_full(bound_state) if isinstance(bound_state.family, Sites) else bound_state)
+        return found
+
     def _check(self) -> None:
         check_likelihood(self.likelihood)
-        check_instance("method", self.method, (Blocks, MiniBatches), "Blocks or MiniBatches")
+        check_instance("method", self._method, (Blocks, MiniBatches), "Blocks or MiniBatches")
+        check_instance("verbose", self.verbose, (bool, int), "True or False")
         check_choice("placement", self.placement, PLACEMENTS)
         check_choice("posterior", self.posterior, ("full", "diagonal"))
         check_choice("dtype", self.dtype, tuple(JITTER))
@@ -569,39 +691,60 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         check_instance("ard", self.ard, (bool,), "True or False")
         check_instance("warm_start", self.warm_start, (bool,), "True or False")
         check_integer("components", self.components, 1)
-        check_integer("seed", self.seed, 0)
+        if isinstance(self.random_state, np.random.RandomState | None):
+            if self.checkpoint is not None:
+                raise ValueError(f"random_state must be a whole number with a checkpoint, was {self.random_state!r}")
+        else:
+            check_integer("random_state", self.random_state, 0)
         if self.checkpoint is not None:
             check_instance("checkpoint", self.checkpoint, (str, Path), "the name of a file")
             if Path(self.checkpoint).is_dir():
                 raise ValueError(f"checkpoint must be the name of a file, was the folder {str(self.checkpoint)!r}")
 
+    @property
+    def _method(self) -> Blocks | MiniBatches:
+        return Blocks() if self.method is None else self.method
+
+    def _draw_seed(self) -> int:
+        """Return the seed of all random streams of a fit."""
+        if isinstance(self.random_state, np.random.RandomState):
+            return int(self.random_state.randint(2**31))
+        return int(np.random.default_rng().integers(2**31)) if self.random_state is None else int(self.random_state)
+
+    def _outputs(self, y: ArrayLike) -> Floats:
+        """Convert observations or labels to an array (N, P); missing ones are NaN."""
+        if is_classifier(self.likelihood):
+            return encode_labels(y, self.classes_, self.likelihood)
+        return check_outputs(y, self.likelihood.outputs)
+
     def _check_samples(self) -> None:
-        owner = self if isinstance(self.method, Blocks) else self.method
+        owner = self if isinstance(self._method, Blocks) else self._method
         latents = self.likelihood.latents
         if owner.samples is not None:
             check_integer("samples", owner.samples, fewest_samples(latents), f" (Q = {latents})")
 
-    def _checkpoint(self, X: Floats, Y: Floats) -> Checkpoint | None:
+    def _checkpoint(self, X: Floats, Y: Floats, weights: Floats | None) -> Checkpoint | None:
         """Describe data and settings for the checkpoint; only the device and the length of the fit may change."""
         if self.checkpoint is None:
             return None
         words = (
             describe_value("X", X)
             | describe_value("y", Y)
-            | describe_value("method", self.method, leave_out=FIT_LENGTHS)
+            | ({} if weights is None else describe_value("sample_weight", weights))
+            | describe_value("method", self._method, leave_out=FIT_LENGTHS)
         )
         for setting in fields(self):
-            if setting.name not in ("method", "device", "checkpoint"):
+            if setting.name not in ("method", "device", "checkpoint", "verbose"):
                 words |= describe_value(setting.name, getattr(self, setting.name))
         return Checkpoint(Path(self.checkpoint), words)
 
     def _optimiser_state(self, backend: Backend) -> type | None:
-        if isinstance(self.method, Blocks):
+        if isinstance(self._method, Blocks):
             return None
-        return type(self.method.optimiser.init(backend.asarray(np.zeros(1))))
+        return type(self._method.optimiser.init(backend.asarray(np.zeros(1))))
 
     def _profits_from_threads(self, M: int, N: int) -> bool:
-        sites = N if isinstance(self.method, Blocks) else min(N, self.method.batch)
+        sites = N if isinstance(self._method, Blocks) else min(N, self._method.batch)
         return M * M * sites >= MIN_THREADED_SIZE**3
 
     def _store(self, bound_state: BoundState) -> None:
@@ -617,15 +760,15 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _record_status(self, last: Progress | None) -> None:
         self.converged_: bool | None = None
         self.status_ = f"{len(self.trace_)} epochs are over"
-        if isinstance(self.method, Blocks):
+        if isinstance(self._method, Blocks):
             self.converged_ = last is not None and last.converged
-            self.status_ = (last.status if last is not None else "") or f"all {self.method.rounds} rounds are used up"
+            self.status_ = (last.status if last is not None else "") or f"all {self._method.rounds} rounds are used up"
             if not self.converged_:
                 warnings.warn(f"the fit has not converged: {self.status_}", ConvergenceWarning, stacklevel=3)
         elif self._has_fallen():
             best, shorter = (
                 int(np.argmax(self.trace_)),
-                "natural" if self.method.natural != 0 else "the optimiser's rate",
+                "natural" if self._method.natural != 0 else "the optimiser's rate",
             )
             self.status_ += (
                 f", but the bound has fallen since epoch {best + 1}, from {self.trace_[best]:.6g} to "
@@ -678,7 +821,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     @property
     def _moving_epochs(self) -> int:
-        settle = self.method.settle if isinstance(self.method, MiniBatches) else 0
+        settle = self._method.settle if isinstance(self._method, MiniBatches) else 0
         return len(self.trace_) - (len(self.trace_) // 20 if settle is None else settle)
 
     def _has_fallen(self) -> bool:
@@ -701,6 +844,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _new_inputs(self, X: ArrayLike) -> Floats:
         D = self._fitted.parameters.inducing.shape[-1]
         array = check_inputs(X)
+        validate_data(self, X if hasattr(X, "columns") else array, reset=False, skip_check_array=True)
         if array.shape[1] != D:
             raise ValueError(f"X must have shape (N, {D}), like the inputs of the fit, had {array.shape}")
         return array
@@ -718,7 +862,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _predictive(self, X: ArrayLike, likelihood: Likelihood | None) -> PredictiveDistribution:
         """Build the predictive distribution at X, with the learnt parameters."""
         return PredictiveDistribution.of(
-            self._likelihood_at(self._new_inputs(X), likelihood), self._fitted, self.samples or 0, self.seed
+            self._likelihood_at(self._new_inputs(X), likelihood), self._fitted, self.samples or 0, self._seed
         )
 
     def _likelihood_at(self, x: Floats, likelihood: Likelihood | None) -> Likelihood:
@@ -737,6 +881,14 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             )
         check_sites(used, count, backend)
         return used
+
+
+def _check_weights(sample_weight: ArrayLike, count: int) -> Floats:
+    must = f"a number of at least 0 for each of {count} sites"
+    weights = broadcast_floats("sample_weight", sample_weight, (count,), must)
+    if np.any(weights < 0) or not np.any(weights > 0):
+        raise ValueError(f"sample_weight must be {must}, and not every weight zero, had a minimum of {weights.min():g}")
+    return weights
 
 
 def _describe_posterior(bound_state: BoundState) -> str:

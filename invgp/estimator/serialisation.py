@@ -20,6 +20,7 @@ from invgp.core.posteriors import Diagonal, Full
 from invgp.core.stochastic_optimisers import AdaDelta, Adam
 from invgp.core.training import Blocks, MiniBatches
 from invgp.estimator.checkpoints import FUNCTION, describe_value
+from invgp.estimator.labels import class_count, is_classifier
 from invgp.likelihoods import Likelihood
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ KEYS: Keys = {
     "jitter": (int, float),
     "fitted": dict,
 }
+NAMES = ("classes_", "feature_names_in_")  # fitted attributes that not every model has
 FITTED = (
     "dense_",
     "posterior_",
@@ -46,7 +48,7 @@ FITTED = (
     "mixture_bound_",
     "mixture_bound_std_error_",
 )
-EARLIER_NAMES = {"settled_": "converged_"}  # of fitted attributes, in files of earlier versions
+EARLIER_NAMES = {"settled_": "converged_", "seed": "random_state"}  # in files of earlier versions
 
 
 def write(model: SAVIGP, bound_state: BoundState, path: Path) -> None:
@@ -58,7 +60,8 @@ def write(model: SAVIGP, bound_state: BoundState, path: Path) -> None:
         "kernels": [kernel.name for kernel in bound_state.kernels],
         "diagonal": isinstance(bound_state.family, Diagonal),
         "jitter": bound_state.bound.jitter,
-        "fitted": {name: getattr(model, name) for name in FITTED},
+        "fitted": {name: getattr(model, name) for name in FITTED}
+        | {name: getattr(model, name).tolist() for name in NAMES if hasattr(model, name)},
     }
     arrays |= {name: to_numpy(getattr(bound_state.parameters, name)) for name in BLOCKS}
     arrays |= {"trace": np.asarray(model.trace_), "prior_mean": to_numpy(bound_state.bound.prior_mean)}
@@ -79,10 +82,14 @@ def _rebuild(
     kind: type[SAVIGP], about: dict[str, Any], arrays: dict[str, NDArray[Any]], likelihood: Likelihood, device: str
 ) -> tuple[SAVIGP, BoundState]:
     """Build the model and its fitted state from the content of a file."""
-    values = {name: arrays.get(f"setting_{name}", value) for name, value in about["settings"].items()}
+    settings = {EARLIER_NAMES.get(name, name): value for name, value in about["settings"].items()}
+    values = {name: arrays.get(f"setting_{name}", value) for name, value in settings.items()}
     model = kind(likelihood, device=device, **{name: _from_json(value) for name, value in values.items()})
     for name, value in about["fitted"].items():
-        setattr(model, EARLIER_NAMES.get(name, name), value)
+        setattr(model, EARLIER_NAMES.get(name, name), np.asarray(value) if name in NAMES else value)
+    model._seed = model.random_state if isinstance(model.random_state, int) else 0
+    if is_classifier(likelihood) and not hasattr(model, "classes_"):  # in files of earlier versions
+        model.classes_ = np.arange(class_count(likelihood))
     model.trace_ = arrays["trace"].tolist()
     backend = model._backend()
     Q, M, D = arrays["inducing"].shape

@@ -5,16 +5,23 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from invgp.core.backend import Array, array_namespace
-from invgp.likelihoods._arrays import check_latents, check_shapes, fill_missing, mask_missing, replace_fields
+from invgp.likelihoods._arrays import (
+    check_latents,
+    check_shapes,
+    fill_missing,
+    format_call,
+    mask_missing,
+    replace_fields,
+)
 from invgp.likelihoods._per_output import PerOutput
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class AdditiveNoise(ABC):
     """y = location(f) + scale e, with independent e of a standard density g.
 
@@ -23,7 +30,19 @@ class AdditiveNoise(ABC):
     """
 
     separable: ClassVar[bool] = True
+    scale_name: ClassVar[str] = "scale"
     log_scale: PerOutput
+
+    def __repr__(self) -> str:
+        return format_call(self, **self._arguments())
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return the arguments of the constructor, None for those that need not be shown."""
+        values = self.log_scale.values
+        shown: dict[str, Any] = {self.scale_name: self.scale}
+        shown["outputs"] = self.outputs if values.ndim == 0 and self.outputs > 1 else None
+        shown["learn"] = None if self.log_scale.learn or values.ndim == 2 else False
+        return shown
 
     @property
     def outputs(self) -> int:
@@ -93,9 +112,11 @@ class AdditiveNoise(ABC):
         """Variance under g."""
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class GaussianNoise(AdditiveNoise):
     """y = location(f) + std e with standard normal e."""
+
+    scale_name: ClassVar[str] = "std"
 
     @property
     def std(self) -> Array:

@@ -11,6 +11,7 @@ from array_api_compat import is_array_api_obj
 from invgp.core.backend import Array, array_namespace, device_of, to_numpy, zero_where
 
 T = TypeVar("T")
+MAX_SHOWN = 12  # numbers of an argument in the text of a likelihood
 
 
 def as_floats(name: str, values: Any) -> Array:
@@ -79,6 +80,23 @@ def check_parameters(parameters: Array, count: int) -> Array:
     if tuple(parameters.shape) != (count,):
         raise ValueError(f"parameters must have shape ({count},), was {tuple(parameters.shape)}")
     return parameters
+
+
+def format_call(instance: object, **arguments: Any) -> str:
+    """Format an instance as a call of its class; arguments that are None are omitted."""
+    shown = (f"{name}={_format_argument(value)}" for name, value in arguments.items() if value is not None)
+    return f"{type(instance).__name__}({', '.join(shown)})"
+
+
+def _format_argument(value: Any) -> str:
+    if not is_array_api_obj(value) and not isinstance(value, float):
+        return repr(value)
+    numbers = np.asarray(to_numpy(value) if is_array_api_obj(value) else value)
+    if numbers.size > MAX_SHOWN:
+        return f"array {numbers.shape}"
+    if numbers.ndim == 0:
+        return f"{float(numbers):.6g}"
+    return str(np.vectorize(lambda number: float(f"{number:.6g}"))(numbers).tolist())
 
 
 def set_fields(instance: object, **values: Any) -> None:

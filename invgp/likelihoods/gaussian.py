@@ -10,7 +10,7 @@ from invgp.likelihoods._arrays import fill_missing, mask_missing, set_fields
 from invgp.likelihoods._per_output import log_per_output
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Gaussian(GaussianNoise):
     """Gaussian noise: y = f + noise, independent between data, with P = Q.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from invgp.core.backend import Array, array_namespace
 from invgp.core.checks import check_integer
@@ -12,7 +12,7 @@ from invgp.likelihoods._arrays import set_fields
 from invgp.likelihoods._per_output import log_per_output
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class GPRN(GaussianNoise):
     """Gaussian process regression network, y(x) = W(x) g(x) + noise: the correlations of the outputs depend on x.
 
@@ -54,6 +54,10 @@ class GPRN(GaussianNoise):
     def __init__(self, std: Array, nodes: int, outputs: int | None = None, *, learn: bool = True) -> None:
         check_integer("nodes", nodes, 1)
         set_fields(self, log_scale=log_per_output("std", std, outputs, learn=learn), nodes=nodes)
+
+    def _arguments(self) -> dict[str, Any]:
+        (name, scale), *rest = super()._arguments().items()
+        return {name: scale, "nodes": self.nodes, **dict(rest)}
 
     @property
     def latents(self) -> int:

@@ -11,7 +11,7 @@ from invgp.likelihoods._arrays import set_fields
 from invgp.likelihoods._per_output import log_per_output
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Laplace(AdditiveNoise):
     """Laplace noise: y = f + noise with density exp(-`|noise|` / scale) / (2 scale), with P = Q.
 

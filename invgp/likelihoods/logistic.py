@@ -29,6 +29,7 @@ class Logistic(WithoutParameters):
     array([[[0.5]]])
     """
 
+    classifier: ClassVar[bool] = True
     latents: ClassVar[int] = 1
     outputs: ClassVar[int] = 1
 

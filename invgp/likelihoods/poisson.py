@@ -13,6 +13,7 @@ from invgp.likelihoods._arrays import (
     check_latents,
     check_shapes,
     fill_missing,
+    format_call,
     mask_missing,
     replace_fields,
     set_fields,
@@ -21,7 +22,7 @@ from invgp.likelihoods._per_output import PerOutput, per_output
 from invgp.likelihoods._special import log_factorial
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Poisson:
     """Poisson counts y with mean exp(f + offset), with P = Q.
 
@@ -50,6 +51,11 @@ class Poisson:
 
     def __init__(self, offset: Array = 0.0, outputs: int | None = None, *, learn: bool = True) -> None:
         set_fields(self, log_mean=per_output("offset", offset, outputs, learn=learn))
+
+    def __repr__(self) -> str:
+        values, learn = self.log_mean.values, self.log_mean.learn
+        outputs = self.outputs if values.ndim == 0 and self.outputs > 1 else None
+        return format_call(self, offset=values, outputs=outputs, learn=None if learn or values.ndim == 2 else False)
 
     @property
     def outputs(self) -> int:

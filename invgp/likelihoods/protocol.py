@@ -24,6 +24,8 @@ class Likelihood(Protocol):
     - ``predictive_log_density(y, mean, variance)`` returns log E[p(y_n | f_n)] (N,) in closed form for independent
       normal latents with mean and variance (N, Q);
     - ``predictive_moments(mean, variance)`` returns mean and variance of y (..., P) for such latents (..., Q);
+    - ``classifier`` is True if y are labels of classes: 0 and 1 for one output, otherwise one-hot rows. Then `moments`
+      returns the probability of class 1, or of each class;
     - ``whole_rows`` is True if a site with any NaN in y counts as missing;
     - ``separable`` is True if output p depends on latent p only (P = Q), so that predictive densities are computed
       output by output.

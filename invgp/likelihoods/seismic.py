@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from invgp.core.backend import Array, array_namespace
 from invgp.likelihoods._additive import GaussianNoise
@@ -11,7 +11,7 @@ from invgp.likelihoods._arrays import set_fields
 from invgp.likelihoods._per_output import log_per_output
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Seismic(GaussianNoise):
     """Two-way times t_p = t_{p-1} + 2 (d_p - d_{p-1}) / v_p at vertical incidence, with Gaussian noise.
 
@@ -46,6 +46,16 @@ class Seismic(GaussianNoise):
 
     def __init__(self, std: Array, layers: int | None = None, *, learn: bool = False) -> None:
         set_fields(self, log_scale=log_per_output("std", std, layers, learn=learn))
+
+    def _arguments(self) -> dict[str, Any]:
+        (name, scale), *rest = super()._arguments().items()
+        return {
+            name: scale,
+            "layers": self.outputs,
+            **dict(rest),
+            "outputs": None,
+            "learn": True if self.log_scale.learn else None,
+        }
 
     @property
     def latents(self) -> int:

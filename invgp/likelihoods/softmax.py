@@ -36,6 +36,7 @@ class Softmax(WithoutParameters):
     array([[[0.5, 0.5]]])
     """
 
+    classifier: ClassVar[bool] = True
     whole_rows: ClassVar[bool] = True
     classes: int
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from scipy.special import betaln
 
@@ -14,7 +15,7 @@ from invgp.likelihoods._arrays import set_fields
 from invgp.likelihoods._per_output import log_per_output
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class StudentT(AdditiveNoise):
     """Student's t noise: y = f + scale e, where e has Student's t distribution, with P = Q.
 
@@ -44,6 +45,10 @@ class StudentT(AdditiveNoise):
     def __init__(self, scale: Array = 1.0, dof: float = 4.0, outputs: int | None = None, *, learn: bool = True) -> None:
         dof = check_number("dof", dof, 0.0, open_below=True)
         set_fields(self, log_scale=log_per_output("scale", scale, outputs, learn=learn), dof=dof)
+
+    def _arguments(self) -> dict[str, Any]:
+        (name, scale), *rest = super()._arguments().items()
+        return {name: scale, "dof": self.dof, **dict(rest)}
 
     def _standard_log_density(self, r: Array) -> Array:
         # The difference of two large log gamma values would lose digits; the log beta function does not.

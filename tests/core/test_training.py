@@ -482,7 +482,7 @@ X = rng.standard_normal((1_000_000, 2))
 y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(len(X)) > 0, 1.0, -1.0)
 method = MiniBatches(natural=0.1, batch=50_000, epochs=1, samples=16)
 model = SAVIGP(Logistic(), inducing=50, method=method).fit(X, y)
-accuracy = np.mean((model.predict(X[:5000]) > 0.5) == (y[:5000] > 0))
+accuracy = np.mean(model.predict(X[:5000]) == y[:5000])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, accuracy)
 """
     outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -169,7 +169,10 @@ def test_that_a_completed_fit_is_not_repeated_but_can_be_extended(name, tmp_path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seed": 1}, r"seed must be 0 to continue from the checkpoint '.*fit\.npz', was 1: use another file"),
+        (
+            {"random_state": 1},
+            r"random_state must be 0 to continue from the checkpoint '.*fit\.npz', was 1: use another file",
+        ),
         ({"inducing": 7}, "inducing must be 6 .*, was 7"),
         ({"method": replace(EPOCHS, batch=10)}, r"method\.batch must be 15 .*, was 10"),
         ({"method": ROUNDS}, "method must be MiniBatches .*, was Blocks"),

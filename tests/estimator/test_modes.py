@@ -40,8 +40,8 @@ def observed_squares(curve, seed):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_that_an_even_likelihood_does_not_stay_at_the_prior_mean(curve, inducing, seed):
     y = observed_squares(curve, seed)
-    model = SAVIGP(SQUARES, inducing=inducing, seed=seed).fit(X, y)
-    stuck = SAVIGP(SQUARES, inducing=inducing, seed=seed, method=Blocks(restarts=0, rounds=2))
+    model = SAVIGP(SQUARES, inducing=inducing, random_state=seed).fit(X, y)
+    stuck = SAVIGP(SQUARES, inducing=inducing, random_state=seed, method=Blocks(restarts=0, rounds=2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         assert stuck.fit(X, y).bound_ < -100

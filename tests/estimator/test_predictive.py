@@ -103,8 +103,12 @@ def test_that_noise_per_site_follows_its_sites_through_chunks():
     [
         (Poisson(), np.where(Y > 0.5, -1.0, 2.0), r"y must be counts for Poisson, .*, had \d+ others, such as -1"),
         (Poisson(), np.full(30, 0.5), r"y must be counts for Poisson, .*, had 30 others, such as 0\.5"),
-        (Logistic(), np.arange(30) % 3, "y must be labels, 0 and 1 or -1 and 1, for Logistic, had 0, 1, 2"),
-        (Logistic(), np.arange(30) % 3 - 1, "y must be labels, .*, had -1, 0, 1"),
+        (Logistic(), np.arange(30) % 3, r"y must have labels of 2 classes for Logistic, had 3 classes: \[0, 1, 2\]"),
+        (
+            Logistic(),
+            np.arange(30) % 3 - 1,
+            r"y must have labels of 2 classes for Logistic, had 3 classes: \[-1, 0, 1\]",
+        ),
         (Softmax(3), np.ones((30, 3)), "each row of y must be a label for Softmax, .*, had 30 others such as"),
     ],
 )

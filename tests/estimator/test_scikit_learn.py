@@ -1,0 +1,142 @@
+"""Conventions of scikit-learn."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import is_classifier, is_regressor
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
+from sklearn.utils.estimator_checks import check_estimator
+
+from helpers.curve import NEW, POSTERIOR_ONLY, TRUTH, X
+from invgp.core.training import Blocks, MiniBatches
+from invgp.estimator import SAVIGP
+from invgp.likelihoods import Gaussian, Logistic, Softmax, StudentT
+
+EXCEPTIONS = {
+    "check_sample_weight_equivalence_on_dense_data": "repeated sites change initial length-scales and inducing inputs",
+    "check_supervised_y_2d": "y may have the shape (N, 1)",
+}
+NAMES = np.asarray(["clay", "sand", "silt"])
+
+
+@pytest.mark.parametrize("likelihood", [Gaussian(0.5), Logistic()], ids=["regressor", "classifier"])
+def test_that_the_checks_of_scikit_learn_pass(likelihood):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(SAVIGP(likelihood), expected_failed_checks=EXCEPTIONS, on_skip=None)
+    assert len(results) > 50
+    assert {one["check_name"] for one in results if one["status"] == "xfail"} == set(EXCEPTIONS)
+
+
+def test_that_tags_follow_the_likelihood():
+    assert is_regressor(SAVIGP(Gaussian()))
+    assert is_classifier(SAVIGP(Logistic()))
+    assert is_classifier(SAVIGP(Softmax(3)))
+    assert not hasattr(SAVIGP(Gaussian()), "predict_proba")
+
+
+def test_that_columns_must_have_the_same_names_and_order(observed):
+    table = pd.DataFrame({"easting": X[:, 0], "depth": X[:, 0] ** 2})
+    model = SAVIGP(Gaussian(0.3), inducing=6, method=POSTERIOR_ONLY).fit(table, observed)
+    assert model.feature_names_in_.tolist() == ["easting", "depth"]
+    assert model.predict(table).shape == (60,)
+    with pytest.raises(ValueError, match="order"):
+        model.predict(table[["depth", "easting"]])
+    with pytest.raises(ValueError, match="X has 1 features, but SAVIGP is expecting 2 features"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize("likelihood", [Logistic(), Softmax(3)])
+def test_that_labels_may_be_words(likelihood, tmp_path):
+    count = 2 if isinstance(likelihood, Logistic) else 3
+    numbers = np.digitize(TRUTH, [0.0] if count == 2 else [-0.4, 0.4])
+    model = SAVIGP(likelihood, length_scale=1.0, inducing=10, method=POSTERIOR_ONLY).fit(X, NAMES[numbers])
+    assert model.classes_.tolist() == NAMES[:count].tolist()
+    predicted, shares = model.predict(X), model.predict_proba(X)
+    assert set(predicted) <= set(NAMES[:count])
+    assert np.mean(predicted == NAMES[numbers]) > 0.8
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(predicted, model.classes_[shares.argmax(axis=1)])
+    assert model.score(X, NAMES[numbers]) == pytest.approx(-log_loss(numbers, shares), abs=2e-3)
+    same = SAVIGP(likelihood, length_scale=1.0, inducing=10, method=POSTERIOR_ONLY).fit(X, numbers)
+    np.testing.assert_array_equal(same.predict_proba(NEW), model.predict_proba(NEW))
+    model.save(tmp_path / "model.npz")
+    again = SAVIGP.load(tmp_path / "model.npz", likelihood)
+    np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
+    with pytest.raises(ValueError, match=r"y must be labels among \['clay', 'sand'.*, had .*gravel"):
+        model.score(X[:1], ["gravel"])
+    with pytest.raises(ValueError, match=r"labels of \d classes for .*, had 1 class: \['clay'\]"):
+        model.fit(X, np.full(60, "clay"))
+
+
+def test_that_missing_labels_are_left_out():
+    labels = np.where(TRUTH > 0, "high", "low").astype(object)
+    labels[::3] = None
+    kept = np.asarray([label is not None for label in labels])
+    with_gaps, without = (
+        SAVIGP(Logistic(), length_scale=1.0, inducing=NEW, method=POSTERIOR_ONLY).fit(X[some], labels[some])
+        for some in (slice(None), kept)
+    )
+    np.testing.assert_allclose(with_gaps.predict_proba(NEW), without.predict_proba(NEW), atol=1e-3)
+
+
+@pytest.mark.parametrize("method", [POSTERIOR_ONLY, MiniBatches(("posterior",), batch=200, epochs=40)])
+def test_that_a_weight_of_two_is_the_same_observation_twice(method, observed):
+    weights = np.where(np.arange(60) % 2, 2.0, 0.5)
+    settings = {"length_scale": 1.0, "inducing": NEW, "method": method}
+    weighted = SAVIGP(StudentT(0.3, learn=False), **settings).fit(X, observed, weights)
+    times = (2 * weights).astype(int)
+    repeated = SAVIGP(StudentT(0.3, learn=False), **settings).fit(
+        np.repeat(X, times, axis=0), np.repeat(observed, times), np.full(times.sum(), 0.5)
+    )
+    np.testing.assert_allclose(weighted.predict(NEW), repeated.predict(NEW), atol=0.02)
+    if method is POSTERIOR_ONLY:
+        assert weighted.bound_ == pytest.approx(repeated.bound_, abs=0.05)
+    plain = SAVIGP(StudentT(0.3, learn=False), **settings).fit(X, observed)
+    assert np.abs(plain.predict(NEW) - weighted.predict(NEW)).max() > 0.02
+    assert plain.score(X, observed, np.ones(60)) == pytest.approx(plain.score(X, observed))
+    only_first = np.eye(60)[0]
+    assert plain.score(X, observed, only_first) == pytest.approx(plain.log_predictive_density(X, observed)[0])
+    with pytest.raises(ValueError, match="sample_weight must be a number of at least 0 for each of 60 sites"):
+        plain.fit(X, observed, np.full(60, -1.0))
+
+
+def test_that_settings_of_the_method_can_be_searched(observed):
+    model = SAVIGP(Gaussian(0.5), inducing=5, method=MiniBatches(("posterior",), batch=20, epochs=2))
+    search = GridSearchCV(model, {"method__epochs": [1, 30], "inducing": [5]}, cv=3).fit(X, observed)
+    assert search.best_params_ == {"method__epochs": 30, "inducing": 5}
+    assert model.method.epochs == 2
+    assert SAVIGP(Gaussian()).set_params(method__rounds=3).method == Blocks(rounds=3)
+    with pytest.raises(ValueError, match="method__steps must be a setting of MiniBatches"):
+        model.set_params(method__steps=3)
+
+
+def test_that_classes_are_cross_validated():
+    labels = np.where(TRUTH > 0, "high", "low")
+    model = SAVIGP(Logistic(), length_scale=1.0, inducing=8, method=POSTERIOR_ONLY)
+    shares = cross_val_predict(
+        model, X, labels, cv=StratifiedKFold(3, shuffle=True, random_state=0), method="predict_proba"
+    )
+    assert shares.shape == (60, 2)
+
+
+def test_that_random_states_are_those_of_scikit_learn(observed):
+    settings = {"inducing": 5, "placement": "subset", "method": POSTERIOR_ONLY}
+
+    def chosen(random_state):
+        return SAVIGP(Gaussian(0.3), random_state=random_state, **settings).fit(X, observed).inducing_inputs_.tolist()
+
+    assert chosen(1) == chosen(1) != chosen(2)
+    assert chosen(np.random.RandomState(1)) == chosen(np.random.RandomState(1))
+    assert chosen(None) != chosen(None)
+
+
+def test_that_progress_is_printed_and_settings_are_shown(observed, capsys):
+    SAVIGP(Gaussian(0.3), inducing=5, method=Blocks(rounds=30), verbose=True).fit(X, observed)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("round 1: bound -")
+    assert repr(SAVIGP(StudentT(0.3), inducing=5)) == "SAVIGP(inducing=5, likelihood=StudentT(scale=0.3, dof=4))"
+    assert repr(Gaussian([0.1, 0.2], learn=False)) == "Gaussian(std=[0.1, 0.2], learn=False)"
