@@ -1,13 +1,13 @@
-"""A simulator, whatever it is, behind one protocol."""
+"""Adapters: simulators of several types with one interface."""
 
 from .batched import BatchedModel
 from .callables import CallableModel
 from .dakota import dakota_model
 from .executables import ExecutableModel
 from .persistent import PersistentModel
-from .pest.files import InstructionFile, load_instructions
-from .pest.model import pest_model
-from .pest.templates import PestTemplate
+from .pest.instruction_file import InstructionFile, load_instructions
+from .pest.pest_model import pest_model
+from .pest.pest_template import PestTemplate
 from .programs import InputFile, LocalFile
 from .protocol import (
     AdapterError,

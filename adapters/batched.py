@@ -1,4 +1,4 @@
-"""A simulator that is a program which takes many rows at once: a table in, a table out."""
+"""A simulator that is a program for many rows: it reads a table of inputs and writes a table of outputs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,25 @@ from pathlib import Path
 import numpy as np
 
 from .directories import RunDirectory, check_labels
-from .failures import check_inputs, check_settings, judged, not_started
-from .outcomes import RunError, check_ending, check_intact, check_success, last_words
 from .processes import STDERR, STDOUT, make_environment, run_process
-from .programs import find_program, program_files, project_files, text_of
+from .programs import digest_project_files, find_program, format_settings, read_program_files
 from .protocol import BATCH, GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
-from .quantities import check_batch, check_quantities, columns_of, digest_of, size_of, written
+from .quantities import check_batch, check_quantities, column_name, columns_of, digest_of, size_of
 from .readers import read_numbers, read_text
+from .run_errors import (
+    RunError,
+    check_ending,
+    check_inputs,
+    check_intact,
+    check_outputs,
+    check_settings,
+    check_success,
+    quote_standard_error,
+    start_error,
+)
 
-HOPELESS = 20
-"""Rows of a failed batch that are run one by one; if all of them fail, so do the rest."""
+ROWS_TRIED_SINGLY = 20
+"""Rows of a failed batch that are run one by one. If all of them fail, the rest is not run."""
 
 _SEPARATORS = {"csv": ",", "table": " "}
 
@@ -29,38 +38,49 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BatchedModel:
-    """A program that is started once for many rows: it reads a table of inputs, and writes a table of outputs.
+    """A program that is started once for many rows: it reads a table of inputs and writes a table of outputs.
 
-    The input file has a line of column names, ``depth[1],depth[2],elevation``, and then a line for each run. The
-    output file has a line for each run, in the same order, with the outputs between commas or white space; blank
-    lines and lines that start with ``#`` are passed over. A run that the program could not do is a line with a
-    ``nan`` in it, or of the one word ``nan``.
+    The input file has a line of column names, such as ``depth[1],depth[2],elevation``, and one line per run. The output
+    file has one line per run, in the same order, with the outputs separated by commas or white space. Blank lines and
+    lines that start with ``#`` are ignored. For a failed run, the line contains ``nan``, or consists of the word
+    ``nan``.
 
-    If the program fails for a batch, other than by time, its rows are run one by one, so that one bad row does not
-    cost the others; if the first `HOPELESS` of them fail, the rest are not run. A row with an input that is not
-    finite is left out. The directory of a batch is ``context.directory / label`` of its first row, with ``-batch``
-    added if it has several; it is removed if the program went well. No shell is involved.
+    If the program fails for a batch, its rows are run one by one, so that one bad row does not affect the others; if
+    the first `ROWS_TRIED_SINGLY` of them fail, the rest is not run. After a timeout the rows are not repeated. A row
+    with an input that is not finite is left out. The directory of a batch is ``context.directory / label`` of its first
+    row, with the suffix ``-batch`` if it has several rows. It is removed if the program succeeds. No shell is involved.
 
     Parameters
     ----------
-    command : program and arguments. A program with a path separator is taken relative to `search_path`; a
-        bare name is looked up on ``PATH``. The program runs in the directory of its batch.
-    inputs, outputs : what goes in and what comes out.
-    input_file, output_file : names of the two files, relative to the directory of the batch.
-    format : of the input file: ``"csv"``, or ``"table"`` with spaces between columns and ``#`` before their names.
-    skip_lines : how many lines of the output file to pass over, such as a line of names.
-    rows : how many rows a batch has at most.
-    partial : whether a run that gave only some of its outputs has gone well; the others are then NaN.
-    timeout : seconds of wall time that a batch may take; None for no limit.
-    threads : what ``OMP_NUM_THREADS`` and its like are set to.
-    environment : variables added to ours; they win over `threads`.
-    search_path : directory that a relative path of the program starts from; None for the current.
-    name : for messages and provenance; the program's file name if empty.
+    command : tuple of str
+        Program and arguments. A program with a path separator is relative to `search_path`; a bare name is searched on
+        ``PATH``. The program runs in the directory of its batch.
+    inputs, outputs : tuple of Quantity
+    input_file, output_file : str
+        File names, without a directory.
+    format : str
+        Format of the input file: ``"csv"``, or ``"table"`` with spaces between columns and ``#`` before their names.
+    skip_lines : int
+        Number of lines to skip at the start of the output file, for example a line of names.
+    rows : int
+        Largest number of rows of a batch.
+    partial : bool
+        Whether a run that lacks some of its outputs succeeds; these are NaN.
+    timeout : float, optional
+        Time limit for a batch in s; None for no limit.
+    threads : int
+        Value of ``OMP_NUM_THREADS`` and similar variables.
+    environment : mapping of str to str
+        Additional environment variables. They take precedence over `threads`.
+    search_path : Path, optional
+        Directory to which the path of the program is relative; by default the current directory.
+    name : str
+        Name in messages and provenance; by default the file name of the program.
 
     Raises
     ------
     AdapterError
-        If the settings cannot work. Program and files named by absolute arguments are read here.
+        The settings are invalid. The program and files named by absolute arguments are read here.
     """
 
     command: tuple[str, ...]
@@ -89,18 +109,18 @@ class BatchedModel:
         self._check_files()
         if self.rows < 1:
             raise AdapterError("rows", f"must be at least 1; it is {self.rows!r}")
-        # The only writes to a frozen instance: what its settings determine.
+        # The only assignments to a frozen instance: values that the settings determine.
         object.__setattr__(self, "name", self.name or program.name)
         object.__setattr__(self, "_program", str(program))
         object.__setattr__(self, "digest", self._compute_digest(folder))
 
     @property
     def rows_per_task(self) -> int:
-        """As many rows as the program takes at once."""
+        """Number of rows per task: those of one batch."""
         return self.rows
 
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
-        """Run the program at the rows of `values`, (B, I), as many at once as it takes."""
+        """Run the program for the rows of `values`, shape (B, I), in batches of at most `rows`."""
         values = check_batch(self.inputs, values, context)
         check_labels(context)
         results = _Results(context.labels, self.outputs, partial=self.partial)
@@ -116,7 +136,7 @@ class BatchedModel:
         return results.evaluations()
 
     def _run(self, chosen: list[int], values: Floats, context: RunContext, results: _Results) -> None:
-        """Run some rows at once or, if that fails, one by one."""
+        """Run some rows together or, if that fails, one by one."""
         first = context.labels[chosen[0]]
         name = first if len(chosen) == 1 else f"{first}{BATCH}"
         directory = RunDirectory((context.directory / name).absolute())
@@ -132,36 +152,38 @@ class BatchedModel:
                 where = f" (in a batch of {len(chosen)})" if len(chosen) > 1 else ""
                 results.fail(chosen, RunError(failure.status, f"{failure}; directory: {directory.path}"), where)
                 return
-        directory.remove()  # if the batch failed, what is wrong is told by its rows
+        directory.remove()  # if the batch failed, the messages of its rows give the cause
 
     def _run_singly(self, chosen: list[int], values: Floats, context: RunContext, results: _Results) -> None:
         for done, i in enumerate(chosen):
             self._run([i], values, context, results)
-            if done + 1 == HOPELESS < len(chosen) and not any(results.went_well(j) for j in chosen[:HOPELESS]):
-                cause = f"not run, since the batch failed and so did its first {HOPELESS} rows"
-                results.fail(chosen[HOPELESS:], RunError(Status.NOT_STARTED, cause))
+            if done + 1 == ROWS_TRIED_SINGLY < len(chosen) and not any(
+                results.has_succeeded(j) for j in chosen[:ROWS_TRIED_SINGLY]
+            ):
+                cause = f"not run, since the batch failed and so did its first {ROWS_TRIED_SINGLY} rows"
+                results.fail(chosen[ROWS_TRIED_SINGLY:], RunError(Status.NOT_STARTED, cause))
                 return
 
     def _run_once(self, values: Floats, directory: RunDirectory) -> Floats:
-        """Start the program once: numbers (B, I) in, (B, P) out."""
+        """Start the program once for inputs (B, I); return the outputs (B, P)."""
         environment = make_environment(self.environment, self.threads)
         try:
             directory.make()
             (directory.path / self.input_file).write_text(self._table(values), encoding="utf-8")
             outcome = run_process([self._program, *self.command[1:]], directory.path, environment, self.timeout)
         except OSError as error:
-            raise not_started(error) from error
+            raise start_error(error) from error
         try:
-            intact = directory.is_intact()  # looked at first: another directory must not be removed, however it ended
+            intact = directory.is_intact()  # checked first: a directory that replaced it must not be removed
             check_ending(outcome, self.timeout)
             check_intact(intact=intact)
             check_success(outcome, None)
             return self._read(directory.path, len(values))
         except RunError as failure:
-            raise RunError(failure.status, f"{failure}{last_words(outcome)}") from failure
+            raise RunError(failure.status, f"{failure}{quote_standard_error(outcome)}") from failure
 
     def _read(self, directory: Path, rows: int) -> Floats:
-        """The numbers (rows, P) of the output file."""
+        """Return the numbers in the output file, shape (rows, P)."""
         try:
             text = read_text(directory, self.output_file)
             return read_rows(text, rows, size_of(self.outputs), self.skip_lines)
@@ -172,7 +194,7 @@ class BatchedModel:
 
     def _table(self, values: Floats) -> str:
         separator = _SEPARATORS[self.format]
-        names = separator.join(written(*column) for column in columns_of(self.inputs))
+        names = separator.join(column_name(*column) for column in columns_of(self.inputs))
         rows = (separator.join(map(repr, row)) for row in values.tolist())
         return "\n".join([names if self.format == "csv" else f"# {names}", *rows, ""])
 
@@ -190,34 +212,34 @@ class BatchedModel:
                 raise AdapterError(setting, f"{name!r} is taken by another file")
             taken.add(name)
         for name, label in columns_of(self.inputs):
-            if any(mark in written(name, label) for mark in (*', \t\n\r"',)):
+            if any(mark in column_name(name, label) for mark in (*', \t\n\r"',)):
                 raise AdapterError(
                     "inputs",
-                    f"{written(name, label)!r} cannot be the name of a column: it holds a comma, space or quote",
+                    f"{column_name(name, label)!r} cannot be the name of a column: it holds a comma, space or quote",
                 )
 
     @property
     def former_digest(self) -> str:
-        """The digest in ledgers of version 1, which holds absolute paths."""
+        """The digest in ledgers of version 1, which contains absolute paths."""
         return self._compute_digest(None)
 
     def _compute_digest(self, folder: Path | None) -> str:
-        # Timeout and rows are left out: they decide how runs are made, not what they give.
+        # Without timeout and rows, which do not affect the outputs of a run.
         settings = (self.command, self.inputs, self.outputs, self.threads, sorted(self.environment.items()))
         files = (self.input_file, self.output_file, self.format, self.skip_lines, self.partial)
         return digest_of(
             [
                 "batched",
-                text_of(settings, folder),
+                format_settings(settings, folder),
                 repr(files),
-                *program_files(self._program, self.command),
-                *project_files(self.command, self.environment, folder),
+                *read_program_files(self._program, self.command),
+                *digest_project_files(self.command, self.environment, folder),
             ]
         )
 
 
 class _Results:
-    """What became of each row of a batch."""
+    """Outputs, status and message of each row of a batch."""
 
     def __init__(self, labels: Sequence[str], outputs: tuple[Quantity, ...], *, partial: bool) -> None:
         self._labels, self._partial = labels, partial
@@ -227,22 +249,22 @@ class _Results:
         self._messages = [""] * len(labels)
 
     def set(self, chosen: list[int], outputs: Floats) -> None:
-        """Keep the rows of `outputs`, (len(chosen), P), that are finite."""
+        """Store the rows of `outputs`, shape (len(chosen), P), that are finite."""
         for i, row in zip(chosen, outputs, strict=True):
             try:
-                self._status[i], missing = judged(self._quantities, row, partial=self._partial)
+                self._status[i], missing = check_outputs(self._quantities, row, partial=self._partial)
                 self._messages[i] = missing and f"run {self._labels[i]}: {missing}"
                 self._outputs[i] = row
             except RunError as failure:
                 self.fail([i], failure)
 
     def fail(self, chosen: list[int], failure: RunError, where: str = "") -> None:
-        """Say of some rows that they failed."""
+        """Store the failure of some rows."""
         for i in chosen:
             self._status[i] = failure.status
             self._messages[i] = f"run {self._labels[i]}{where}: {failure}"
 
-    def went_well(self, i: int) -> bool:
+    def has_succeeded(self, i: int) -> bool:
         return self._status[i] in GAVE_OUTPUTS
 
     def evaluations(self) -> Evaluations:
@@ -250,23 +272,26 @@ class _Results:
 
 
 def read_rows(text: str, rows: int, columns: int, skip_lines: int = 0) -> Floats:
-    """The numbers of a table.
+    """Read a table of numbers.
 
     Parameters
     ----------
-    text : a line for each row; blank lines and lines that start with ``#`` are passed over. Numbers are read as in
-        `read_numbers`; a line of the one word ``nan`` is a row of them.
-    rows, columns : how many there must be, exactly.
-    skip_lines : how many lines to pass over at its start.
+    text : str
+        One line per row. Blank lines and lines that start with ``#`` are ignored. Numbers are read as in
+        `read_numbers`. A line with the single word ``nan`` is a row of NaN.
+    rows, columns : int
+        Required number of rows and columns.
+    skip_lines : int
+        Number of lines to skip at the start.
 
     Returns
     -------
-    (rows, columns) numbers.
+    array, shape (rows, columns)
 
     Raises
     ------
     ValueError
-        If a word is no number, or the table has another shape; the sentence names the line.
+        A word is not a number, or the table has another shape. The message names the line.
     """
     table = np.empty((rows, columns))
     found = 0

@@ -11,49 +11,54 @@ from typing import Any
 
 import numpy as np
 
-from .failures import judged
-from .imports import import_function
-from .outcomes import RunError
+from .function_imports import import_function
 from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
-from .quantities import check_batch, check_quantities, digest_of, kind_of, size_of
+from .quantities import check_batch, check_quantities, digest_of, size_of, type_name
+from .run_errors import RunError, check_outputs
 
 _log = logging.getLogger(__name__)
 
 
 class _BadResultError(Exception):
-    """What a function returned cannot be read as its outputs."""
+    """The return value of a function does not contain the outputs."""
 
 
 @dataclass(frozen=True)
 class CallableModel:
-    """A Python function of keyword arguments, one for each input.
+    """A Python function with one keyword argument per input.
 
-    A vectorised function takes a batch: shape (B,) for an input without labels, (B, size) for one with
-    labels. It returns (B, size) for each output, or (B,) for one of a single number. If it raises, it is
-    called again row by row, so that only the rows at fault are lost. A function that is not vectorised takes
-    one row, a float or (size,) for each input, and returns a float or (size,) for each output. With several
-    outputs, either returns a tuple in their order, or a dict by their names.
+    A vectorised function takes a batch: an array of shape (B,) for an input without labels, and (B, size) for one with
+    labels. It returns an array of shape (B, size) for each output, or (B,) for an output of a single number. If it
+    raises an exception, it is called again row by row, so that only the rows that cause it fail. Another function takes
+    one row: a float, or an array of shape (size,), for each input. It returns a float, or an array of shape (size,),
+    for each output. With several outputs, the function returns a tuple in their order, or a dict by name.
 
     Parameters
     ----------
-    function : the function, or its name as ``"package.module:function"``. A name is imported again in each
-        worker process; a function itself must be one that pickles.
-    inputs, outputs : what goes in and what comes out.
-    vectorised : whether the function takes a batch.
-    partial : whether a run that gave only some of its outputs, NaN for the others, has gone well.
-    rows : how many rows one parallel task holds; None for many of a vectorised function, fewer of another.
-    search_path : directory put at the front of ``sys.path`` to import `function` by name.
-    name : for messages and provenance; the function's name if empty.
+    function : callable or str
+        The function, or its name as ``"package.module:function"``. A name is imported again in each worker process; a
+        function itself must be picklable.
+    inputs, outputs : tuple of Quantity
+    vectorised : bool
+        Whether the function takes a batch.
+    partial : bool
+        Whether a run that lacks some of its outputs (NaN) succeeds.
+    rows : int, optional
+        Number of rows per task; by default 4096 for a vectorised function and 64 for another.
+    search_path : Path, optional
+        Directory that is put at the start of ``sys.path`` to import `function` by name.
+    name : str
+        Name in messages and provenance; by default the name of the function.
 
     Raises
     ------
     AdapterError
-        If there is no such function, it does not take these inputs, or the quantities are not sound.
+        There is no such function, it does not take these inputs, or the quantities are invalid.
 
     Notes
     -----
-    The digest covers the source of the function's module, as far as it can be read, but neither what that
-    module imports nor the values that a closure or an object holds.
+    The digest covers the source of the module of the function, if it can be read. It covers neither the imports of that
+    module nor the values in a closure or an object.
     """
 
     function: Callable[..., Any] | str
@@ -72,7 +77,7 @@ class CallableModel:
         check_quantities("outputs", self.outputs)
         call = self._resolve()
         self._check_parameters(call)
-        # The only writes to a frozen instance: what its settings determine.
+        # The only assignments to a frozen instance: values that the settings determine.
         object.__setattr__(self, "_call", call)
         object.__setattr__(self, "name", self.name or _qualified_name(call).rpartition(".")[2])
         object.__setattr__(self, "digest", self._compute_digest(call))
@@ -94,20 +99,20 @@ class CallableModel:
 
     @property
     def rows_per_task(self) -> int:
-        """Many rows for one call of a vectorised function, fewer for a loop over rows."""
+        """Number of rows per task."""
         return self.rows or (4096 if self.vectorised else 64)
 
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
-        """Call the function at `values`, (B, I), in the units of the inputs."""
+        """Call the function for `values`, shape (B, I), in the units of the inputs."""
         values = check_batch(self.inputs, values, context)
-        with np.errstate(all="ignore"):  # a number that is not finite is told by its row's status
+        with np.errstate(all="ignore"):  # the status of a row reports a number that is not finite
             if self.vectorised and len(values) > 1:
                 return self._evaluate_batch(values, context)
             return self._evaluate_rows(values, context)
 
     def _evaluate_batch(self, values: Floats, context: RunContext) -> Evaluations:
         try:
-            outputs = self._outputs(values)
+            outputs = self._call_function(values)
         except _BadResultError as error:
             messages = tuple(f"run {label}: {error}" for label in context.labels)
             nothing = np.full((len(values), size_of(self.outputs)), np.nan)
@@ -120,14 +125,14 @@ class CallableModel:
                     self.name, type(error).__name__, error,
                 )  # fmt: skip
             return result
-        return self._judge(outputs, context)
+        return self._check(outputs, context)
 
     def _evaluate_rows(self, values: Floats, context: RunContext) -> Evaluations:
         nothing = np.full((1, size_of(self.outputs)), np.nan)
         parts = [Evaluations(nothing[:0], (), ())]
         for i, label in enumerate(context.labels):
             try:
-                part = self._judge(self._outputs(values[i : i + 1]), context.rows(i, i + 1))
+                part = self._check(self._call_function(values[i : i + 1]), context.rows(i, i + 1))
             except _BadResultError as error:
                 part = Evaluations(nothing, (Status.UNREADABLE,), (f"run {label}: {error}",))
             except (Exception, SystemExit) as error:
@@ -135,16 +140,16 @@ class CallableModel:
             parts.append(part)
         return Evaluations.concatenate(parts)
 
-    def _outputs(self, values: Floats) -> Floats:
-        """Call the function once, with a batch (B, I) or a single row (1, I), for outputs (B, P)."""
-        result = self._by_name(self._call(**self._arguments(values)))
-        return np.concatenate([self._shaped(q, result[q.name], len(values)) for q in self.outputs], axis=1)
+    def _call_function(self, values: Floats) -> Floats:
+        """Call the function once, with a batch (B, I) or a single row (1, I); return the outputs (B, P)."""
+        result = self._name_outputs(self._call(**self._arguments(values)))
+        return np.concatenate([self._reshape(q, result[q.name], len(values)) for q in self.outputs], axis=1)
 
     def _arguments(self, values: Floats) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
         start = 0
         for quantity in self.inputs:
-            # A copy, since the function may work in place.
+            # A copy, because the function may change it in place.
             part = values[:, start : start + quantity.size].copy()
             if self.vectorised:
                 arguments[quantity.name] = part[:, 0] if quantity.labels is None else part
@@ -153,7 +158,7 @@ class CallableModel:
             start += quantity.size
         return arguments
 
-    def _by_name(self, result: Any) -> Mapping[str, Any]:
+    def _name_outputs(self, result: Any) -> Mapping[str, Any]:
         names = [quantity.name for quantity in self.outputs]
         if isinstance(result, Mapping):
             if set(result) != set(names):
@@ -164,11 +169,11 @@ class CallableModel:
         if not isinstance(result, tuple | list) or len(result) != len(names):
             count = f" of {len(result)}" if isinstance(result, tuple | list) else ""
             raise _BadResultError(
-                f"the function returned {kind_of(result)}{count}, expected a tuple or dict of {names}"
+                f"the function returned {type_name(result)}{count}, expected a tuple or dict of {names}"
             )
         return dict(zip(names, result, strict=True))
 
-    def _shaped(self, quantity: Quantity, result: Any, rows: int) -> Floats:
+    def _reshape(self, quantity: Quantity, result: Any, rows: int) -> Floats:
         array = _as_floats(quantity.name, result)
         allowed: list[tuple[int, ...]] = [(rows, quantity.size)] if self.vectorised else [(quantity.size,)]
         if quantity.size == 1:
@@ -179,12 +184,12 @@ class CallableModel:
             raise _BadResultError(f"output {quantity.name} came with shape {array.shape}, expected {expected}{hint}")
         return array.reshape(rows, quantity.size)
 
-    def _judge(self, outputs: Floats, context: RunContext) -> Evaluations:
+    def _check(self, outputs: Floats, context: RunContext) -> Evaluations:
         bad = ~np.isfinite(outputs).all(axis=1)
         status, messages = [Status.OK] * len(outputs), [""] * len(outputs)
         for i in np.flatnonzero(bad).tolist():
             try:
-                status[i], missing = judged(self.outputs, outputs[i], partial=self.partial)
+                status[i], missing = check_outputs(self.outputs, outputs[i], partial=self.partial)
             except RunError as error:
                 status[i], missing, outputs[i] = error.status, str(error), np.nan
             messages[i] = f"run {context.labels[i]}: {missing}"
@@ -194,12 +199,12 @@ class CallableModel:
         if isinstance(self.function, str):
             return import_function(self.function, self.search_path)
         if not callable(self.function):
-            raise AdapterError("function", f"is {kind_of(self.function)}, which cannot be called")
+            raise AdapterError("function", f"is {type_name(self.function)}, which cannot be called")
         return self.function
 
     def _check_parameters(self, call: Callable[..., Any]) -> None:
         try:
-            # Not what a decorated function takes, but what its decorator does: that is what will be called.
+            # The signature of a decorator counts, not that of the decorated function, because it is called.
             signature = inspect.signature(call, follow_wrapped=False)
         except (TypeError, ValueError):  # a compiled function may have none
             return
@@ -228,7 +233,7 @@ def _as_floats(name: str, result: Any) -> Floats:
             raise _BadResultError(f"output {name} came with complex numbers, expected real ones")
         return np.asarray(result, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise _BadResultError(f"output {name} came as {kind_of(result)} that holds no numbers: {error}") from error
+        raise _BadResultError(f"output {name} came as {type_name(result)} that holds no numbers: {error}") from error
 
 
 def _qualified_name(call: Callable[..., Any]) -> str:
@@ -237,12 +242,12 @@ def _qualified_name(call: Callable[..., Any]) -> str:
 
 
 def _source(call: Callable[..., Any]) -> bytes:
-    """Give the bytes of the module's file, or else the function's source; empty if neither can be had."""
+    """Return the bytes of the file of the module, or else the source of the function; empty without both."""
     module = inspect.getmodule(inspect.unwrap(call))
     file = getattr(module, "__file__", None)
     if file is not None and Path(file).is_file():
         return Path(file).read_bytes()
     try:
         return inspect.getsource(call).encode()
-    except (OSError, TypeError):  # built in, or typed at a prompt
+    except (OSError, TypeError):  # a built-in function, or one that was typed at a prompt
         return b""

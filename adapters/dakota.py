@@ -1,4 +1,4 @@
-"""A driver that Dakota runs, by its parameters file and its results file."""
+"""A simulator that is a Dakota driver, with a parameters file and a results file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .programs import InputFile, LocalFile
 from .protocol import AdapterError, Floats, Quantity
 from .quantities import Label, columns_of, did_you_mean, size_of
 from .readers.structured import json_number
-from .readers.text import IncompleteError, number, read_text, wrong_count
+from .readers.text import IncompleteError, count_error, parse_number, read_text
 from .templates import TemplateError, Values
 
 PARAMETERS = "params.in"
@@ -42,24 +42,33 @@ def dakota_model(
     keep: str = "failed",
     search_path: Path | None = None,
 ) -> ExecutableModel:
-    """Make a model of a Dakota driver.
+    """Return a model of a Dakota driver.
 
-    The driver is run as Dakota's fork interface runs it, with the names of a parameters file and of a results file as
-    its last two arguments. Function values alone are asked of it, neither gradients nor Hessians.
+    The driver is run as by the fork interface of Dakota, with the names of the parameters file and the results file as
+    its last two arguments. Only function values are requested, neither gradients nor Hessians.
 
     Parameters
     ----------
-    driver : program and arguments, as the command of an `ExecutableModel`.
-    inputs, outputs : what goes in and what comes out. Without labels, they are Dakota's by name.
-    format : of both files.
-    descriptor : what Dakota calls a number that has a label: ``{name}_{label}`` calls that of ``depth`` with label 1
-        ``depth_1``.
-    files, timeout, threads, environment, bounds, partial, keep, search_path : as of `ExecutableModel`.
+    driver : tuple of str
+        Program and arguments, as the command of an `ExecutableModel`.
+    inputs, outputs : tuple of Quantity
+        Without labels, their names are the descriptors of Dakota.
+    format : {"json", "text"}
+        Format of both files.
+    descriptor : str
+        Pattern of the descriptor of a number with a label: with ``{name}_{label}``, the number of ``depth`` with label
+        1 is ``depth_1``.
+    files, timeout, threads, environment, bounds, partial, keep, search_path
+        As in `ExecutableModel`.
+
+    Returns
+    -------
+    ExecutableModel
 
     Raises
     ------
     AdapterError
-        If the settings cannot work.
+        The settings are invalid.
     """
     if format not in ("json", "text"):
         raise AdapterError("format", f"must be 'json' or 'text'; it is {format!r}")
@@ -91,13 +100,15 @@ def dakota_model(
 
 @dataclass(frozen=True)
 class DakotaParameters:
-    """The parameters file: all variables, and which responses are asked for.
+    """The parameters file: all variables and the requested responses.
 
     Parameters
     ----------
-    format : json or text.
-    variables : what Dakota calls each number of the inputs, in their order.
-    responses : what it calls each number of the outputs.
+    format : {"json", "text"}
+    variables : tuple of str
+        Descriptor of each number of the inputs, in order.
+    responses : tuple of str
+        Descriptor of each number of the outputs, in order.
     """
 
     format: Format
@@ -110,11 +121,11 @@ class DakotaParameters:
             raise TemplateError(f"has {len(self.variables)} variables for {size_of(inputs)} numbers")
 
     def columns(self, inputs: Sequence[Quantity]) -> set[tuple[str, Label]]:
-        """All of them."""
+        """Return all columns."""
         return set(columns_of(inputs))
 
     def render(self, values: Values) -> str:
-        """Write the file; the numbers of `values` are in the order of the inputs."""
+        """Return the text of the file; the numbers of `values` are in the order of the inputs."""
         numbers = [n for v in values.values() for n in (v.values() if isinstance(v, Mapping) else (v,))]
         return (self._json if self.format == "json" else self._text)(numbers)
 
@@ -129,7 +140,7 @@ class DakotaParameters:
         return json.dumps(content, indent=2) + "\n"
 
     def _text(self, numbers: Sequence[float]) -> str:
-        # Values and labels in columns, as Dakota's standard format has them.
+        # Values and labels in columns, as in the standard format of Dakota.
         rows = [(str(len(self.variables)), "variables")]
         rows += [(f"{v:.16e}", label) for label, v in zip(self.variables, numbers, strict=True)]
         rows += [(str(len(self.responses)), "functions")]
@@ -146,8 +157,9 @@ class DakotaResults:
 
     Parameters
     ----------
-    format : json or text.
-    responses : what Dakota calls each number of the outputs, in their order.
+    format : {"json", "text"}
+    responses : tuple of str
+        Descriptor of each number of the outputs, in order.
     """
 
     format: Format
@@ -156,7 +168,7 @@ class DakotaResults:
 
     @property
     def paths(self) -> tuple[str | None, ...]:
-        """The one file."""
+        """The results file."""
         return (RESULTS,)
 
     def check(self, quantities: tuple[Quantity, ...]) -> None:
@@ -164,8 +176,8 @@ class DakotaResults:
         if size_of(quantities) != len(self.responses):
             raise AdapterError("outputs", f"has {len(self.responses)} responses for {size_of(quantities)} numbers")
 
-    def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:  # noqa: ARG002 - known already
-        """Read a number for each response: by its label, or where the text has none, in order."""
+    def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:  # noqa: ARG002 - `responses` has their names
+        """Read one number per response: by its label or, without labels, in order."""
         text = read_text(directory, RESULTS)
         if text.lstrip()[:4].lower() == "fail":
             raise ValueError(f"the driver reports a failure: {text.strip()[:60]!r}")
@@ -192,14 +204,14 @@ class DakotaResults:
         return {label: json_number(functions[label], label) for label in self.responses if label in functions}
 
     def _from_text(self, text: str) -> dict[str, float]:
-        # What comes in brackets are gradients and Hessians, which nobody asked for.
+        # Brackets contain gradients and Hessians, which were not requested.
         found = [line.split() for line in text.partition("[")[0].splitlines() if line.split()]
         words = [(row[0], row[1] if len(row) > 1 else "") for row in found]
         if len(words) != len(self.responses):
-            raise wrong_count(len(self.responses), len(words))
+            raise count_error(len(self.responses), len(words))
         labels = [label for _, label in words] if any(label for _, label in words) else self.responses
         return {
-            label: number(word, f"must hold a number and its label a line, such as '1.5 {name}'")
+            label: parse_number(word, f"must hold a number and its label a line, such as '1.5 {name}'")
             for name, label, (word, _) in zip(self.responses, labels, words, strict=True)
         }
 

@@ -1,7 +1,7 @@
-"""The private directory of a run: made, or taken over empty from the run before it.
+"""The private directory of a run: created, or taken over empty from the previous run.
 
-A program can put a link to elsewhere in the place of its own directory, or of one above it. So a run's directory is
-known by its device and inode, and its home by where it was when it was first used: nothing is removed in any other.
+A program can replace its own directory, or a parent directory, by a link. Therefore a run directory is identified by
+its device and inode, and its parent by its resolved path at the first use. Nothing is removed in another directory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .protocol import HOMES, SPARE, RunContext
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _log = logging.getLogger(__name__)
-_foreign: set[Path] = set()  # where a program has put something else in the place of its directory
+_foreign: set[Path] = set()  # run directories that a program has replaced
 
 
 class RunDirectory:
@@ -29,27 +29,28 @@ class RunDirectory:
 
     Parameters
     ----------
-    path : absolute.
+    path : Path
+        Absolute path.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._identity: tuple[int, int] | None = None  # device and inode, once it is made
+        self._identity: tuple[int, int] | None = None  # device and inode, after its creation
 
     @classmethod
     def temporary(cls, prefix: str) -> RunDirectory:
-        """Make one among the temporary directories."""
+        """Create a temporary directory."""
         directory = cls(Path(tempfile.mkdtemp(prefix=prefix)).absolute())
         directory._identity = _identity(directory.path.lstat())
         return directory
 
     def make(self) -> None:
-        """Make it, empty; what was there is removed, and a link is not followed.
+        """Create the directory, empty. An earlier file or directory at its path is removed; a link is not followed.
 
         Raises
         ------
         OSError
-            If it cannot be made, or a link has taken the place of its parent.
+            It cannot be created, or its parent was replaced by a link.
         """
         name = self.path.name
         if not self.path.parent.is_dir():
@@ -57,13 +58,13 @@ class RunDirectory:
         with _open_home(self.path.parent) as home:
             if self.path in _foreign and (mode := _mode(name, home)) and not stat.S_ISLNK(mode):
                 raise OSError(errno.EEXIST, "a program put something else there", str(self.path))
-            if not _is_taken_over(name, home):
+            if not _take_spare(name, home):
                 _remove(name, home)
                 os.mkdir(name, dir_fd=home)
             self._identity = _identity(mark_directory(name, home))
 
     def is_intact(self) -> bool:
-        """Whether it is still where it was made, with nothing else in its place."""
+        """Whether the program has not replaced or removed it."""
         try:
             with _open_home(self.path.parent) as home:
                 found = _identity(os.stat(self.path.name, dir_fd=home, follow_symlinks=False))
@@ -73,12 +74,14 @@ class RunDirectory:
             _foreign.add(self.path)
         return found == self._identity
 
-    def give_back(self, context: RunContext) -> None:
-        """Remove it after its run or, if there will be more, leave it, empty, to the next one."""
-        self.remove(keep_spare=context.more)
-
     def remove(self, *, keep_spare: bool = False) -> None:
-        """Remove it, or leave it, empty, to the next run; a warning if that cannot be done."""
+        """Remove the directory; log a warning if that is not possible.
+
+        Parameters
+        ----------
+        keep_spare : bool
+            Whether to keep it, empty, for the next run.
+        """
         if self._identity is None:
             return
         name = self.path.name
@@ -91,7 +94,7 @@ class RunDirectory:
                     _log.warning(
                         "the directory of a run was replaced by another, which is left as it is: %s", self.path
                     )
-                elif keep_spare and _was_emptied(name, home, self._identity):
+                elif keep_spare and _empty(name, home, self._identity):
                     os.rename(name, _spare(), src_dir_fd=home, dst_dir_fd=home)
                 else:
                     _remove(name, home)
@@ -102,28 +105,28 @@ class RunDirectory:
 
 
 def check_labels(context: RunContext) -> None:
-    """Raise `ValueError` unless each label can be the name of a directory."""
+    """Raise `ValueError` unless each label is a valid name of a directory."""
     for label in context.labels:
         if label in ("", ".", "..") or label.startswith(SPARE) or "/" in label or "\0" in label:
             raise ValueError(f"context.labels: {label!r} cannot be the name of a directory")
 
 
-def _is_taken_over(name: str, home: int) -> bool:
-    """Whether there was an empty directory, left by the run before, that could be put there."""
+def _take_spare(name: str, home: int) -> bool:
+    """Use the empty directory of the previous run; return whether there was one."""
     try:
         os.rename(_spare(), name, src_dir_fd=home, dst_dir_fd=home)
-    except OSError:  # there is none, or there is something in its place
+    except OSError:  # there is none, or its new place is occupied
         return False
     return _is_directory(name, home)
 
 
 def _is_directory(name: str, home: int) -> bool:
-    """Whether there is a directory, and not a link to one."""
+    """Whether there is a directory; False for a link to one."""
     return stat.S_ISDIR(_mode(name, home))
 
 
 def _mode(name: str, home: int) -> int:
-    """Which kind of file there is; a link is not followed, and 0 stands for none."""
+    """Return the mode of a file, without following a link; 0 if it does not exist."""
     try:
         return os.stat(name, dir_fd=home, follow_symlinks=False).st_mode
     except FileNotFoundError:
@@ -131,7 +134,7 @@ def _mode(name: str, home: int) -> int:
 
 
 def _remove(name: str, home: int) -> None:
-    """Remove a directory with all that is in it, or a file, or a link and not what it leads to."""
+    """Remove a directory with its content, a file, or a link without its target."""
     if _is_directory(name, home):
         remove_tree(name, dir_fd=home)
     else:
@@ -139,8 +142,8 @@ def _remove(name: str, home: int) -> None:
             os.unlink(name, dir_fd=home)
 
 
-def _was_emptied(name: str, home: int, identity: tuple[int, int]) -> bool:
-    """Remove what is in a directory; False if it is not as a new one would be."""
+def _empty(name: str, home: int, identity: tuple[int, int]) -> bool:
+    """Remove the content of a directory; return whether it is then like a new one."""
     descriptor = os.open(name, _DIRECTORY, dir_fd=home)
     try:
         about = os.fstat(descriptor)
@@ -154,16 +157,16 @@ def _was_emptied(name: str, home: int, identity: tuple[int, int]) -> bool:
 
 @contextmanager
 def _open_home(path: Path) -> Iterator[int]:
-    """A descriptor of the directory that holds those of runs; it must be where it was when it was first used.
+    """Open the parent of the run directories; yield its descriptor.
 
     Raises
     ------
     OSError
-        If a link has taken its place, or that of a directory above it.
+        It, or a directory above it, was replaced by a link since its first use.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # To resolve the path, or to make a `Path`, takes longer than all that is done with the directory.
+        # Resolving the path, or making a `Path`, would take longer than everything else.
         link = f"/proc/self/fd/{descriptor}"
         real = os.readlink(link) if sys.platform == "linux" else os.path.realpath(path)  # noqa: PTH115
         if HOMES.setdefault(str(path), real) != real:
@@ -178,5 +181,5 @@ def _identity(about: os.stat_result) -> tuple[int, int]:
 
 
 def _spare() -> str:
-    # Should two processes have the same number, on two machines, one of them finds none.
+    # If two processes on two machines have the same number, one of them does not find a spare directory.
     return f"{SPARE}{os.getpid()}"

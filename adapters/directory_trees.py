@@ -1,4 +1,4 @@
-"""Removal of directories that a program filled, however deep they are, and of no others."""
+"""Removal of directories with the files of a program, of any depth."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import stat
 from pathlib import Path
 
 OWNER = ".invgp-run"
-"""A file in the directory of each run, by which it is known from one that a program put in its place."""
+"""A file in each run directory, which a directory that replaces it does not have."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _log = logging.getLogger(__name__)
 
 
 def remove_tree(path: str | Path, *, dir_fd: int | None = None) -> None:
-    """Remove a directory with all that is in it; links in it are removed, and not what they lead to.
+    """Remove a directory with its content. Links in it are removed without their targets.
 
-    Before Python 3.13, `shutil.rmtree` raises `RecursionError` for some thousand directories inside each other.
+    Before Python 3.13, `shutil.rmtree` raises `RecursionError` for thousands of nested directories.
 
     Parameters
     ----------
     path : str or Path
-        The directory; a link to one is refused.
+        The directory; a link to one raises an error.
     dir_fd : int, optional
         Descriptor of the directory that a relative `path` starts from.
 
     Raises
     ------
     OSError
-        If something cannot be removed.
+        Something cannot be removed.
     """
     descriptor = os.open(path, _DIRECTORY, dir_fd=dir_fd)
     try:
@@ -41,17 +41,17 @@ def remove_tree(path: str | Path, *, dir_fd: int | None = None) -> None:
 
 
 def empty_directory(descriptor: int) -> None:
-    """Remove all that is in a directory.
+    """Remove the content of a directory.
 
     Parameters
     ----------
     descriptor : int
-        Of the directory, open for reading.
+        Descriptor of the directory, open for reading.
 
     Raises
     ------
     OSError
-        If something cannot be removed.
+        Something cannot be removed.
     """
     waiting = _remove_files(descriptor, descriptor)
     while waiting:
@@ -65,9 +65,20 @@ def empty_directory(descriptor: int) -> None:
 
 
 def mark_directory(name: str, home: int) -> os.stat_result:
-    """Write the inode of a new directory to a file in it; what `os.stat` says of it.
+    """Write the inode of a new directory to a file in it, by which other processes recognise it.
 
-    Other processes, even on other machines, know it by this. The device is left out: machines number it differently.
+    The device is left out, because its number differs between machines.
+
+    Parameters
+    ----------
+    name : str
+    home : int
+        Descriptor of the parent directory.
+
+    Returns
+    -------
+    os.stat_result
+        Of the directory.
     """
     directory = os.open(name, _DIRECTORY, dir_fd=home)
     try:
@@ -83,17 +94,19 @@ def mark_directory(name: str, home: int) -> os.stat_result:
 
 
 def remove_marked(name: str, home: int) -> None:
-    """Remove a directory that `mark_directory` marked, in whatever process; one that a program put there is left.
+    """Remove a directory that `mark_directory` has marked, in any process; another directory is not removed.
 
     Parameters
     ----------
-    name : of the directory; a link to one is removed, and not what it leads to.
-    home : descriptor of the directory that holds it.
+    name : str
+        Name of the directory. A link is removed without its target.
+    home : int
+        Descriptor of the parent directory.
 
     Raises
     ------
     OSError
-        If it cannot be removed.
+        It cannot be removed.
     """
     if stat.S_ISLNK(os.stat(name, dir_fd=home, follow_symlinks=False).st_mode):
         os.unlink(name, dir_fd=home)
@@ -110,23 +123,23 @@ def remove_marked(name: str, home: int) -> None:
 
 
 def _is_marked(directory: int) -> bool:
-    """Whether a directory holds the mark of its own inode: one that was moved there has none, a copy another."""
+    """Whether a directory contains the mark with its own inode; a copy of a run directory does not."""
     try:
         file = os.open(OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     except OSError:
         return False
     try:
         return os.read(file, 64) == b"%d\n" % os.fstat(directory).st_ino
-    except OSError:  # a program put something else in its place
+    except OSError:  # a program replaced the mark
         return False
     finally:
         os.close(file)
 
 
 def _remove_files(descriptor: int, top: int) -> list[str]:
-    """Remove the files of a directory and move its directories to `top`; their names there.
+    """Remove the files of a directory and move its subdirectories to `top`; return their new names.
 
-    Moved, they need neither a stack frame nor a descriptor per level, nor a path that is too long.
+    Thus no stack frame, no descriptor and no path component is needed per level.
     """
     moved = []
     with os.scandir(descriptor) as entries:

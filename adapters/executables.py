@@ -1,4 +1,4 @@
-"""A simulator that is a program: input files from templates, numbers from its output files."""
+"""A simulator that is a program with input files from templates and output files with numbers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from .directories import RunDirectory, check_labels
-from .failures import check_settings, judged
-from .outcomes import RunError, check_ending, check_intact, check_success, last_words, reason
 from .processes import Environment, make_environment, run_process
 from .programs import (
     InputFile,
@@ -19,27 +17,38 @@ from .programs import (
     check_files,
     check_output_files,
     check_paths,
+    digest_local_files,
+    digest_project_files,
     find_program,
+    format_settings,
     load_arguments,
     load_template,
-    local_files,
-    program_files,
-    project_files,
-    text_of,
+    read_program_files,
 )
 from .protocol import GAVE_OUTPUTS, AdapterError, Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import (
     check_batch,
     check_quantities,
+    column_name,
     columns_of,
     did_you_mean,
     digest_of,
     size_of,
-    written,
 )
-from .readers.base import OutputFile, Reader, select
+from .readers.reader import OutputFile, Reader, select
 from .readers.structured import RegexFile
 from .readers.text import IncompleteError
+from .run_errors import (
+    RunError,
+    check_ending,
+    check_intact,
+    check_outputs,
+    check_settings,
+    check_success,
+    describe_os_error,
+    quote_standard_error,
+    start_error,
+)
 from .templates import InputTemplate, Template, TemplateError, Values
 
 Bounds = tuple[float, float]
@@ -50,39 +59,52 @@ _KEPT = ("failed", "all", "none")
 
 @dataclass(frozen=True)
 class ExecutableModel:
-    """A program, run once for each row in a private directory.
+    """A program that is run once per row, in a private directory.
 
-    A run's directory is ``context.directory / label``. It is the program's working directory and holds the
-    input files, ``standard_output.txt`` and ``standard_error.txt``. It is removed after a run that went well,
-    and kept after one that failed, unless `keep` says otherwise. A run that writes more than 64 MiB to standard output
-    or to standard error is killed. No shell is involved.
+    The directory of a run is ``context.directory / label``. It is the working directory of the program and contains the
+    input files, ``standard_output.txt`` and ``standard_error.txt``. By default it is removed after a successful run and
+    kept after a failed one. A run that writes more than 64 MiB to standard output or to standard error is killed. No
+    shell is involved.
 
     Parameters
     ----------
-    command : program and arguments. A program with a path separator is taken relative to `search_path`; a
-        bare name is looked up on ``PATH``. Arguments may hold template fields, ``{depth[1]}``; otherwise they
-        are passed as they are: one that names a file must be an absolute path, since the program runs in
-        another directory.
-    inputs, outputs : what goes in and what comes out.
-    input_files : files written for each run. Each input must appear in one of them, or in an argument.
-    output_files : readers of the files of each run; between them they hold each output once.
-    files : files copied or linked into each run's directory.
-    target_file : a file, relative to the run's directory, whose presence is success whatever the exit code; empty for
-        success by exit code 0.
-    fallback : program and arguments to run, in a fresh directory, where `command` failed; empty for none.
-    partial : whether a run that gave only some of its outputs has gone well; the others are then NaN.
-    bounds : for some outputs, the smallest and the largest number that they may hold in a run that went well.
-    keep : whose directories are kept: ``"failed"`` runs', ``"all"`` or ``"none"``.
-    timeout : seconds of wall time a run may take; None for no limit.
-    threads : what ``OMP_NUM_THREADS`` and its like are set to.
-    environment : variables added to ours; they win over `threads`.
-    search_path : directory that relative paths of program and templates start from; None for the current.
-    name : for messages and provenance; the program's file name if empty.
+    command : tuple of str
+        Program and arguments. A program with a path separator is relative to `search_path`; a bare name is searched on
+        ``PATH``. Arguments may contain template fields such as ``{depth[1]}``. An argument that names a file must be an
+        absolute path, because the program runs in another directory.
+    inputs, outputs : tuple of Quantity
+    input_files : tuple of InputFile
+        Files that are written for each run. Each input must appear in one of them, or in an argument.
+    output_files : tuple of Reader
+        Readers of the output files. Together they read each output once.
+    files : tuple of LocalFile
+        Files that are copied or linked into each run directory.
+    target_file : str
+        A file, relative to the run directory, whose existence means success, whatever the exit code. If empty, success
+        is the exit code 0.
+    fallback : tuple of str
+        Program and arguments to run, in an empty directory, if `command` fails; empty for none.
+    partial : bool
+        Whether a run that lacks some of its outputs succeeds; these are NaN.
+    bounds : mapping of str to tuple of float
+        Smallest and largest valid value of some outputs.
+    keep : str
+        Which run directories are kept: ``"failed"``, ``"all"`` or ``"none"``.
+    timeout : float, optional
+        Time limit for a run in s; None for no limit.
+    threads : int
+        Value of ``OMP_NUM_THREADS`` and similar variables.
+    environment : mapping of str to str
+        Additional environment variables. They take precedence over `threads`.
+    search_path : Path, optional
+        Directory to which the paths of program and templates are relative; by default the current directory.
+    name : str
+        Name in messages and provenance; by default the file name of the program.
 
     Raises
     ------
     AdapterError
-        If the settings cannot work. Program, templates and files named by absolute arguments are read here.
+        The settings are invalid. The program, templates and files named by absolute arguments are read here.
     """
 
     command: tuple[str, ...]
@@ -125,21 +147,21 @@ class ExecutableModel:
         )
         for _, arguments in commands:
             self._check_all_inputs_used((*arguments, *templates))
-        # The only writes to a frozen instance: what its settings determine.
+        # The only assignments to a frozen instance: values that the settings determine.
         object.__setattr__(self, "name", self.name or Path(commands[0][0]).name)
         object.__setattr__(self, "_folder", folder)
         object.__setattr__(self, "_commands", commands)
         object.__setattr__(self, "_templates", templates)
-        object.__setattr__(self, "_readers", tuple(self._in_time(reader) for reader in self.output_files))
+        object.__setattr__(self, "_readers", tuple(self._limit_time(reader) for reader in self.output_files))
         object.__setattr__(self, "digest", self._compute_digest(folder))
 
     @property
     def rows_per_task(self) -> int:
-        """One: a run may take hours, and whoever waits wants to see each one come back."""
+        """One row per task, because a run may take hours."""
         return 1
 
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
-        """Run the program for each row of `values`, (B, I), one after the other."""
+        """Run the program for each row of `values`, shape (B, I), in order."""
         values = check_batch(self.inputs, values, context)
         check_labels(context)
         environment = make_environment(self.environment, self.threads)
@@ -148,15 +170,15 @@ class ExecutableModel:
         for i, label in enumerate(context.labels):
             directory = RunDirectory((context.directory / label).absolute())
             try:
-                outputs[i] = self._run_with_fallback(self._named(values[i]), directory, environment)
-                status[i], missing = judged(self.outputs, outputs[i], partial=self.partial)
+                outputs[i] = self._run_with_fallback(self._name_inputs(values[i]), directory, environment)
+                status[i], missing = check_outputs(self.outputs, outputs[i], partial=self.partial)
                 messages[i] = missing and f"run {label}: {missing}"
             except RunError as failure:
                 status[i] = failure.status
                 where = "" if self.keep == "none" else f"; directory: {directory.path}"
                 messages[i] = f"run {label}: {failure}{where}"
             if self.keep == "none" or (self.keep == "failed" and status[i] in GAVE_OUTPUTS):
-                directory.give_back(context)
+                directory.remove(keep_spare=context.more)
         return Evaluations(outputs, tuple(status), tuple(messages))
 
     def _run_with_fallback(self, numbers: Values, directory: RunDirectory, environment: Environment) -> Floats:
@@ -178,17 +200,17 @@ class ExecutableModel:
         except TemplateError as error:
             raise RunError(Status.NOT_STARTED, f"could not be started: {error}") from error
         except OSError as error:
-            raise RunError(Status.NOT_STARTED, f"could not be started: {reason(error)}") from error
+            raise start_error(error) from error
         try:
-            intact = directory.is_intact()  # looked at first: another directory must not be removed, however it ended
+            intact = directory.is_intact()  # checked first: a directory that replaced it must not be removed
             check_ending(outcome, self.timeout)
             check_intact(intact=intact)
             check_success(outcome, directory.path / self.target_file if self.target_file else None)
             return self._read(directory.path)
         except RunError as failure:
-            raise RunError(failure.status, f"{failure}{last_words(outcome)}") from failure
+            raise RunError(failure.status, f"{failure}{quote_standard_error(outcome)}") from failure
 
-    def _named(self, row: Floats) -> Values:
+    def _name_inputs(self, row: Floats) -> Values:
         numbers: dict[str, float | Mapping[str | int, float]] = {}
         start = 0
         for quantity in self.inputs:
@@ -202,10 +224,10 @@ class ExecutableModel:
     def _prepare(self, run: RunDirectory, numbers: Values) -> None:
         run.make()
         directory = run.path
-        for brought in self.files:
-            brought.bring(self._folder, directory)
+        for file in self.files:
+            file.provide(self._folder, directory)
         if self.files:
-            # A directory that was copied may hold what an earlier run by hand left behind.
+            # A copied directory may contain the output files of an earlier run by hand.
             for old in self._output_paths().values():
                 (directory / old).unlink(missing_ok=True)
         for file, template in zip(self.input_files, self._templates, strict=True):
@@ -214,15 +236,15 @@ class ExecutableModel:
                 path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(template.render(numbers).encode())
 
-    def _in_time(self, reader: Reader) -> Reader:
-        """A reader that takes no longer than the program may."""
+    def _limit_time(self, reader: Reader) -> Reader:
+        """Return a reader whose time limit is not longer than that of the program."""
         if isinstance(reader, RegexFile) and self.timeout is not None:
             return replace(reader, timeout=min(reader.timeout, self.timeout))
         return reader
 
     def _read(self, directory: Path) -> Floats:
         row = self._read_files(directory)
-        judged(self.outputs, row, partial=self.partial)
+        check_outputs(self.outputs, row, partial=self.partial)
         self._check_bounds(row)
         return row
 
@@ -238,17 +260,20 @@ class ExecutableModel:
         return np.concatenate([parts[quantity.name] for quantity in self.outputs])
 
     def _read_file(self, reader: Reader, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
-        """The numbers of one reader; with `partial`, NaN for those that cannot be read, unless it is all there are."""
+        """Return the numbers of one reader; with `partial`, NaN for those that cannot be read, unless all are."""
         try:
             return reader.read(directory, quantities)
         except IncompleteError as error:
-            failure, numbers = RunError(Status.UNREADABLE, f"{_shown(reader)}: {error}"), error.numbers
+            failure, numbers = RunError(Status.UNREADABLE, f"{_describe_files(reader)}: {error}"), error.numbers
         except FileNotFoundError:
-            failure, numbers = RunError(Status.UNREADABLE, f"{_shown(reader)} was not written"), None
+            failure, numbers = RunError(Status.UNREADABLE, f"{_describe_files(reader)} was not written"), None
         except OSError as error:
-            failure, numbers = RunError(Status.UNREADABLE, f"{_shown(reader)} cannot be read: {reason(error)}"), None
+            failure, numbers = (
+                RunError(Status.UNREADABLE, f"{_describe_files(reader)} cannot be read: {describe_os_error(error)}"),
+                None,
+            )
         except ValueError as error:
-            failure, numbers = RunError(Status.UNREADABLE, f"{_shown(reader)}: {error}"), None
+            failure, numbers = RunError(Status.UNREADABLE, f"{_describe_files(reader)}: {error}"), None
         if numbers is None:
             numbers = np.full(size_of(quantities), np.nan)
         if not self.partial or (len(self.output_files) == 1 and np.isnan(numbers).all()):
@@ -260,7 +285,7 @@ class ExecutableModel:
             low, high = self.bounds.get(name, (-math.inf, math.inf))
             if not (low <= number <= high or math.isnan(number)):
                 broken = f"below its lower bound, {low:g}" if number < low else f"above its upper bound, {high:g}"
-                raise RunError(Status.OUT_OF_BOUNDS, f"output {written(name, label)} is {number:g}, {broken}")
+                raise RunError(Status.OUT_OF_BOUNDS, f"output {column_name(name, label)} is {number:g}, {broken}")
 
     def _output_paths(self) -> dict[str, str]:
         paths = {
@@ -288,38 +313,38 @@ class ExecutableModel:
             if column not in used:
                 raise AdapterError(
                     "inputs",
-                    f"{written(*column)} never reaches the program: write {{{written(*column)}}} "
+                    f"{column_name(*column)} never reaches the program: write {{{column_name(*column)}}} "
                     "in the template of an input file, or in an argument of the command",
                 )
 
     @property
     def former_digest(self) -> str:
-        """The digest in ledgers of version 1, which holds absolute paths."""
+        """The digest in ledgers of version 1, which contains absolute paths."""
         return self._compute_digest(None)
 
     def _compute_digest(self, folder: Path | None) -> str:
-        # The timeout is left out: it decides whether a run ends, not what it gives.
+        # Without the timeout, which does not affect the outputs of a run.
         settings = (self.command, self.inputs, self.outputs, self.threads, sorted(self.environment.items()))
         rules = (self.target_file, self.fallback, self.partial, sorted(self.bounds.items()))
         templates = [(file.path, template) for file, template in zip(self.input_files, self._templates, strict=True)]
         return digest_of(
             [
-                text_of(settings, folder),
-                text_of(rules, folder),
+                format_settings(settings, folder),
+                format_settings(rules, folder),
                 repr(templates),
                 repr(self.output_files),
-                *local_files(self.files, self._folder),
+                *digest_local_files(self.files, self._folder),
                 *(
                     data
                     for (program, _), command in zip(self._commands, (self.command, self.fallback), strict=False)
-                    for data in program_files(program, command)
+                    for data in read_program_files(program, command)
                 ),
-                *project_files((*self.command, *self.fallback), self.environment, folder),
+                *digest_project_files((*self.command, *self.fallback), self.environment, folder),
             ]
         )
 
 
-def _shown(reader: Reader) -> str:
+def _describe_files(reader: Reader) -> str:
     paths = ["standard output" if path is None else repr(path) for path in reader.paths]
     if len(paths) > 1:
         return f"files {', '.join(paths)}"

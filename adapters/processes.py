@@ -1,4 +1,4 @@
-"""One program, run once: in its own directory, within its time, and with nothing left behind."""
+"""Execution of one program in its own directory, with a time limit. No descendant of the program survives."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .supervisor import Program
 STDOUT = "standard_output.txt"
 STDERR = "standard_error.txt"
 TAIL = 2000
-"""Characters of standard error that a message quotes."""
+"""Characters of standard error that are kept for messages."""
 LOG_LIMIT = 64 * 2**20
-"""Bytes of standard output or standard error beyond which a program is stopped, lest it fill the disk."""
+"""Bytes of standard output or standard error after which a program is killed, so that it does not fill the disk."""
 KEPT = 32 * 2**10
-"""Bytes kept at either end of a log that went beyond the limit."""
+"""Bytes that are kept at the start and at the end of a log that is too large."""
 
-_THREAD_CAPS = (
+_THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -32,13 +32,13 @@ _THREAD_CAPS = (
     "VECLIB_MAXIMUM_THREADS",
     "BLIS_NUM_THREADS",
 )
-_LOOK_EVERY = 0.1  # s, at the size of the logs; the end of a program is seen at once
+_POLL = 0.1  # s, between two checks of the size of the logs; the end of a program is noticed at once
 
 Environment = Mapping[bytes, bytes]
 
 
 class Ending(Enum):
-    """How a program came to its end."""
+    """How a program ended."""
 
     EXITED = auto()
     TIMEOUT = auto()
@@ -48,13 +48,15 @@ class Ending(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a program.
+    """The end of a program.
 
     Parameters
     ----------
-    ending : whether it ended by itself.
-    returncode : its exit code, or minus the number of the signal that killed it.
-    standard_error : its last `TAIL` characters.
+    ending : Ending
+    returncode : int
+        Exit code, or minus the number of the signal that killed it.
+    standard_error : str
+        The last `TAIL` characters of standard error.
     """
 
     ending: Ending
@@ -63,20 +65,20 @@ class Outcome:
 
 
 def make_environment(extras: Mapping[str, str], threads: int) -> Environment:
-    """Our own environment, with numerical libraries capped at `threads`, and `extras`, which win."""
-    added = {**dict.fromkeys(_THREAD_CAPS, str(threads)), **extras}
+    """Return the environment of this process, with a number of threads for numerical libraries, and with `extras`."""
+    added = {**dict.fromkeys(_THREAD_VARIABLES, str(threads)), **extras}
     return {**os.environb, **{os.fsencode(key): os.fsencode(value) for key, value in added.items()}}
 
 
-def environment_in(place: str, mark: str, environment: Environment) -> Environment:
-    """The environment of a program that runs in the directory `place`, and is found by `mark`."""
+def add_run_variables(environment: Environment, place: str, mark: str) -> Environment:
+    """Return an environment with the directory `place` of a run and the `mark` by which its program is found."""
     ours = {RUN_DIRECTORY_VARIABLE: mark, "PWD": place}
     return {**environment, **{os.fsencode(name): os.fsencode(value) for name, value in ours.items()}}
 
 
-def check_wanted(place: str) -> None:
-    """Raise `OSError` if the run with the directory `place` is wanted no more."""
-    if STOPPED and os.path.dirname(place) in STOPPED:  # noqa: PTH120 - to make a `Path` takes longer
+def check_not_stopped(place: str) -> None:
+    """Raise `OSError` if the batch of the run with the directory `place` was stopped."""
+    if STOPPED and os.path.dirname(place) in STOPPED:  # noqa: PTH120 - a `Path` is slower
         raise OSError(errno.ECANCELED, "its batch was stopped")
 
 
@@ -87,42 +89,51 @@ def run_process(
     timeout: float | None = None,
     log_limit: int = LOG_LIMIT,
 ) -> Outcome:
-    """Run `argv` in `directory` and wait; no shell, nothing on standard input, and no descendant outlives it.
+    """Run a program and wait for its end. No shell is involved, and standard input is empty.
 
-    Standard output and standard error go to the files `STDOUT` and `STDERR` in `directory`: a descendant that
-    holds them open cannot keep us waiting, as it could with a pipe. A program that writes more than `log_limit` to
-    one of them is killed, and the file keeps `KEPT` bytes of its start and of its end.
+    Standard output and standard error are written to the files `STDOUT` and `STDERR` in `directory`. Unlike with a
+    pipe, a descendant that keeps them open does not delay the end. A program that writes more than `log_limit` to one
+    of them is killed, and `KEPT` bytes at the start and at the end of the file are kept.
 
     Parameters
     ----------
-    argv : program (an absolute path) and arguments.
-    directory : absolute path of an existing directory that no other run uses at the time.
-    environment : the program's environment; ``PWD`` and ``INVGP_RUN_DIRECTORY`` are added.
-    timeout : seconds; None waits without end.
-    log_limit : bytes for each of standard output and standard error.
+    argv : sequence of str
+        Program (an absolute path) and arguments.
+    directory : Path
+        Absolute path of an existing directory that no other run uses.
+    environment : mapping
+        Environment of the program; ``PWD`` and ``INVGP_RUN_DIRECTORY`` are added.
+    timeout : float, optional
+        Time limit in s; None for no limit.
+    log_limit : int
+        Largest size of standard output and of standard error, in bytes.
+
+    Returns
+    -------
+    Outcome
 
     Raises
     ------
     OSError
-        If the program cannot be started, or the run is wanted no more.
+        The program cannot be started, or the batch was stopped.
     """
     place = str(directory)
-    check_wanted(place)
+    check_not_stopped(place)
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     with open_directory(place) as descriptor, _open_logs(descriptor) as logs:
-        variables = environment_in(place, place, environment)
+        variables = add_run_variables(environment, place, place)
         with Program(argv, descriptor, variables, logs[0], logs[1], deadline=deadline) as program:
             ending = _wait(program, deadline, logs, log_limit, place)
-        # A flood of the last moment, or one that ended by itself, is no less a flood.
-        flood = _flood(logs, log_limit)
+        # The limit also holds for a program that has ended by itself.
+        flood = _find_flood(logs, log_limit)
         for log in logs if flood is not None else ():
             _shorten(log, log_limit)
-        return Outcome(flood or ending, program.returncode, _tail(logs[1]))
+        return Outcome(flood or ending, program.returncode, _read_tail(logs[1]))
 
 
 @contextmanager
 def open_directory(place: str) -> Iterator[int]:
-    """A descriptor of a directory, which must not be a link."""
+    """Open a directory, which must not be a link; yield its descriptor."""
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         yield descriptor
@@ -132,7 +143,7 @@ def open_directory(place: str) -> Iterator[int]:
 
 @contextmanager
 def _open_logs(directory: int) -> Iterator[list[int]]:
-    """New files to read and write, as descriptors: a file object takes longer to make than to use here."""
+    """Create the two log files; yield their descriptors, which are faster than file objects."""
     files: list[int] = []
     try:
         for name in (STDOUT, STDERR):
@@ -143,27 +154,27 @@ def _open_logs(directory: int) -> Iterator[list[int]]:
             os.close(file)
 
 
-def _tail(log: int) -> str:
-    """The last `TAIL` characters of a log; by its descriptor, since the program may have put a pipe in its place."""
+def _read_tail(log: int) -> str:
+    """Return the last `TAIL` characters of a log, by its descriptor: the program may have replaced the file."""
     size = os.fstat(log).st_size
     return os.pread(log, 4 * TAIL, max(0, size - 4 * TAIL)).decode(errors="replace").strip()[-TAIL:] if size else ""
 
 
 def _wait(program: Program, deadline: float, logs: Sequence[int], limit: int, place: str) -> Ending:
     while True:
-        left = min(_LOOK_EVERY, deadline - time.monotonic())
+        left = min(_POLL, deadline - time.monotonic())
         if program.wait(max(left, 0.0)):
             return Ending.EXITED
         if time.monotonic() >= deadline:
             return Ending.TIMEOUT
-        flood = _flood(logs, limit)
+        flood = _find_flood(logs, limit)
         if flood is not None:
             return flood
-        check_wanted(place)
+        check_not_stopped(place)
 
 
-def _flood(logs: Sequence[int], limit: int) -> Ending | None:
-    """Which of standard output and standard error holds more than `limit` bytes; None if neither does."""
+def _find_flood(logs: Sequence[int], limit: int) -> Ending | None:
+    """Return which of standard output and standard error has more than `limit` bytes; None if neither has."""
     for log, ending in zip(logs, (Ending.STDOUT_LIMIT, Ending.STDERR_LIMIT), strict=True):
         if os.fstat(log).st_size > limit:
             return ending
@@ -171,7 +182,7 @@ def _flood(logs: Sequence[int], limit: int) -> Ending | None:
 
 
 def _shorten(log: int, limit: int) -> None:
-    """Cut the middle out of a log of more than `limit` bytes, in place: the disk may be full."""
+    """Remove the middle of a log of more than `limit` bytes, in place, because the disk may be full."""
     size = os.fstat(log).st_size
     if size > max(limit, 2 * KEPT):
         tail = os.pread(log, KEPT, size - KEPT)

@@ -1,4 +1,4 @@
-"""The settings of an executable, checked once: program, arguments, templates, paths."""
+"""The settings of an executable: checks of program, arguments, templates and paths, and digests."""
 
 from __future__ import annotations
 
@@ -10,27 +10,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from .pest.templates import PestTemplate
+from .pest.pest_template import PestTemplate
 from .processes import STDERR, STDOUT
 from .protocol import AdapterError, Quantity
-from .quantities import did_you_mean, nearest
-from .readers.base import Reader, select
+from .quantities import closest_match, did_you_mean
+from .readers.reader import Reader, select
 from .templates import InputTemplate, Template, TemplateError
 
 _TEMPLATES = {"plain": Template, "tpl": PestTemplate}
 _PATH_END = re.compile(r"[\s'\",:;]")  # in an argument or a variable
-_LIKENESS = 0.8  # of names of files: many end alike
+_SIMILARITY = 0.8  # of file names: many have the same ending
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file written before each run.
+    """A file that is written before each run.
 
     Parameters
     ----------
-    template : text file, relative to the model's `search_path`; or a template itself.
-    path : where to write it, relative to the run's directory.
-    format : of a text file: ``"plain"`` has fields such as ``{depth[1]:.3f}``, ``"tpl"`` is PEST's.
+    template : Path or InputTemplate
+        Template file, relative to the `search_path` of the model, or a template.
+    path : str
+        File to write, relative to the run directory.
+    format : str
+        Format of a template file: ``"plain"`` with fields such as ``{depth[1]:.3f}``, or ``"tpl"`` for PEST.
     """
 
     template: Path | InputTemplate
@@ -40,13 +43,16 @@ class InputFile:
 
 @dataclass(frozen=True)
 class LocalFile:
-    """A file, or a directory with all that is in it, that each run finds in its directory.
+    """A file, or a directory with its content, that is copied or linked into each run directory.
 
     Parameters
     ----------
-    source : where it is, relative to the model's `search_path`.
-    path : where the run has it, relative to the run's directory; by default its own name.
-    link : whether the run has a link to it, and no copy. What a program writes to a link changes the original.
+    source : Path
+        The file, relative to the `search_path` of the model.
+    path : str
+        Its place, relative to the run directory; by default its own name.
+    link : bool
+        Whether to link it instead of copying it. If the program writes to a link, the original is changed.
     """
 
     source: Path
@@ -55,11 +61,11 @@ class LocalFile:
 
     @property
     def place(self) -> PurePosixPath:
-        """Where the run has it."""
+        """Its place, relative to the run directory."""
         return PurePosixPath(self.path or self.source.name)
 
-    def bring(self, folder: Path, directory: Path) -> None:
-        """Copy it from below `folder` into a run's directory, or link it."""
+    def provide(self, folder: Path, directory: Path) -> None:
+        """Copy or link the file from `folder` into a run directory."""
         source, place = (folder / self.source).absolute(), directory / self.place
         place.parent.mkdir(parents=True, exist_ok=True)
         if self.link:
@@ -71,7 +77,7 @@ class LocalFile:
 
 
 def find_program(setting: str, command: tuple[str, ...], folder: Path) -> Path:
-    """Find the absolute path of the program; links are kept, since some programs look at their name."""
+    """Return the absolute path of the program. Links are not resolved, because some programs use their name."""
     if not command or not command[0]:
         raise AdapterError(setting, "must name a program, but is empty")
     for word in command:
@@ -86,14 +92,14 @@ def find_program(setting: str, command: tuple[str, ...], folder: Path) -> Path:
         return Path(found).absolute()
     path = Path(os.path.normpath(folder / name))
     if not path.is_file():
-        raise AdapterError(setting, f"there is no file {path}{_neighbour(path)}")
+        raise AdapterError(setting, f"there is no file {path}{_suggest_file(path)}")
     if not os.access(path, os.X_OK):
         raise AdapterError(setting, f"{path} is not executable; chmod +x makes it so")
     return path
 
 
 def load_arguments(setting: str, command: tuple[str, ...], inputs: tuple[Quantity, ...]) -> tuple[Template, ...]:
-    """Read the arguments, without the program, as templates."""
+    """Return the arguments, without the program, as templates."""
     arguments = []
     for i, word in enumerate(command[1:], start=1):
         try:
@@ -105,12 +111,12 @@ def load_arguments(setting: str, command: tuple[str, ...], inputs: tuple[Quantit
 
 
 def load_template(setting: str, file: InputFile, folder: Path, inputs: tuple[Quantity, ...]) -> InputTemplate:
-    """Read a template and check its fields."""
+    """Return a template whose fields were checked."""
     if not isinstance(file.template, Path):
         template, where = file.template, ""
     else:
         path = folder / file.template
-        text, where = _template_text(f"{setting}.template", path), f"{path}, "
+        text, where = _read_template(f"{setting}.template", path), f"{path}, "
     if file.format not in _TEMPLATES:
         raise AdapterError(f"{setting}.format", f"must be 'plain' or 'tpl'; it is {file.format!r}")
     try:
@@ -122,11 +128,11 @@ def load_template(setting: str, file: InputFile, folder: Path, inputs: tuple[Qua
     return template
 
 
-def _template_text(setting: str, path: Path) -> str:
+def _read_template(setting: str, path: Path) -> str:
     try:
         return path.read_bytes().decode()  # as bytes: line ends stay as they are
     except FileNotFoundError as error:
-        raise AdapterError(setting, f"there is no file {path}{_neighbour(path)}") from error
+        raise AdapterError(setting, f"there is no file {path}{_suggest_file(path)}") from error
     except OSError as error:
         raise AdapterError(setting, f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -134,38 +140,41 @@ def _template_text(setting: str, path: Path) -> str:
 
 
 def check_files(files: tuple[LocalFile, ...], folder: Path) -> None:
-    """Raise `AdapterError` unless there are such files, and each stays inside the run's directory."""
+    """Raise `AdapterError` unless the files exist and their places are inside the run directory."""
     for i, file in enumerate(files):
         source = folder / file.source
         if not (source.is_file() or source.is_dir()):
-            raise AdapterError(f"files[{i}].source", f"there is no file {source}{_neighbour(source)}")
+            raise AdapterError(f"files[{i}].source", f"there is no file {source}{_suggest_file(source)}")
         if not os.access(source, os.R_OK):
             raise AdapterError(f"files[{i}].source", f"{source} cannot be read")
-        _inside(f"files[{i}].path", str(file.place))
+        _check_inside(f"files[{i}].path", str(file.place))
 
 
 def check_paths(
     input_files: tuple[InputFile, ...], output_paths: Mapping[str, str], files: tuple[LocalFile, ...]
 ) -> None:
-    """Raise `AdapterError` if a path leaves the run's directory, or two files have the same.
+    """Raise `AdapterError` if a path is outside the run directory, or if two files have the same path.
 
     Parameters
     ----------
-    output_paths : the path of each setting that names a file that the program writes.
+    input_files : tuple of InputFile
+    output_paths : mapping of str to str
+        Path by setting, for the files that the program writes.
+    files : tuple of LocalFile
     """
     taken = {PurePosixPath(STDOUT): "standard output", PurePosixPath(STDERR): "standard error"}
     placed = [(f"files[{i}].path", str(file.place)) for i, file in enumerate(files)]
     linked = {file.place: f"files[{i}].path" for i, file in enumerate(files) if file.link}
     for setting, path in (*placed, *((f"input_files[{i}].path", file.path) for i, file in enumerate(input_files))):
-        pure = _inside(setting, path)
-        # What is written below a linked directory would be written elsewhere.
+        pure = _check_inside(setting, path)
+        # A file in a linked directory would be written outside the run directory.
         owner = taken.get(pure) or next((linked[parent] for parent in pure.parents if parent in linked), None)
         if owner is not None:
             raise AdapterError(setting, f"{path!r} is taken by {owner}")
         taken[pure] = setting
     for setting, path in output_paths.items():
-        # If the program did not write it, what we wrote would be read as its result.
-        pure = _inside(setting, path)
+        # If the program did not write the file, our own file would be read as its result.
+        pure = _check_inside(setting, path)
         owner = taken.get(pure) or next((taken[parent] for parent in pure.parents if parent in linked), None)
         if owner is not None:
             hint = "; for standard output, leave the path out" if owner == "standard output" else ""
@@ -173,7 +182,7 @@ def check_paths(
 
 
 def check_output_files(files: tuple[Reader, ...], outputs: tuple[Quantity, ...]) -> None:
-    """Raise `AdapterError` unless the files hold each output exactly once."""
+    """Raise `AdapterError` unless the files contain each output exactly once."""
     names = [quantity.name for quantity in outputs]
     source: dict[str, str] = {}
     for i, file in enumerate(files):
@@ -197,27 +206,36 @@ def check_output_files(files: tuple[Reader, ...], outputs: tuple[Quantity, ...])
             raise AdapterError(f"output_files[{i}].{error.setting}", error.sentence) from error
 
 
-def text_of(settings: object, folder: Path | None) -> str:
-    """Write settings for a digest, with the paths below `folder` relative to it: a project may be moved.
+def format_settings(settings: object, folder: Path | None) -> str:
+    """Return settings as text for a digest, with paths below `folder` relative to it, so that a project can be moved.
 
-    The path of a directory stays as it is: what it holds is not part of the digest, and may differ in a copy.
+    The path of a directory is not changed, because its content is not part of the digest and may differ in a copy.
 
     Parameters
     ----------
-    settings : texts, and tuples and lists of them; all else has no paths.
-    folder : the project's directory; None leaves all paths as they are.
+    settings : object
+        Strings, and tuples and lists of them, may contain paths.
+    folder : Path, optional
+        Directory of the project; None leaves all paths unchanged.
     """
     return repr(settings if folder is None else _make_relative(settings, folder))
 
 
-def project_files(command: tuple[str, ...], environment: Mapping[str, str], folder: Path | None) -> Iterator[bytes]:
-    """Give a digest of each file whose path `text_of` makes relative, unless `program_files` gives its bytes.
+def digest_project_files(
+    command: tuple[str, ...], environment: Mapping[str, str], folder: Path | None
+) -> Iterator[bytes]:
+    """Yield a digest of each file whose path `format_settings` makes relative.
+
+    Files that `read_program_files` reads are left out.
 
     Parameters
     ----------
-    command : all words of it.
-    environment : variables of the program.
-    folder : the project's directory; None gives nothing.
+    command : tuple of str
+        Program and arguments.
+    environment : mapping of str to str
+        Environment variables of the program.
+    folder : Path, optional
+        Directory of the project; None yields nothing.
     """
     if folder is None:
         return
@@ -225,7 +243,7 @@ def project_files(command: tuple[str, ...], environment: Mapping[str, str], fold
     for word in (*words, *(value for _, value in sorted(environment.items()))):
         for _, path in _paths_below(folder, word):
             if path is not None and path.is_file():
-                yield _digest_of_file(path) if os.access(path, os.R_OK) else _bytes(path)
+                yield _digest_file(path) if os.access(path, os.R_OK) else _read_bytes(path)
 
 
 def _make_relative(settings: object, folder: Path) -> object:
@@ -241,7 +259,7 @@ def _make_relative(settings: object, folder: Path) -> object:
 
 
 def _paths_below(folder: Path, text: str) -> list[tuple[int, Path | None]]:
-    """Where a text has paths below a directory, and which, the longest that exists; None if none does."""
+    """Return the position of each path below a directory in a text, and the longest one that exists, or None."""
     found: list[tuple[int, Path | None]] = []
     for match in re.finditer(rf"(?:\A|(?<=['\"=:,])){re.escape(str(folder) + os.sep)}", text):
         ends = [len(text), *(end.start() for end in reversed([*_PATH_END.finditer(text, match.end())]))]
@@ -250,44 +268,44 @@ def _paths_below(folder: Path, text: str) -> list[tuple[int, Path | None]]:
     return found
 
 
-def program_files(program: str, command: tuple[str, ...]) -> Iterator[bytes]:
-    """Give the bytes of the program and of each file that an argument names by its absolute path."""
+def read_program_files(program: str, command: tuple[str, ...]) -> Iterator[bytes]:
+    """Yield the bytes of the program and of each file that an argument names by its absolute path."""
     for path in (Path(program), *(Path(word) for word in command[1:] if word.startswith(os.sep))):
         if path.is_file():
-            yield _bytes(path)
+            yield _read_bytes(path)
 
 
-def local_files(files: tuple[LocalFile, ...], folder: Path) -> Iterator[bytes]:
-    """Give the place and a digest of each file that runs find in their directory, which may be large."""
+def digest_local_files(files: tuple[LocalFile, ...], folder: Path) -> Iterator[bytes]:
+    """Yield the place and a digest of each file that is copied or linked; the files may be large."""
     for file in files:
         source = folder / file.source
         for path in sorted(p for p in source.rglob("*") if p.is_file()) if source.is_dir() else [source]:
             yield str(file.place / path.relative_to(source)).encode()
-            yield _digest_of_file(path)
+            yield _digest_file(path)
 
 
-def _digest_of_file(path: Path) -> bytes:
+def _digest_file(path: Path) -> bytes:
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").digest()
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except PermissionError:  # a licensed code may be executable, yet not readable
-        about = path.stat()
-        return f"{about.st_size} bytes of {about.st_mtime_ns} ns".encode()
+    except PermissionError:  # a licensed program may be executable but not readable
+        file = path.stat()
+        return f"{file.st_size} bytes of {file.st_mtime_ns} ns".encode()
 
 
-def _inside(setting: str, path: str) -> PurePosixPath:
+def _check_inside(setting: str, path: str) -> PurePosixPath:
     pure = PurePosixPath(path)
     if "\0" in path or pure.is_absolute() or ".." in pure.parts or not pure.parts:
         raise AdapterError(setting, f"{path!r} must be a file inside the run's directory: relative, and without '..'")
     return pure
 
 
-def _neighbour(path: Path) -> str:
+def _suggest_file(path: Path) -> str:
     if not path.parent.is_dir():
         return f", nor a directory {path.parent}"
-    near = nearest(path.name, [entry.name for entry in path.parent.iterdir()], _LIKENESS)
+    near = closest_match(path.name, [entry.name for entry in path.parent.iterdir()], _SIMILARITY)
     return f"; did you mean {near!r}?" if near is not None else ""

@@ -1,7 +1,7 @@
-"""The one contract between invgp and a simulator, whatever the simulator is.
+"""The interface between invgp and simulators.
 
-A `ForwardModel` maps rows of numbers to rows of numbers. It knows nothing of latents, priors, links or
-surveys; whoever calls it brings values in the units that its inputs name.
+A `ForwardModel` maps rows of numbers to rows of numbers. It does not depend on latents, priors, links or surveys; the
+caller passes values in the units of its inputs.
 """
 
 from __future__ import annotations
@@ -18,34 +18,37 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# Set in the environment of every program that an adapter starts, to the run's directory: whoever must end the programs
-# of a worker that was killed finds them by it.
+# Environment variable of every program that an adapter starts: the run directory. The programs of a worker that was
+# killed are found by it.
 RUN_DIRECTORY_VARIABLE = "INVGP_RUN_DIRECTORY"
 
-# How the names of empty directories begin that wait for the next run; see `RunContext`.
+# Prefix of the names of empty directories that are kept for the next run; see `RunContext`.
 SPARE = ".spare-"
 
-# What is added to the label of its first run in the name of the directory of several runs.
+# Suffix of the directory of a batch, after the label of its first run.
 BATCH = "-batch"
 
-# Where the directory of each batch, `RunContext.directory`, was when it was first used. A program can put a link in its
-# place; an adapter then makes and removes nothing there.
+# The resolved path of each `RunContext.directory` when it was first used. A program can replace it by a link;
+# an adapter then creates and removes nothing there.
 HOMES: dict[str, str] = {}
 
-# Absolute paths of directories whose runs are wanted no more: this process starts no program for them. A thread that
-# waits for a program cannot be stopped, and would go on with the next row, the next attempt, a fresh program.
+# Absolute paths of directories whose runs were stopped: this process starts no program for them. A thread that waits
+# for a program cannot be stopped, and would continue with the next row or attempt.
 STOPPED: set[str] = set()
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A named input or output: one number, or one number for each label.
+    """A named input or output: one number, or one number per label.
 
     Parameters
     ----------
-    name : the name by which the simulator knows it.
-    unit : a UDUNITS string such as ``"m s-1"``; ``"1"`` if it has none.
-    labels : None for a single number, otherwise the label of each number (layer 1, layer 2, ...).
+    name : str
+        Name in the simulator.
+    unit : str
+        UDUNITS string such as ``"m s-1"``; ``"1"`` for a quantity without a unit.
+    labels : tuple of str or int, optional
+        Label of each number, for example the number of a layer; None for a single number.
     """
 
     name: str
@@ -54,12 +57,12 @@ class Quantity:
 
     @property
     def size(self) -> int:
-        """How many numbers it takes in a row."""
+        """Number of columns."""
         return 1 if self.labels is None else len(self.labels)
 
 
 class Status(StrEnum):
-    """What became of one run."""
+    """The status of a run."""
 
     OK = "ok"
     PARTIAL = "some outputs missing"
@@ -78,17 +81,19 @@ GAVE_OUTPUTS = frozenset({Status.OK, Status.PARTIAL})
 
 @dataclass(frozen=True)
 class Evaluations:
-    """The outcome of a batch of B runs with P output numbers each.
+    """The outcome of a batch of B runs with P outputs each.
 
     Parameters
     ----------
-    outputs : (B, P), in the units of the model's outputs; NaN throughout a row that failed, and for what is missing of
-        a row that is `Status.PARTIAL`.
-    status : B of them.
-    messages : B of them, empty for a run that went well; otherwise which run, why, and where its directory
-        is.
-    seconds : that the runs took, all in all, of a model that makes several at once; None if it makes one after the
-        other.
+    outputs : array of float64, shape (B, P)
+        In the units of the outputs of the model. All values of a failed run are NaN, and so are the missing outputs of
+        a run with `Status.PARTIAL`.
+    status : tuple of Status, length B
+    messages : tuple of str, length B
+        Empty for a successful run; otherwise the label of the run, the cause, and its directory.
+    seconds : float, optional
+        Sum of the durations of the runs in s, for a model that makes several runs at the same time; None for a model
+        that makes one run after the other.
     """
 
     outputs: Floats
@@ -98,12 +103,12 @@ class Evaluations:
 
     @cached_property
     def ok(self) -> NDArray[np.bool_]:
-        """(B,) which runs gave outputs, if only some of them."""
+        """Which runs have outputs, at least some of them, shape (B,)."""
         return np.asarray([s in GAVE_OUTPUTS for s in self.status], dtype=bool)
 
     @staticmethod
     def concatenate(parts: Iterable[Evaluations]) -> Evaluations:
-        """Join batches, in order, into one."""
+        """Join batches, in order."""
         parts = list(parts)
         return Evaluations(
             outputs=np.concatenate([p.outputs for p in parts]),
@@ -114,15 +119,18 @@ class Evaluations:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a batch of runs needs besides its values.
+    """Labels and directory of a batch of runs.
 
     Parameters
     ----------
-    labels : one a run, unique, fit to be the name of a directory; messages call the run by it.
-    directory : where private run directories are made, one for each run that needs one.
-    more : whether there will be further batches in `directory`. An adapter may then leave one empty directory of each
-        process there, named `SPARE...`, for the next run to take: some disks take longer to make and remove one than a
-        fast program takes to run. Whoever says so removes them in the end.
+    labels : sequence of str, length B
+        One unique label per run, a valid name of a directory. Messages refer to the run by it.
+    directory : Path
+        Parent of the private run directories.
+    more : bool
+        Whether there will be further batches in `directory`. Then an adapter may leave one empty directory per process
+        there, with the prefix `SPARE`, for the next run, because on some disks the creation of a directory takes longer
+        than a fast program. The caller removes these directories in the end.
     """
 
     labels: Sequence[str]
@@ -130,49 +138,68 @@ class RunContext:
     more: bool = False
 
     def rows(self, start: int, stop: int) -> RunContext:
-        """The context of a part of the batch."""
+        """Return the context of a part of the batch."""
         return replace(self, labels=self.labels[start:stop])
 
 
 @runtime_checkable
 class ForwardModel(Protocol):
-    """A simulator behind one face.
+    """A simulator.
 
-    An instance is picklable (it travels to worker processes), deterministic, and never raises for one bad
-    row: that row's status and message tell. The result for a row does not depend on the rows beside it.
+    An instance is picklable, because it is sent to worker processes, and deterministic. It does not raise an exception
+    for a bad row; the status and the message of the row report the failure. The outcome of a row does not depend on the
+    other rows. `invgp.adapters.testing.check_forward_model` checks these properties.
     """
 
     @property
     def name(self) -> str:
-        """A short name for messages and provenance."""
+        """Short name for messages and provenance."""
 
     @property
     def inputs(self) -> tuple[Quantity, ...]:
-        """What goes in; their sizes add up to the columns of `values`."""
+        """Inputs; their sizes add up to the number of columns of `values`."""
 
     @property
     def outputs(self) -> tuple[Quantity, ...]:
-        """What comes out; their sizes add up to the columns of `Evaluations.outputs`."""
+        """Outputs; their sizes add up to the number of columns of `Evaluations.outputs`."""
 
     @property
     def digest(self) -> str:
-        """A hexadecimal digest of everything that decides the outputs: program, templates, settings."""
+        """Hexadecimal digest of everything that affects the outputs: program, templates, settings."""
 
     @property
     def rows_per_task(self) -> int:
-        """How many rows one parallel task holds; fixed, so that the number of workers cannot sway results."""
+        """Number of rows per task; fixed, so that the results do not depend on the number of workers."""
 
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
-        """Run the simulator at each row of `values`, (B, I), in the units of `inputs`."""
+        """Run the simulator.
+
+        Parameters
+        ----------
+        values : array, shape (B, I)
+            One row per run, in the units of `inputs`.
+        context : RunContext
+
+        Returns
+        -------
+        Evaluations
+
+        Raises
+        ------
+        ValueError
+            The shape of `values` or the labels are invalid.
+        """
 
 
 class AdapterError(ValueError):
-    """A simulator that cannot be wrapped as the settings say.
+    """The settings of an adapter are invalid.
 
     Parameters
     ----------
-    setting : the setting at fault, as the adapter's constructor names it.
-    sentence : what it was and what it must be.
+    setting : str
+        Name of the invalid argument of the adapter.
+    sentence : str
+        What it was and what it must be.
     """
 
     def __init__(self, setting: str, sentence: str) -> None:
@@ -185,15 +212,15 @@ class AdapterError(ValueError):
 
 
 def former_digest(model: ForwardModel) -> str:
-    """Give the digest that ledgers of version 1 know a model by: that of a program may have held absolute paths."""
+    """Return the digest of a model in ledgers of version 1, which may contain absolute paths."""
     return str(getattr(model, "former_digest", model.digest))
 
 
 def input_size(model: ForwardModel) -> int:
-    """Number of columns of `values`."""
+    """Return the number of columns of `values`."""
     return sum(q.size for q in model.inputs)
 
 
 def output_size(model: ForwardModel) -> int:
-    """Number of columns of `Evaluations.outputs`."""
+    """Return the number of columns of `Evaluations.outputs`."""
     return sum(q.size for q in model.outputs)

@@ -1,4 +1,4 @@
-"""What every adapter asks of its quantities, its batches and its digest."""
+"""Checks and helpers for quantities, batches and digests, for all adapters."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .protocol import AdapterError, Floats, Quantity, RunContext
 
 Label = str | int | None
 
-_COMPARED, _LISTED, _LONGEST = 1000, 20, 60  # choices, choices, characters
+_MOST_COMPARED, _MOST_LISTED, _LONGEST = 1000, 20, 60  # choices, choices, characters
 
 
 def check_quantities(setting: str, quantities: tuple[Quantity, ...]) -> None:
-    """Raise `AdapterError` unless there are quantities, with unique names and unique labels."""
+    """Raise `AdapterError` unless there is at least one quantity, and names and labels are unique."""
     if not quantities:
         raise AdapterError(setting, "must name at least one quantity, but is empty")
     seen: set[str] = set()
@@ -37,36 +37,60 @@ def check_quantities(setting: str, quantities: tuple[Quantity, ...]) -> None:
 
 
 def size_of(quantities: Iterable[Quantity]) -> int:
-    """How many numbers a row of `quantities` takes."""
+    """Return the number of columns of `quantities`."""
     return sum(q.size for q in quantities)
 
 
 def columns_of(quantities: Iterable[Quantity]) -> list[tuple[str, Label]]:
-    """Name and label (None if it has none) of each column, in order."""
+    """Return name and label (None without one) of each column, in order."""
     return [(q.name, label) for q in quantities for label in (q.labels or (None,))]
 
 
-def written(name: str, label: Label) -> str:
-    """A column as people write it: ``depth``, ``depth[1]``."""
+def column_name(name: str, label: Label) -> str:
+    """Return the name of a column, such as ``depth`` or ``depth[1]``."""
     return name if label is None else f"{name}[{label}]"
 
 
-def first_bad_output(outputs: Iterable[Quantity], row: Floats) -> str | None:
-    """Say which number of `row`, (P,), is the first that is not finite; None if all are."""
+def describe_nonfinite(quantities: Iterable[Quantity], row: Floats) -> str | None:
+    """Describe the first number of a row that is not finite, such as ``depth[1] is nan``; None if all are finite.
+
+    Parameters
+    ----------
+    quantities : iterable of Quantity
+        Columns of the row.
+    row : array, shape (P,)
+    """
     finite = np.isfinite(row)
     if finite.all():
         return None
     bad = np.flatnonzero(~finite)
-    name, label = columns_of(outputs)[bad[0]]
-    return f"output {written(name, label)} is {row[bad[0]]}"
+    name, label = columns_of(quantities)[bad[0]]
+    return f"{column_name(name, label)} is {row[bad[0]]}"
 
 
 def check_batch(inputs: tuple[Quantity, ...], values: Floats, context: RunContext) -> Floats:
-    """Return `values` as float64, (B, I); raise `ValueError` if they or the labels do not fit."""
+    """Check the arguments of `ForwardModel.evaluate`.
+
+    Parameters
+    ----------
+    inputs : tuple of Quantity
+    values : array, shape (B, I)
+    context : RunContext
+
+    Returns
+    -------
+    array of float64, shape (B, I)
+        The values.
+
+    Raises
+    ------
+    ValueError
+        The values have another shape, or the labels are not B different ones.
+    """
     values = np.asarray(values, dtype=np.float64)
     columns = size_of(inputs)
     if values.ndim != 2 or values.shape[1] != columns:
-        names = ", ".join(written(*column) for column in columns_of(inputs))
+        names = ", ".join(column_name(*column) for column in columns_of(inputs))
         raise ValueError(f"values must have shape (B, {columns}), one column for each of {names}; got {values.shape}")
     if len(context.labels) != len(values):
         raise ValueError(f"context.labels must name {len(values)} runs, but names {len(context.labels)}")
@@ -75,32 +99,56 @@ def check_batch(inputs: tuple[Quantity, ...], values: Floats, context: RunContex
     return values
 
 
-def kind_of(value: object) -> str:
-    """A value's type with its article: ``an int``, ``a list``."""
+def type_name(value: object) -> str:
+    """Return the type of a value with its article, such as ``an int`` or ``a list``."""
     name = type(value).__name__
-    # A NumPy array is called an n-d array.
+    # An ndarray is an "n-d array".
     return f"an {name}" if name[0] in "aeioAEIO" or name == "ndarray" else f"a {name}"
 
 
-def nearest(word: str, choices: Iterable[str], likeness: float = 0.6) -> str | None:
-    """Give the choice that is most like `word`; None if none has that likeness, of 1 for the same word."""
-    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=likeness)
+def closest_match(word: str, choices: Iterable[str], similarity: float = 0.6) -> str | None:
+    """Return the choice that is most similar to a word.
+
+    Parameters
+    ----------
+    word : str
+    choices : iterable of str
+    similarity : float
+        Smallest similarity, between 0 and 1.
+
+    Returns
+    -------
+    str or None
+        None if no choice is similar.
+    """
+    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=similarity)
     return close[0] if close else None
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """End a sentence about an unknown word: the nearest choice, or the first of them."""
-    # Choices may come from a file of any size: to compare words takes the square of their length.
-    known = [str(choice)[:_LONGEST] for choice in islice(choices, _COMPARED)]
-    near = nearest(word, known)
+    """Return the end of a sentence about an unknown word: the most similar choice, or the first choices."""
+    # The choices may come from a file of any size, and the comparison takes time with the square of the length.
+    known = [str(choice)[:_LONGEST] for choice in islice(choices, _MOST_COMPARED)]
+    near = closest_match(word, known)
     if near is not None:
         return f"did you mean {near!r}?"
-    more = " and more" if len(known) > _LISTED else ""
-    return f"there is {', '.join(map(repr, known[:_LISTED]))}{more}" if known else "there is none"
+    more = " and more" if len(known) > _MOST_LISTED else ""
+    return f"there is {', '.join(map(repr, known[:_MOST_LISTED]))}{more}" if known else "there is none"
 
 
 def digest_of(parts: Iterable[str | bytes]) -> str:
-    """Return the sha256, in hexadecimal, of a sequence of texts; their borders count."""
+    """Compute a digest.
+
+    Parameters
+    ----------
+    parts : iterable of str or bytes
+        Everything that affects the outputs of a model. The boundaries between parts matter.
+
+    Returns
+    -------
+    str
+        SHA-256 in hexadecimal digits.
+    """
     sha = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

@@ -1,8 +1,7 @@
-"""Programs run under a supervisor: a small process that starts a program, and ends all its descendants with it.
+"""Programs under a supervisor: a small process that starts a program and ends all its descendants.
 
-A process keeps the supervisors that it has started and that have nothing to do: one for each thread that has run a
-program at the same time as others. A supervisor ends with the process that started it, even if that is killed with -9,
-and ends all that it runs.
+A process keeps its idle supervisors for the next program. A supervisor ends when its parent process ends, even if that
+is killed, and it ends the program that it supervises.
 """
 
 from __future__ import annotations
@@ -32,29 +31,36 @@ from .protocol import RUN_DIRECTORY_VARIABLE
 from .supervisor_process import ANSWER, ENDED, LENGTH, NOT_ENDED, PATIENCE, STARTED, kill_programs
 
 SUBREAPER = sys.platform == "linux"
-"""Whether supervisors are to be child subreapers; without, they find daemons by their environment."""
+"""Whether supervisors are child subreapers; otherwise they find daemons by their environment."""
 
-_LOOK_EVERY = 0.1  # s, whether a program that has not started stopped its supervisor
+_POLL = 0.1  # s, between two checks that the program has not stopped its supervisor
 _log = logging.getLogger(__name__)
 _idle: list[_Supervisor] = []
 _owner = 0
 
 
 class Program:
-    """A program that was started, with all that comes of it. It is ended with the block of a ``with`` statement.
+    """A running program with its descendants; a context manager that ends them.
 
     Parameters
     ----------
-    argv : program (an absolute path) and arguments.
-    directory : descriptor of its working directory.
-    environment : all of it, with ``INVGP_RUN_DIRECTORY``.
-    stdout, stderr, stdin : descriptors; without `stdin` its standard input is empty.
-    deadline : of `time.monotonic`, up to which we wait for its start; `wait` and `end` go on from there.
+    argv : sequence of str
+        Program (an absolute path) and arguments.
+    directory : int
+        Descriptor of the working directory.
+    environment : mapping of bytes to bytes
+        Complete environment, with ``INVGP_RUN_DIRECTORY``.
+    stdout, stderr : int
+        Descriptors.
+    stdin : int, optional
+        Descriptor; without it, standard input is empty.
+    deadline : float
+        Time on the monotonic clock until which to wait for the start. Afterwards `wait` and `end` still work.
 
     Raises
     ------
     OSError
-        If it cannot be started.
+        The program cannot be started.
     """
 
     def __init__(
@@ -70,18 +76,18 @@ class Program:
         self._mark = os.fsdecode(environment[RUN_DIRECTORY_VARIABLE.encode()])
         self._argv = argv
         self._status: int | None = None
-        self._supervisor = _take()
+        self._supervisor = _take_idle()
         try:
             files = (directory, stdout, stderr) if stdin is None else (directory, stdout, stderr, stdin)
-            self._supervisor.ask((list(argv), dict(environment), self._mark), files)
-            answer = self._supervisor.answer(_LOOK_EVERY)
+            self._supervisor.send_request((list(argv), dict(environment), self._mark), files)
+            answer = self._supervisor.receive_answer(_POLL)
             while answer is None and time.monotonic() < deadline:
                 self._supervisor.wake()
-                answer = self._supervisor.answer(max(0.0, min(_LOOK_EVERY, deadline - time.monotonic())))
+                answer = self._supervisor.receive_answer(max(0.0, min(_POLL, deadline - time.monotonic())))
         except BaseException as error:
             self.end()
             if isinstance(error, EOFError | BrokenPipeError):
-                sentence = f"the process that was to supervise it has ended, {self._supervisor.ending}"
+                sentence = f"the process that was to supervise it has ended, {self._supervisor.describe_end()}"
                 raise OSError(errno.ECANCELED, sentence) from error
             raise
         self._check_started(answer)
@@ -102,18 +108,18 @@ class Program:
 
     @property
     def returncode(self) -> int:
-        """The exit code of a program that has ended, or minus the number of the signal that killed it."""
+        """Exit code of the program after its end, or minus the number of the signal that killed it."""
         return -signal.SIGKILL if self._status is None else os.waitstatus_to_exitcode(self._status)
 
     def wait(self, seconds: float) -> bool:
-        """Wait, but no longer than some seconds; whether the program and all that came of it are gone."""
+        """Wait for at most `seconds`; return whether the program and its descendants have ended."""
         if self._status is None:
             try:
-                answer = self._supervisor.answer(seconds)
+                answer = self._supervisor.receive_answer(seconds)
             except EOFError:
                 _log.warning("the process that supervised the run in %s was killed", self._mark)
                 self._end_without_supervisor()
-                self._supervisor.dismiss()
+                self._supervisor.shut_down()
                 return True
             if answer is None:
                 self._supervisor.wake()
@@ -126,18 +132,18 @@ class Program:
                 _idle.append(self._supervisor)
             else:
                 self._warn([])
-                self._supervisor.dismiss()
+                self._supervisor.shut_down()
         return True
 
     def end(self) -> None:
-        """Kill the program and all that came of it, and wait until they are gone."""
+        """Kill the program and its descendants, and wait for their end."""
         if self._status is not None:
             return
         self._supervisor.close()
         try:
-            answer = self._supervisor.answer(PATIENCE + 1.0)
-            while answer is not None and answer[0] == STARTED:  # we were interrupted before we heard it
-                answer = self._supervisor.answer(PATIENCE + 1.0)
+            answer = self._supervisor.receive_answer(PATIENCE + 1.0)
+            while answer is not None and answer[0] == STARTED:  # an interruption came before this answer was read
+                answer = self._supervisor.receive_answer(PATIENCE + 1.0)
         except EOFError:  # it ran nothing, or it was killed
             self._end_without_supervisor()
         else:
@@ -145,7 +151,7 @@ class Program:
             if answer is None or answer[0] == NOT_ENDED:
                 self._warn([])
         finally:
-            self._supervisor.dismiss()
+            self._supervisor.shut_down()
 
     def _end_without_supervisor(self) -> None:
         self._status = signal.SIGKILL
@@ -158,14 +164,14 @@ class Program:
 
 
 class _Supervisor:
-    """Our side of a supervisor."""
+    """A supervisor process, as seen by its parent."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         self._socket = ours
         with theirs:
             self._process = subprocess.Popen(
-                # Isolated, and without site-packages: it starts in 20 ms. The lone import is named to it.
+                # Without site-packages it starts in 20 ms. The directory of its only import is an argument.
                 [
                     sys.executable,
                     "-I",
@@ -179,19 +185,19 @@ class _Supervisor:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                start_new_session=True,  # out of reach of Ctrl-C, and with it all that it runs
+                start_new_session=True,  # so that Ctrl-C does not reach it and its program
             )
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
-    def ask(self, message: tuple[list[str], dict[bytes, bytes], str], files: Sequence[int]) -> None:
+    def send_request(self, message: tuple[list[str], dict[bytes, bytes], str], files: Sequence[int]) -> None:
         content = marshal.dumps(message)
         content = LENGTH.pack(len(content)) + content
         sent = socket.send_fds(self._socket, [content], files)
         self._socket.sendall(content[sent:])
 
-    def answer(self, seconds: float) -> tuple[int, int] | None:
-        """Wait for the next answer; None if there is none in time. `EOFError` says that there will be none."""
+    def receive_answer(self, seconds: float) -> tuple[int, int] | None:
+        """Wait for the next answer; None if there is none in time. Raise `EOFError` if there will be none."""
         if not self._poll.poll(1000 * seconds):
             return None
         try:
@@ -203,26 +209,25 @@ class _Supervisor:
         number, status = ANSWER.unpack(content)
         return number, status
 
-    @property
-    def ending(self) -> str:
-        """What it was and how it ended, in words."""
+    def describe_end(self) -> str:
+        """Return its program and its exit code, as part of a message."""
         return f"{sys.executable} with exit code {self._process.poll()}"
 
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Have it end what it runs, answer, and end itself."""
+        """Ask it to end its program, to answer, and to exit."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
         self.wake()
 
     def wake(self) -> None:
-        """Have it go on: the program may have stopped it."""
+        """Continue it, in case the program has stopped it."""
         self._process.send_signal(signal.SIGCONT)
 
-    def dismiss(self) -> None:
-        """Wait for its end; kill it if that takes too long."""
+    def shut_down(self) -> None:
+        """Close it and wait for its end; kill it if that takes too long."""
         self.close()
         self._socket.close()
         try:
@@ -232,23 +237,23 @@ class _Supervisor:
             self._process.wait()
 
 
-def _take() -> _Supervisor:
-    """A supervisor that has nothing to do."""
-    global _owner  # noqa: PLW0603 - one a process: a copy that was forked needs its own
+def _take_idle() -> _Supervisor:
+    """Return an idle supervisor, or a new one."""
+    global _owner  # noqa: PLW0603 - one per process: a forked copy needs its own
     if _owner != os.getpid():
         _owner = os.getpid()
         _idle.clear()
-        # `multiprocessing` runs its finalizers in its workers too; programs that are kept running were ended before.
-        Finalize(None, _dismiss_all, exitpriority=0)
+        # `multiprocessing` calls its finalizers in its workers, too. Persistent programs have been ended before.
+        Finalize(None, _shut_down_all, exitpriority=0)
     while _idle:
-        with suppress(IndexError):  # another thread was quicker
+        with suppress(IndexError):  # another thread may have taken it
             supervisor = _idle.pop()
             if supervisor.is_alive():
                 return supervisor
-            supervisor.dismiss()
+            supervisor.shut_down()
     return _Supervisor()
 
 
-def _dismiss_all() -> None:
+def _shut_down_all() -> None:
     for supervisor in _idle if _owner == os.getpid() else ():
-        supervisor.dismiss()
+        supervisor.shut_down()

@@ -1,13 +1,12 @@
-"""The program that runs other programs, one at a time, and ends all that comes of each of them.
+"""The supervisor process: it runs other programs, one at a time, and ends all their descendants.
 
-It is started from this file by `supervisor.py`, with a socket as its standard input. A request is the program, its
-environment and its open files. The answers are two: that it was started, and its exit status once it and all its
-descendants are gone. Whoever asked closes the socket to have all of them ended.
+It is started from this file by `supervisor.py`, with a socket as its standard input. A request contains the program,
+its environment and its open files. There are two answers: one after the start of the program, and one with the exit
+status after the program and all its descendants have ended. If the parent closes the socket, they are killed.
 
-On Linux it is a child subreaper: a process whose parent has ended becomes its child, and of no other process. So it
-finds daemons that have left their session, closed all their files and cleared their environment; and since it runs one
-program at a time, all that it finds belong to that program. Elsewhere it looks for the mark of the run in the
-environment of all processes.
+On Linux it is a child subreaper: a process whose parent has ended becomes its child. Thus it finds daemons that have
+left their session, closed all files and cleared their environment. Because it runs one program at a time, all its
+children belong to that program. On other systems it searches the environment of all processes for the run directory.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from contextlib import suppress
 
 LENGTH = struct.Struct("<I")
 ANSWER = struct.Struct("<ii")
-"""An errno, or one of the numbers below, and the status as `os.waitpid` has it."""
+"""An errno, or one of the numbers below, and the status from `os.waitpid`."""
 STARTED, ENDED, NOT_ENDED = 0, -1, -2
 PATIENCE = 10.0
-"""Seconds for processes that were killed to end."""
+"""Time limit in seconds for killed processes to end. One that waits for a disk may never end."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_LOOK_EVERY = 1000  # ms, at whose child we are: a forked copy of our parent may hold the socket open
-_PAUSE = 0.005  # s, between looks at processes that were killed
+_PARENT_POLL = 1000  # ms, between two checks of the parent: a forked copy of it may keep the socket open
+_PAUSE = 0.005  # s, between two searches for killed processes
 
 
 def kill_programs(variable: str, directory: str, patience: float = PATIENCE) -> list[int]:
@@ -75,10 +74,20 @@ def kill_programs(variable: str, directory: str, patience: float = PATIENCE) -> 
 
 
 class Supervisor:
-    """The side that runs programs."""
+    """Runs programs for its parent process.
 
-    def __init__(self, asked: socket.socket, variable: str, *, subreaper: bool) -> None:
-        self._socket = asked
+    Parameters
+    ----------
+    requests : socket
+        Connection to the parent.
+    variable : str
+        Name of the environment variable that holds the run directory.
+    subreaper : bool
+        Whether to become a child subreaper.
+    """
+
+    def __init__(self, requests: socket.socket, variable: str, *, subreaper: bool) -> None:
+        self._socket = requests
         self._variable = variable
         self._subreaper = subreaper and _become_subreaper()
         self._parent = os.getppid()
@@ -89,34 +98,34 @@ class Supervisor:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # it ends with its parent, and not before
+            signal.signal(number, signal.SIG_IGN)  # it ends when its parent ends
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._poll.register(self._children, select.POLLIN)
 
     def serve(self) -> None:
-        """Run what is asked for, until nobody asks any more."""
-        going_on = True
-        while going_on and (asked := self._request()) is not None:
-            (argv, environment, mark), files = asked
+        """Run the requested programs until the parent closes the connection."""
+        continuing = True
+        while continuing and (request := self._receive_request()) is not None:
+            (argv, environment, mark), files = request
             try:
                 program = self._spawn(argv, environment, files)
             except (OSError, ValueError) as error:
-                self._answer(getattr(error, "errno", None) or 22, 0)
+                self._send_answer(getattr(error, "errno", None) or 22, 0)
                 continue
             finally:
                 for file in files:
                     os.close(file)
-            self._answer(STARTED, 0)
-            status, going_on = self._wait(program)
+            self._send_answer(STARTED, 0)
+            status, continuing = self._wait(program)
             status, all_gone = self._end_all(program, mark, status)
-            self._answer(ENDED if all_gone else NOT_ENDED, status)
-            going_on &= all_gone  # what is left must not be taken for the next program's
+            self._send_answer(ENDED if all_gone else NOT_ENDED, status)
+            continuing &= all_gone  # remaining processes must not be attributed to the next program
 
-    def _request(self) -> tuple[tuple[list[str], dict[bytes, bytes], str], list[int]] | None:
-        """The next program, and its files: its directory, standard output, standard error, standard input if any."""
+    def _receive_request(self) -> tuple[tuple[list[str], dict[bytes, bytes], str], list[int]] | None:
+        """Return the next program, and its directory, standard output, standard error and, if any, standard input."""
         while not self._parent_gone():
-            if not any(descriptor == self._socket.fileno() for descriptor, _ in self._poll.poll(_LOOK_EVERY)):
+            if not any(descriptor == self._socket.fileno() for descriptor, _ in self._poll.poll(_PARENT_POLL)):
                 self._drain()
                 continue
             content, files, _, _ = socket.recv_fds(self._socket, 2**16, 4)
@@ -127,7 +136,7 @@ class Supervisor:
                 if not more:
                     return None
                 content += more
-            return (marshal.loads(content[LENGTH.size :]), files) if content else None  # noqa: S302 - from our parent
+            return (marshal.loads(content[LENGTH.size :]), files) if content else None  # noqa: S302 - from the parent
         return None
 
     def _spawn(self, argv: list[str], environment: dict[bytes, bytes], files: list[int]) -> int:
@@ -148,10 +157,10 @@ class Supervisor:
             os.chdir("/")
 
     def _wait(self, program: int) -> tuple[int | None, bool]:
-        """Wait until a program ends, and give its status; None and False if it is wanted no more."""
+        """Wait for the end of a program; return its status and True, or None and False if it must be ended."""
         while not self._parent_gone():
-            for descriptor, _ in self._poll.poll(_LOOK_EVERY):
-                if descriptor == self._socket.fileno():  # nothing is sent meanwhile: it was closed
+            for descriptor, _ in self._poll.poll(_PARENT_POLL):
+                if descriptor == self._socket.fileno():  # the parent has closed it
                     return None, False
             self._drain()
             pid = -1
@@ -162,12 +171,12 @@ class Supervisor:
         return None, False
 
     def _end_all(self, program: int, mark: str, status: int | None) -> tuple[int, bool]:
-        """Kill all that is left of a program; its status, and whether nothing is left."""
+        """Kill the rest of a program; return its status, and whether all its processes have ended."""
         end = time.monotonic() + PATIENCE
         if not self._subreaper:
-            with suppress(ProcessLookupError, PermissionError):  # macOS says so of a group of zombies
+            with suppress(ProcessLookupError, PermissionError):  # for a group of zombies on macOS
                 os.killpg(program, signal.SIGKILL)
-        # Round by round, since what is being killed may still spawn, and leaves its own children to us.
+        # Repeated, because a process may start others before it is killed, and its children become ours.
         while (reaped := _reap()) is not None:
             if reaped[0] == program:
                 status = reaped[1]
@@ -199,13 +208,13 @@ class Supervisor:
         with suppress(BlockingIOError):
             os.read(self._children, 4096)
 
-    def _answer(self, number: int, status: int) -> None:
-        with suppress(OSError):  # nobody is there to hear it
+    def _send_answer(self, number: int, status: int) -> None:
+        with suppress(OSError):  # the parent has ended
             self._socket.sendall(ANSWER.pack(number, status))
 
 
 def _reap() -> tuple[int, int] | None:
-    """Number and status of a child that has ended; number 0 if none has, None if there is no child."""
+    """Return id and status of a child that has ended; id 0 if none has, None if there is no child."""
     try:
         return os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -217,7 +226,7 @@ def _become_subreaper() -> bool:
 
     try:
         library = ctypes.CDLL(None)
-        # A program may have stopped us when our parent dies, and nobody else would wake us.
+        # A program may have stopped this process when the parent dies; the signal continues it.
         library.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
         return bool(library.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""Text with gaps for the numbers of a run: ``depth = {depth[1]:.3f}``, ``{depth[*]:.3f}``."""
+"""Templates of input files: text with fields such as ``{depth[1]:.3f}`` and ``{depth[*]:.3f}``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .protocol import Quantity
-from .quantities import Label, columns_of, did_you_mean, written
+from .quantities import Label, column_name, columns_of, did_you_mean
 
 Values = Mapping[str, float | Mapping[str | int, float]]
 
@@ -20,32 +20,36 @@ _ADVICE = "a brace that is meant literally is doubled, {{ or }}"
 
 
 class InputTemplate(Protocol):
-    """Text for each run, from its numbers; a frozen dataclass, so that its ``repr`` tells all of it."""
+    """A template that writes the text of an input file; a frozen dataclass, because its ``repr`` is in the digest."""
 
     def check(self, inputs: Sequence[Quantity]) -> None:
-        """Raise `TemplateError` if the template asks for what is not in `inputs`."""
+        """Raise `TemplateError` if the template has a field that is not in `inputs`."""
 
     def columns(self, inputs: Sequence[Quantity]) -> set[tuple[str, Label]]:
-        """Which columns of `inputs` the template writes."""
+        """Return the columns of `inputs` that the template writes."""
 
     def render(self, values: Values) -> str:
-        """Write the text; raise `TemplateError` if a number cannot be written."""
+        """Return the text; raise `TemplateError` if a number cannot be written."""
 
 
 class TemplateError(ValueError):
-    """A template that cannot be understood, or that does not fit its inputs."""
+    """A template is invalid, or does not match the inputs."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A gap of a template.
+    """A field of a template.
 
     Parameters
     ----------
-    name : name of an input.
-    label : its label, as written in the template; None without one.
-    spec : Python format specification; empty for the shortest text that reads back as the same float.
-    line : line number, from 1.
+    name : str
+        Name of an input.
+    label : str, optional
+        Its label, as in the template.
+    spec : str
+        Python format specification; empty for the shortest text that reads back as the same float.
+    line : int
+        Line number, from 1.
     """
 
     name: str
@@ -54,22 +58,22 @@ class Field:
     line: int
 
     @property
-    def every(self) -> bool:
-        """Whether it stands for all numbers whose labels begin alike."""
+    def is_wildcard(self) -> bool:
+        """Whether it stands for all numbers whose labels have the same start."""
         return self.label is not None and self.label.endswith("*")
 
     def matches(self, label: Label) -> bool:
-        """Whether it stands for the number with this label."""
-        if self.every and self.label is not None and label is not None:
+        """Whether the field stands for the number with this label."""
+        if self.is_wildcard and self.label is not None and label is not None:
             return str(label).startswith(self.label[:-1])
         return self.label == (None if label is None else str(label))
 
     def __str__(self) -> str:
-        return f"line {self.line}: {{{written(self.name, self.label)}}}"
+        return f"line {self.line}: {{{column_name(self.name, self.label)}}}"
 
 
 class _Formatter(string.Formatter):
-    """Splits text into literals and fields, and writes floats so that they read back exactly."""
+    """Parses templates, and writes floats so that they read back exactly."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         number = float(value)  # the repr of a NumPy float is not a number
@@ -83,19 +87,18 @@ _FORMATTER = _Formatter()
 class Template:
     """Text with fields ``{name}``, ``{name[label]}`` and format specifications, ``{name[label]:.6f}``.
 
-    ``{name[*]}`` stands for all numbers of an input, a line each; ``{name[2,*]}`` for those whose labels begin so.
-
-    Nothing but the named number can be reached from a field: no attribute, no conversion, no nesting. A field
-    stands on one line.
+    ``{name[*]}`` stands for all numbers of an input, one per line; ``{name[2,*]}`` for those whose labels start with
+    ``2,``. A field contains no attribute, no conversion and no nested field, and is on one line.
 
     Parameters
     ----------
-    text : the template; ``{{`` and ``}}`` stand for literal braces.
+    text : str
+        The template; ``{{`` and ``}}`` are literal braces.
 
     Raises
     ------
     TemplateError
-        If a field is not of these forms; the sentence names the line.
+        A field is invalid; the message names the line.
     """
 
     text: str
@@ -104,58 +107,59 @@ class Template:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_parts", tuple(_parse(self.text)))
 
-    def _numbers(self, gap: Field, values: Values) -> list[float]:
-        """All numbers that a gap stands for."""
-        if not gap.every:
-            return [_look_up(gap, values)]
-        found = values.get(gap.name, {})
+    def _numbers(self, item: Field, values: Values) -> list[float]:
+        """Return the numbers that a field stands for."""
+        if not item.is_wildcard:
+            return [_look_up(item, values)]
+        found = values.get(item.name, {})
         if not isinstance(found, Mapping):
-            raise TemplateError(f"{gap} has no value")
-        return [number for label, number in found.items() if gap.matches(label)]
+            raise TemplateError(f"{item} has no value")
+        return [number for label, number in found.items() if item.matches(label)]
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The gaps, in the order of the text."""
+        """The fields, in the order of the text."""
         return tuple(part for part in self._parts if isinstance(part, Field))
 
     def check(self, inputs: Sequence[Quantity]) -> None:
-        """Raise `TemplateError` if a field names no number of `inputs`."""
+        """Raise `TemplateError` if a field does not name a number of `inputs`."""
         known = {q.name: q for q in inputs}
-        for gap in self.fields:
-            if gap.name not in known:
-                raise TemplateError(f"{gap} names no input; {did_you_mean(gap.name, known)} ({_ADVICE})")
-            labels = known[gap.name].labels
-            if labels is None and gap.label is not None:
-                raise TemplateError(f"{gap} has a label, but {gap.name!r} is a single number: write {{{gap.name}}}")
+        for item in self.fields:
+            if item.name not in known:
+                raise TemplateError(f"{item} names no input; {did_you_mean(item.name, known)} ({_ADVICE})")
+            labels = known[item.name].labels
+            if labels is None and item.label is not None:
+                raise TemplateError(f"{item} has a label, but {item.name!r} is a single number: write {{{item.name}}}")
             if labels is None:
                 continue
             some = labels if len(labels) <= MOST_NAMED else (*labels[: MOST_NAMED // 2], "...", labels[-1])
             valid = ", ".join(str(label) for label in some)
-            if gap.label is None:
+            if item.label is None:
                 raise TemplateError(
-                    f"{gap} needs a label, {{{gap.name}[{labels[0]}]}}; valid labels are {valid}; "
-                    f"{{{gap.name}[*]}} writes all"
+                    f"{item} needs a label, {{{item.name}[{labels[0]}]}}; valid labels are {valid}; "
+                    f"{{{item.name}[*]}} writes all"
                 )
-            if not any(gap.matches(label) for label in labels):
-                raise TemplateError(f"{gap} has an unknown label; valid labels are {valid}")
+            if not any(item.matches(label) for label in labels):
+                raise TemplateError(f"{item} has an unknown label; valid labels are {valid}")
 
     def columns(self, inputs: Sequence[Quantity]) -> set[tuple[str, Label]]:
-        """Which columns of `inputs` the template writes."""
-        single = {(gap.name, gap.label) for gap in self.fields if not gap.every}
-        every = [gap for gap in self.fields if gap.every]
+        """Return the columns of `inputs` that the template writes."""
+        single = {(item.name, item.label) for item in self.fields if not item.is_wildcard}
+        every = [item for item in self.fields if item.is_wildcard]
         return {
             (name, label)
             for name, label in columns_of(inputs)
             if (name, None if label is None else str(label)) in single
-            or any(gap.name == name and gap.matches(label) for gap in every)
+            or any(item.name == name and item.matches(label) for item in every)
         }
 
     def render(self, values: Values) -> str:
-        """Fill the gaps.
+        """Return the text with the numbers of a run.
 
         Parameters
         ----------
-        values : for each name, a number, or a mapping from label to number; in the units of the inputs.
+        values : mapping
+            For each input, a number, or a mapping from label to number, in the units of the inputs.
         """
         return "".join(
             part
@@ -165,21 +169,21 @@ class Template:
         )
 
 
-def _look_up(gap: Field, values: Values) -> float:
-    if gap.name not in values:
-        raise TemplateError(f"{gap} has no value")
-    value = values[gap.name]
-    if gap.label is None and not isinstance(value, Mapping):
+def _look_up(item: Field, values: Values) -> float:
+    if item.name not in values:
+        raise TemplateError(f"{item} has no value")
+    value = values[item.name]
+    if item.label is None and not isinstance(value, Mapping):
         return value
-    if gap.label is not None and isinstance(value, Mapping):
+    if item.label is not None and isinstance(value, Mapping):
         for key, number in value.items():
-            if str(key) == gap.label:
+            if str(key) == item.label:
                 return number
-    raise TemplateError(f"{gap} has no value")
+    raise TemplateError(f"{item} has no value")
 
 
 def _parse(text: str) -> Iterator[str | Field]:
-    # Line by line, so that even a syntax error knows its line.
+    # Line by line, so that the message of a syntax error can name the line.
     for number, line in enumerate(re.findall(r"[^\n]*\n|[^\n]+", text), start=1):
         try:
             pieces = list(_FORMATTER.parse(line))
@@ -189,10 +193,10 @@ def _parse(text: str) -> Iterator[str | Field]:
             if literal:
                 yield literal
             if name is not None:
-                yield _field(name, spec or "", conversion, number)
+                yield _parse_field(name, spec or "", conversion, number)
 
 
-def _field(name: str, spec: str, conversion: str | None, line: int) -> Field:
+def _parse_field(name: str, spec: str, conversion: str | None, line: int) -> Field:
     shown = f"line {line}: {{{name}{'!' + conversion if conversion else ''}{':' + spec if spec else ''}}}"
     if not name or name.isdecimal():
         raise TemplateError(f"{shown} has no name; a field names an input, as {{depth}} ({_ADVICE})")

@@ -1,4 +1,4 @@
-"""The conformance check that every adapter must pass, ours or yours."""
+"""The conformance check of adapters."""
 
 from __future__ import annotations
 
@@ -21,15 +21,23 @@ from .protocol import (
 
 
 def check_forward_model(model: ForwardModel, values: Floats, directory: Path, rtol: float = 1e-9) -> None:
-    """Raise `AssertionError`, with a sentence, if `model` breaks the contract of `ForwardModel`.
+    """Check that a model fulfils the contract of `ForwardModel`.
 
     Parameters
     ----------
-    model : the model to check.
-    values : (B, I) with at least two rows that differ, in the units of its inputs; at least one must succeed.
-    directory : an existing directory for run directories.
-    rtol : how far a row may differ, relatively, when it is evaluated among other rows. Not 0, since vector
-        instructions may round differently at the end of an array. Repetitions must agree bit for bit.
+    model : ForwardModel
+    values : array, shape (B, I)
+        Inputs, in the units of the model; at least two rows must differ, and at least one run must succeed.
+    directory : Path
+        An existing directory for run directories.
+    rtol : float
+        Largest relative difference between the outputs of a row alone and in a batch. It is not 0, because vector
+        instructions may round differently at the end of an array. Repetitions must be bit-identical.
+
+    Raises
+    ------
+    AssertionError
+        The model violates the contract; the message says how.
     """
     _check_attributes(model)
     values = np.array(values, dtype=np.float64)
@@ -47,7 +55,7 @@ def check_forward_model(model: ForwardModel, values: Floats, directory: Path, rt
 
 
 class _Runs:
-    """Evaluates with fresh labels, and checks the form of what comes back."""
+    """Evaluates with new labels, and checks the form of the result."""
 
     def __init__(self, model: ForwardModel, directory: Path) -> None:
         self.model = model
@@ -57,10 +65,10 @@ class _Runs:
     def evaluate(self, values: Floats, model: ForwardModel | None = None) -> Evaluations:
         self._batch += 1
         context = RunContext([f"check-{self._batch}-{i}" for i in range(len(values))], self._directory)
-        # Workers receive large arrays as read-only maps of memory.
-        given = values.copy()
-        given.flags.writeable = False
-        result = (model or self.model).evaluate(given, context)
+        # Workers receive large arrays as read-only memory maps.
+        read_only = values.copy()
+        read_only.flags.writeable = False
+        result = (model or self.model).evaluate(read_only, context)
         _check_form(self.model, result, context)
         return result
 
@@ -83,7 +91,7 @@ def _check_attributes(model: ForwardModel) -> None:
         isinstance(model.digest, str) and re.fullmatch(r"[0-9a-f]{16,}", model.digest) is not None,
         f"digest must be at least 16 hexadecimal digits, not {model.digest!r}",
     )
-    _require(model.digest == model.digest, "digest must not change from one look to the next")
+    _require(model.digest == model.digest, "digest must not change")
     rows = model.rows_per_task
     _require(type(rows) is int and rows > 0, f"rows_per_task must be a positive int, not {rows!r}")
 
@@ -128,10 +136,10 @@ def _check_repetition(runs: _Runs, values: Floats, reference: Evaluations) -> No
 def _check_rows(runs: _Runs, values: Floats, reference: Evaluations, rtol: float) -> None:
     for i in range(len(values)):
         alone = runs.evaluate(values[i : i + 1])
-        _compare(alone, _pick(reference, [i]), rtol, f"row {i} alone gave another result than in its batch")
+        _compare(alone, _select_rows(reference, [i]), rtol, f"row {i} alone gave another result than in its batch")
     order = list(range(len(values)))[::-1]
     backwards = runs.evaluate(values[order])
-    _compare(backwards, _pick(reference, order), rtol, "the rows in reverse order gave other results")
+    _compare(backwards, _select_rows(reference, order), rtol, "the rows in reverse order gave other results")
 
 
 def _check_edges(runs: _Runs, values: Floats, reference: Evaluations, rtol: float) -> None:
@@ -150,10 +158,10 @@ def _check_edges(runs: _Runs, values: Floats, reference: Evaluations, rtol: floa
     except Exception as error:
         raise AssertionError(f"a row of NaN must not raise, but raised {type(error).__name__}: {error}") from error
     others = [i for i in range(len(disturbed)) if i != 1]
-    _compare(_pick(result, others), reference, rtol, "a row of NaN disturbed the rows beside it")
+    _compare(_select_rows(result, others), reference, rtol, "a row of NaN disturbed the rows beside it")
 
 
-def _pick(result: Evaluations, rows: list[int]) -> Evaluations:
+def _select_rows(result: Evaluations, rows: list[int]) -> Evaluations:
     return Evaluations(
         outputs=result.outputs[rows],
         status=tuple(result.status[i] for i in rows),

@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from .exchange import (
+from .http_client import (
     BrokenOffError,
     Connection,
     NoConnectionError,
     Reply,
     TooSlowError,
     UnreadableReplyError,
-    check_url,
-    said,
+    find_url_fault,
+    quote_text,
 )
 from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
-from .quantities import check_batch, check_quantities, did_you_mean, digest_of, first_bad_output, size_of
-from .sharing import Batch, Task
+from .quantities import check_batch, check_quantities, describe_nonfinite, did_you_mean, digest_of, size_of
+from .row_queue import QueuedRow, RowQueue
 
 PROTOCOL_VERSION = 1.0
 ROWS_PER_CONNECTION = 32
@@ -63,26 +63,34 @@ class UmbridgeModel:
 
     Parameters
     ----------
-    urls : of the servers, ``http://host:port``; all must offer the same model.
-    model : the name under which they offer it.
-    inputs, outputs : what goes in and what comes out; sizes are checked when a server is first used.
-    config : passed on to the model with each run.
-    timeout : seconds that a run may take, with the way there and back.
-    retries : how often a row, or a server, is tried again.
-    connections : requests that each server gets at once; more than one where it runs them in parallel.
-    version : whatever tells one state of the model from another. It goes into the digest, because nothing else that
-        the servers say can tell.
-    name : for messages and provenance; `model` if empty.
+    urls : tuple of str
+        Addresses of the servers, such as ``http://host:port``; all must serve the same model.
+    model : str
+        Name of the model on the servers.
+    inputs, outputs : tuple of Quantity
+        Their sizes are checked when a server is first used.
+    config : mapping
+        Configuration that is sent to the model with each run.
+    timeout : float
+        Time limit for a run in s, including the transfer.
+    retries : int
+        Largest number of repetitions for a row, and for a server that cannot be reached.
+    connections : int
+        Number of simultaneous requests to each server; more than one for a server that makes runs in parallel.
+    version : str
+        Version of the model. It is part of the digest, because the servers do not report a version.
+    name : str
+        Name in messages and provenance; by default `model`.
 
     Raises
     ------
     AdapterError
-        If the settings cannot work. No server is asked here.
+        The settings are invalid. No request is sent here.
 
     Notes
     -----
-    The digest covers `model`, `inputs`, `outputs`, `config` and `version`: not `urls`, since the same model may run
-    elsewhere tomorrow, nor what the servers compute.
+    The digest covers `model`, `inputs`, `outputs`, `config` and `version`. It covers neither `urls`, because the same
+    model may be served at another address, nor the program behind the servers.
     """
 
     urls: tuple[str, ...]
@@ -96,7 +104,7 @@ class UmbridgeModel:
     version: str = ""
     name: str = ""
     digest: str = field(init=False, repr=False)
-    _known: set[str] = field(init=False, repr=False, compare=False, default_factory=set)
+    _checked_urls: set[str] = field(init=False, repr=False, compare=False, default_factory=set)
 
     def __post_init__(self) -> None:
         check_quantities("inputs", self.inputs)
@@ -108,97 +116,98 @@ class UmbridgeModel:
         object.__setattr__(self, "digest", digest_of([repr(settings), json.dumps(self.config, sort_keys=True)]))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_known": set()}  # another process asks for itself
+        return {**self.__dict__, "_checked_urls": set()}  # another process asks for itself
 
     @property
     def rows_per_task(self) -> int:
-        """Enough to keep every connection busy; settings alone decide it."""
+        """Number of rows per task: enough to keep every connection busy."""
         return ROWS_PER_CONNECTION * self.runs_at_once
 
     @property
     def runs_at_once(self) -> int:
-        """Requests that may be under way."""
+        """Number of simultaneous requests."""
         return self.connections * len(self.urls)
 
     def evaluate(self, values: Floats, context: RunContext) -> Evaluations:
-        """Ask the servers for each row of `values`, (B, I); a single connection is a plain loop in this thread."""
+        """Send each row of `values`, shape (B, I), to a server; a single connection is used in this thread."""
         values = check_batch(self.inputs, values, context)
-        batch = Batch(range(len(values)), self.urls)
-        lanes = [Connection(url, self.timeout) for _ in range(self.connections) for url in self.urls]
-        lanes = lanes[: max(len(values), len(self.urls))]  # a single row needs other servers too, if the first is down
+        queue = RowQueue(range(len(values)), self.urls)
+        connections = [Connection(url, self.timeout) for _ in range(self.connections) for url in self.urls]
+        # A single row needs the other servers, too, if the first one is down.
+        connections = connections[: max(len(values), len(self.urls))]
         started = time.perf_counter()
         try:
-            if len(lanes) == 1:
-                self._work(lanes[0], values, batch)
+            if len(connections) == 1:
+                self._work(connections[0], values, queue)
             else:
-                _work_together([threading.Thread(target=self._work, args=(c, values, batch)) for c in lanes])
+                _run_threads([threading.Thread(target=self._work, args=(c, values, queue)) for c in connections])
         except BaseException:  # Ctrl-C
-            batch.stop(Status.KILLED, "interrupted")
-            for connection in lanes:
+            queue.stop(Status.KILLED, "interrupted")
+            for connection in connections:
                 connection.abort()
             raise
         seconds = max(time.perf_counter() - started, 1e-9)
-        _log.info("%d runs in %.3g s, %.2f at once on average", len(values), seconds, batch.busy / seconds)
-        return self._collect(batch, context)
+        _log.info("%d runs in %.3g s, %.2f at once on average", len(values), seconds, queue.busy / seconds)
+        return self._collect(queue, context)
 
-    def _work(self, connection: Connection, values: Floats, batch: Batch) -> None:
-        """Run rows on one connection until there are none left."""
+    def _work(self, connection: Connection, values: Floats, queue: RowQueue) -> None:
+        """Make runs with one connection until there are no rows left."""
         refused, task = 0, None
         try:
-            while (task := batch.take(connection.url)) is not None:
+            while (task := queue.take(connection.url)) is not None:
                 try:
-                    self._get_to_know(connection)
+                    self._check_server_once(connection)
                     started = time.perf_counter()
                     try:
                         outputs = self._run(connection, values[task.row])
                     finally:
-                        batch.spent(time.perf_counter() - started)
+                        queue.add_busy_time(time.perf_counter() - started)
                 except (NoConnectionError, _SilentError) as error:
                     refused += 1
                     if refused > self.retries or isinstance(error, _SilentError):
-                        self._give_up(connection.url, error, batch)
-                    batch.put_back(task)
-                    batch.pause(min(FIRST_PAUSE * 2 ** min(refused - 1, 8), LONGEST_PAUSE))
+                        self._give_up(connection.url, error, queue)
+                    queue.put_back(task)
+                    queue.pause(min(FIRST_PAUSE * 2 ** min(refused - 1, 8), LONGEST_PAUSE))
                     continue
                 except BrokenOffError as error:
-                    self._try_again(task, connection.url, error, batch)
+                    self._try_again(task, connection.url, error, queue)
                 except _UnfitError as error:
-                    batch.stop(Status.NOT_STARTED, f"server {connection.url} {error}")
-                    batch.put_back(task)
+                    queue.stop(Status.NOT_STARTED, f"server {connection.url} {error}")
+                    queue.put_back(task)
                 except _RunError as error:
-                    batch.fail(task, error.status, f"server {connection.url}: {error}")
-                except Exception as error:  # what a reply sets off in a parser must cost its own row alone
+                    queue.fail(task, error.status, f"server {connection.url}: {error}")
+                except Exception as error:  # an error of a parser must not affect other rows
                     _log.debug("a reply of %s could not be read", connection.url, exc_info=True)
-                    sentence = f"the reply cannot be read ({type(error).__name__}: {said(str(error))})"
-                    batch.fail(task, Status.UNREADABLE, f"server {connection.url}: {sentence}")
+                    sentence = f"the reply cannot be read ({type(error).__name__}: {quote_text(str(error))})"
+                    queue.fail(task, Status.UNREADABLE, f"server {connection.url}: {sentence}")
                 else:
-                    batch.finish(task, outputs)
+                    queue.finish(task, outputs)
                 refused = 0
-        except BaseException as error:  # a fault of ours must not leave the others waiting
-            batch.stop(Status.KILLED, f"{type(error).__name__}: {error}")
-            batch.put_back(task)
+        except BaseException as error:  # a bug must not make the other threads wait
+            queue.stop(Status.KILLED, f"{type(error).__name__}: {error}")
+            queue.put_back(task)
             raise
         finally:
             connection.close()
 
-    def _try_again(self, task: Task, url: str, error: BrokenOffError, batch: Batch) -> None:
+    def _try_again(self, task: QueuedRow, url: str, error: BrokenOffError, queue: RowQueue) -> None:
         task.broken_off_by.append(url)
         times = len(task.broken_off_by)
         if times > self.retries:
-            batch.fail(task, Status.KILLED, f"server {url}: {error}, {times} times in all")
+            queue.fail(task, Status.KILLED, f"server {url}: {error}, {times} times in all")
         else:
-            batch.put_back(task)
-            batch.pause(FIRST_PAUSE)
+            queue.put_back(task)
+            queue.pause(FIRST_PAUSE)
 
-    def _give_up(self, url: str, error: Exception, batch: Batch) -> None:
-        # Of the only server, every run of the batch says so.
+    def _give_up(self, url: str, error: Exception, queue: RowQueue) -> None:
+        # With a single server, the message of every run says so.
         level = logging.WARNING if len(self.urls) > 1 else logging.INFO
         _log.log(level, "%s %s; it gets no more runs of this batch", url, error)
-        batch.give_up(url, f"server {url} {error}")
+        queue.give_up(url, f"server {url} {error}")
 
-    def _get_to_know(self, connection: Connection) -> None:
-        """Check once that the server offers the model, with these sizes."""
-        if connection.url in self._known:
+    def _check_server_once(self, connection: Connection) -> None:
+        """Check once that the server has the model, with these sizes."""
+        if connection.url in self._checked_urls:
             return
         try:
             self._check_server(connection)
@@ -206,93 +215,93 @@ class UmbridgeModel:
             raise _SilentError(f"does not say what it offers: {error}") from error
         except UnreadableReplyError as error:
             raise _UnfitError(f"does not speak UM-Bridge: {error}") from error
-        self._known.add(connection.url)
+        self._checked_urls.add(connection.url)
 
     def _check_server(self, connection: Connection) -> None:
-        info = self._told(connection, "/Info", None)
+        info = self._request(connection, "/Info", None)
         version = info.get("protocolVersion")
         if not isinstance(version, float) or version != PROTOCOL_VERSION:
-            raise _UnfitError(f"must speak UM-Bridge {PROTOCOL_VERSION}, but speaks {said(repr(version))}")
+            raise _UnfitError(f"must speak UM-Bridge {PROTOCOL_VERSION}, but speaks {quote_text(repr(version))}")
         models = info.get("models")
         models = models if isinstance(models, list) else []
         if self.model not in models:
-            known = [said(str(name)) for name in models]
+            known = [quote_text(str(name)) for name in models]
             raise _UnfitError(f"offers no model {self.model!r}; {did_you_mean(self.model, known)}")
-        support = self._told(connection, "/ModelInfo", {"name": self.model}).get("support")
+        support = self._request(connection, "/ModelInfo", {"name": self.model}).get("support")
         if not isinstance(support, Mapping) or support.get("Evaluate") is not True:
             raise _UnfitError(f"does not evaluate the model {self.model!r}")
         for verb, side, quantities in (("takes", "input", self.inputs), ("gives", "output", self.outputs)):
             message = {"name": self.model, "config": dict(self.config)}
-            sizes = self._told(connection, f"/{side.capitalize()}Sizes", message).get(f"{side}Sizes")
-            shown = _whole(sizes) if isinstance(sizes, list) else sizes
+            sizes = self._request(connection, f"/{side.capitalize()}Sizes", message).get(f"{side}Sizes")
+            shown = _as_integers(sizes) if isinstance(sizes, list) else sizes
             if repr(shown) != repr([q.size for q in quantities]):  # true is not 1
                 ours = ", ".join(f"{q.name} ({q.size})" for q in quantities)
                 raise _UnfitError(
-                    f"{verb} blocks of sizes {said(str(shown))} for the model {self.model!r}, but {side}s "
+                    f"{verb} blocks of sizes {quote_text(str(shown))} for the model {self.model!r}, but {side}s "
                     f"must be as many blocks of the same sizes and are {ours}"
                 )
 
-    def _told(self, connection: Connection, path: str, message: object | None) -> Mapping[str, Any]:
+    def _request(self, connection: Connection, path: str, message: object | None) -> Mapping[str, Any]:
         reply = connection.exchange(path, message, BYTES_OF_A_REPLY)
         if reply.status != 200:
-            raise UnreadableReplyError(f"{path} gave {_error_of(reply)}")
+            raise UnreadableReplyError(f"{path} gave {_describe_error(reply)}")
         answer = reply.json()
         if not isinstance(answer, Mapping):
-            raise UnreadableReplyError(f"{path} gave {said(reply.data)}")
+            raise UnreadableReplyError(f"{path} gave {quote_text(reply.data)}")
         return answer
 
     def _run(self, connection: Connection, row: Floats) -> Floats:
-        """Outputs (P,) at inputs (I,)."""
-        bad = first_bad_output(self.inputs, row)
+        """Make one run; return the outputs (P,) for inputs (I,)."""
+        bad = describe_nonfinite(self.inputs, row)
         if bad is not None:
-            raise _RunError(Status.NAN, f"{bad.replace('output', 'input', 1)}, which JSON cannot carry")
+            raise _RunError(Status.NAN, f"input {bad}, which JSON cannot carry")
         blocks = [block.tolist() for block in np.split(row, np.cumsum([q.size for q in self.inputs])[:-1])]
         message = {"name": self.model, "input": blocks, "config": dict(self.config)}
         limit = BYTES_OF_A_REPLY + BYTES_OF_A_NUMBER * size_of(self.outputs)
         try:
             reply = connection.exchange("/Evaluate", message, limit)
             if reply.status != 200:
-                raise _RunError(Status.RAISED, _error_of(reply))
-            outputs = self._read(reply)
+                raise _RunError(Status.RAISED, _describe_error(reply))
+            outputs = self._read_outputs(reply)
         except TooSlowError as error:
             raise _RunError(Status.TIMEOUT, str(error)) from error
         except UnreadableReplyError as error:
             raise _RunError(Status.UNREADABLE, str(error)) from error
-        bad = first_bad_output(self.outputs, outputs)
+        bad = describe_nonfinite(self.outputs, outputs)
         if bad is not None:
-            raise _RunError(Status.NAN, bad)
+            raise _RunError(Status.NAN, f"output {bad}")
         return outputs
 
-    def _read(self, reply: Reply) -> Floats:
+    def _read_outputs(self, reply: Reply) -> Floats:
         answer = reply.json()
         if isinstance(answer, Mapping) and "error" in answer:
-            raise _RunError(Status.RAISED, _error_of(reply))
+            raise _RunError(Status.RAISED, _describe_error(reply))
         blocks = answer.get("output") if isinstance(answer, Mapping) else None
         if not isinstance(blocks, list) or not all(isinstance(block, list) for block in blocks):
-            raise UnreadableReplyError(f'the reply is not {{"output": [[numbers], ...]}}: {said(reply.data)}')
+            raise UnreadableReplyError(f'the reply is not {{"output": [[numbers], ...]}}: {quote_text(reply.data)}')
         sizes, expected = [len(block) for block in blocks], [q.size for q in self.outputs]
         if sizes != expected:
-            raise UnreadableReplyError(f"the output came in blocks of sizes {_short(sizes)}, expected {expected}")
+            raise UnreadableReplyError(f"the output came in blocks of sizes {_shorten(sizes)}, expected {expected}")
         numbers = [number for block in blocks for number in block]
         # Servers in C++ write null for a number that is not finite.
         if not all(number is None or isinstance(number, float) for number in numbers):
-            raise UnreadableReplyError(f"the output holds something else than numbers: {said(reply.data)}")
+            raise UnreadableReplyError(f"the output holds something else than numbers: {quote_text(reply.data)}")
         return np.asarray([np.nan if number is None else number for number in numbers], dtype=np.float64)
 
-    def _collect(self, batch: Batch, context: RunContext) -> Evaluations:
+    def _collect(self, queue: RowQueue, context: RunContext) -> Evaluations:
         outputs = np.full((len(context.labels), size_of(self.outputs)), np.nan)
         status, messages = [Status.OK] * len(outputs), [""] * len(outputs)
-        for row, numbers in batch.outputs.items():
+        for row, numbers in queue.outputs.items():
             outputs[row] = numbers
-        for row, (what, why) in batch.failures.items():
+        for row, (what, why) in queue.failures.items():
             status[row], messages[row] = what, f"run {context.labels[row]}: {why}"
-        return Evaluations(outputs, tuple(status), tuple(messages), batch.busy)
+        return Evaluations(outputs, tuple(status), tuple(messages), queue.busy)
 
     def _check_settings(self) -> None:
         if not self.urls:
             raise AdapterError("urls", "must name at least one server, but is empty")
         for i, url in enumerate(self.urls):
-            wrong = check_url(url)
+            wrong = find_url_fault(url)
             if wrong:
                 raise AdapterError(f"urls[{i}]", f"must be like 'http://localhost:4242', but {url!r} {wrong}")
         if len(set(self.urls)) < len(self.urls):
@@ -311,7 +320,7 @@ class UmbridgeModel:
             raise AdapterError("config", f"must be what JSON can hold, but: {error}") from error
 
 
-def _work_together(threads: list[threading.Thread]) -> None:
+def _run_threads(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.daemon = True
         thread.start()
@@ -319,19 +328,19 @@ def _work_together(threads: list[threading.Thread]) -> None:
         thread.join()
 
 
-def _error_of(reply: Reply) -> str:
-    """What a server says of its failure: UM-Bridge's error, or whatever came in its place."""
+def _describe_error(reply: Reply) -> str:
+    """Describe the failure that a server reports."""
     try:
         error = reply.json()["error"]
-        return f"{said(str(error['type']))}: {said(str(error['message']))}"
+        return f"{quote_text(str(error['type']))}: {quote_text(str(error['message']))}"
     except (UnreadableReplyError, KeyError, TypeError, IndexError):
-        return f"HTTP status {reply.status}: {said(reply.data)}"
+        return f"HTTP status {reply.status}: {quote_text(reply.data)}"
 
 
-def _whole(sizes: list[Any]) -> list[Any]:
-    """The sizes that a server told, as integers where they are."""
+def _as_integers(sizes: list[Any]) -> list[Any]:
+    """Return the sizes that a server reports, as integers if possible."""
     return [int(size) if isinstance(size, float) and size.is_integer() else size for size in sizes]
 
 
-def _short(sizes: list[int]) -> str:
+def _shorten(sizes: list[int]) -> str:
     return str(sizes) if len(sizes) <= 8 else f"[{', '.join(map(str, sizes[:8]))}, ...]"

@@ -1,1 +1,1 @@
-"""PEST's files: templates, instructions, and a whole control file as a model."""
+"""Files of PEST: templates, instructions and control files."""

@@ -1,4 +1,4 @@
-"""PEST control files, of both styles, as far as running the model needs them."""
+"""PEST control files, of both styles: the parts that are needed to run the model."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..protocol import AdapterError
-from ..readers.text import number
-from .files import read_setting
+from ..readers.text import parse_number
+from .instruction_file import read_setting
 
 SETTING = "control"
 
@@ -34,14 +34,18 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True)
 class ControlParameter:
-    """A parameter as the control file has it.
+    """A parameter of a control file.
 
     Parameters
     ----------
-    transform : none, log, fixed or tied. PEST's logarithm is of its search; its values are plain.
-    value : the initial one.
-    scale, offset : the model reads ``value * scale + offset``.
-    tied_to : name, in lower case, of the parameter that it keeps its ratio to; empty unless tied.
+    transform : {"none", "log", "fixed", "tied"}
+        The logarithm affects only the search of PEST, not the values.
+    value : float
+        Initial value.
+    scale, offset : float
+        The model reads ``value * scale + offset``.
+    tied_to : str
+        Name, in lower case, of the parameter to which a tied one has a fixed ratio; otherwise empty.
     """
 
     transform: str
@@ -53,14 +57,18 @@ class ControlParameter:
 
 @dataclass(frozen=True)
 class Control:
-    """What a control file says about the model.
+    """The content of a control file.
 
     Parameters
     ----------
-    parameters : by name, in lower case.
-    observations : their names, in lower case.
-    command : the model command line.
-    files : each template or instruction file, relative to the control file, and the model's file.
+    parameters : mapping of str to ControlParameter
+        By name, in lower case.
+    observations : tuple of str
+        Names, in lower case.
+    command : str
+        Model command line.
+    files : tuple of tuple of str
+        Pairs of a template or instruction file, relative to the control file, and the file of the model.
     """
 
     parameters: Mapping[str, ControlParameter]
@@ -70,12 +78,20 @@ class Control:
 
 
 def read_control(path: Path) -> Control:
-    """Read a control file of the older style or of the newer one, external tables included.
+    """Read a control file of the older or the newer style, with its external tables.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Control
 
     Raises
     ------
     AdapterError
-        If it cannot be understood; the setting is ``control``.
+        It is invalid; the setting is ``control``.
     """
     sections = _Sections(path)
     commands = [line for _, line in sections.lines("model command line")]
@@ -120,7 +136,7 @@ class _Sections:
         return self._lines.get(section, [])
 
     def rows(self, section: str) -> Iterator[Row]:
-        """Rows of a section by name of column, from its lines or from its external tables."""
+        """Yield the rows of a section, by name of column, from its lines and its external tables."""
         columns = _COLUMNS[section]
         for position, line in self.lines(section):
             words = self._words(position, line)
@@ -130,22 +146,22 @@ class _Sections:
                 continue
             needed = 4 if section == "parameter data" else 2 if "model" in section else 1
             if len(words) < needed:
-                raise self.wrong(position, f"must have the columns {', '.join(columns[:needed])}")
+                raise self.error(position, f"must have the columns {', '.join(columns[:needed])}")
             yield dict(zip(columns, words, strict=False))
         for position, line in self.lines(f"{section} external"):
             yield from self._table(position, line, columns[:1] if "model" not in section else columns)
 
-    def wrong(self, position: int, what: str) -> AdapterError:
+    def error(self, position: int, what: str) -> AdapterError:
         return AdapterError(SETTING, f"{self.path}, line {position}: {what}")
 
     def _words(self, position: int, line: str) -> list[str]:
         try:
-            # A quoted name may hold blanks; a backslash is part of a path.
+            # A quoted name may contain blanks; a backslash is part of a path.
             lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
             lexer.whitespace_split, lexer.escape, lexer.commenters = True, "", "#"
             return list(lexer)
         except ValueError as error:
-            raise self.wrong(position, f"cannot be read: {error}") from error
+            raise self.error(position, f"cannot be read: {error}") from error
 
     def _table(self, position: int, line: str, needed: tuple[str, ...]) -> Iterator[Row]:
         name, *options = self._words(position, line)
@@ -158,7 +174,7 @@ class _Sections:
         header = [entry.strip().lower() for entry in rows[0]] if rows else []
         for column in needed:
             if column not in header:
-                raise self.wrong(position, f"the table {name!r} has no column {column!r}")
+                raise self.error(position, f"the table {name!r} has no column {column!r}")
         for row in rows[1:]:
             entries = [entry.strip() for entry in row]
             missing = settings.get("missing_values", "")
@@ -166,22 +182,22 @@ class _Sections:
 
 
 def _check_counts(sections: _Sections, case: Control) -> None:
-    """Raise if the control data of the older style count otherwise than we do: the file may have been cut short."""
+    """Raise `AdapterError` if the numbers in the control data are wrong: the file may be incomplete."""
     for (position, line), names in zip(
         sections.lines("control data")[1:3], ("NPAR and NOBS", "NTPLFLE and NINSFLE"), strict=False
     ):
         first, second = (*line.split()[:2], "", "")[:2]
         if not (first.isdecimal() and second.isdecimal()):
-            raise sections.wrong(position, f"must start with the whole numbers {names}, was {line!r}")
-        said = {"template and instruction files": (int(first) + int(second), len(case.files))}
+            raise sections.error(position, f"must start with the whole numbers {names}, was {line!r}")
+        counts = {"template and instruction files": (int(first) + int(second), len(case.files))}
         if "NPAR" in names:
-            said = {
+            counts = {
                 "parameters": (int(first), len(case.parameters)),
                 "observations": (int(second), len(case.observations)),
             }
-        for what, (expected, found) in said.items():
+        for what, (expected, found) in counts.items():
             if expected != found:
-                raise sections.wrong(position, f"says {expected} {what} ({names}), but the file has {found}")
+                raise sections.error(position, f"says {expected} {what} ({names}), but the file has {found}")
 
 
 def _parameters(sections: _Sections) -> dict[str, ControlParameter]:
@@ -211,7 +227,8 @@ def _parameter(path: Path, name: str, row: Row) -> ControlParameter:
         raise AdapterError(SETTING, f"{path}: the transform of {name!r} is {transform!r}, none of {_TRANSFORMS}")
     try:
         value, scale, offset = (
-            number(row.get(key, standard), key) for key, standard in (("parval1", ""), ("scale", "1"), ("offset", "0"))
+            parse_number(row.get(key, standard), key)
+            for key, standard in (("parval1", ""), ("scale", "1"), ("offset", "0"))
         )
     except ValueError as error:
         raise AdapterError(SETTING, f"{path}: parameter {name!r}, {error}") from error

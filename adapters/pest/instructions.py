@@ -1,4 +1,4 @@
-"""PEST instruction files: how to walk through an output file, and which numbers to pick up on the way."""
+"""PEST instruction files, which describe where the numbers are in an output file."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from ..readers.text import number
+from ..readers.text import parse_number
 
 _IGNORED = "dum"
 _BLANK, _WORD, _ENTRY = re.compile(r"\s"), re.compile(r"\S"), re.compile(r"[^\s,]+")
 
 
 class InstructionError(ValueError):
-    """An instruction file that cannot be understood."""
+    """An instruction file is invalid."""
 
 
 class Kind(Enum):
-    """What an instruction does."""
+    """Types of instructions."""
 
     MARKER = auto()  # find a text
     ADVANCE = auto()  # go down some lines
@@ -32,7 +32,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its kind, the text or name that goes with it, and its columns or counts."""
+    """One instruction: its type, its text or name, and its columns or counts."""
 
     kind: Kind
     text: str = ""
@@ -57,12 +57,13 @@ class Instructions:
 
     Parameters
     ----------
-    text : the instructions; its first line is ``pif`` and a delimiter of markers.
+    text : str
+        The instructions; the first line is ``pif`` and the delimiter of markers.
 
     Raises
     ------
     InstructionError
-        If it is no such text; the sentence names the line.
+        The text is invalid; the message names the line.
     """
 
     text: str
@@ -76,29 +77,38 @@ class Instructions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The observations that it reads, in lower case."""
-        return tuple(item.text for _, items in self._lines for item in items if _is_observed(item))
+        """Names of the observations, in lower case."""
+        return tuple(item.text for _, items in self._lines for item in items if _is_observation(item))
 
     def read(self, text: str) -> Mapping[str, float]:
-        """Follow the instructions through the text of an output file.
+        """Read the text of an output file.
+
+        Parameters
+        ----------
+        text : str
+
+        Returns
+        -------
+        dict of str to float
+            Numbers by observation.
 
         Raises
         ------
         ValueError
-            If they cannot be followed, or what they lead to is no number; the sentence names both lines.
+            The text does not match the instructions, or a word is not a number; the message names both lines.
         """
-        walk = _Walk(text.replace("\r\n", "\n").split("\n"))
+        cursor = _Cursor(text.replace("\r\n", "\n").split("\n"))
         numbers: dict[str, float] = {}
         for line, items in self._lines:
             try:
-                numbers.update(walk.follow(items))
+                numbers.update(cursor.follow(items))
             except ValueError as error:
                 raise ValueError(f"{error} (line {line} of the instructions)") from error
         return numbers
 
 
-class _Walk:
-    """A place in an output file: a line, and in it the column of the cursor, 0 before the first character."""
+class _Cursor:
+    """A position in an output file: a line, and a column, 0 before the first character."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -106,7 +116,7 @@ class _Walk:
         self._column = 0
 
     def follow(self, items: tuple[Instruction, ...]) -> Iterator[tuple[str, float]]:
-        """Follow a line of instructions."""
+        """Follow a line of instructions; yield the observations."""
         leading = 0
         while leading < len(items) and items[leading].kind is Kind.MARKER:
             leading += 1
@@ -117,7 +127,7 @@ class _Walk:
             if item.kind in _READS:
                 word = self._read(item, after)
                 if item.text != _IGNORED:
-                    yield item.text, number(word, f"line {self._row + 1}, {item.text!r}")
+                    yield item.text, parse_number(word, f"line {self._row + 1}, {item.text!r}")
             else:
                 self._move(item)
 
@@ -125,11 +135,11 @@ class _Walk:
     def _line(self) -> str:
         return self._lines[self._row]
 
-    def _fail(self, what: str) -> ValueError:
+    def _error(self, what: str) -> ValueError:
         return ValueError(f"line {self._row + 1}: {what}")
 
     def _search(self, texts: list[str]) -> None:
-        """Go down to the next line that holds all of `texts`, in order."""
+        """Go to the next line that contains all of `texts`, in order."""
         for row in range(self._row + 1, len(self._lines)):
             end = 0
             for text in texts:
@@ -151,28 +161,28 @@ class _Walk:
             return
         if item.kind is Kind.TAB:
             if not self._column <= item.start <= len(self._line):
-                raise self._fail(f"column {item.start} lies before the cursor or beyond the end")
+                raise self._error(f"column {item.start} lies before the cursor or beyond the end")
             self._column = item.start
             return
         if item.kind is Kind.MARKER:
             place = self._line.find(item.text, self._column)
             end, what = place + len(item.text), f"text {item.text!r}"
         else:
-            # The cursor rests on the last blank before the next word. Two searches: one pattern for both would take
-            # time that grows with the square of the number of blanks.
+            # The cursor moves to the last blank before the next word. Two searches, because a single pattern would
+            # take time with the square of the number of blanks.
             blank = _BLANK.search(self._line, self._column)
             word = _WORD.search(self._line, blank.end()) if blank else None
             place = end = word.start() if word else -1
             what = "word after white space"
         if place < 0:
-            raise self._fail(f"there is no {what} after column {self._column}")
+            raise self._error(f"there is no {what} after column {self._column}")
         self._column = end
 
     def _read(self, item: Instruction, after: Instruction | None) -> str:
         if item.kind is Kind.FREE:
             match = _ENTRY.search(self._line, self._column)
             if match is None:
-                raise self._fail(f"{item.text!r} was not found after column {self._column}")
+                raise self._error(f"{item.text!r} was not found after column {self._column}")
             word, end = match[0], match.end()
             if after is not None and after.kind is Kind.MARKER and word.find(after.text) > 0:
                 cut = len(word) - word.find(after.text)
@@ -183,12 +193,12 @@ class _Walk:
             overlapping = [m for m in _ENTRY.finditer(self._line) if m.end() >= item.start and m.start() < item.stop]
             word, end = (overlapping[0][0], overlapping[0].end()) if overlapping else ("", 0)
         if not word:
-            raise self._fail(f"{item.text!r} was not found in columns {item.start} to {item.stop}")
+            raise self._error(f"{item.text!r} was not found in columns {item.start} to {item.stop}")
         self._column = end
         return word
 
 
-def _is_observed(item: Instruction) -> bool:
+def _is_observation(item: Instruction) -> bool:
     return item.kind in _READS and item.text != _IGNORED
 
 
@@ -200,7 +210,7 @@ def _parse(text: str) -> list[tuple[int, tuple[Instruction, ...]]]:
     parsed: list[tuple[int, tuple[Instruction, ...]]] = []
     for line, content in enumerate(lines, start=2):
         continued = content.lstrip().startswith("&")
-        items = tuple(_items(content.lstrip()[1:] if continued else content, header[1], line))
+        items = tuple(_parse_line(content.lstrip()[1:] if continued else content, header[1], line))
         if any(item.kind is Kind.ADVANCE for item in (items if continued else items[1:])):
             raise InstructionError(f"line {line}: only at its start can a line advance")
         if continued and parsed:
@@ -213,7 +223,7 @@ def _parse(text: str) -> list[tuple[int, tuple[Instruction, ...]]]:
     return parsed
 
 
-def _items(content: str, delimiter: str, line: int) -> Iterator[Instruction]:
+def _parse_line(content: str, delimiter: str, line: int) -> Iterator[Instruction]:
     place = 0
     while rest := content[place:].lstrip():
         place = len(content) - len(rest)

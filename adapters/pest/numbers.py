@@ -1,28 +1,39 @@
-"""A number in a field of fixed width, with as many digits as fit."""
+"""Numbers in fields of fixed width, with as many digits as possible."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
-_DIGITS = 17  # of a float, at the most
+_DIGITS = 17  # most digits of a float
 _LARGEST = 1e16  # written without an exponent
 _ONE_DIGIT = 0.5  # relative error beyond which not even the first digit is right
 
 
-def fit(number: float, width: int) -> str | None:
-    """Write `number` in at most `width` characters; None if they do not hold one digit of it.
+def fit_number(number: float, width: int) -> str | None:
+    """Write a number in a field of fixed width.
 
-    A finite number has a decimal point, lest a Fortran program that reads ``F10.3`` put one in. Of all texts that fit,
-    the nearest to the number is taken, of those one with a digit before the point, and of those the shortest.
+    A finite number has a decimal point, because a Fortran program that reads ``F10.3`` would insert one. Of all texts
+    that fit, the nearest to the number is used, of those one with a digit before the point, and of those the shortest.
+
+    Parameters
+    ----------
+    number : float
+    width : int
+        Width of the field in characters.
+
+    Returns
+    -------
+    str or None
+        None if not even one digit fits.
     """
     if not math.isfinite(number):
         text = repr(number)
         return text if len(text) <= width else None
     if number == 0.0:
         return "0.0" if width >= 3 else None
-    fitting = [text for text in _texts(number) if len(text) <= width]
-    # Some readers want a digit before the point.
+    fitting = [text for text in _write_texts(number) if len(text) <= width]
+    # Some programs require a digit before the point.
     best = min(
         fitting, key=lambda text: (abs(float(text) - number), text.lstrip("-")[0] == ".", len(text)), default=None
     )
@@ -31,28 +42,28 @@ def fit(number: float, width: int) -> str | None:
     return best
 
 
-def _texts(number: float) -> Iterator[str]:
+def _write_texts(number: float) -> Iterator[str]:
     for digits in range(_DIGITS):
         mantissa, _, exponent = f"{number:.{digits}e}".partition("e")
-        scaled = f"{_pointed(mantissa)}e{int(exponent)}"
-        yield from _shorter(scaled)
+        scaled = f"{_add_point(mantissa)}e{int(exponent)}"
+        yield from _drop_zero(scaled)
     if abs(number) < _LARGEST:
         for digits in range(_DIGITS + 1):
-            yield from _shorter(_pointed(f"{number:.{digits}f}"))
-    yield _pointed_anywhere(repr(number))
+            yield from _drop_zero(_add_point(f"{number:.{digits}f}"))
+    yield _add_point_to_mantissa(repr(number))
 
 
-def _pointed(text: str) -> str:
+def _add_point(text: str) -> str:
     return text if "." in text else f"{text}."
 
 
-def _pointed_anywhere(text: str) -> str:
+def _add_point_to_mantissa(text: str) -> str:
     mantissa, e, exponent = text.partition("e")
-    return f"{_pointed(mantissa)}{e}{exponent}"
+    return f"{_add_point(mantissa)}{e}{exponent}"
 
 
-def _shorter(text: str) -> Iterator[str]:
-    """Give the text, and the same without a zero before the point."""
+def _drop_zero(text: str) -> Iterator[str]:
+    """Yield the text, and the text without a zero before the point."""
     yield text
     if text.startswith(("0.", "-0.")) and text not in ("0.", "-0."):
         yield text.replace("0.", ".", 1)

@@ -1,7 +1,7 @@
-"""Numbers out of what a simulator wrote: one small class for each format, behind one protocol."""
+"""Readers of output files: one class per format, with one interface."""
 
-from .base import OutputFile, Reader
 from .functions import PythonFile
+from .reader import OutputFile, Reader
 from .structured import JsonFile, NetcdfFile, RegexFile
 from .tables import CsvFile, TableFile
 from .text import read_numbers, read_text

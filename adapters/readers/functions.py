@@ -1,4 +1,4 @@
-"""A user's own reader: a Python function of a file."""
+"""A reader that is a Python function of a file."""
 
 from __future__ import annotations
 
@@ -10,37 +10,40 @@ from typing import Any
 
 import numpy as np
 
-from ..imports import import_function
+from ..function_imports import import_function
 from ..protocol import Floats, Quantity
 from ..quantities import digest_of, size_of
-from .base import OneFile
-from .files import locate
-from .text import wrong_count
+from .file_access import locate_file
+from .reader import OneFile
+from .text import count_error
 
 
 @dataclass(frozen=True)
 class PythonFile(OneFile):
-    """Whatever a Python function makes of a file.
+    """Numbers that a Python function reads from a file.
 
     Parameters
     ----------
-    path, outputs : as of `OneFile`.
-    function : ``"package.module:function"``, imported again in each worker process. It is called with the file's
-        path, and returns the numbers in the order of the outputs, or a dict of them by name of output.
-    search_path : directory put at the front of ``sys.path`` to import it.
+    path, outputs
+        As in `OneFile`.
+    function : str
+        Name such as ``"package.module:function"``, imported again in each worker process. The function is called with
+        the path of the file, and returns the numbers in the order of the outputs, or a dict by name of output.
+    search_path : Path, optional
+        Directory that is put at the start of ``sys.path`` for the import.
     """
 
     function: str = ""
     search_path: Path | None = field(default=None, repr=False)
     source: str = field(init=False)
-    """Digest of the function's module, as far as it can be read."""
+    """Digest of the module of the function, if it can be read."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", digest_of([_source(self._load())]))
 
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
         """Call the function."""
-        path = locate(directory, self.path)
+        path = locate_file(directory, self.path)
         try:
             result = self._load()(path)
             if isinstance(result, Mapping):
@@ -49,7 +52,7 @@ class PythonFile(OneFile):
         except (Exception, SystemExit) as error:
             raise ValueError(f"reader {self.function!r} raised {type(error).__name__}: {error}") from error
         if len(numbers) != size_of(quantities):
-            raise wrong_count(size_of(quantities), len(numbers))
+            raise count_error(size_of(quantities), len(numbers))
         return numbers
 
     def _load(self) -> Callable[..., Any]:

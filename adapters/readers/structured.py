@@ -1,4 +1,4 @@
-"""Numbers by name: from JSON, netCDF, or text that a regular expression knows."""
+"""Readers of JSON, of netCDF, and of text with a regular expression."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ import numpy as np
 import regex
 
 from ..protocol import AdapterError, Floats, Quantity
-from ..quantities import did_you_mean, kind_of, size_of
-from .base import OneFile, Rows, check_rows, pick_rows
-from .files import read_bytes
-from .text import LINE_LIMIT, gathered, number, read_text, wrong_count
+from ..quantities import did_you_mean, size_of, type_name
+from .file_access import read_bytes
+from .reader import OneFile, Rows, check_rows, pick_rows
+from .text import LINE_LIMIT, convert_words, count_error, parse_number, read_text
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(-?\d+)\]")
 
 
 @dataclass(frozen=True)
 class JsonFile(OneFile):
-    """A number, or a list of numbers, inside a JSON file.
+    """A number, or a list of numbers, in a JSON file.
 
     Parameters
     ----------
-    path, outputs : as of `OneFile`.
-    key : the way to it, ``results.times[0].arrival``; entries of a list count from 0, -1 is the last.
+    path, outputs
+        As in `OneFile`.
+    key : str
+        Path to it, such as ``results.times[0].arrival``; list entries are counted from 0, and -1 is the last.
     """
 
     key: str = ""
 
     def __post_init__(self) -> None:
         if "".join(match[0] for match in _STEP.finditer(self.key)) != self.key:
-            raise AdapterError("key", f"must be a way such as 'results.times[0]'; it is {self.key!r}")
+            raise AdapterError("key", f"must be a path such as 'results.times[0]'; it is {self.key!r}")
 
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
-        """Read the numbers at the key; lists within lists are read in order, and null is NaN."""
+        """Read the numbers at the key; nested lists are read in order, and null is NaN."""
         try:
             value = json.loads(read_text(directory, self.path))
         except RecursionError as error:
@@ -48,45 +50,45 @@ class JsonFile(OneFile):
         except json.JSONDecodeError as error:
             raise ValueError(f"is not JSON: {error}") from error
         for match in _STEP.finditer(self.key):
-            value = _entry(value, int(match[2])) if match[2] else _member(value, match[1])
-        numbers = [json_number(item, self.key or "the file") for item in _flat(value)]
+            value = _get_entry(value, int(match[2])) if match[2] else _get_member(value, match[1])
+        numbers = [json_number(item, self.key or "the file") for item in _flatten(value)]
         if len(numbers) != size_of(quantities):
-            raise wrong_count(size_of(quantities), len(numbers))
+            raise count_error(size_of(quantities), len(numbers))
         return np.array(numbers, dtype=np.float64)
 
 
 def json_number(value: object, where: str) -> float:
-    """Read a number of a JSON file; null is NaN, and text must be a number as ``"nan"`` is."""
+    """Convert a value of a JSON file to a number; null is NaN, and text must be a number, for example ``"nan"``."""
     if value is None:
         return float("nan")
     if isinstance(value, str):
-        return number(value, where)
+        return parse_number(value, where)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{where}: {kind_of(value)} is not a number")  # noqa: TRY004 - a fault of the file
+        raise ValueError(f"{where}: {type_name(value)} is not a number")  # noqa: TRY004 - a fault of the file
     try:
         return float(value)
     except OverflowError:
         return float("inf")
 
 
-def _member(value: Any, name: str) -> Any:
+def _get_member(value: Any, name: str) -> Any:
     if not isinstance(value, dict):
-        raise ValueError(f"has {kind_of(value)} where {name!r} was to be looked up")  # noqa: TRY004 - as above
+        raise ValueError(f"has {type_name(value)} where {name!r} was to be looked up")  # noqa: TRY004 - as above
     if name not in value:
         raise ValueError(f"has no {name!r}; {did_you_mean(name, value)}")
     return value[name]
 
 
-def _entry(value: Any, place: int) -> Any:
+def _get_entry(value: Any, place: int) -> Any:
     if not isinstance(value, list):
-        raise ValueError(f"has {kind_of(value)} where entry {place} was to be looked up")  # noqa: TRY004 - as above
+        raise ValueError(f"has {type_name(value)} where entry {place} was to be looked up")  # noqa: TRY004 - as above
     if not -len(value) <= place < len(value):
         raise ValueError(f"has no entry {place} in a list of {len(value)}")
     return value[place]
 
 
-def _flat(value: Any) -> Iterator[Any]:
-    """The items of lists within lists, in order, however deep they are."""
+def _flatten(value: Any) -> Iterator[Any]:
+    """Yield the items of nested lists, in order, for any depth."""
     waiting = [iter([value])]
     while waiting:
         for item in waiting[-1]:
@@ -104,12 +106,16 @@ class RegexFile(OneFile):
 
     Parameters
     ----------
-    path, outputs : as of `OneFile`.
-    pattern : as Python's ``re`` knows them; ``^`` and ``$`` are the ends of a line. Its groups are the numbers, or
+    path, outputs
+        As in `OneFile`.
+    pattern : str
+        Regular expression in the syntax of ``re``; ``^`` and ``$`` match at each line. The numbers are its groups, or
         the whole match if it has none.
-    row : which match, or matches, from 1; -1 for the last; None for all.
-    timeout : seconds that the search may take: some patterns take time that doubles with each character. The timeout of
-        a program whose output it reads counts as well.
+    row : int, tuple of int or None
+        Which matches, from 1; -1 for the last; None for all.
+    timeout : float
+        Time limit of the search in s: for some patterns the time doubles with each character. The timeout of the
+        program also applies.
     """
 
     pattern: str = ""
@@ -127,7 +133,7 @@ class RegexFile(OneFile):
             raise AdapterError("pattern", r"must be a regular expression such as 'misfit = (\S+)', but is empty")
 
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
-        """Read the groups of each match."""
+        """Read the numbers of each match."""
         text = read_text(directory, self.path)
         try:
             search = regex.finditer(self.pattern, text, regex.MULTILINE, concurrent=True, timeout=self.timeout)
@@ -141,9 +147,9 @@ class RegexFile(OneFile):
         picked = pick_rows(matches, self.row, "match")
         words = [(match, word) for match in picked for word in (match.groups() or (match[0],))]
         if len(words) > size_of(quantities):
-            raise wrong_count(size_of(quantities), len(words))
+            raise count_error(size_of(quantities), len(words))
         found = [((word or "").strip(), text.count("\n", 0, match.start()) + 1) for match, word in words]
-        return gathered(found, size_of(quantities))
+        return convert_words(found, size_of(quantities))
 
 
 @dataclass(frozen=True)
@@ -152,9 +158,12 @@ class NetcdfFile(OneFile):
 
     Parameters
     ----------
-    path, outputs : as of `OneFile`.
-    variable : its name; ``group/name`` within a group.
-    row : which entry, or entries, along its first dimension, from 1; -1 for the last; None for all.
+    path, outputs
+        As in `OneFile`.
+    variable : str
+        Name of the variable; ``group/name`` for one in a group.
+    row : int, tuple of int or None
+        Which entries along the first dimension, from 1; -1 for the last; None for all.
     """
 
     variable: str = ""
@@ -168,14 +177,14 @@ class NetcdfFile(OneFile):
             raise AdapterError("variable", "must name a variable, but is empty")
 
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
-        """Read the variable, flattened with the last dimension fastest; what is missing is NaN."""
-        from netCDF4 import Dataset  # noqa: PLC0415 - slow to import, and few need it
+        """Read the variable, with the last dimension fastest; missing values are NaN."""
+        from netCDF4 import Dataset  # noqa: PLC0415 - slow to import, and rarely needed
 
         try:
-            # Its bytes, since the library takes no descriptor and would follow a link.
+            # From memory, because the library does not accept a descriptor and would follow a link.
             with Dataset("output", memory=read_bytes(directory, self.path)) as file:
                 return self._values(file, size_of(quantities))
-        except RuntimeError as error:  # what the library says of a damaged file
+        except RuntimeError as error:  # the error of the library for a damaged file
             raise ValueError(f"variable {self.variable!r} cannot be read: {error}") from error
 
     def _values(self, file: Any, expected: int) -> Floats:
@@ -184,10 +193,10 @@ class NetcdfFile(OneFile):
             raise ValueError(f"variable {self.variable!r} holds no numbers")
         shape = variable.shape
         wanted = slice(None) if self.row is None else pick_rows(range(shape[0] if shape else 0), self.row, "entry")
-        # Counted before it is read: a small file can hold a huge variable.
+        # Counted before reading: a small file can contain a huge variable.
         count = math.prod(shape if isinstance(wanted, slice) else (len(wanted), *shape[1:]))
         if count != expected:
-            raise wrong_count(expected, count)
+            raise count_error(expected, count)
         values = variable[wanted] if shape else variable[...]
         return np.ma.filled(np.ma.asarray(values, dtype=np.float64), np.nan).reshape(-1)
 

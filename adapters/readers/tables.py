@@ -1,4 +1,4 @@
-"""A column of a table: plain, or CSV with a header."""
+"""Readers of a column of a plain table or of a CSV file."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ from pathlib import Path
 
 from ..protocol import AdapterError, Floats, Quantity
 from ..quantities import did_you_mean, size_of
-from .base import OneFile, Rows, check_rows, pick_rows
-from .text import IncompleteError, gathered, read_lines
+from .reader import OneFile, Rows, check_rows, pick_rows
+from .text import IncompleteError, convert_words, read_lines
 
 Lines = list[tuple[int, list[str]]]
 
 
 @dataclass(frozen=True)
 class TableFile(OneFile):
-    """A column of a table without header; its entries stand between white space or commas.
+    """A column of a table without header, with entries separated by white space or commas.
 
-    Blank lines and lines that start with ``#`` are passed over, and are no rows.
+    Blank lines and lines that start with ``#`` are ignored and not counted.
 
     Parameters
     ----------
-    path, outputs : as of `OneFile`.
-    column : which column, from 1.
-    row : which row, or rows, from 1; -1 for the last; None for all.
-    skip_lines : how many lines to pass over at its start.
+    path, outputs
+        As in `OneFile`.
+    column : int
+        Number of the column, from 1.
+    row : int, tuple of int or None
+        Which rows, from 1; -1 for the last; None for all.
+    skip_lines : int
+        Number of lines to skip at the start.
     """
 
     column: int = 1
@@ -42,7 +46,7 @@ class TableFile(OneFile):
         lines = enumerate(read_lines(directory, self.path), start=1)
         rows = [(i, line) for i, line in lines if i > self.skip_lines and line.strip() and line.lstrip()[0] != "#"]
         picked = [(i, line.replace(",", " ").split()) for i, line in pick_rows(rows, self.row)]
-        return _column(picked, self.column - 1, size_of(quantities))
+        return _read_column(picked, self.column - 1, size_of(quantities))
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,16 @@ class CsvFile(OneFile):
 
     Parameters
     ----------
-    path, outputs : as of `OneFile`.
-    column : which column: its name, or its number from 1.
-    row : which row below the header, or rows, from 1; -1 for the last; None for all.
-    skip_lines : how many lines to pass over above the header.
-    delimiter : the character between entries.
+    path, outputs
+        As in `OneFile`.
+    column : str or int
+        Name of the column, or its number from 1.
+    row : int, tuple of int or None
+        Which rows below the header, from 1; -1 for the last; None for all.
+    skip_lines : int
+        Number of lines to skip above the header.
+    delimiter : str
+        Character between entries.
     """
 
     column: str | int = 1
@@ -80,10 +89,10 @@ class CsvFile(OneFile):
             raise ValueError(f"is not CSV: {error}") from error
         if not rows:
             raise ValueError("has no header")
-        place = self._place([name.strip() for name in rows[0][1]])
-        return _column(pick_rows(rows[1:], self.row), place, size_of(quantities))
+        place = self._find_column([name.strip() for name in rows[0][1]])
+        return _read_column(pick_rows(rows[1:], self.row), place, size_of(quantities))
 
-    def _place(self, header: list[str]) -> int:
+    def _find_column(self, header: list[str]) -> int:
         if isinstance(self.column, int):
             return self.column - 1
         if header.count(self.column) > 1:
@@ -93,10 +102,10 @@ class CsvFile(OneFile):
         return header.index(self.column)
 
 
-def _column(picked: Lines, place: int, count: int) -> Floats:
+def _read_column(picked: Lines, place: int, count: int) -> Floats:
     short = [(line, len(entries)) for line, entries in picked if len(entries) <= place]
     words = [(entries[place].strip() if len(entries) > place else "nan", line) for line, entries in picked]
-    numbers = gathered(words, count)
+    numbers = convert_words(words, count)
     if short:
         line, columns = short[0]
         raise IncompleteError(f"line {line}: has no column {place + 1}, only {columns}", numbers)

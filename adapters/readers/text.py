@@ -1,4 +1,4 @@
-"""The text that a simulator wrote, and the numbers in it."""
+"""Text files of a simulator, and the numbers in them."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pathlib import Path
 import numpy as np
 
 from ..protocol import Floats
-from .files import SIZE_LIMIT, read_bytes
+from .file_access import SIZE_LIMIT, read_bytes
 
 LINE_LIMIT = 1_000_000
-"""Lines of a table, or matches in a text, above which it is refused."""
+"""Largest number of lines of a table, or of matches in a text."""
 
 Word = tuple[str, int]
 
-_SHOWN = 60  # characters of a word that is no number
-_LONGEST = 1000  # characters of a number; a longer word would take time that grows with its square
-_COUNTED = 10_000  # words too many, after which the count ends: a huge file is not worth it
-# Fortran writes 1.0D+03, and drops the letter from an exponent of three digits: 1.0+103.
+_QUOTED = 60  # characters of a word that is not a number
+_LONGEST = 1000  # characters of a number; the conversion takes time with the square of the length
+_MOST_EXCESS = 10_000  # superfluous words after which they are not counted any more
+# Fortran writes 1.0D+03, and leaves out the letter of an exponent of three digits: 1.0+103.
 _FORTRAN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[dDqQ]([+-]?\d+)|([+-]\d+))", re.ASCII)
 
 
 def read_text(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> str:
-    """Read a text file of a run, as `read_bytes` does; bytes that are no UTF-8 become replacement characters."""
+    """Read a text file of a run, as with `read_bytes`; invalid UTF-8 is replaced."""
     return read_bytes(directory, path, limit).decode(errors="replace")
 
 
 def read_lines(directory: Path, path: str | None, limit: int = LINE_LIMIT) -> list[str]:
-    """Read a text file of a run of at most `limit` lines, as `read_text` does."""
+    """Read the lines of a text file of a run, as with `read_text`; raise `ValueError` for more than `limit` lines."""
     text = read_text(directory, path)
     count = text.count("\n")
     if count > limit:
@@ -39,49 +39,53 @@ def read_lines(directory: Path, path: str | None, limit: int = LINE_LIMIT) -> li
 
 
 def read_numbers(text: str, count: int, skip_lines: int = 0) -> Floats:
-    """Every number of a text, in order.
+    """Read all numbers of a text, in order.
 
-    Numbers stand between white space or commas; lines that start with ``#`` are ignored; ``nan``, ``inf`` and
-    Fortran exponents (``1.0D+03``) are understood.
+    Numbers are separated by white space or commas. Lines that start with ``#`` are ignored. ``nan``, ``inf`` and
+    Fortran exponents (``1.0D+03``) are allowed.
 
     Parameters
     ----------
-    text : the text.
-    count : how many numbers it must hold, exactly.
-    skip_lines : how many lines to pass over at its start.
+    text : str
+    count : int
+        Required number of numbers.
+    skip_lines : int
+        Number of lines to skip at the start.
 
     Returns
     -------
-    (count,) numbers.
+    array, shape (count,)
 
     Raises
     ------
     ValueError
-        If a word is not a number (the sentence quotes it, with its line), or the count differs.
+        A word is not a number (the message quotes it, with its line), or the number of numbers differs.
     """
-    told: list[Word] = []
+    read: list[Word] = []
     found = 0
     for position, line in enumerate(StringIO(text), start=1):
         if position <= skip_lines or line.lstrip().startswith("#"):
             continue
         words = line.replace(",", " ").split()
-        told += ((word, position) for word in words[: max(count - found, 0)])
+        read += ((word, position) for word in words[: max(count - found, 0)])
         found += len(words)
-        if found > count + _COUNTED:
-            raise wrong_count(count, f"{found} or more")
+        if found > count + _MOST_EXCESS:
+            raise count_error(count, f"{found} or more")
     if found > count:
-        for word, position in told:  # one that is no number says more than the count
-            number(word, f"line {position}")
-        raise wrong_count(count, found)
-    return gathered(told, count, cut=not text.endswith(("\n", " ", ",")))
+        for word, position in read:  # an invalid number is a better message than the count
+            parse_number(word, f"line {position}")
+        raise count_error(count, found)
+    return convert_words(read, count, cut=not text.endswith(("\n", " ", ",")))
 
 
 class IncompleteError(ValueError):
     """Some of the numbers of a file cannot be read.
 
-    Attributes
+    Parameters
     ----------
-    numbers : all of them; NaN for those that cannot be read.
+    sentence : str
+    numbers : array
+        All numbers; NaN for those that cannot be read.
     """
 
     def __init__(self, sentence: str, numbers: Floats) -> None:
@@ -89,45 +93,53 @@ class IncompleteError(ValueError):
         self.numbers = numbers
 
 
-def gathered(words: Sequence[Word], count: int, *, cut: bool = False) -> Floats:
-    """The numbers, (count,), that words of some lines say.
+def convert_words(words: Sequence[Word], count: int, *, cut: bool = False) -> Floats:
+    """Convert words to numbers.
 
     Parameters
     ----------
-    words : each with the number of its line.
-    cut : whether the last of too few may have been cut short.
+    words : sequence of tuple
+        Each word with the number of its line.
+    count : int
+        Required number of words.
+    cut : bool
+        Whether the last word may be incomplete if there are too few.
+
+    Returns
+    -------
+    array, shape (count,)
 
     Raises
     ------
     IncompleteError
-        If one is not a number, or there are too few; the numbers that there are come with it.
+        A word is not a number, or there are too few words.
     ValueError
-        If there are too many.
+        There are too many words.
     """
     if len(words) > count:
-        raise wrong_count(count, len(words))
+        raise count_error(count, len(words))
     numbers, sentence = np.full(count, np.nan), ""
     for place, (word, line) in enumerate(words):
         try:
-            numbers[place] = number(word, f"line {line}")
+            numbers[place] = parse_number(word, f"line {line}")
         except ValueError as error:
             sentence = sentence or str(error)
     if cut and 0 < len(words) < count:
         numbers[len(words) - 1] = np.nan
     if not sentence and len(words) < count:
-        sentence = str(wrong_count(count, len(words)))
+        sentence = str(count_error(count, len(words)))
     if sentence:
         raise IncompleteError(sentence, numbers)
     return numbers
 
 
-def wrong_count(count: int, found: int | str) -> ValueError:
-    """Say how many numbers were to be found, and how many were."""
+def count_error(count: int, found: int | str) -> ValueError:
+    """Return the error for a wrong number of numbers."""
     return ValueError(f"expected {count} number{'s' * (count != 1)}, found {found}")
 
 
-def number(word: str, where: str) -> float:
-    """Read a number as Python or Fortran writes it; `where` starts the sentence if it is none."""
+def parse_number(word: str, where: str) -> float:
+    """Parse a number of Python or Fortran; raise `ValueError`, with `where` at its start, if it is invalid."""
     try:
         if "_" not in word and len(word) <= _LONGEST:  # Python reads 1_0 as 10
             return float(word)
@@ -135,5 +147,5 @@ def number(word: str, where: str) -> float:
         fortran = _FORTRAN.fullmatch(word)
         if fortran is not None:
             return float(f"{fortran[1]}e{fortran[2] or fortran[3]}")
-    shown = word if len(word) <= _SHOWN else word[:_SHOWN] + "..."
+    shown = word if len(word) <= _QUOTED else word[:_QUOTED] + "..."
     raise ValueError(f"{where}: {shown!r} is not a number")

@@ -16,7 +16,7 @@ from invgp.adapters.protocol import Evaluations, RunContext, Status
 from invgp.execution.concurrency import Concurrency
 from invgp.execution.evaluate import BatchStopped, evaluate
 from invgp.execution.failure_patterns import RunOutcomes
-from invgp.execution.missing_outputs import MissingOutputs
+from invgp.execution.missing_output_counts import MissingOutputs
 from invgp.execution.monitor import Monitor, SilentMonitor
 from invgp.execution.pools import Loop, Pool
 from invgp.execution.run_directories import remove_run_directory

@@ -15,7 +15,7 @@ from invgp.core.coupled.site_estimators import min_fit_samples
 from invgp.core.coupled.stage import Stage
 from invgp.core.point_sets import Points
 from invgp.errors import RunsFailedError
-from invgp.execution.missing_outputs import runs_needed
+from invgp.execution.missing_output_counts import runs_needed
 from invgp.execution.simulator import Simulator
 from invgp.gaussian_processes import StoredSiteFactors
 from invgp.inference.diagnostics import Cavity, diagnose, doubtful_latents

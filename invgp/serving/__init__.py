@@ -1,4 +1,4 @@
-"""Offer any simulator that invgp can run to others, as an UM-Bridge 1.0 server."""
+"""An UM-Bridge 1.0 server for any simulator that invgp can run."""
 
 from .model_server import ModelServer
 

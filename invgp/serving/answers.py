@@ -1,4 +1,4 @@
-"""Answers to UM-Bridge requests: what a server says of its model, and what it refuses."""
+"""Answers to UM-Bridge requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from invgp.adapters.exchange import parse_json, said
+from invgp.adapters.http_client import parse_json, quote_text
 from invgp.adapters.protocol import ForwardModel
 from invgp.problem import Floats
 
@@ -17,20 +17,20 @@ PROTOCOL_VERSION = 1.0
 FEATURES = ("Evaluate", "Gradient", "ApplyJacobian", "ApplyHessian")
 METHODS = {"/Info": "GET", **{f"/{name}": "POST" for name in ("ModelInfo", "InputSizes", "OutputSizes", *FEATURES)}}
 
-Run = Callable[[Floats], Awaitable[Floats]]
+RunFunction = Callable[[Floats], Awaitable[Floats]]
 
 
 class RequestError(Exception):
-    """A request that gets an error of UM-Bridge for an answer.
+    """A request is answered by an error.
 
     Parameters
     ----------
     code : int
-        Status of HTTP.
+        HTTP status.
     kind : str
-        Type of the error, in UM-Bridge's terms.
+        Type of the error in UM-Bridge.
     message : str
-        A sentence for the person who asked.
+        One sentence.
     """
 
     def __init__(self, code: int, kind: str, message: str) -> None:
@@ -39,37 +39,44 @@ class RequestError(Exception):
 
 
 def check_method(method: str, path: str) -> None:
-    """Raise `RequestError` unless UM-Bridge has this path, with this method."""
+    """Raise `RequestError` unless UM-Bridge defines this path with this method."""
     if path not in METHODS:
-        raise RequestError(404, "UnsupportedFeature", f"there is no {said(method)} {said(path)}")
+        raise RequestError(404, "UnsupportedFeature", f"there is no {quote_text(method)} {quote_text(path)}")
     if method != METHODS[path]:
-        raise RequestError(405, "UnsupportedFeature", f"{path} must be asked by {METHODS[path]}, not {said(method)}")
+        raise RequestError(
+            405, "UnsupportedFeature", f"{path} must be asked by {METHODS[path]}, not {quote_text(method)}"
+        )
 
 
-async def answer(model: ForwardModel, path: str, body: bytes, run: Run) -> dict[str, Any]:
+async def answer_request(model: ForwardModel, path: str, body: bytes, run: RunFunction) -> dict[str, Any]:
     """Answer a request.
 
     Parameters
     ----------
     model : ForwardModel
-        What is offered.
+        The model that is served.
     path : str
         One of `METHODS`.
     body : bytes
-        Of the request, as it came.
+        Body of the request.
     run : callable
-        Inputs (I,) to outputs (P,); may raise `RequestError`.
+        Coroutine function from inputs (I,) to outputs (P,); it may raise `RequestError`.
+
+    Returns
+    -------
+    dict
+        Content of the answer.
 
     Raises
     ------
     RequestError
-        If the answer is an error.
+        The answer is an error.
     """
     if path == "/Info":
         return {"protocolVersion": PROTOCOL_VERSION, "models": [model.name]}
     message, feature = _read_message(body), path.removeprefix("/")
     if message.get("name") != model.name:
-        sentence = f"there is no model {said(repr(message.get('name')))}; there is {model.name!r}"
+        sentence = f"there is no model {quote_text(repr(message.get('name')))}; there is {model.name!r}"
         raise RequestError(400, "ModelNotFound", sentence)
     if message.get("config"):
         raise RequestError(400, "InvalidInput", f"the model {model.name!r} takes no config, so it must be empty")
@@ -97,7 +104,7 @@ def _read_message(body: bytes) -> Mapping[str, Any]:
 
 
 def _read_input(model: ForwardModel, blocks: Any) -> Floats:
-    """Return inputs (I,) from a list of lists; the sizes must be right and the numbers finite."""
+    """Return the inputs (I,) from a list of lists; check the sizes and that all numbers are finite."""
     if not isinstance(blocks, list) or not all(isinstance(block, list) for block in blocks):
         raise RequestError(400, "InvalidInput", "input must be a list of lists of numbers")
     sizes, expected = [len(block) for block in blocks], [q.size for q in model.inputs]

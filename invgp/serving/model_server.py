@@ -1,4 +1,4 @@
-"""An UM-Bridge server: one event loop for all connections, and worker processes for the runs."""
+"""An UM-Bridge server with one event loop for all connections, and worker processes for the runs."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from typing import Any, Self
 
 import h11
 
-from invgp.adapters.exchange import said
+from invgp.adapters.http_client import quote_text
 from invgp.adapters.protocol import ForwardModel, input_size
 
-from .answers import METHODS, RequestError, answer, check_method
+from .answers import METHODS, RequestError, answer_request, check_method
 from .run_queue import RunQueue
 
 PORT = 4242
-SECONDS = 60.0  # for a request to come, or an answer to be taken; a run takes as long as it takes
-IDLE_SECONDS = 15.0  # for the first byte of a request
+SECONDS = 60.0  # to receive a request, or to send an answer; the duration of a run is not limited
+IDLE_SECONDS = 15.0  # until the first byte of a request
 SECONDS_TO_HANG_UP = 1.0
 BYTES_AT_ONCE = 2**16
 BYTES_OF_A_REQUEST, BYTES_OF_A_NUMBER = 2**16, 64
 MOST_CONNECTIONS = 256
 FEWEST_CONNECTIONS = 8
-# Of the process itself and of each worker: they must not run out because of connections.
+# File descriptors that are reserved for the process and for each worker.
 OTHER_DESCRIPTORS, DESCRIPTORS_PER_WORKER = 48, 16
 SECONDS_BETWEEN_WARNINGS = 60.0
 OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -46,35 +46,35 @@ _log = logging.getLogger(__name__)
 
 
 class ModelServer:
-    """Offer one model, for evaluation only, to whoever can reach the address.
+    """Serve one model, for evaluation only, to all clients that can reach the address.
 
-    Each input and each output is a block of its numbers, in the simulator's units. Runs happen in worker processes; a
-    worker that dies is replaced, and its run fails. Requests are bounded in size and time.
+    Each input and each output is a block of numbers, in the units of the model. Runs are made in worker processes. A
+    worker that dies is replaced, and its run fails. The size and the time of requests are limited.
 
-    No address can keep others out. It may hold three quarters of the connections, and half of the runs that wait or are
-    under way; a new connection takes the place of the one that has been idle longest, if there is none left; and
-    addresses take turns with their runs. Requests that need no run never wait for one.
+    No client address can exclude others. One address may have three quarters of the connections, and half of the
+    waiting and active runs. If there are no connections left, a new one replaces the one that has been idle longest.
+    Addresses take turns with their runs. Requests that need no run never wait for one.
 
-    A client that closes its connection cannot be told from one that only sends no more and waits for its answer. So its
-    run is made, but after those of the other clients at its address.
+    A client that has closed its connection cannot be distinguished from one that sends no more and waits for its
+    answer. Its run is therefore made, but after the runs of the other clients at its address.
 
     Parameters
     ----------
     model : ForwardModel
-        What is offered, under its name.
+        Model to serve, under its name.
     directory : Path
-        Where private run directories are made; those of the latest failed runs are kept.
+        Parent of the run directories; those of the latest failed runs are kept.
     host : str
         Address to listen on.
     port : int
-        Where to listen; 0 is any that is free.
+        Port to listen on; 0 for any free port.
     workers : int
-        Runs at once; further requests wait.
+        Number of simultaneous runs; further requests wait.
 
     Raises
     ------
     OSError
-        If nothing can listen there.
+        The server cannot listen on this address and port.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Address of the server."""
         host, port = self._listener.getsockname()[:2]
         return f"http://[{host}]:{port}" if self._family == socket.AF_INET6 else f"http://{host}:{port}"
 
@@ -104,8 +104,8 @@ class ModelServer:
         Raises
         ------
         KeyboardInterrupt
-            If it was ended by Ctrl-C, or by another signal that has a handler in Python. Runs that are
-            under way are ended, and their requests get an answer.
+            Ctrl-C, or another signal with a handler in Python, has ended the server. Active runs are ended, and their
+            requests are answered.
         """
         if self._ending.is_set():
             return
@@ -131,7 +131,7 @@ class ModelServer:
                 self._loop.call_soon_threadsafe(self._end)
 
     def close(self) -> None:
-        """Stop, wait until `serve_forever` of another thread has ended, and end all runs."""
+        """Stop the server, wait for the end of `serve_forever` in another thread, and end all runs."""
         self.stop()
         self._ended.wait()
         self._listener.close()
@@ -146,7 +146,7 @@ class ModelServer:
         self.close()
 
     async def _serve(self, interrupts: list[signal.Signals]) -> bool:
-        """Return whether one of the signals ended it."""
+        """Serve until the end; return whether one of the signals ended the server."""
         self._loop = loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._report)
         self._asked_to_end = loop.create_future()
@@ -172,16 +172,16 @@ class ModelServer:
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection(reader, writer, self._limit)
-        has_place = self._make_room(connection.address)
-        if has_place:
+        is_accepted = self._make_room(connection.address)
+        if is_accepted:
             self._connections.add(connection)
         try:
-            if has_place:
+            if is_accepted:
                 while await self._answer_one(connection):
                     pass
             else:
                 await connection.refuse(RequestError(503, "Busy", "there are too many connections; ask again later"))
-        except (OSError, EOFError, asyncio.CancelledError):  # the client went away, or the server ends
+        except (OSError, EOFError, asyncio.CancelledError):  # the client has disconnected, or the server ends
             pass
         except Exception:
             _log.exception("a request from %s could not be answered", connection.address)
@@ -192,24 +192,24 @@ class ModelServer:
     async def _answer_one(self, connection: _Connection) -> bool:
         """Answer one request; return whether another may follow."""
         try:
-            path, body = await connection.request()
+            path, body = await connection.receive_request()
         except RequestError as error:
             await connection.refuse(error)
             return False
         connection.busy = True
         try:
             run = partial(self._runs.run, address=connection.address, has_ended=connection.has_ended)
-            reply = await answer(self.model, path, body, run)
+            reply = await answer_request(self.model, path, body, run)
             status = 200
         except RequestError as error:
             status, reply = error.code, _error_reply(error)
         except Exception as error:
-            _log.exception("a fault in answering %s", path)
+            _log.exception("an error in the answer to %s", path)
             status, reply = 500, _error_reply(RequestError(500, "InvalidOutput", f"{type(error).__name__}: {error}"))
-        return await connection.reply(status, reply, last=self._ending.is_set())
+        return await connection.send_reply(status, reply, last=self._ending.is_set())
 
     def _make_room(self, address: str) -> bool:
-        """Close the longest idle connection if there are too many; return whether there is room for one more."""
+        """Close the connection that has been idle longest if there are too many; return whether there is room."""
         counts = Counter(connection.address for connection in self._connections)
         idle = self._idle_connections()
         if counts[address] >= 3 * self._most // 4:
@@ -230,7 +230,7 @@ class ModelServer:
         connection.abort()
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG002 - asyncio's
-        """Log what happened outside of any request; asyncio waits 1 s before it accepts again without resources."""
+        """Log an error outside of a request. Without resources, asyncio waits 1 s before it accepts again."""
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in OUT_OF_RESOURCES:
             _log.error("%s", context["message"], exc_info=error)
@@ -249,40 +249,39 @@ class _Connection:
     Parameters
     ----------
     reader, writer : asyncio.StreamReader, asyncio.StreamWriter
-        Of the connection.
     limit : int
-        Bytes that the body of a request may have.
+        Largest size of the body of a request, in bytes.
 
     Attributes
     ----------
     address : str
-        Who the client is.
+        Address of the client.
     busy : bool
-        Whether a request has come and is being answered.
+        Whether a request was received and is being answered.
     idle_since : float
-        When it was last answered, or connected, on the monotonic clock.
+        Time of the last answer, or of the connection, on the monotonic clock.
     task : asyncio.Task
-        That serves it.
+        Task that serves the connection.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int) -> None:
-        self.address = _address_of(writer.get_extra_info("peername"))
+        self.address = _client_address(writer.get_extra_info("peername"))
         self.busy = False
         self.idle_since = time.monotonic()
         self.task: Any = asyncio.current_task()
         self._reader, self._writer = reader, writer
-        self._writer.transport.set_write_buffer_limits(0)  # to drain is to have it all taken
+        self._writer.transport.set_write_buffer_limits(0)  # `drain` waits until everything is sent
         self._http = h11.Connection(h11.SERVER)
         self._limit = limit
         self._method = self._path = ""
 
-    async def request(self) -> tuple[str, bytes]:
+    async def receive_request(self) -> tuple[str, bytes]:
         """Return path and body of the next request; raise `EOFError` if there is none.
 
         Raises
         ------
         RequestError
-            If it is refused; the connection is then of no more use.
+            The request is refused; the connection cannot be used any more.
         """
         began = bool(self._http.trailing_data[0])
         try:
@@ -298,7 +297,7 @@ class _Connection:
                             limit.reschedule(asyncio.get_running_loop().time() + SECONDS)
                         self._http.receive_data(data)
                     elif isinstance(event, h11.Request):
-                        self._method, self._path = event.method.decode(), _path_of(event.target)
+                        self._method, self._path = event.method.decode(), _request_path(event.target)
                         self._check_headers(event.http_version, dict(event.headers))
                     elif isinstance(event, h11.Data):
                         body += event.data
@@ -313,10 +312,10 @@ class _Connection:
             sentence = f"a request must come within {SECONDS:g} s"
             raise RequestError(408, "InvalidInput", sentence) from error
         except h11.RemoteProtocolError as error:
-            sentence = f"the request is not HTTP: {said(str(error))}"
+            sentence = f"the request is not HTTP: {quote_text(str(error))}"
             raise RequestError(error.error_status_hint, "InvalidInput", sentence) from error
 
-    async def reply(self, status: int, message: object, *, last: bool = False) -> bool:
+    async def send_reply(self, status: int, message: object, *, last: bool = False) -> bool:
         """Send an answer; return whether another request may follow."""
         body = json.dumps(message, allow_nan=False).encode()
         headers = [("Server", "invgp"), ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
@@ -338,8 +337,8 @@ class _Connection:
         return True
 
     async def refuse(self, error: RequestError) -> None:
-        """Send an error and hang up: the client gets it although it may still be sending."""
-        await self.reply(error.code, _error_reply(error), last=True)
+        """Send an error and close the connection; the client receives it even if it is still sending."""
+        await self.send_reply(error.code, _error_reply(error), last=True)
         self._writer.write_eof()
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS_TO_HANG_UP):
@@ -347,15 +346,15 @@ class _Connection:
                     pass
 
     def has_ended(self) -> bool:
-        """Whether the client sends no more: it has gone, or waits for its last answer."""
+        """Whether the client sends no more: it has disconnected, or waits for its last answer."""
         return self._reader.at_eof() or self._reader.exception() is not None
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         self._writer.transport.abort()
 
     async def _continue(self) -> None:
-        """Tell a client that waits for it to send the body of its request."""
+        """Ask a client that waits for it to send the body of its request."""
         if self._http.they_are_waiting_for_100_continue:
             self._writer.write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
             await self._writer.drain()
@@ -366,7 +365,7 @@ class _Connection:
         check_method(self._method, self._path)
         if b"origin" in headers:
             raise RequestError(403, "InvalidInput", "web pages may not ask")
-        if b"content-length" in headers and b"transfer-encoding" in headers:  # others may see another request in it
+        if b"content-length" in headers and b"transfer-encoding" in headers:  # a proxy may interpret it differently
             sentence = "a request must not have both Content-Length and Transfer-Encoding"
             raise RequestError(400, "InvalidInput", sentence)
         self._check_size(int(headers.get(b"content-length", b"0")))
@@ -377,7 +376,7 @@ class _Connection:
 
 
 def _most_connections(workers: int) -> int:
-    """Connections that a server may have at once: enough for all workers, as far as file descriptors allow."""
+    """Return the largest number of connections, as far as file descriptors allow."""
     wanted = max(MOST_CONNECTIONS, 4 * workers)
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
@@ -385,9 +384,9 @@ def _most_connections(workers: int) -> int:
     return min(wanted, max(allowed - OTHER_DESCRIPTORS - DESCRIPTORS_PER_WORKER * workers, FEWEST_CONNECTIONS))
 
 
-def _address_of(peer: tuple[Any, ...] | None) -> str:
-    """Name a client: its IPv4 address, or its network of IPv6, since one machine may have all addresses of that."""
-    if peer is None:  # it has gone already
+def _client_address(peer: tuple[Any, ...] | None) -> str:
+    """Return the IPv4 address of a client, or its IPv6 network, whose addresses may belong to one machine."""
+    if peer is None:  # it has disconnected already
         return ""
     address = ipaddress.ip_address(peer[0].partition("%")[0])
     if isinstance(address, ipaddress.IPv4Address):
@@ -395,8 +394,8 @@ def _address_of(peer: tuple[Any, ...] | None) -> str:
     return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
 
 
-def _path_of(target: bytes) -> str:
-    """Return the path that a request asks for; its target may also be a whole address."""
+def _request_path(target: bytes) -> str:
+    """Return the path of a request, whose target may also be a complete address."""
     return re.sub(r"^https?://[^/]*", "", target.decode("ascii", "replace"), flags=re.IGNORECASE)
 
 

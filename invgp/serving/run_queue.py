@@ -1,4 +1,4 @@
-"""Runs of a served model: in worker processes, with addresses that take turns."""
+"""Runs of a served model in worker processes, with a fair order between client addresses."""
 
 from __future__ import annotations
 
@@ -22,32 +22,31 @@ from invgp.problem import Floats
 
 from .answers import RequestError
 
-KEPT = 20  # directories of failed runs, the latest
+DIRECTORIES_KEPT = 20  # of the latest failed runs
 
 
 class _Turn(NamedTuple):
-    """What a run waits for, and whether the client who asked for it may have gone."""
+    """A run that waits for a worker, and whether its client may have disconnected."""
 
     future: asyncio.Future[None]
     has_ended: Callable[[], bool]
 
 
 class RunQueue:
-    """Runs that wait and runs under way.
+    """A queue of runs.
 
-    An address that asks for many runs does not delay those of others: whenever a worker is free, the next address in
-    turn gets it. At one address, clients that may have gone come after the others.
+    An address with many runs does not delay the runs of others: a free worker is given to the next address in turn. At
+    one address, clients that may have disconnected come after the others.
 
     Parameters
     ----------
     model : ForwardModel
-        What is run.
     directory : Path
-        Where private run directories are made; those of the latest failed runs are kept.
+        Parent of the run directories; those of the latest failed runs are kept.
     workers : int
-        Runs at once.
+        Number of simultaneous runs.
     most, most_per_address : int
-        Runs that may wait or be under way, in all and per address.
+        Largest number of waiting and active runs, in total and per address.
     """
 
     def __init__(self, model: ForwardModel, directory: Path, workers: int, most: int, most_per_address: int) -> None:
@@ -56,8 +55,8 @@ class RunQueue:
         self._most, self._most_per_address = most, most_per_address
         self._numbers = itertools.count(1)
         self._failed: deque[str] = deque()
-        self._asked: Counter[str] = Counter()  # runs that wait or are under way, by address
-        self._waiting: dict[str, deque[_Turn]] = {}  # by address, in the order of their turns
+        self._requested: Counter[str] = Counter()  # number of waiting and active runs, by address
+        self._waiting: dict[str, deque[_Turn]] = {}  # by address, in the order of turns
         self._free = workers
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="invgp-run")
         self._idle: list[ProcessPoolExecutor] = []
@@ -70,26 +69,26 @@ class RunQueue:
 
         Parameters
         ----------
-        row : array (I,)
+        row : array, shape (I,)
             Inputs, in the units of the model.
         address : str
-            Who asks for it.
+            Address of the client.
         has_ended : callable
-            Whether the client may have gone.
+            Returns whether the client may have disconnected.
 
         Returns
         -------
-        array (P,)
+        array, shape (P,)
             Outputs, in the units of the model.
 
         Raises
         ------
         RequestError
-            If the run fails, or too many wait already.
+            The run fails, or too many runs are waiting.
         """
-        if self._asked[address] >= self._most_per_address or self._asked.total() >= self._most:
-            raise RequestError(503, "Busy", f"{self._asked.total()} runs wait or are under way; ask again later")
-        self._asked[address] += 1
+        if self._requested[address] >= self._most_per_address or self._requested.total() >= self._most:
+            raise RequestError(503, "Busy", f"{self._requested.total()} runs wait or are under way; ask again later")
+        self._requested[address] += 1
         try:
             await self._wait_for_turn(address, has_ended)
             try:
@@ -102,11 +101,11 @@ class RunQueue:
                 self._free += 1
                 self._give_turns()
         finally:
-            self._asked[address] -= 1
-            self._asked += Counter()  # forgets addresses without runs
+            self._requested[address] -= 1
+            self._requested += Counter()  # removes addresses without runs
 
     def close(self) -> None:
-        """End all runs and workers; the directories of failed runs stay."""
+        """End all runs and workers; keep the directories of failed runs."""
         with self._lock:
             if self._stopped:
                 return
@@ -126,13 +125,13 @@ class RunQueue:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it got its turn and lost it at once
+            if not turn.cancelled():  # it was cancelled after it got its turn
                 self._free += 1
                 self._give_turns()
             raise
 
     def _give_turns(self) -> None:
-        """Give the free workers to the addresses that wait longest for their turn."""
+        """Give the free workers to the addresses that have waited longest."""
         while self._free and self._waiting:
             address = next(iter(self._waiting))
             turns = self._waiting.pop(address)
@@ -145,7 +144,7 @@ class RunQueue:
                 turn.future.set_result(None)
 
     def _run_in_worker(self, row: Floats, label: str) -> Floats:
-        """Run the model in a worker process, from a thread that waits for it."""
+        """Run the model in a worker process, and wait for it in this thread."""
         try:
             outcome = self._evaluate(row, label)
         except BrokenProcessPool as error:
@@ -154,8 +153,8 @@ class RunQueue:
             raise RequestError(500, "InvalidOutput", sentence) from error
         except ShutdownExecutorError as error:
             raise RequestError(500, "InvalidOutput", f"run {label}: the server was stopped") from error
-        if outcome.status[0] is not Status.OK:  # UM-Bridge has no word for a number that is missing
-            self._forget_older(label)
+        if outcome.status[0] is not Status.OK:  # UM-Bridge cannot represent a missing number
+            self._record_failure(label)
             raise RequestError(500, "InvalidOutput", outcome.messages[0])
         numbers: Floats = outcome.outputs[0]
         return numbers
@@ -171,42 +170,43 @@ class RunQueue:
                 self._idle.append(worker)
 
     def _submit(self, wanted: tuple[Floats, str, Path]) -> tuple[ProcessPoolExecutor, Future[Evaluations]]:
-        """Give a run to an idle worker, or to a new one if there is none."""
+        """Submit a run to an idle worker, or to a new one."""
         while self._idle:
             worker = self._idle.pop()
             try:
                 return worker, submit_uninterrupted(worker, _run, wanted)
-            except BrokenProcessPool:  # it died while it had nothing to do
+            except BrokenProcessPool:  # it died while it was idle
                 self._workers.discard(worker)
         try:
-            worker = self._new_worker()
+            worker = self._start_worker()
             return worker, submit_uninterrupted(worker, _run, wanted)
         except OSError as error:
             sentence = f"run {wanted[1]}: no worker process can be started: {error.strerror or error}"
             raise RequestError(500, "InvalidOutput", sentence) from error
 
-    def _new_worker(self) -> ProcessPoolExecutor:
-        """Make a pool of one: if it dies, it dies alone."""
+    def _start_worker(self) -> ProcessPoolExecutor:
+        """Start an executor with one process, so that its death does not affect other runs."""
         with self._lock:
             if self._stopped:
                 raise ShutdownExecutorError
-            worker = start_worker(_begin, self._model)
+            worker = start_worker(_initialise, self._model)
             self._workers.add(worker)
             return worker
 
-    def _forget_older(self, label: str) -> None:
+    def _record_failure(self, label: str) -> None:
+        """Keep the directory of a failed run, and remove the oldest one."""
         self._failed.append(label)
-        while len(self._failed) > KEPT:
+        while len(self._failed) > DIRECTORIES_KEPT:
             remove_run_directory(self._directory, self._failed.popleft())
 
 
-_model: ForwardModel  # of a worker process
+_model: ForwardModel  # in a worker process
 
 
-def _begin(server: int, model: ForwardModel) -> None:
-    """Start a worker process."""
+def _initialise(server: int, model: ForwardModel) -> None:
+    """Initialise a worker process."""
     initialise_worker(server)
-    global _model  # noqa: PLW0603 - it is pickled once for each worker, not for each run
+    global _model  # noqa: PLW0603 - so that it is pickled once per worker
     _model = model
 
 

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from helpers.executable_models import SPEED, TIME, MakeProgram
 from invgp.adapters import AdapterError, BatchedModel, Evaluations, Quantity, RunContext, Status
-from invgp.adapters.batched import HOPELESS, read_rows
+from invgp.adapters.batched import ROWS_TRIED_SINGLY, read_rows
 from invgp.adapters.testing import check_forward_model
 
 OK = Status.OK
@@ -108,8 +108,8 @@ def test_that_a_batch_that_takes_too_long_is_ended_and_not_repeated(program: Mak
 
 
 def test_that_a_hopeless_program_is_not_started_for_every_row(program: MakeProgram, tmp_path: Path) -> None:
-    got = run(model(program, tmp_path, "sys.exit(1)"), tmp_path, [2.0] * (HOPELESS + 5))
-    assert starts(tmp_path) == 1 + HOPELESS
+    got = run(model(program, tmp_path, "sys.exit(1)"), tmp_path, [2.0] * (ROWS_TRIED_SINGLY + 5))
+    assert starts(tmp_path) == 1 + ROWS_TRIED_SINGLY
     assert not got.ok.any()
     assert got.messages[-1] == "run r24: not run, since the batch failed and so did its first 20 rows"
 

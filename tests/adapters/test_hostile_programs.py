@@ -39,7 +39,7 @@ from invgp.adapters import (
 )
 from invgp.adapters.dakota import dakota_model
 from invgp.adapters.pest.instructions import Instructions
-from invgp.adapters.pest.model import pest_model
+from invgp.adapters.pest.pest_model import pest_model
 
 pytestmark = pytest.mark.processes
 
@@ -323,13 +323,13 @@ def test_that_a_program_that_stops_its_supervisor_is_timed_out(make: Make, tmp_p
 def test_that_a_supervisor_that_was_stopped_once_continues(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = supervisor._Supervisor.ask
+    ask = supervisor._Supervisor.send_request
 
     def stop_and_ask(self: supervisor._Supervisor, *request: Any) -> None:
         self._process.send_signal(signal.SIGSTOP)  # as a program does whose first act it is
         ask(self, *request)
 
-    monkeypatch.setattr(supervisor._Supervisor, "ask", stop_and_ask)
+    monkeypatch.setattr(supervisor._Supervisor, "send_request", stop_and_ask)
     assert run(make("executable", timeout=None), tmp_path).ok.all()
 
 
@@ -366,7 +366,7 @@ def test_that_daemons_are_found_by_their_environment_where_there_is_no_subreaper
     assert len((tmp_path / "pids").read_text().split()) == 2
     assert alive(tmp_path / "pids") == []
     for made in supervisor._idle:
-        made.dismiss()
+        made.shut_down()
 
 
 def test_that_a_program_that_kills_its_supervisor_fails_alone(make: Make, tmp_path: Path) -> None:

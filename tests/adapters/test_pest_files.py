@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from invgp.adapters import PestTemplate, Quantity, TemplateError
 from invgp.adapters.pest.instructions import InstructionError, Instructions
-from invgp.adapters.pest.numbers import fit
-from invgp.adapters.pest.templates import Parameter
+from invgp.adapters.pest.numbers import fit_number
+from invgp.adapters.pest.pest_template import Parameter
 
 DEPTH = Quantity("depth", "m", (1, 2))
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -20,7 +20,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 @given(FINITE, st.integers(24, 40))
 def test_that_a_number_in_a_wide_space_reads_back_exactly(number: float, width: int) -> None:
-    text = fit(number, width)
+    text = fit_number(number, width)
     assert text is not None
     assert "." in text
     assert float(text) == number
@@ -28,7 +28,7 @@ def test_that_a_number_in_a_wide_space_reads_back_exactly(number: float, width: 
 
 @given(st.floats(-1e300, 1e300), st.integers(3, 23))
 def test_that_a_number_that_fits_is_the_nearest_of_its_width(number: float, width: int) -> None:
-    text = fit(number, width)
+    text = fit_number(number, width)
     if text is None:
         assert width < 8  # -1.e-308
         return
@@ -60,7 +60,7 @@ def test_that_a_number_that_fits_is_the_nearest_of_its_width(number: float, widt
     ],
 )
 def test_that_as_many_digits_are_written_as_fit(number: float, width: int, text: str | None) -> None:
-    assert fit(number, width) == text
+    assert fit_number(number, width) == text
 
 
 def test_that_spaces_are_filled_in_any_case_and_the_narrowest_decides() -> None:
@@ -69,7 +69,7 @@ def test_that_spaces_are_filled_in_any_case_and_the_narrowest_decides() -> None:
     text = template.render({"depth": {1: 1 / 3, 2: 2.0}})
     # `Depth_1   ` and its two delimiters take 12 characters, there and in the wider space below.
     first, again, last = text.split("\n")
-    written = f"{fit(1 / 3, 12)}"
+    written = f"{fit_number(1 / 3, 12)}"
     assert len(written) == 12
     assert first == f"first {written} km"
     assert again == f"again {written.rjust(17)}"

@@ -191,14 +191,14 @@ def test_that_an_interrupt_kills_the_tree_and_passes_through(tmp_path: Path) -> 
 
 
 def test_that_an_interrupted_spawn_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = supervisor._Supervisor.ask
+    real = supervisor._Supervisor.send_request
 
     def interrupted(*request: Any) -> None:
         real(*request)
         assert wait_for(lambda: marked(tmp_path) != [])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(supervisor._Supervisor, "ask", interrupted)
+    monkeypatch.setattr(supervisor._Supervisor, "send_request", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run("sleep 60", tmp_path)
     assert marked(tmp_path) == []

@@ -13,7 +13,7 @@ import pytest
 
 import invgp
 from helpers.c_programs import MALFORMED, UNREADABLE, UNWRITABLE, assert_fails, needs_compiler
-from invgp.adapters import RunContext, servers
+from invgp.adapters import RunContext, persistent_process
 from invgp.adapters.testing import check_forward_model
 from invgp.forward_models import two_way_times
 
@@ -157,4 +157,4 @@ def test_that_the_configs_of_the_case_study_give_the_times_of_one_file_a_model(
     values[3, 6] = -1.0
     assert [i for i, ok in enumerate(many.evaluate(values, context).ok) if not ok] == [3]
     check_forward_model(many, values[:5], tmp_path)
-    servers.end_all()
+    persistent_process.end_all()

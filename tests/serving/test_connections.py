@@ -23,7 +23,7 @@ import pytest
 from invgp.adapters import CallableModel, Quantity
 from invgp.adapters.directories import RunDirectory
 from invgp.serving import ModelServer
-from invgp.serving.run_queue import KEPT
+from invgp.serving.run_queue import DIRECTORIES_KEPT
 
 pytestmark = pytest.mark.processes
 
@@ -354,7 +354,7 @@ def test_that_few_file_descriptors_mean_few_connections(monkeypatch: pytest.Monk
 def test_that_of_failed_runs_the_latest_are_kept(tmp_path: Path) -> None:
     directory = tmp_path / "runs"
     with ModelServer(MODEL, directory, port=0) as server:
-        for i in range(KEPT + 5):
+        for i in range(DIRECTORIES_KEPT + 5):
             RunDirectory(directory / f"run-{i}").make()
             server._runs._forget_older(f"run-{i}")
-    assert len(list(directory.iterdir())) == KEPT
+    assert len(list(directory.iterdir())) == DIRECTORIES_KEPT

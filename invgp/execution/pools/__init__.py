@@ -1,6 +1,6 @@
 """Pools of workers: a loop in this process, threads, processes or a Dask cluster."""
 
-from .base import Loop, Pool, WorkerDeath
 from .factory import open_pool
+from .pool import Loop, Pool, WorkerDeath
 
 __all__ = ["Loop", "Pool", "WorkerDeath", "open_pool"]

@@ -20,8 +20,8 @@ from typing import Any, Self
 from uuid import uuid4
 
 from invgp.errors import ConfigError, InvgpError, RunsFailedError
-from invgp.execution.pools.base import NEVER, R, T, WorkerDeath
 from invgp.execution.pools.dask_worker import allow_runs_again, run_item
+from invgp.execution.pools.pool import NEVER, R, T, WorkerDeath
 from invgp.execution.stray_programs import end_programs, mark_stopped, stop_runs
 
 RESPONSE_TIME = 10.0  # s, for the first response of a scheduler, and for the transfer of a result

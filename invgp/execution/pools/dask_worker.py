@@ -15,7 +15,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from invgp.execution.pools.base import THREADS_PER_WORKER
+from invgp.execution.pools.pool import THREADS_PER_WORKER
 from invgp.execution.stray_programs import abandon_runs, allow_runs
 
 CLIENT_POLL = 1.0  # s, between two checks that an item is still needed

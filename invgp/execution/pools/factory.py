@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from invgp.errors import ConfigError
-from invgp.execution.pools.base import Loop, Pool
+from invgp.execution.pools.pool import Loop, Pool
 from invgp.problem import InferenceSettings
 
 

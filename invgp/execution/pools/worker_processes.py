@@ -22,7 +22,7 @@ from typing import Any, Self
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from invgp.execution.pools.base import MOST_DEATHS, NEVER, THREADS_PER_WORKER, R, T, WorkerDeath
+from invgp.execution.pools.pool import MOST_DEATHS, NEVER, THREADS_PER_WORKER, R, T, WorkerDeath
 from invgp.execution.stray_programs import end_programs, mark_stopped
 from invgp.open_files import reserve_open_files
 

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from threadpoolctl import threadpool_limits
 
-from invgp.execution.pools.base import NEVER, THREADS_PER_WORKER, Loop, R, T, WorkerDeath
+from invgp.execution.pools.pool import NEVER, THREADS_PER_WORKER, Loop, R, T, WorkerDeath
 from invgp.execution.stray_programs import allow_runs, stop_runs
 from invgp.open_files import reserve_open_files
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from helpers.persistent_models import programs_of
-from invgp.adapters import servers
+from invgp.adapters import persistent_process
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
     yield
-    servers.end_all()
+    persistent_process.end_all()
     assert programs_of(tmp_path) == []

@@ -17,7 +17,7 @@ import pytest
 
 from helpers.executable_models import MakeProgram
 from helpers.persistent_models import HANG, OK, model, programs_of, run
-from invgp.adapters import Evaluations, RunContext, Status, servers
+from invgp.adapters import Evaluations, RunContext, Status, persistent_process
 from invgp.execution.evaluate import evaluate
 from invgp.execution.pools import open_pool
 from invgp.problem import InferenceSettings
@@ -126,7 +126,7 @@ def test_that_workers_give_the_same_and_take_their_programs_with_them(program: M
         )
     np.testing.assert_array_equal(Evaluations.concatenate(parts).outputs, expected.outputs)
     joblib.externals.loky.get_reusable_executor().shutdown(wait=True)
-    servers.end_all()
+    persistent_process.end_all()
     assert gone(tmp_path)
 
 
@@ -168,7 +168,7 @@ def test_that_a_child_process_uses_a_program_of_its_own(program: MakeProgram, tm
     if child == 0:
         try:
             same = run(served, tmp_path, [2.0]).outputs.tolist() == [[os.getpid(), 1]]
-            servers.end_all()
+            persistent_process.end_all()
         finally:
             os._exit(0 if same else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

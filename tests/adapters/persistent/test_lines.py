@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from helpers.executable_models import DEPTH, SPEED, TIME
 from invgp.adapters import Status
-from invgp.adapters.lines import LostError, RequestWriter, read_answer
-from invgp.adapters.outcomes import RunError
+from invgp.adapters.persistent import RequestWriter, read_answer
+from invgp.adapters.persistent_process import LostError
+from invgp.adapters.run_errors import RunError
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.executable_models import MakeProgram
 from helpers.persistent_models import HANG, OK, model, run
-from invgp.adapters import PersistentModel, Status, conversation
+from invgp.adapters import PersistentModel, Status, persistent
 
 pytestmark = pytest.mark.processes
 
@@ -33,8 +33,8 @@ while text := os.read(0, 2**16):
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every program counts as quick, however busy the machine is."""
-    monkeypatch.setattr(conversation, "QUICK", math.inf)
-    monkeypatch.setattr(conversation, "_one_at_a_time", set())
+    monkeypatch.setattr(persistent, "QUICK", math.inf)
+    monkeypatch.setattr(persistent, "_one_at_a_time", set())
 
 
 def hoarder(program: MakeProgram, folder: Path, body: str = "pass", seconds: float = 0.0) -> PersistentModel:
@@ -71,7 +71,7 @@ def test_that_the_other_rows_of_a_failing_row_succeed(
 def test_that_a_quick_program_gets_several_requests_ahead_but_not_all(program: MakeProgram, tmp_path: Path) -> None:
     got = run(hoarder(program, tmp_path), tmp_path, np.arange(200.0))
     assert got.ok.all()
-    assert 2 <= got.outputs[:, 1].max() <= conversation.AHEAD
+    assert 2 <= got.outputs[:, 1].max() <= persistent.MOST_AHEAD
     assert len(set(got.outputs[:, 0])) == 1
 
 

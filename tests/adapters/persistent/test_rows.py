@@ -14,8 +14,8 @@ import pytest
 
 from helpers.executable_models import TIME, MakeProgram
 from helpers.persistent_models import HANG, OK, model, programs_of, run
-from invgp.adapters import AdapterError, PersistentModel, Quantity, Status, servers
-from invgp.adapters.lines import line_limit
+from invgp.adapters import AdapterError, PersistentModel, Quantity, Status, persistent_process
+from invgp.adapters.persistent import longest_answer
 from invgp.adapters.testing import check_forward_model
 
 pytestmark = pytest.mark.processes
@@ -31,7 +31,7 @@ def test_that_one_program_serves_all_rows_and_all_batches(program: MakeProgram, 
     first, again = run(served, tmp_path, [2.0, 2.0]), run(served, tmp_path, [2.0])
     assert first.outputs[:, 1].tolist() == [1, 2]
     assert again.outputs[0].tolist() == [first.outputs[0, 0], 3]
-    servers.end_all()
+    persistent_process.end_all()
     assert run(served, tmp_path, [2.0]).outputs[0, 0] != first.outputs[0, 0]
 
 
@@ -215,7 +215,7 @@ def test_that_a_flood_on_standard_error_is_drained(program: MakeProgram, tmp_pat
 
 
 def test_that_the_answer_may_have_no_more_bytes_than_its_numbers_need(program: MakeProgram, tmp_path: Path) -> None:
-    assert line_limit((TIME,)) < 2 * 2**20 < line_limit((Quantity("x", "m", tuple(range(50_000))),))
+    assert longest_answer((TIME,)) < 2 * 2**20 < longest_answer((Quantity("x", "m", tuple(range(50_000))),))
 
 
 def test_that_threads_environment_and_directory_reach_the_program(program: MakeProgram, tmp_path: Path) -> None:

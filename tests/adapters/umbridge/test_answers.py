@@ -12,7 +12,7 @@ import pytest
 
 from helpers.umbridge_servers import GOOD, VALUES, Behaviour, context, http, raw_server, sends, times_model
 from invgp.adapters import Status
-from invgp.adapters.exchange import DEEPEST, parse_json
+from invgp.adapters.http_client import DEEPEST, parse_json
 
 pytestmark = pytest.mark.processes
 

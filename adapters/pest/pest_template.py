@@ -1,4 +1,4 @@
-"""PEST template files: a space between delimiters, ``~depth   ~``, takes a number that fits in it."""
+"""PEST template files: a space between delimiters, such as ``~depth   ~``, is replaced by a number of this width."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..names import flat, spellings
+from ..flat_names import flatten_values, spellings
 from ..protocol import Quantity
-from ..quantities import Label, columns_of, did_you_mean, written
+from ..quantities import Label, column_name, columns_of, did_you_mean
 from ..templates import TemplateError, Values
-from .numbers import fit
+from .numbers import fit_number
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,12 @@ class Space:
 
     Parameters
     ----------
-    name : of the parameter, in lower case.
-    width : in characters, delimiters included.
-    line : line number, from 1.
+    name : str
+        Name of the parameter, in lower case.
+    width : int
+        Width in characters, including the delimiters.
+    line : int
+        Line number, from 1.
     """
 
     name: str
@@ -31,14 +34,20 @@ class Space:
 
 @dataclass(frozen=True)
 class Parameter:
-    """Where the number of a parameter comes from: ``(value of source, or value) * scale + offset``.
+    """The value of a parameter, as the model reads it.
+
+    It is ``value * scale + offset``, or ``input * ratio * scale + offset`` with an input of the run.
 
     Parameters
     ----------
-    value : its value if `source` is empty.
-    source : name of the parameter whose value it takes from a run's inputs.
-    ratio : to the source's value; 1 unless it is tied.
-    scale, offset : from PEST's value to what the model reads.
+    value : float
+        Value if `source` is empty.
+    source : str
+        Name of the parameter whose value is an input of the run.
+    ratio : float
+        Ratio to the value of the source; 1 unless the parameter is tied.
+    scale, offset : float
+        Conversion from the value in PEST to the value that the model reads.
     """
 
     value: float
@@ -47,8 +56,8 @@ class Parameter:
     scale: float = 1.0
     offset: float = 0.0
 
-    def number(self, numbers: Mapping[str, float]) -> float:
-        """What the model reads, given the inputs of a run under all their spellings."""
+    def compute(self, numbers: Mapping[str, float]) -> float:
+        """Return the number that the model reads, from the inputs of a run by all of their names."""
         value = numbers[self.source] * self.ratio if self.source else self.value
         return value * self.scale + self.offset
 
@@ -57,18 +66,20 @@ class Parameter:
 class PestTemplate:
     """The text of a ``.tpl`` file.
 
-    Numbers are written to the right of their space. A parameter that comes several times has the same text
-    everywhere, the one that fits its narrowest space.
+    Numbers are right-aligned in their space. A parameter that occurs several times has the same text everywhere, which
+    fits its narrowest space.
 
     Parameters
     ----------
-    text : the template; its first line is ``ptf`` and a delimiter.
-    parameters : by name in lower case; a name that is not in it is that of an input, as `spellings` has them.
+    text : str
+        The template; the first line is ``ptf`` and the delimiter.
+    parameters : mapping of str to Parameter
+        By name, in lower case. Any other name is the name of an input, see `spellings`.
 
     Raises
     ------
     TemplateError
-        If it is not a template; the sentence names the line.
+        The text is invalid; the message names the line.
     """
 
     text: str
@@ -87,50 +98,50 @@ class PestTemplate:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters that it writes, in lower case."""
+        """Names of the parameters that the template writes, in lower case."""
         return tuple(self._widths)
 
     def check(self, inputs: Sequence[Quantity]) -> None:
-        """Raise `TemplateError` if a space names neither a known parameter nor a number of `inputs`."""
+        """Raise `TemplateError` if the name of a space is neither a parameter nor a number of `inputs`."""
         known = {spelling for column in columns_of(inputs) for spelling in spellings(*column)}
         for part in self._parts:
             if isinstance(part, Space) and part.name not in known and part.name not in self.parameters:
                 raise TemplateError(f"line {part.line}: {part.name!r} names no input; {did_you_mean(part.name, known)}")
         for name in sorted(self.sources):
-            owners = [written(*column) for column in columns_of(inputs) if name in spellings(*column)]
+            owners = [column_name(*column) for column in columns_of(inputs) if name in spellings(*column)]
             if len(owners) > 1:
                 raise TemplateError(f"{name!r} may be {owners[0]} or {owners[1]}; write it in full, as {owners[0]!r}")
 
     def columns(self, inputs: Sequence[Quantity]) -> set[tuple[str, Label]]:
-        """Which columns of `inputs` the template writes."""
+        """Return the columns of `inputs` that the template writes."""
         sources = self.sources
         return {column for column in columns_of(inputs) if not sources.isdisjoint(spellings(*column))}
 
     def render(self, values: Values) -> str:
-        """Fill the spaces.
+        """Return the text with the numbers of a run.
 
         Raises
         ------
         TemplateError
-            If a number does not fit in its space.
+            A number does not fit in its space.
         """
-        numbers = flat(values)
+        numbers = flatten_values(values)
         texts = {name: self._text(name, numbers) for name in self._widths}
         return "".join(part if isinstance(part, str) else texts[part.name].rjust(part.width) for part in self._parts)
 
     def _text(self, name: str, numbers: Mapping[str, float]) -> str:
         parameter = self.parameters.get(name)
-        number = numbers[name] if parameter is None else parameter.number(numbers)
-        text = fit(number, self._widths[name])
+        number = numbers[name] if parameter is None else parameter.compute(numbers)
+        text = fit_number(number, self._widths[name])
         if text is None:
             raise TemplateError(f"{name!r} is {number!r}, of which no digit fits in {self._widths[name]} characters")
         return text
 
     @property
     def sources(self) -> set[str]:
-        """The inputs that it writes, by their flat names in lower case."""
-        given = {name: self.parameters[name].source for name in self._widths if name in self.parameters}
-        return {given.get(name, name) for name in self._widths} - {""}
+        """Names of the inputs that the template writes, in lower case."""
+        sources = {name: self.parameters[name].source for name in self._widths if name in self.parameters}
+        return {sources.get(name, name) for name in self._widths} - {""}
 
 
 def _parse(text: str) -> Iterator[str | Space]:

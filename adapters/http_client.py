@@ -1,4 +1,4 @@
-"""Exchange JSON with a server over HTTP, within bounds on time, bytes and depth."""
+"""An HTTP client for JSON, with limits on time, size and depth."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import h11
 DEEPEST = 16  # brackets within brackets; UM-Bridge needs three, a model's config perhaps more
 SECONDS_TO_CONNECT = 10.0
 BYTES_AT_ONCE = 2**16
-SAID = 300  # characters of a server's own words that a message repeats
+MOST_QUOTED = 300  # characters of a reply that a message quotes
 
 HTTP = b"HTTP/"  # start of every reply
 CLOSED_EARLY = "the connection was closed before the answer was whole"
-BUSY = (429, 502, 503, 504)  # what a load balancer says when no server behind it can be had
+BUSY = (429, 502, 503, 504)  # replies of a load balancer without an available server
 
 # Outside of strings: brackets, and numbers that are not finite as Python and C write them.
 _TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*+"?|[\[\]{}]|-?\b(?:nan|inf(?:inity)?)\b', re.IGNORECASE | re.DOTALL)
@@ -33,49 +33,51 @@ class NoConnectionError(Exception):
 
 
 class BrokenOffError(Exception):
-    """The server took the request, but did not answer it; it may answer it the next time."""
+    """The server accepted the request but did not answer it. A repetition may succeed."""
 
 
 class TooSlowError(Exception):
-    """The answer was not whole in time."""
+    """The answer was not complete in time."""
 
 
 class UnreadableReplyError(Exception):
-    """What came is no answer, and will be none the next time."""
+    """The reply is not an answer. A repetition would fail, too."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a server answered.
+    """A reply of a server.
 
     Parameters
     ----------
-    status : of HTTP.
-    data : the body, as it came.
+    status : int
+        HTTP status.
+    data : bytes
+        The body.
     """
 
     status: int
     data: bytes
 
     def json(self) -> Any:
-        """The body, parsed; raise `UnreadableReplyError` if it is not JSON or too deep."""
+        """Parse the body; raise `UnreadableReplyError` if it is not JSON or nested too deeply."""
         try:
             return parse_json(self.data)
         except ValueError as error:
-            raise UnreadableReplyError(f"the reply is not JSON ({error}): {said(self.data)}") from error
+            raise UnreadableReplyError(f"the reply is not JSON ({error}): {quote_text(self.data)}") from error
 
 
 class Connection:
-    """A connection that stays open from one exchange to the next; for one thread.
+    """A connection that is kept open between exchanges; for one thread.
 
     Redirections are not followed, and proxies of the environment are not used.
 
     Parameters
     ----------
     url : str
-        Address of the server, ``http://host:port``; a path in it comes before the path of each exchange.
+        Address of the server, such as ``http://host:port``. A path in it is put before the path of each exchange.
     timeout : float
-        Seconds that an exchange may take from its first byte to its last.
+        Time limit for an exchange in s, from its first byte to its last.
     """
 
     def __init__(self, url: str, timeout: float) -> None:
@@ -84,7 +86,7 @@ class Connection:
         self._timeout = timeout
         self._socket: socket.socket | None = None
         self._http = h11.Connection(h11.CLIENT)
-        self._in_use_before = False  # by an exchange before this one, whose reply has not begun
+        self._is_reused = False  # and the reply of the present exchange has not started
 
     def exchange(self, path: str, message: object | None, limit: int) -> Reply:
         """POST a message, or GET if there is none.
@@ -92,21 +94,20 @@ class Connection:
         Parameters
         ----------
         path : str
-            Where to send it.
         message : object
-            What JSON can hold; None for a GET.
+            Content that JSON can represent; None for a GET.
         limit : int
-            Bytes that the reply may have, headers included.
+            Largest size of the reply in bytes, including headers.
 
         Raises
         ------
         NoConnectionError, BrokenOffError, TooSlowError, UnreadableReplyError
-            If there is no reply. The connection is then closed; the next exchange opens it again.
+            There is no reply. The connection is closed; the next exchange opens it again.
         """
         deadline = time.monotonic() + self._timeout
         kept = False
         try:
-            opened = self._opened(deadline)
+            opened = self._open(deadline)
             self._send(opened, path, message, deadline)
             reply = self._receive(opened, limit, deadline)
             kept = self._http.their_state is h11.DONE and not self._http.trailing_data[0]
@@ -118,8 +119,8 @@ class Connection:
             if self._http.trailing_data[1]:  # the server closed the connection
                 raise BrokenOffError(CLOSED_EARLY) from error
             reason = re.sub(r"bytearray\(b(.*)\)", r"\1", str(error))
-            sentence = f"the reply is not HTTP: {said(reason)}"
-            if self._in_use_before:  # the rest of an earlier reply, perhaps: a new connection shows
+            sentence = f"the reply is not HTTP: {quote_text(reason)}"
+            if self._is_reused:  # it may be the rest of an earlier reply: a new connection shows
                 raise BrokenOffError(sentence) from error
             raise UnreadableReplyError(sentence) from error
         finally:
@@ -128,29 +129,29 @@ class Connection:
             else:
                 self.close()
         if reply.status in BUSY:
-            raise BrokenOffError(f"HTTP status {reply.status}: {said(reply.data)}")
+            raise BrokenOffError(f"HTTP status {reply.status}: {quote_text(reply.data)}")
         return reply
 
     def close(self) -> None:
-        """Close it; the next exchange opens it again."""
+        """Close the connection; the next exchange opens it again."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def abort(self) -> None:
-        """Break off the exchange of another thread."""
+        """End the exchange of another thread."""
         opened = self._socket
         if opened is not None:
             with suppress(OSError):
                 opened.shutdown(socket.SHUT_RDWR)
 
-    def _opened(self, deadline: float) -> socket.socket:
-        """Return the connection, opened anew if the server has closed it or has sent more than its answers."""
-        if self._socket is not None and not _is_quiet(self._socket):
+    def _open(self, deadline: float) -> socket.socket:
+        """Return the socket; connect if the server has closed the connection or sent unexpected data."""
+        if self._socket is not None and not _has_no_data(self._socket):
             self.close()
-        self._in_use_before = self._socket is not None
+        self._is_reused = self._socket is not None
         if self._socket is None:
-            self._socket = self._connect(min(_until(deadline), SECONDS_TO_CONNECT))
+            self._socket = self._connect(min(_seconds_left(deadline), SECONDS_TO_CONNECT))
             self._http = h11.Connection(h11.CLIENT)
         return self._socket
 
@@ -172,7 +173,7 @@ class Connection:
         target = self._parts.path.rstrip("/") + path
         request = h11.Request(method="GET" if message is None else "POST", target=target, headers=headers)
         data = b"".join(self._http.send(event) or b"" for event in (request, h11.Data(body), h11.EndOfMessage()))
-        opened.settimeout(_until(deadline))
+        opened.settimeout(_seconds_left(deadline))
         opened.sendall(data)
 
     def _receive(self, opened: socket.socket, limit: int, deadline: float) -> Reply:
@@ -181,17 +182,17 @@ class Connection:
         while True:
             event = self._http.next_event()
             if event is h11.NEED_DATA:
-                opened.settimeout(_until(deadline))
+                opened.settimeout(_seconds_left(deadline))
                 received = opened.recv(min(BYTES_AT_ONCE, limit + 1))
                 limit -= len(received)
                 if limit < 0:
                     raise too_large
                 start += received[: len(HTTP) - len(start)]
                 if not HTTP.startswith(start):  # h11 would wait for the end of the headers
-                    raise h11.RemoteProtocolError(said(received))
+                    raise h11.RemoteProtocolError(quote_text(received))
                 self._http.receive_data(received)
             elif isinstance(event, h11.Response):
-                self._in_use_before = False
+                self._is_reused = False
                 if event.http_version not in (b"1.0", b"1.1"):
                     raise h11.RemoteProtocolError(f"version {event.http_version.decode()}")
                 status, headers = event.status_code, dict(event.headers)
@@ -199,7 +200,9 @@ class Connection:
                     raise too_large
                 encoding = headers.get(b"content-encoding", b"identity")
                 if encoding.lower() != b"identity":
-                    raise UnreadableReplyError(f"the reply is compressed ({said(encoding)}), which was not asked for")
+                    raise UnreadableReplyError(
+                        f"the reply is compressed ({quote_text(encoding)}), which was not asked for"
+                    )
             elif isinstance(event, h11.Data):
                 data += event.data
             elif isinstance(event, h11.EndOfMessage):
@@ -210,12 +213,12 @@ class Connection:
                 raise EOFError
 
 
-def check_url(url: str) -> str | None:
-    """What is wrong with the address of a server, as the end of a sentence; None if nothing is."""
+def find_url_fault(url: str) -> str | None:
+    """Return what is wrong with the address of a server, as the end of a sentence; None if it is valid."""
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # such as a port that is no number
+    except ValueError:  # for example a port that is not a number
         return "is no address"
     if not sound:
         return "is no address"
@@ -227,12 +230,16 @@ def check_url(url: str) -> str | None:
 def parse_json(data: bytes) -> Any:
     """Parse JSON, with all numbers as floats.
 
-    Numbers that are not finite are read as Python and C write them: ``nan``, ``-inf``.
+    Numbers that are not finite may be written as in Python and C, for example ``nan`` and ``-inf``.
+
+    Parameters
+    ----------
+    data : bytes
 
     Raises
     ------
     ValueError
-        If it is not JSON, is nested more than `DEEPEST` deep, or has a key twice in one object.
+        The data are not JSON, are nested more than `DEEPEST` deep, or have a key twice in one object.
     """
     depth = 0
 
@@ -250,34 +257,34 @@ def parse_json(data: bytes) -> Any:
         return word
 
     text = _TOKEN.sub(check_token, data.decode("utf-8-sig"))
-    return json.loads(text, parse_int=float, object_pairs_hook=_unique)
+    return json.loads(text, parse_int=float, object_pairs_hook=_make_object)
 
 
-def said(data: bytes | str) -> str:
-    """A server's own words: the start of them, printable, on one line."""
-    start = data[: 4 * SAID]
+def quote_text(data: bytes | str) -> str:
+    """Return the start of a text on one line, without unprintable characters."""
+    start = data[: 4 * MOST_QUOTED]
     text = " ".join((start.decode(errors="replace") if isinstance(start, bytes) else start).split())
     printable = "".join(character if character.isprintable() else "?" for character in text)
-    return printable[:SAID] or "nothing"
+    return printable[:MOST_QUOTED] or "nothing"
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of JSON; two values for one key would leave open which counts."""
-    unique = dict(pairs)
-    if len(unique) < len(pairs):
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; raise `ValueError` if a key has two values."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise ValueError("a key occurs twice in one object")
-    return unique
+    return values
 
 
-def _is_quiet(opened: socket.socket) -> bool:
-    """Whether nothing has come since the last answer, as the end of the connection would have."""
+def _has_no_data(opened: socket.socket) -> bool:
+    """Whether no data, and no end of the connection, have arrived since the last answer."""
     poll = select.poll()
     poll.register(opened, select.POLLIN)
     return not poll.poll(0)
 
 
-def _until(deadline: float) -> float:
-    """Seconds that are left; raise `TimeoutError` if there are none."""
+def _seconds_left(deadline: float) -> float:
+    """Return the remaining time in s; raise `TimeoutError` if there is none."""
     seconds = deadline - time.monotonic()
     if seconds <= 0:
         raise TimeoutError

@@ -1,4 +1,4 @@
-"""PEST's files as an executable takes them: text read with clear words, and a reader of output files."""
+"""A reader of output files with PEST instructions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..names import match_names, spellings
+from ..flat_names import match_names, spellings
 from ..protocol import AdapterError, Floats, Quantity
 from ..quantities import columns_of
 from ..readers.text import read_text
@@ -16,7 +16,7 @@ from .instructions import InstructionError, Instructions
 
 
 def read_setting(setting: str, path: Path) -> str:
-    """Read a file that a setting names, of text in UTF-8 or else in Latin 1."""
+    """Read a text file, in UTF-8 or else in Latin 1; `setting` is named in an error."""
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
@@ -30,7 +30,7 @@ def read_setting(setting: str, path: Path) -> str:
 
 
 def load_instructions(setting: str, path: Path) -> Instructions:
-    """Read an instruction file."""
+    """Read an instruction file; `setting` is named in an error."""
     try:
         return Instructions(read_setting(setting, path))
     except InstructionError as error:
@@ -41,12 +41,14 @@ def load_instructions(setting: str, path: Path) -> Instructions:
 class InstructionFile:
     """Output files read by PEST instructions.
 
-    Observations belong to outputs by name, as `spellings` has them; those that belong to none are read, and dropped.
+    Observations are assigned to outputs by name, see `spellings`. Other observations are read and ignored.
 
     Parameters
     ----------
-    files : instructions, and the output file that they read, relative to the run's directory.
-    outputs : names of the quantities that they hold; None for all.
+    files : tuple of tuple
+        Pairs of instructions and their output file, relative to the run directory.
+    outputs : tuple of str, optional
+        Names of the quantities in the files; None for all.
     """
 
     files: tuple[tuple[Instructions, str | None], ...]
@@ -59,18 +61,18 @@ class InstructionFile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All observations that the instructions read, in lower case."""
+        """Names of all observations of the instructions, in lower case."""
         return tuple(name for instructions, _ in self.files for name in instructions.names)
 
     def check(self, quantities: tuple[Quantity, ...]) -> None:
-        """Raise `AdapterError` unless each of `quantities` is an observation, read once."""
+        """Raise `AdapterError` unless each quantity is an observation that is read once."""
         for name, times in Counter(self.names).items():
             if times > 1:
                 raise AdapterError("instructions", f"the observation {name!r} is read {times} times")
         match_names("outputs", quantities, self.names, "an observation of the instructions")
 
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
-        """Follow the instructions through each file."""
+        """Read each file with its instructions."""
         numbers: dict[str, float] = {}
         for instructions, path in self.files:
             try:
@@ -80,8 +82,8 @@ class InstructionFile:
                     raise
                 what = "was not written" if isinstance(error, FileNotFoundError) else str(error)
                 raise ValueError(f"{path!r}: {what}") from error
-        return np.array([_found(numbers, spellings(*column)) for column in columns_of(quantities)])
+        return np.array([_find_number(numbers, spellings(*column)) for column in columns_of(quantities)])
 
 
-def _found(numbers: dict[str, float], names: tuple[str, ...]) -> float:
+def _find_number(numbers: dict[str, float], names: tuple[str, ...]) -> float:
     return next(numbers[name] for name in names if name in numbers)

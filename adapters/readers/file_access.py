@@ -1,4 +1,4 @@
-"""The files that a run left in its directory, opened so that none of them can block us or lead elsewhere."""
+"""Access to the files in a run directory, which may be pipes, devices or links."""
 
 from __future__ import annotations
 
@@ -11,37 +11,44 @@ from pathlib import Path
 from ..processes import STDOUT
 
 SIZE_LIMIT = 64 * 2**20
-"""Bytes; an output file above it is refused."""
+"""Largest size of an output file, in bytes."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-# A pipe would wait for whoever writes to it.
+# Without O_NONBLOCK, opening a pipe would wait for a writer.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 def read_bytes(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> bytes:
     """Read a file of a run.
 
-    A link is followed if it leads to a file in the run's directory, and to no other.
+    A link is followed only if its target is in the run directory.
 
     Parameters
     ----------
-    directory : of the run.
-    path : relative to it; None for standard output.
-    limit : bytes that it may have.
+    directory : Path
+        The run directory.
+    path : str, optional
+        File, relative to the run directory; None for standard output.
+    limit : int
+        Largest size in bytes.
+
+    Returns
+    -------
+    bytes
 
     Raises
     ------
     FileNotFoundError
-        If there is none.
+        There is no such file.
     ValueError
-        If it is not a regular file, a link leads out of `directory`, or it is larger than `limit`.
+        It is not a regular file, its target is outside the run directory, or it is too large.
     """
     with _open_inside(directory, STDOUT if path is None else path, limit) as descriptor:
         return _read(descriptor, limit)
 
 
-def locate(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> Path:
-    """The path of a file of a run, for whoever cannot take its bytes; it is checked as by `read_bytes`."""
+def locate_file(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> Path:
+    """Return the path of a file of a run after the checks of `read_bytes`."""
     name = STDOUT if path is None else path
     with _open_inside(directory, name, limit):
         return directory / name
@@ -54,14 +61,14 @@ def _read(descriptor: int, limit: int) -> bytes:
 
 @contextmanager
 def _open_inside(directory: Path, name: str, limit: int) -> Iterator[int]:
-    """A descriptor of a file; no part of its path below `directory` is a link when it is opened."""
+    """Open a file without following links below `directory`; yield its descriptor."""
     home, about = str(directory), os.lstat(f"{directory}/{name}")
     if "/" in name or stat.S_ISLNK(about.st_mode):
         home, target = (os.path.realpath(path, strict=True) for path in (home, f"{home}/{name}"))
         if not target.startswith(f"{home}/"):
             raise ValueError("is a link that leads out of the run's directory")
         name, about = target.removeprefix(f"{home}/"), os.lstat(target)
-    if not stat.S_ISREG(about.st_mode):  # to open a device may have effects
+    if not stat.S_ISREG(about.st_mode):  # opening a device may have an effect
         raise ValueError("is not a regular file")
     file = _open_below(home, name)
     try:

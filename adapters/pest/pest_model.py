@@ -1,4 +1,4 @@
-"""A model that PEST runs, from its control file as it is."""
+"""A simulator from a PEST control file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from ..executables import Bounds, ExecutableModel
-from ..names import match_names
+from ..flat_names import match_names
 from ..programs import InputFile, LocalFile
 from ..protocol import AdapterError, Quantity
 from ..quantities import did_you_mean
 from ..templates import TemplateError
 from .control import SETTING, Control, read_control
-from .files import InstructionFile, load_instructions, read_setting
+from .instruction_file import InstructionFile, load_instructions, read_setting
 from .instructions import Instructions
-from .templates import Parameter, PestTemplate
+from .pest_template import Parameter, PestTemplate
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _NEEDS_SHELL = re.compile(r"[|<>&;`$*?~]")
@@ -40,38 +40,43 @@ def pest_model(
     partial: bool = False,
     keep: str = "failed",
 ) -> ExecutableModel:
-    """Make a model of a PEST control file, with its template and instruction files and its model command line.
+    """Return a model of a PEST control file, with its template and instruction files and its model command line.
 
-    Inputs are parameters and outputs are observations by name, whatever their case: an input ``depth`` with label 1 is
-    the parameter ``depth[1]``, ``depth_1`` or ``depth1``; with label ``"hk"`` also ``hk``. Values are PEST's: the model
-    reads them times ``SCALE`` plus ``OFFSET``. A parameter that is no input has its initial value, whether it is fixed
-    or not, as when PEST runs the model once. A tied parameter keeps its ratio to its parent. Bounds, weights, groups
-    and prior information are PEST's own affair and are not looked at.
+    Inputs are parameters and outputs are observations, by name and regardless of case: an input ``depth`` with label 1
+    is the parameter ``depth[1]``, ``depth_1`` or ``depth1``; with label ``"hk"`` also ``hk``. Values are those of PEST:
+    the model reads them times ``SCALE`` plus ``OFFSET``. A parameter that is not an input has its initial value,
+    whether it is fixed or not. A tied parameter keeps its ratio to its parent. Bounds, weights, groups and prior
+    information are ignored.
 
-    The model runs in a directory of its own. Files that its command line names beside the control file are copied
-    there; all others that it reads must be among `files`.
+    The model runs in a directory of its own. Files beside the control file that are named in the command line are
+    copied there; all other files that the model reads must be in `files`.
 
     Parameters
     ----------
-    control : the ``.pst`` file, of the older style or of the newer one; all paths in it are relative to it.
-    inputs, outputs : what goes in and what comes out.
-    files, timeout, threads, environment, bounds, partial, keep : as of `ExecutableModel`; files relative to the
-        control file.
+    control : Path
+        The ``.pst`` file, of the older or the newer style; paths in it are relative to it.
+    inputs, outputs : tuple of Quantity
+    files, timeout, threads, environment, bounds, partial, keep
+        As in `ExecutableModel`; files are relative to the control file.
+
+    Returns
+    -------
+    ExecutableModel
 
     Raises
     ------
     AdapterError
-        If the files cannot be understood, or an input or output is not in them.
+        The files are invalid, or an input or output is not in them.
     """
     folder = control.absolute().parent
     case = read_control(control)
-    command, scripts = _command(case.command, folder, control)
-    parameters = _parameters(case, inputs, control)
+    command, scripts = _split_command(case.command, folder, control)
+    parameters = _assign_parameters(case, inputs, control)
     templates, reader = _load_files(case, folder, parameters)
-    _check_written(inputs, case, templates, control)
+    _check_inputs_used(inputs, case, templates, control)
     match_names("outputs", outputs, case.observations or reader.names, f"an observation of {control}")
     reader.check(outputs)
-    # What the command line names may also be a file that a template writes, or that an earlier run left.
+    # A file in the command line may also be written by a template, or be left from an earlier run.
     named = {*(file.place for file in files), *(PurePosixPath(model_file) for _, model_file in case.files)}
     try:
         return ExecutableModel(
@@ -96,7 +101,7 @@ def pest_model(
         raise
 
 
-def _command(line: str, folder: Path, control: Path) -> tuple[tuple[str, ...], tuple[LocalFile, ...]]:
+def _split_command(line: str, folder: Path, control: Path) -> tuple[tuple[str, ...], tuple[LocalFile, ...]]:
     """Split the command line, and find the files beside the control file that its arguments name."""
     try:
         words = shlex.split(line)
@@ -119,7 +124,7 @@ def _command(line: str, folder: Path, control: Path) -> tuple[tuple[str, ...], t
     return (words[0], *escaped), tuple(scripts)
 
 
-def _parameters(case: Control, inputs: tuple[Quantity, ...], control: Path) -> dict[str, Parameter]:
+def _assign_parameters(case: Control, inputs: tuple[Quantity, ...], control: Path) -> dict[str, Parameter]:
     wired = match_names("inputs", inputs, case.parameters, f"a parameter of {control}")
     left = []
     parameters: dict[str, Parameter] = {}
@@ -145,7 +150,7 @@ def _parameters(case: Control, inputs: tuple[Quantity, ...], control: Path) -> d
 def _load_files(
     case: Control, folder: Path, parameters: Mapping[str, Parameter]
 ) -> tuple[tuple[InputFile, ...], InstructionFile]:
-    """Read the templates and the instructions; their first word tells which is which."""
+    """Read the templates and the instructions, which are distinguished by their first word."""
     templates: list[InputFile] = []
     instructions: list[tuple[Instructions, str | None]] = []
     for pest_file, model_file in case.files:
@@ -167,10 +172,10 @@ def _load_files(
     return tuple(templates), InstructionFile(tuple(instructions))
 
 
-def _check_written(
+def _check_inputs_used(
     inputs: tuple[Quantity, ...], case: Control, templates: tuple[InputFile, ...], control: Path
 ) -> None:
-    """Raise `AdapterError` if an input is a parameter that no template writes."""
+    """Raise `AdapterError` if an input is a parameter that is in no template."""
     used: set[str] = set()
     for file in templates:
         if isinstance(file.template, PestTemplate):

@@ -1,4 +1,4 @@
-"""What every reader of outputs has in common, and the plainest of them."""
+"""The protocol of readers, and the reader of a text file with numbers."""
 
 from __future__ import annotations
 
@@ -16,31 +16,42 @@ T = TypeVar("T")
 
 
 class Reader(Protocol):
-    """Reads some of the outputs from a run's directory; a frozen dataclass, so that its ``repr`` tells all of it."""
+    """Reads outputs from a run directory; a frozen dataclass, because its ``repr`` is in the digest."""
 
     @property
     def paths(self) -> tuple[str | None, ...]:
-        """The files that it reads, relative to the run's directory; None for standard output."""
+        """Files that it reads, relative to the run directory; None for standard output."""
 
     @property
     def outputs(self) -> tuple[str, ...] | None:
         """Names of the outputs that it reads, in its order; None for all, in the model's order."""
 
     def check(self, quantities: tuple[Quantity, ...]) -> None:
-        """Raise `AdapterError` if it cannot read `quantities`, whatever the program writes."""
+        """Raise `AdapterError` if it can never read `quantities`."""
 
     def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
-        """Read the numbers of `quantities`, (their sizes' sum,).
+        """Read the outputs of a run.
+
+        Parameters
+        ----------
+        directory : Path
+            The run directory.
+        quantities : tuple of Quantity
+            The outputs to read.
+
+        Returns
+        -------
+        array, shape (sum of the sizes of `quantities`,)
 
         Raises
         ------
         FileNotFoundError, OSError, ValueError
-            If they cannot be read; the sentence says why.
+            They cannot be read; the message gives the cause.
         """
 
 
 def select(reader: Reader, quantities: tuple[Quantity, ...]) -> tuple[Quantity, ...]:
-    """Pick those of `quantities` that `reader` reads, in its order."""
+    """Return the quantities that a reader reads, in its order."""
     if reader.outputs is None:
         return quantities
     known = {quantity.name: quantity for quantity in quantities}
@@ -54,12 +65,20 @@ def check_rows(rows: Rows) -> None:
 
 
 def pick_rows(items: Sequence[T], rows: Rows, called: str = "row") -> list[T]:
-    """Pick items by number: 1 is the first, -1 the last, None all.
+    """Return some of the items.
+
+    Parameters
+    ----------
+    items : sequence
+    rows : int, tuple of int or None
+        Numbers of the items: 1 is the first, -1 the last, None stands for all.
+    called : str
+        Name of an item in an error.
 
     Raises
     ------
     ValueError
-        If there are too few.
+        There are too few items.
     """
     if rows is None:
         return list(items)
@@ -77,8 +96,10 @@ class OneFile:
 
     Parameters
     ----------
-    path : where the program writes it, relative to the run's directory; None for standard output.
-    outputs : names of the quantities that it holds, in its order; None for all, in the model's order.
+    path : str, optional
+        The file, relative to the run directory; None for standard output.
+    outputs : tuple of str, optional
+        Names of the quantities in the file, in its order; None for all, in the order of the model.
     """
 
     path: str | None = None
@@ -86,21 +107,23 @@ class OneFile:
 
     @property
     def paths(self) -> tuple[str | None, ...]:
-        """The one file."""
+        """The file."""
         return (self.path,)
 
     def check(self, quantities: tuple[Quantity, ...]) -> None:
-        """Nothing is known before there is a file."""
+        """Do nothing: the file does not exist yet."""
 
 
 @dataclass(frozen=True)
 class OutputFile(OneFile):
-    """All the numbers of a text file, in order.
+    """All numbers of a text file, in order.
 
     Parameters
     ----------
-    path, outputs : as of `OneFile`.
-    skip_lines : how many lines to pass over at its start.
+    path, outputs
+        As in `OneFile`.
+    skip_lines : int
+        Number of lines to skip at the start.
     """
 
     skip_lines: int = 0

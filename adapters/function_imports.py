@@ -1,4 +1,4 @@
-"""A user's function from its name, ``"package.module:function"``."""
+"""Import of a function by its name, such as ``"package.module:function"``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from types import ModuleType
 from typing import Any
 
 from .protocol import AdapterError
-from .quantities import did_you_mean, kind_of, nearest
+from .quantities import closest_match, did_you_mean, type_name
 
-# What this process imported from beside a config: folder and digest of the file, by name of the module.
-# Several surveys may each have a `simulator.py`, and a session may outlive an edit of one.
+# Modules that this process imported from project directories: directory and digest of the file, by module name.
+# Several projects may have a `simulator.py`, and a file may be changed during a session.
 _imported: dict[str, tuple[Path, str]] = {}
 
 
@@ -24,13 +24,19 @@ def import_function(reference: str, search_path: Path | None) -> Callable[..., A
 
     Parameters
     ----------
-    reference : ``"package.module:function"``.
-    search_path : directory put at the front of ``sys.path``; None leaves that as it is.
+    reference : str
+        Name such as ``"package.module:function"``.
+    search_path : Path, optional
+        Directory that is put at the start of ``sys.path``.
+
+    Returns
+    -------
+    callable
 
     Raises
     ------
     AdapterError
-        If there is no such function; the setting is ``function``.
+        There is no such function; the setting is ``function``.
     """
     module_name, colon, attribute = reference.partition(":")
     if not (colon and module_name and attribute) or module_name.startswith("."):
@@ -43,7 +49,7 @@ def import_function(reference: str, search_path: Path | None) -> Callable[..., A
             raise AdapterError("function", f"module {module_name!r} has no {attribute!r}; {did_you_mean(part, public)}")
         found = getattr(found, part)
     if not callable(found):
-        raise AdapterError("function", f"{reference!r} is {kind_of(found)}, which cannot be called")
+        raise AdapterError("function", f"{reference!r} is {type_name(found)}, which cannot be called")
     return found  # type: ignore[no-any-return]
 
 
@@ -64,46 +70,48 @@ def _import_module(name: str, folder: Path | None) -> ModuleType:
         if name != absent and not name.startswith(f"{absent}."):
             raise AdapterError("function", f"{name!r} needs a module {absent!r}, which is not installed") from error
         places = "sys.path" if folder is None else f"{folder} and the rest of sys.path"
-        raise AdapterError("function", f"there is no module {absent!r} on {places}{_near(name, folder)}") from error
+        raise AdapterError(
+            "function", f"there is no module {absent!r} on {places}{_suggest_module(name, folder)}"
+        ) from error
     except Exception as error:
         raise AdapterError("function", f"importing {name!r} raised {type(error).__name__}: {error}") from error
     finally:
         if folder is not None:
-            _remember(folder)
+            _record_imports(folder)
     if folder is not None:
         _check_origin(name, folder)
     return module
 
 
 def _forget_outdated(name: str, folder: Path) -> None:
-    """Drop a module from the cache of imports if another survey's folder gave it, or its file has changed."""
+    """Remove a module from the import cache if it is from another project, or if its file has changed."""
     for known, (home, digest) in list(_imported.items()):
         module = sys.modules.get(known)
-        moved = home != folder and _find(known.partition(".")[0], folder) is not None
+        moved = home != folder and _find_module(known.partition(".")[0], folder) is not None
         edited = home == folder and known == name and module is not None and _file_digest(module) != digest
         if moved or edited:
             del _imported[known]
             sys.modules.pop(known, None)
 
 
-def _remember(folder: Path) -> None:
-    """Note what came from `folder`: the module asked for, and helpers that it imported."""
+def _record_imports(folder: Path) -> None:
+    """Record the modules that were imported from `folder`."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
-        if file.startswith(f"{folder}{os.sep}") and _find(name.partition(".")[0], folder) is not None:
+        if file.startswith(f"{folder}{os.sep}") and _find_module(name.partition(".")[0], folder) is not None:
             _imported.setdefault(name, (folder, _file_digest(module)))
 
 
 def _check_origin(name: str, folder: Path) -> None:
     top = name.partition(".")[0]
-    expected = _find(top, folder)
+    expected = _find_module(top, folder)
     loaded = getattr(sys.modules[top], "__file__", None)
     if expected is None or loaded is None or Path(loaded).resolve().is_relative_to(folder.resolve()):
         return
     raise AdapterError("function", f"{expected} has the name of a module that is loaded already, {loaded}; rename it")
 
 
-def _find(top: str, folder: Path) -> Path | None:
+def _find_module(top: str, folder: Path) -> Path | None:
     for candidate in (folder / f"{top}.py", folder / top / "__init__.py", folder / top):
         if candidate.exists():
             return candidate
@@ -115,11 +123,11 @@ def _file_digest(module: ModuleType) -> str:
     return "" if file is None or not Path(file).is_file() else hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
-def _near(name: str, folder: Path | None) -> str:
+def _suggest_module(name: str, folder: Path | None) -> str:
     if folder is None:
         return ""
     stems = sorted(entry.stem for entry in folder.glob("*.py"))
-    near = nearest(name, stems)
+    near = closest_match(name, stems)
     if near is not None:
         return f"; did you mean {near!r}?"
     return f"; {folder} has {', '.join(repr(stem) for stem in stems)}" if stems else ""

@@ -1,0 +1,126 @@
+"""A queue of rows for several servers, with one thread per connection."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .protocol import Floats, Status
+
+
+@dataclass
+class QueuedRow:
+    """One row of a batch.
+
+    Attributes
+    ----------
+    row : int
+        Number of the row.
+    broken_off_by : list of str
+        Servers that accepted the row and did not answer.
+    """
+
+    row: int
+    broken_off_by: list[str] = field(default_factory=list)
+
+
+class RowQueue:
+    """The rows of a batch that wait, that run, and that are finished.
+
+    Parameters
+    ----------
+    rows : iterable of int
+    urls : iterable of str
+        Addresses of the servers.
+
+    Attributes
+    ----------
+    outputs : dict of int to array, shape (P,)
+        Outputs of the successful rows.
+    failures : dict of int to tuple
+        Status and message of the failed rows.
+    busy : float
+        Sum of the durations of all runs, in s.
+    """
+
+    def __init__(self, rows: Iterable[int], urls: Iterable[str]) -> None:
+        self.outputs: dict[int, Floats] = {}
+        self.failures: dict[int, tuple[Status, str]] = {}
+        self.busy = 0.0
+        self._waiting = [QueuedRow(row) for row in rows]
+        self._running: list[QueuedRow] = []
+        self._urls = set(urls)
+        self._cause: tuple[Status, str] = (Status.NOT_STARTED, "")
+        self._changed = threading.Condition()
+        self._over = threading.Event()
+
+    def take(self, url: str) -> QueuedRow | None:
+        """Wait for a row for a server, and return it; None if there will be none.
+
+        A row that the server has broken off is returned only if all servers have.
+        """
+        with self._changed:
+            while url in self._urls and (self._waiting or self._running):
+                for task in self._waiting:
+                    if url not in task.broken_off_by or self._urls.issubset(task.broken_off_by):
+                        self._waiting.remove(task)
+                        self._running.append(task)
+                        return task
+                self._changed.wait()
+            return None
+
+    def add_busy_time(self, seconds: float) -> None:
+        """Add the duration of a run, whatever its outcome."""
+        with self._changed:
+            self.busy += seconds
+
+    def finish(self, task: QueuedRow, outputs: Floats) -> None:
+        """Store the outputs of a row."""
+        with self._changed:
+            self.outputs[task.row] = outputs
+            self._remove(task)
+
+    def fail(self, task: QueuedRow, status: Status, message: str) -> None:
+        """Store the failure of a row."""
+        with self._changed:
+            self.failures[task.row] = status, message
+            self._remove(task)
+
+    def put_back(self, task: QueuedRow | None) -> None:
+        """Put a row at the end of the queue; it fails if there is no server left."""
+        with self._changed:
+            if task is not None and task in self._running:
+                self._waiting.append(task)
+                self._remove(task)
+
+    def give_up(self, url: str, message: str) -> None:
+        """Give a server no more rows."""
+        with self._changed:
+            self._cause = Status.NOT_STARTED, message
+            self._urls.discard(url)
+            self._update()
+
+    def stop(self, status: Status, message: str) -> None:
+        """Give no server any more rows."""
+        with self._changed:
+            self._cause = status, message
+            self._urls.clear()
+            self._update()
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but not longer than there are rows."""
+        self._over.wait(seconds)
+
+    def _remove(self, task: QueuedRow) -> None:
+        self._running.remove(task)
+        self._update()
+
+    def _update(self) -> None:
+        if not self._urls:
+            for task in self._waiting:
+                self.failures[task.row] = self._cause
+            self._waiting.clear()
+        if not self._waiting and not self._running:
+            self._over.set()
+        self._changed.notify_all()
