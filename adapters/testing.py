@@ -48,7 +48,7 @@ def check_forward_model(model: ForwardModel, values: Floats, directory: Path, rt
     _require(not (values == values[0]).all(), "the check needs rows of values that differ")
     runs = _Runs(model, directory)
     reference = runs.evaluate(values)
-    _require(bool(reference.ok.any()), f"no run went well, so nothing can be checked: {reference.messages[0]}")
+    _require(bool(reference.ok.any()), f"no run succeeded, so nothing can be checked: {reference.messages[0]}")
     _check_repetition(runs, values, reference)
     _check_rows(runs, values, reference, rtol)
     _check_edges(runs, values, reference, rtol)
@@ -111,14 +111,14 @@ def _check_form(model: ForwardModel, result: Evaluations, context: RunContext) -
     for label, row, status, message in zip(context.labels, outputs, result.status, result.messages, strict=True):
         _require(isinstance(status, Status), f"the status of run {label} must be a Status, not {status!r}")
         if status is Status.OK:
-            _require(message == "", f"run {label} went well, but has the message {message!r}")
-            _require(bool(np.isfinite(row).all()), f"run {label} is called well, but its outputs are {row}")
+            _require(message == "", f"run {label} succeeded, but has the message {message!r}")
+            _require(bool(np.isfinite(row).all()), f"run {label} has the status OK, but its outputs are {row}")
             _require(
                 not (context.directory / label).exists(),
-                f"run {label} went well, but left its directory behind",
+                f"run {label} succeeded, but left its directory behind",
             )
         elif status is Status.PARTIAL:
-            _require(bool(np.isfinite(row).any()), f"run {label} gave some outputs, but there is none")
+            _require(bool(np.isfinite(row).any()), f"run {label} has the status PARTIAL, but no output")
             _require(bool(np.isnan(row).any()), f"run {label} lacks outputs, so one must be NaN, not {row}")
             _require(label in message, f"the message of a run that lacks outputs must name it, {label}: {message!r}")
         else:

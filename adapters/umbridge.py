@@ -1,4 +1,4 @@
-"""A simulator behind UM-Bridge 1.0 (https://um-bridge-benchmarks.readthedocs.io): one server, or several at once."""
+"""A simulator on one or several UM-Bridge 1.0 servers (https://um-bridge-benchmarks.readthedocs.io)."""
 
 from __future__ import annotations
 
@@ -26,40 +26,33 @@ from .http_client import (
 from .protocol import AdapterError, Evaluations, Floats, Quantity, RunContext, Status
 from .quantities import check_batch, check_quantities, describe_nonfinite, did_you_mean, digest_of, size_of
 from .row_queue import QueuedRow, RowQueue
+from .run_errors import RunError
 
 PROTOCOL_VERSION = 1.0
 ROWS_PER_CONNECTION = 32
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # s
-# Of a reply: enough for an error with its traceback, and for any way to write a number.
-BYTES_OF_A_REPLY, BYTES_OF_A_NUMBER = 2**16, 64
+# Sizes of a reply: enough for an error with its traceback, and for any format of a number.
+BYTES_PER_REPLY, BYTES_PER_NUMBER = 2**16, 64
 
 _log = logging.getLogger(__name__)
 
 
 class _UnfitError(Exception):
-    """A server that does not offer what the settings say."""
+    """A server does not have the model of the settings."""
 
 
 class _SilentError(Exception):
-    """A server that does not say what it offers."""
-
-
-class _RunError(Exception):
-    """One run did not give its outputs."""
-
-    def __init__(self, status: Status, cause: str) -> None:
-        super().__init__(cause)
-        self.status = status
+    """A server does not report its models."""
 
 
 @dataclass(frozen=True)
 class UmbridgeModel:
-    """A model that UM-Bridge servers offer; each input and each output is one block of its numbers, in order.
+    """A model on UM-Bridge servers. Each input and each output is one block of numbers, in order.
 
-    The rows of a batch are shared out over all connections. A row that a server takes but does not answer is tried
-    again, on another server if there is one; a server that cannot be reached is asked again after a pause, and left
-    alone for the rest of the batch when `retries` pauses were in vain. So is one that does not say what it offers. A
-    row that fails in any other way, or takes too long, fails at once.
+    The rows of a batch are distributed over all connections. A row that a server accepts but does not answer is
+    repeated, on another server if there is one. A server that cannot be reached is tried again after a pause, and is
+    not used for the rest of the batch after `retries` pauses. A server that does not report its models is not used
+    either. A row that fails for another reason, or takes too long, is not repeated.
 
     Parameters
     ----------
@@ -174,7 +167,7 @@ class UmbridgeModel:
                 except _UnfitError as error:
                     queue.stop(Status.NOT_STARTED, f"server {connection.url} {error}")
                     queue.put_back(task)
-                except _RunError as error:
+                except RunError as error:
                     queue.fail(task, error.status, f"server {connection.url}: {error}")
                 except Exception as error:  # an error of a parser must not affect other rows
                     _log.debug("a reply of %s could not be read", connection.url, exc_info=True)
@@ -242,7 +235,7 @@ class UmbridgeModel:
                 )
 
     def _request(self, connection: Connection, path: str, message: object | None) -> Mapping[str, Any]:
-        reply = connection.exchange(path, message, BYTES_OF_A_REPLY)
+        reply = connection.exchange(path, message, BYTES_PER_REPLY)
         if reply.status != 200:
             raise UnreadableReplyError(f"{path} gave {_describe_error(reply)}")
         answer = reply.json()
@@ -254,28 +247,28 @@ class UmbridgeModel:
         """Make one run; return the outputs (P,) for inputs (I,)."""
         bad = describe_nonfinite(self.inputs, row)
         if bad is not None:
-            raise _RunError(Status.NAN, f"input {bad}, which JSON cannot carry")
+            raise RunError(Status.NAN, f"input {bad}, which JSON cannot carry")
         blocks = [block.tolist() for block in np.split(row, np.cumsum([q.size for q in self.inputs])[:-1])]
         message = {"name": self.model, "input": blocks, "config": dict(self.config)}
-        limit = BYTES_OF_A_REPLY + BYTES_OF_A_NUMBER * size_of(self.outputs)
+        limit = BYTES_PER_REPLY + BYTES_PER_NUMBER * size_of(self.outputs)
         try:
             reply = connection.exchange("/Evaluate", message, limit)
             if reply.status != 200:
-                raise _RunError(Status.RAISED, _describe_error(reply))
+                raise RunError(Status.RAISED, _describe_error(reply))
             outputs = self._read_outputs(reply)
         except TooSlowError as error:
-            raise _RunError(Status.TIMEOUT, str(error)) from error
+            raise RunError(Status.TIMEOUT, str(error)) from error
         except UnreadableReplyError as error:
-            raise _RunError(Status.UNREADABLE, str(error)) from error
+            raise RunError(Status.UNREADABLE, str(error)) from error
         bad = describe_nonfinite(self.outputs, outputs)
         if bad is not None:
-            raise _RunError(Status.NAN, f"output {bad}")
+            raise RunError(Status.NAN, f"output {bad}")
         return outputs
 
     def _read_outputs(self, reply: Reply) -> Floats:
         answer = reply.json()
         if isinstance(answer, Mapping) and "error" in answer:
-            raise _RunError(Status.RAISED, _describe_error(reply))
+            raise RunError(Status.RAISED, _describe_error(reply))
         blocks = answer.get("output") if isinstance(answer, Mapping) else None
         if not isinstance(blocks, list) or not all(isinstance(block, list) for block in blocks):
             raise UnreadableReplyError(f'the reply is not {{"output": [[numbers], ...]}}: {quote_text(reply.data)}')
@@ -305,7 +298,7 @@ class UmbridgeModel:
             if wrong:
                 raise AdapterError(f"urls[{i}]", f"must be like 'http://localhost:4242', but {url!r} {wrong}")
         if len(set(self.urls)) < len(self.urls):
-            raise AdapterError("urls", "must differ; connections says how many requests a server gets at once")
+            raise AdapterError("urls", "must differ; connections is the number of simultaneous requests to a server")
         if not self.model:
             raise AdapterError("model", "must be the name of a model, but is empty")
         if not (math.isfinite(self.timeout) and self.timeout > 0):

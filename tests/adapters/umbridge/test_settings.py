@@ -56,7 +56,7 @@ def test_that_a_server_that_does_not_fit_is_reported(told: dict[str, Any], sente
     ("settings", "sentence"),
     [
         ({"urls": ()}, "urls: must name at least one server, but is empty"),
-        ({"urls": ("http://a", "http://a")}, "urls: must differ; connections says how many requests"),
+        ({"urls": ("http://a", "http://a")}, "urls: must differ; connections is the number of simultaneous requests"),
         ({"urls": ("ftp://a",)}, r"urls\[0\]: must be like 'http://localhost:4242', but 'ftp://a' is no address"),
         ({"urls": ("http://a:port",)}, r"urls\[0\]: .* is no address"),
         ({"urls": ("http://me:secret@a",)}, r"urls\[0\]: .* holds more than scheme, host, port and path"),
