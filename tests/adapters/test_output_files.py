@@ -183,7 +183,7 @@ def test_that_a_netcdf_file_that_cannot_be_read_states_the_reason(tmp_path: Path
         (lambda: CsvFile(row=()), "row: must be 1"),
         (lambda: CsvFile(column=0), "column: must be a name, or at least 1"),
         (lambda: CsvFile(delimiter=";;"), "delimiter: must be a single character; it is ';;'"),
-        (lambda: JsonFile(key="a..b["), "key: must be a way such as"),
+        (lambda: JsonFile(key="a..b["), "key: must be a path such as"),
         (lambda: RegexFile(pattern="("), r"pattern: '\(' is no regular expression: missing \)"),
         (RegexFile, "pattern: must be a regular expression such as"),
         (lambda: NetcdfFile(variable="t"), "path: must name a file: standard output cannot be netCDF"),

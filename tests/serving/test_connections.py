@@ -152,13 +152,13 @@ def test_that_clients_take_turns_with_their_runs(tmp_path: Path, monkeypatch: py
     with serving(tmp_path, held_model(tmp_path)) as server, ThreadPoolExecutor(9) as pool:
         address = address_of(server)
         asked = [pool.submit(ask, address, "/Evaluate", HELD, HERE) for _ in range(8)]
-        wait_until(lambda: server._runs._asked[HERE] == 8)
+        wait_until(lambda: server._runs._requested[HERE] == 8)
         assert ask(address, "/Evaluate", HELD, HERE)[0] == 503
         for client in (HERE, ELSEWHERE):  # what needs no run does not wait for one
             assert ask(address, "/Info", client=client)[0] == 200
             assert ask(address, "/InputSizes", b'{"name": "time"}', client) == (200, {"inputSizes": [1]})
         asked.append(pool.submit(ask, address, "/Evaluate", EVALUATE, ELSEWHERE))
-        wait_until(lambda: server._runs._asked[ELSEWHERE] == 1)
+        wait_until(lambda: server._runs._requested[ELSEWHERE] == 1)
         (tmp_path / "go").touch()
         assert [future.result(PATIENCE)[0] for future in asked] == [200] * 9
     order = (tmp_path / "log").read_text().split()
@@ -171,14 +171,14 @@ def test_that_clients_that_may_have_disconnected_come_last(tmp_path: Path) -> No
     with serving(tmp_path, held_model(tmp_path)) as server, ThreadPoolExecutor(2) as pool:
         address = address_of(server)
         held = pool.submit(ask, address, "/Evaluate", HELD, HERE)
-        wait_until(lambda: server._runs._asked[HERE] == 1)
+        wait_until(lambda: server._runs._requested[HERE] == 1)
         connect(address, abandoned).close()
         with connect(address, abandoned) as half_closed:
             half_closed.shutdown(socket.SHUT_WR)
             wait_until(lambda: sum(connection.has_ended() for connection in tuple(server._connections)) == 2)
-            wait_until(lambda: server._runs._asked[HERE] == 3)
+            wait_until(lambda: server._runs._requested[HERE] == 3)
             present = pool.submit(ask, address, "/Evaluate", EVALUATE, HERE)
-            wait_until(lambda: server._runs._asked[HERE] == 4)
+            wait_until(lambda: server._runs._requested[HERE] == 4)
             (tmp_path / "go").touch()
             assert [held.result(PATIENCE)[0], present.result(PATIENCE)[0]] == [200, 200]
             assert half_closed.makefile("rb").read().endswith(b'{"output": [[2.0]]}')
@@ -292,7 +292,7 @@ def test_that_nothing_is_left_of_a_server(tmp_path: Path) -> None:
             for _ in range(20):
                 stack.enter_context(connect(address))
             asked = [pool.submit(ask, address, "/Evaluate", HELD) for _ in range(3)]
-            wait_until(lambda: server._runs._asked[ELSEWHERE] == 3 and (tmp_path / "log").exists())
+            wait_until(lambda: server._runs._requested[ELSEWHERE] == 3 and (tmp_path / "log").exists())
         assert [future.result(PATIENCE)[0] for future in asked] == [500] * 3  # the one under way, and two that waited
     wait_until(lambda: set(threading.enumerate()) <= threads)
     left = set(psutil.Process().children(recursive=True)) - children
@@ -356,5 +356,5 @@ def test_that_of_failed_runs_the_latest_are_kept(tmp_path: Path) -> None:
     with ModelServer(MODEL, directory, port=0) as server:
         for i in range(DIRECTORIES_KEPT + 5):
             RunDirectory(directory / f"run-{i}").make()
-            server._runs._forget_older(f"run-{i}")
+            server._runs._record_failure(f"run-{i}")
     assert len(list(directory.iterdir())) == DIRECTORIES_KEPT
