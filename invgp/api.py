@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from invgp.problem import Problem
-    from invgp.reports.ledger import RunsKept
+    from invgp.reports.ledger_summary import LedgerSummary
     from invgp.validation.chain_progress import ChainMonitor
 
 CHEAP_ROWS = 1000  # rows per task from which a model is faster to run again than to look up
@@ -602,14 +602,14 @@ def _figure_options(
     return plots.FigureOptions(shown, dict(limits), **settings)
 
 
-def _read_runs(ledger: str | Path | None, beside: Path | None, simulator_digest: str) -> RunsKept | None:
+def _read_runs(ledger: str | Path | None, beside: Path | None, simulator_digest: str) -> LedgerSummary | None:
     """Read a summary of the runs; a ledger that was not named may be missing or damaged."""
-    from invgp.reports.ledger import runs_kept  # noqa: PLC0415 - as above
+    from invgp.reports.ledger_summary import summarise_ledger  # noqa: PLC0415 - as above
 
     if ledger is not None:
-        return runs_kept(Path(ledger), simulator_digest)
+        return summarise_ledger(Path(ledger), simulator_digest)
     try:
-        return runs_kept(beside, simulator_digest) if beside is not None and beside.is_file() else None
+        return summarise_ledger(beside, simulator_digest) if beside is not None and beside.is_file() else None
     except (ConfigError, LedgerError) as error:
         logger.warning("the ledger beside the posterior is left out: %s", error)
         return None

@@ -13,9 +13,10 @@ from threadpoolctl import threadpool_limits
 from invgp.maps.grids import MapGrid, Slices
 from invgp.maps.joint_draws import JointDraws, draws_are_exact
 from invgp.maps.map_quantities import LatentQuantity, MapQuantity
-from invgp.maps.map_variables import BlockVariable, map_attributes, map_coordinates, quantity_variables
+from invgp.maps.map_variables import map_attributes, map_coordinates, quantity_variables
 from invgp.maps.nodes import survey_positions
 from invgp.maps.posterior_field import PosteriorField, Projections
+from invgp.netcdf import BlockVariable
 from invgp.problem import Floats
 
 LARGEST_BLOCK = 2**16  # points

@@ -57,8 +57,16 @@ def choose_colours(count: int) -> Sequence[Any]:
 def add_legend(target: Figure | Axes, handles: list[Any]) -> None:
     """Put a legend at the top of a figure, in one row if it fits, or above Axes that a user gave."""
     if isinstance(target, Axes):
-        above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.02), "ncols": min(len(handles), 3)}
-        target.legend(handles=handles, frameon=False, fontsize="small", handlelength=1.6, columnspacing=1.5, **above)
+        target.legend(
+            handles=handles,
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.02),
+            ncols=min(len(handles), 3),
+            frameon=False,
+            fontsize="small",
+            columnspacing=1.5,
+            handlelength=1.6,
+        )
         return
     figure = target
     rows = math.ceil(len(handles) / max(1, int(figure.get_figwidth() / _LEGEND_COLUMN)))
@@ -174,7 +182,7 @@ def axes_size(ax: Axes) -> tuple[float, float]:
     Given Axes have the style of the user. With larger labels, they have room for as many characters as smaller Axes.
     """
     box = ax.get_window_extent().transformed(root_figure(ax).dpi_scale_trans.inverted())
-    scale = STYLE["axes.labelsize"] / ax.yaxis.label.get_size()
+    scale = STYLE["axes.labelsize"] / ax.yaxis.label.get_fontsize()
     return scale * (box.width + _MARGINS[0]), scale * (box.height + _MARGINS[1])
 
 

@@ -1,11 +1,11 @@
-"""The report: one HTML page, without a network, that says what was inverted, what came of it and how far to trust it.
+"""Self-contained HTML reports of posteriors.
 
-`write` takes the Dataset that `invgp run` writes. The page holds figures for print, and the numbers behind them for
-whoever points at a site.
+`write` takes a dataset of `invgp run`. The page contains tables, diagnostics, figures, and an interactive view of the
+values at each site. It loads nothing from a network.
 """
 
 from __future__ import annotations
 
-from .page import render, write
+from invgp.reports.page import render, write
 
 __all__ = ["render", "write"]

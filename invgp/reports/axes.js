@@ -9,14 +9,14 @@ function element(parent, name, attributes = {}, text = '') {
   return made;
 }
 
-function emptied(host) {
+function clear(host) {
   while (host.firstChild) host.removeChild(host.firstChild);
   return host;
 }
 
 class Axes {
   constructor(host, { x, y, xLabel, yLabel, down = false, right = 14, height }) {
-    emptied(host);
+    clear(host);
     this.width = Math.max(260, host.clientWidth - 13);
     this.height = height || Math.round(Math.min(430, Math.max(250, this.width * 0.5)));
     const yTicks = ticks(...y, this.height / 55);
@@ -57,13 +57,13 @@ class Axes {
   }
 
   label(place, text, room) {
-    const [, words, unit] = /^(.*?)( \([^()]*\))?$/s.exec(text); // of a long label, the unit stays
+    const [, words, unit] = /^(.*?)( \([^()]*\))?$/s.exec(text); // a long label is cut before its unit
     const letters = Math.max(4, Math.floor(room / 6.4) - (unit || '').length);
     const shown = words.length > letters ? `${words.slice(0, letters - 1)}…` : words;
     element(this.svg, 'text', { ...place, 'text-anchor': 'middle' }, shown + (unit || ''));
   }
 
-  // A line through the sites in this order; it is broken where a value is missing.
+  // Draw a line through the sites in this order, with gaps at missing values.
   line(order, x, y, attributes) {
     let pen = 'M';
     const parts = [];
@@ -75,19 +75,19 @@ class Axes {
     return element(this.plot, 'path', { d: parts.join('') || 'M0 0', fill: 'none', ...attributes });
   }
 
-  // The band between two lines; a lone site has a bar.
+  // Draw the band between two lines; a single site has a bar.
   band(order, x, low, high, attributes) {
-    const known = order.filter((i) => Number.isFinite(low(i)) && Number.isFinite(high(i)));
+    const finite = order.filter((i) => Number.isFinite(low(i)) && Number.isFinite(high(i)));
     const point = (i, y) => `${this.x(x(i)).toFixed(1)} ${this.y(y(i)).toFixed(1)}`;
-    if (known.length === 1) {
-      return element(this.plot, 'path', { d: `M${point(known[0], low)}L${point(known[0], high)}`, stroke: attributes.fill, 'stroke-opacity': attributes['fill-opacity'], 'stroke-width': 9 });
+    if (finite.length === 1) {
+      return element(this.plot, 'path', { d: `M${point(finite[0], low)}L${point(finite[0], high)}`, stroke: attributes.fill, 'stroke-opacity': attributes['fill-opacity'], 'stroke-width': 9 });
     }
-    const there = known.map((i) => point(i, high)).join('L');
-    const back = [...known].reverse().map((i) => point(i, low)).join('L');
-    return element(this.plot, 'path', { d: known.length ? `M${there}L${back}Z` : 'M0 0', ...attributes });
+    const there = finite.map((i) => point(i, high)).join('L');
+    const back = [...finite].reverse().map((i) => point(i, low)).join('L');
+    return element(this.plot, 'path', { d: finite.length ? `M${there}L${back}Z` : 'M0 0', ...attributes });
   }
 
-  // Dots as strokes of no length: ten thousand of them are one element.
+  // Draw dots as strokes without length: thousands of them are one element.
   dots(order, x, y, colour, size = 4) {
     const parts = [];
     for (const i of order) {

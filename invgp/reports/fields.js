@@ -6,38 +6,38 @@ const QUANTITIES = {
   information: 'Information',
 };
 
-function quantityOf(layer, quantity) {
+function quantityValues(layer, quantity) {
   return quantity === 'difference' ? (i) => layer.mean(i) - layer.prior(i) : layer[quantity];
 }
 
-function labelOf(latent, quantity) {
+function quantityLabel(latent, quantity) {
   if (quantity === 'information') return 'Information';
   const words = quantity === 'mean' ? latent.words : QUANTITIES[quantity];
   return latent.unit ? `${words} (${latent.unit})` : words;
 }
 
-function capital(text) {
+function sentenceCase(text) {
   return text.length > 2 ? text[0].toUpperCase() + text.slice(1) : text;
 }
 
 function coordinateLabel(coordinate) {
-  return capital(coordinate.unit ? `${coordinate.name} (${coordinate.unit})` : coordinate.name);
+  return sentenceCase(coordinate.unit ? `${coordinate.name} (${coordinate.unit})` : coordinate.name);
 }
 
-// Along a line: every layer that is shown, with its band where the mean is.
+// Section: all selected layers, with the 95% intervals of posterior and prior for the mean.
 function drawSection(host, survey, latent, layers, quantity) {
   const { order, count } = survey;
   const x = survey.coordinates[0].at;
-  const shown = layers.map((layer) => quantityOf(layer, quantity));
+  const shown = layers.map((layer) => quantityValues(layer, quantity));
   const banded = quantity === 'mean' ? layers.flatMap((layer) => [layer.low, layer.high]) : [];
-  let range = padded(extent(count, ...shown, ...banded));
+  let range = pad(extent(count, ...shown, ...banded));
   if (quantity === 'information') range = [0, 1];
   if (quantity === 'std') range = [0, range[1]];
   const axes = new Axes(host, {
-    x: padded(extent(count, x), count > 1 ? 0.01 : 0),
+    x: pad(extent(count, x), count > 1 ? 0.01 : 0),
     y: range,
     xLabel: coordinateLabel(survey.coordinates[0]),
-    yLabel: capital(labelOf(latent, quantity)),
+    yLabel: sentenceCase(quantityLabel(latent, quantity)),
     down: latent.down && quantity === 'mean',
     right: layers.some((layer) => layer.label) ? 74 : 14,
   });
@@ -46,6 +46,7 @@ function drawSection(host, survey, latent, layers, quantity) {
       axes.band(order, x, layer.low, layer.high, { fill: layer.colour, 'fill-opacity': 0.25 });
       hatchBand(axes, survey, layer);
       axes.line(order, x, layer.prior, { stroke: layer.colour, 'stroke-dasharray': '6 4', 'stroke-width': 1 });
+      for (const end of [layer.priorLow, layer.priorHigh]) axes.line(order, x, end, { stroke: layer.colour, 'stroke-dasharray': '1 4', 'stroke-width': 1 });
     }
     axes.line(order, x, shown[k], { stroke: layer.colour, 'stroke-width': 1.8 });
     if (count === 1) axes.dots(order, x, shown[k], layer.colour, 8);
@@ -61,7 +62,7 @@ function hatchBand(axes, survey, layer) {
   const id = `hatch-${layer.colour.slice(1)}`;
   const pattern = element(axes.svg.querySelector('defs'), 'pattern', { id, width: 7, height: 7, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' });
   element(pattern, 'line', { x1: 0, y1: 0, x2: 0, y2: 7, stroke: layer.colour, 'stroke-width': 1.2, 'stroke-opacity': 0.6 });
-  // One band for each stretch of neighbours that know little.
+  // One band per stretch of neighbouring sites with little information.
   let stretch = [];
   for (const i of [...survey.order, -1]) {
     if (i >= 0 && poor(i)) stretch.push(i);
@@ -72,7 +73,7 @@ function hatchBand(axes, survey, layer) {
   }
 }
 
-// The names of the layers at the right, moved apart.
+// Labels of the layers at the right, moved apart.
 function nameLayers(axes, layers, shown, order) {
   const named = layers.map((layer, k) => ({ layer, y: axes.y(shown[k](order[order.length - 1])) }));
   let last = -Infinity;
@@ -83,13 +84,13 @@ function nameLayers(axes, layers, shown, order) {
   }
 }
 
-// On a map: each point has the colour of the field there, or, where only sites are known, of the one that is nearest to it.
+// Map: each point has the colour of the field, or of the nearest site if the field between the sites is unknown.
 function drawMap(host, survey, latent, layer, quantity) {
   const [across, up] = survey.coordinates;
-  const known = survey.between ? survey.between.latents[survey.latents.indexOf(latent)][latent.layers.indexOf(layer)] : layer;
+  const drawn = survey.between ? survey.between.latents[survey.latents.indexOf(latent)][latent.layers.indexOf(layer)] : layer;
   const count = survey.between ? survey.between.across.count * survey.between.up.count : survey.count;
-  const values = quantityOf(known, quantity);
-  const [x, y] = fitted(survey, host);
+  const values = quantityValues(drawn, quantity);
+  const [x, y] = mapWindow(survey, host);
   const axes = new Axes(host, {
     x, y, xLabel: coordinateLabel(across), yLabel: coordinateLabel(up), right: 106, height: survey.mapHeight,
   });
@@ -97,12 +98,12 @@ function drawMap(host, survey, latent, layer, quantity) {
   const colour = palette(latent.down && quantity === 'mean' ? [...survey.palettes.mean].reverse() : survey.palettes[quantity]);
   const share = (value) => (value - range[0]) / (range[1] - range[0]);
   survey.nearest = nearestSite(survey, axes);
-  const [shown, informed] = [values, known.information].map((one) => (survey.between ? interpolated(survey.between, axes, one) : ofNearest(survey, axes, one)));
+  const [shown, informed] = [values, drawn.information].map((one) => (survey.between ? interpolate(survey.between, axes, one) : nearestValue(survey, axes, one)));
   paint(host, axes, (px, py) => (Number.isFinite(shown(px, py)) ? colour(share(shown(px, py))) : null), (px, py) => informed(px, py) < survey.hatchBelow);
   if (survey.count <= 3000) {
     for (const [size, ink] of survey.count <= 200 ? [[6, '#000'], [4.2, '#fff']] : [[3.4, '#fff'], [2, '#000']]) axes.dots(survey.order, across.at, up.at, ink, size);
   }
-  colourBar(axes, range, colour, latent.down && quantity === 'mean', capital(labelOf(latent, quantity)));
+  colourBar(axes, range, colour, latent.down && quantity === 'mean', sentenceCase(quantityLabel(latent, quantity)));
   return axes;
 }
 
@@ -113,30 +114,30 @@ function colourRange(count, values, quantity) {
     const largest = Math.max(Math.abs(low), Math.abs(high)) || 1;
     return [-largest, largest];
   }
-  return low < high ? [low, high] : padded([low, high]);
+  return low < high ? [low, high] : pad([low, high]);
 }
 
-// The window of the map: equal scales, as wide as the page.
-function fitted(survey, host) {
+// Ends of the axes of a map: equal scales, as wide as the page.
+function mapWindow(survey, host) {
   const [across, up] = survey.coordinates;
   const width = Math.max(260, host.clientWidth - 13) - 182;
-  const [x, y] = (!survey.between && cellEnds(survey)) || [across.at, up.at].map((at) => padded(extent(survey.count, at), 0.05));
+  const [x, y] = (!survey.between && cellEnds(survey)) || [across.at, up.at].map((at) => pad(extent(survey.count, at), 0.05));
   const degrees = /°N/.test(up.unit) ? Math.cos((((y[0] + y[1]) / 2) * Math.PI) / 180) || 1 : 1;
   const perPixel = Math.max(((x[1] - x[0]) * degrees) / width, (y[1] - y[0]) / 480);
   const height = Math.max(180, Math.min(480, (y[1] - y[0]) / perPixel));
   survey.mapHeight = Math.round(height) + 60;
-  const widened = ([low, high], span) => [(low + high - span) / 2, (low + high + span) / 2];
-  return [widened(x, Math.max(x[1] - x[0], (perPixel * width) / degrees)), widened(y, Math.max(y[1] - y[0], perPixel * height))];
+  const widen = ([low, high], span) => [(low + high - span) / 2, (low + high + span) / 2];
+  return [widen(x, Math.max(x[1] - x[0], (perPixel * width) / degrees)), widen(y, Math.max(y[1] - y[0], perPixel * height))];
 }
 
-// Where the cells of a grid end, across and up; null if the sites are not all the nodes of one.
+// Outer edges of the cells of a grid; null if the sites do not form a complete grid.
 function cellEnds(survey) {
   const lines = survey.coordinates.slice(0, 2).map(({ at }) => [...new Set(survey.order.map(at))].sort((a, b) => a - b));
   if (lines.some((line) => line.length < 2) || lines[0].length * lines[1].length !== survey.count) return null;
   return lines.map((line) => [1.5 * line[0] - 0.5 * line[1], 1.5 * line.at(-1) - 0.5 * line.at(-2)]);
 }
 
-// A function from pixels to the nearest site, which looks in buckets rather than everywhere.
+// Return a function from pixels to the nearest site, which searches in buckets.
 function nearestSite(survey, axes) {
   const [across, up] = survey.coordinates;
   const size = Math.max(8, Math.sqrt(((axes.box.right - axes.box.left) * (axes.box.bottom - axes.box.top)) / survey.count));
@@ -165,9 +166,9 @@ function nearestSite(survey, axes) {
   };
 }
 
-// Functions from pixels to a value: that of the nearest site, unless it is far or outside of its grid, or one between four
+// Functions from pixels to a value: of the nearest site, unless it is far or outside the grid; or interpolated between four
 // points of a grid.
-function ofNearest(survey, axes, values) {
+function nearestValue(survey, axes, values) {
   const [x, y] = survey.coordinates.map((one, k) => extent(survey.count, (i) => [axes.x, axes.y][Math.min(k, 1)](one.at(i))));
   const reach = Math.min(90, 1.1 * Math.sqrt(((x[1] - x[0]) * (y[1] - y[0])) / survey.count) + 8);
   const ends = cellEnds(survey);
@@ -179,7 +180,7 @@ function ofNearest(survey, axes, values) {
   };
 }
 
-function interpolated({ across, up }, axes, values) {
+function interpolate({ across, up }, axes, values) {
   const place = (at, { from, to, count }) => ((at - from) / (to - from)) * (count - 1);
   return (px, py) => {
     const [c, r] = [place(axes.x.invert(px), across), place(axes.y.invert(py), up)];
@@ -190,7 +191,7 @@ function interpolated({ across, up }, axes, values) {
   };
 }
 
-function paint(host, axes, colourOf, isPoor) {
+function paint(host, axes, colourAt, isPoor) {
   const { left, right, top, bottom } = axes.box;
   const [columns, rows] = [Math.floor((right - left) / 2), Math.floor((bottom - top) / 2)];
   const canvas = document.createElement('canvas');
@@ -202,7 +203,7 @@ function paint(host, axes, colourOf, isPoor) {
   for (let r = 0; r < rows; r += 1) {
     for (let c = 0; c < columns; c += 1) {
       const at = [left + 2 * c + 1, top + 2 * r + 1];
-      const colour = colourOf(...at);
+      const colour = colourAt(...at);
       if (colour) {
         const dark = (c + r) % 7 === 0 && isPoor(...at) ? 0.35 : 1;
         image.data.set([colour[0] * dark, colour[1] * dark, colour[2] * dark, 255], 4 * (r * columns + c));

@@ -1,4 +1,4 @@
-"""What a posterior says, in plain words and tables."""
+"""Sentences and tables of a report: convergence, latents, data fit and diagnostics."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from invgp.inference.diagnostics import CLOSE_FIT, POOR_FIT
 from invgp.plots.axis_labels import MINUS, quantity_name, unit_label
 from invgp.plots.plot_data import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
 from invgp.posterior.attributes import has_converged
-from invgp.reports.origin import config_of
+from invgp.reports.provenance import read_config
 
-NOTHING = "\N{EN DASH}"
-_MOST_DECIMALS, _LARGE = 6, 1e7  # beyond them, powers of ten
+NO_VALUE = "\N{EN DASH}"
+_MOST_DECIMALS, _LARGE = 6, 1e7  # powers of ten are used beyond them
 INFORMATION = (
-    (0.8, "the data fix it"),
+    (0.8, "determined by the data"),
     (0.5, "well informed"),
     (0.2, "partly informed"),
     (-np.inf, "mostly the prior"),
@@ -26,52 +26,62 @@ INFORMATION = (
 
 
 class Verdict(NamedTuple):
-    """How far to trust a posterior: ``good``, ``doubt`` or ``bad``, and why."""
+    """Assessment of a posterior.
+
+    Attributes
+    ----------
+    level : str
+        ``"good"``, ``"doubt"`` or ``"bad"``.
+    words : str
+        The reason.
+    """
 
     level: str
     words: str
 
 
-def verdict(ds: xr.Dataset) -> Verdict:
-    """How far to trust it, in a sentence."""
-    doubts = _sentences(ds)
+def assess_convergence(ds: xr.Dataset) -> Verdict:
+    """Return whether the posterior has converged and whether its diagnostics contain remarks."""
+    doubts = _diagnostic_sentences(ds)
     if not has_converged(ds):
         status = str(ds.attrs.get("invgp_status", "it was stopped"))
         return Verdict("bad", f"The posterior has not converged ({status}). {convergence_advice(ds).capitalize()}.")
     if doubts:
         return Verdict(
-            "doubt", f"The posterior has converged. {count_noun(len(doubts), 'remark')} below should be read first."
+            "doubt", f"The posterior has converged. Read the {count_noun(len(doubts), 'remark')} below first."
         )
-    return Verdict("good", "The posterior has converged, and its diagnostics give no cause for doubt.")
+    return Verdict("good", "The posterior has converged, and its diagnostics contain no warning.")
 
 
-def summary(ds: xr.Dataset) -> str:
-    """What was inverted, in a sentence."""
-    latents = [count_noun(len(read_curves(ds, name)), f"field of {name}", f"fields of {name}") for name in _latents(ds)]
-    data = sum(int(np.isfinite(ds[f"{name}_observed"].values).sum()) for name in _observations(ds))
+def summary_sentence(ds: xr.Dataset) -> str:
+    """Return a sentence about the latents, the data and the simulator."""
+    latents = [
+        count_noun(len(read_curves(ds, name)), f"field of {name}", f"fields of {name}") for name in _latent_names(ds)
+    ]
+    data = sum(int(np.isfinite(ds[f"{name}_observed"].values).sum()) for name in _observation_names(ds))
     where = (
         f"on {count_noun(ds.sizes['node'], 'node')}"
         if "node" in ds.dims
         else f"below {count_noun(ds.sizes['site'], 'site')}"
     )
     return (
-        f"{_listed(latents)} {where}, from {count_noun(data, 'observation')} and "
+        f"{_join_words(latents)} {where}, from {count_noun(data, 'observation')} and "
         f"{count_noun(int(ds.attrs.get('invgp_runs', 0)), 'run')} of the simulator "
         f"{ds.attrs.get('invgp_simulator', '')}."
     )
 
 
-def latents(ds: xr.Dataset) -> list[dict[str, Any]]:
-    """One entry a latent: its prior in words, and a row a label."""
+def latent_tables(ds: xr.Dataset) -> list[dict[str, Any]]:
+    """Return one entry per latent, with a description of its prior and one row per label."""
     return [
         {
             "name": name,
             "words": quantity_name(ds[name]),
             "unit": unit_label(ds[name]),
-            "prior": _prior_words(ds, name),
+            "prior": _describe_prior(ds, name),
             "rows": [_latent_row(ds, name, curve) for curve in read_curves(ds, name)],
         }
-        for name in _latents(ds)
+        for name in _latent_names(ds)
     ]
 
 
@@ -79,27 +89,27 @@ def _latent_row(ds: xr.Dataset, name: str, curve: Curve) -> dict[str, str]:
     mean, std = read_values(ds, name, curve), read_values(ds, f"{name}_std", curve)
     row = {
         "label": curve.label or "everywhere",
-        "mean": _range(mean),
-        "std": _range(std),
+        "mean": _format_range(mean),
+        "std": _format_range(std),
         "prior": "",
         "information": "",
     }
     if f"{name}_prior" in ds and f"{name}_prior_std" in ds:
         prior, spread = (read_values(ds, f"{name}_prior{suffix}", curve) for suffix in ("", "_std"))
-        row["prior"] = f"{figure(float(np.median(prior)))} ± {figure(float(np.median(spread)))}"
+        row["prior"] = f"{format_number(float(np.median(prior)))} ± {format_number(float(np.median(spread)))}"
     row["words"] = ""
     if f"{name}_information" in ds:
         known = read_values(ds, f"{name}_information", curve)
         information = float(np.mean(known[np.isfinite(known)])) if np.isfinite(known).any() else np.nan
-        row["information"] = f"{information:.2f}".replace("-", MINUS) if np.isfinite(information) else NOTHING
+        row["information"] = f"{information:.2f}".replace("-", MINUS) if np.isfinite(information) else NO_VALUE
         row["words"] = next((words for least, words in INFORMATION if information >= least), "")
     return row
 
 
-def _prior_words(ds: xr.Dataset, name: str) -> str:
-    """Kernel, length-scale and link, as learnt or as in the config."""
-    told = config_of(ds).get("latents", {})
-    settings = told.get(name, {}) if isinstance(told, dict) else {}
+def _describe_prior(ds: xr.Dataset, name: str) -> str:
+    """Return the kernel, length-scale and link, as learnt or as in the configuration."""
+    section = read_config(ds).get("latents", {})
+    settings = section.get(name, {}) if isinstance(section, dict) else {}
     kernel = settings.get("kernel", {}) if isinstance(settings, dict) else {}
     kind = ds[name].attrs.get("kernel") or (kernel.get("kind") if isinstance(kernel, dict) else None)
     learnt = ds[name].attrs.get("length_scale")
@@ -107,13 +117,13 @@ def _prior_words(ds: xr.Dataset, name: str) -> str:
     link = ds[name].attrs.get("link") or (settings.get("link") if isinstance(settings, dict) else None)
     words = [f"{kind} kernel" if kind else ""]
     if scale is not None and not isinstance(scale, str | dict):
-        words.append("length-scale " + ", ".join(figure(float(s)) for s in np.atleast_1d(scale)))
+        words.append("length-scale " + ", ".join(format_number(float(s)) for s in np.atleast_1d(scale)))
     words.append(f"{link} link" if link and link != "identity" else "")
     return "; ".join(filter(None, words))
 
 
-def observations(ds: xr.Dataset) -> list[dict[str, Any]]:
-    """One entry an observation, with a row a label."""
+def observation_tables(ds: xr.Dataset) -> list[dict[str, Any]]:
+    """Return one entry per observation, with one row per label."""
     return [
         {
             "name": name,
@@ -121,7 +131,7 @@ def observations(ds: xr.Dataset) -> list[dict[str, Any]]:
             "unit": unit_label(ds[f"{name}_observed"]),
             "rows": [_data_row(ds, name, curve) for curve in read_curves(ds, f"{name}_observed")],
         }
-        for name in _observations(ds)
+        for name in _observation_names(ds)
     ]
 
 
@@ -135,27 +145,27 @@ def _data_row(ds: xr.Dataset, name: str, curve: Curve) -> dict[str, str]:
         "label": curve.label or "all",
         "count": f"{int(seen.sum()):,}",
         "missing": f"{int((~seen).sum()):,}",
-        "noise": _range(noise[seen]),
-        "chi_square": f"{chi_square:.2f}" if misfit.size else NOTHING,
-        "beyond": f"{beyond:.1%}" if misfit.size else NOTHING,
-        "words": _fit_words(chi_square),
+        "noise": _format_range(noise[seen]),
+        "chi_square": f"{chi_square:.2f}" if misfit.size else NO_VALUE,
+        "beyond": f"{beyond:.1%}" if misfit.size else NO_VALUE,
+        "words": _describe_fit(chi_square),
     }
 
 
-def _fit_words(chi_square: float) -> str:
+def _describe_fit(chi_square: float) -> str:
     if not np.isfinite(chi_square):
-        return "nothing was observed"
+        return "no observation"
     if chi_square > POOR_FIT:
-        return "fitted worse than the noise allows"
-    return "fitted more closely than the noise asks for" if chi_square < CLOSE_FIT else "fitted as the noise allows"
+        return "residuals larger than the noise"
+    return "residuals smaller than the noise" if chi_square < CLOSE_FIT else "residuals as large as the noise"
 
 
-def remarks(ds: xr.Dataset) -> list[str]:
-    """What the diagnostics say, a sentence each."""
-    return [*_sentences(ds), *_shape_remarks(ds), *_emulator_remarks(ds), *_run_remarks(ds)]
+def diagnostic_remarks(ds: xr.Dataset) -> list[str]:
+    """Return the diagnostics as sentences."""
+    return [*_diagnostic_sentences(ds), *_shape_remarks(ds), *_emulator_remarks(ds), *_run_remarks(ds)]
 
 
-def _sentences(ds: xr.Dataset) -> list[str]:
+def _diagnostic_sentences(ds: xr.Dataset) -> list[str]:
     return [line for line in str(ds.attrs.get("invgp_diagnostics", "")).splitlines() if line.strip()]
 
 
@@ -164,10 +174,10 @@ def _shape_remarks(ds: xr.Dataset) -> list[str]:
         return []
     known = ds["shape_error"].values[np.isfinite(ds["shape_error"].values)]
     if not known.size:
-        return ["Whether the posterior is Gaussian in shape was not checked. `invgp compare` does it by sampling."]
+        return ["The Gaussian shape of the posterior was not checked. `invgp compare` checks it by sampling."]
     return [
-        f"The Gaussian shape was checked at {count_noun(known.size, 'site')}: the worst is {known.max():.2f} standard "
-        "deviations from the exact posterior of a site given the others."
+        f"The Gaussian shape was checked at {count_noun(known.size, 'site')}: the largest error is {known.max():.2f} "
+        "standard deviations, relative to the exact posterior of a site given the other sites."
     ]
 
 
@@ -175,17 +185,18 @@ def _emulator_remarks(ds: xr.Dataset) -> list[str]:
     name = str(ds.attrs.get("invgp_emulator", "none"))
     if "node" in ds.dims:
         return [
-            "The posterior rests on a regression of the data on the runs; what that leaves open is part of its spread."
+            "The posterior is based on a regression of the data on the runs; its standard deviations include the "
+            "uncertainty of the regression."
         ]
     if name == "none":
-        return ["No emulator was used: every number rests on runs of the simulator itself."]
+        return ["No emulator was used; all results are from runs of the simulator."]
     error = float(ds.attrs.get("invgp_emulator_verification_error", np.nan))
-    words = [f"An emulator ({name}) stood in for the simulator"]
+    words = [f"An emulator ({name}) replaced the simulator"]
     if np.isfinite(error):
-        words.append(f"; at fresh runs, made after its fit, its error was {error:.2g} standard deviations of the noise")
+        words.append(f"; at new runs after its fit, its error was {error:.2g} standard deviations of the noise")
     if "direct_evaluation" in ds:
         direct = int(ds["direct_evaluation"].sum())
-        words.append(f"; at {count_noun(direct, 'site')} the simulator itself was run throughout" if direct else "")
+        words.append(f"; at {count_noun(direct, 'site')} the simulator was used instead" if direct else "")
     return ["".join(words) + "."]
 
 
@@ -194,39 +205,39 @@ def _run_remarks(ds: xr.Dataset) -> list[str]:
     if not failed:
         return []
     return [
-        f"{failed:,} of {count_noun(runs, 'run')} failed and were left out. Failures at random do no harm; if the "
-        "simulator fails for some latents rather than others, what it says of them is missing."
+        f"{failed:,} of {count_noun(runs, 'run')} failed and were ignored. Random failures do no harm. If the "
+        "simulator fails for certain values of the latents, the information about these values is missing."
     ]
 
 
-def figure(number: float) -> str:
-    """A number as a table has it: four digits, and no power of ten where a person would write none."""
+def format_number(number: float) -> str:
+    """Return a number for a table: four digits, without a power of ten if possible."""
     if not np.isfinite(number):
-        return NOTHING
+        return NO_VALUE
     text = f"{number:,.0f}" if 1e4 <= abs(number) < 1e7 else f"{number:.4g}"
     return text.replace("-", MINUS)
 
 
-def _range(values: Floats) -> str:
+def _format_range(values: Floats) -> str:
     known = values[np.isfinite(values)]
     if not known.size:
-        return NOTHING
+        return NO_VALUE
     low, high = float(known.min()), float(known.max())
     digits = max(0, 3 - math.floor(math.log10(max(abs(low), abs(high))))) if low < high else 0
     if low == high or digits > _MOST_DECIMALS or max(abs(low), abs(high)) >= _LARGE:
-        ends = [figure(low), figure(high)]
+        ends = [format_number(low), format_number(high)]
     else:
         ends = [f"{end:,.{digits}f}".replace("-", MINUS) for end in (low, high)]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
-def _latents(ds: xr.Dataset) -> list[str]:
+def _latent_names(ds: xr.Dataset) -> list[str]:
     return read_names(ds, "latents")
 
 
-def _observations(ds: xr.Dataset) -> list[str]:
+def _observation_names(ds: xr.Dataset) -> list[str]:
     return read_names(ds, "observations") if str(ds.attrs.get("invgp_observations", "")).split() else []
 
 
-def _listed(words: list[str]) -> str:
+def _join_words(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,4 +1,4 @@
-// The fit: along a line the residuals at the sites, elsewhere what was observed against what is predicted.
+// Data fit: residuals along a line, or against the predicted values.
 function drawFit(host, survey, observation, layers) {
   const { order, count } = survey;
   const normalised = (layer) => (i) => (layer.observed(i) - layer.predicted(i)) / layer.noise(i);
@@ -9,9 +9,9 @@ function drawFit(host, survey, observation, layers) {
   const across = (layer) => (line ? survey.coordinates[0].at : layer.predicted);
   const unit = observation.unit ? ` (${observation.unit})` : '';
   const axes = new Axes(host, {
-    x: padded(extent(count, ...layers.map(across)), 0.02),
+    x: pad(extent(count, ...layers.map(across)), 0.02),
     y: [-most, most],
-    xLabel: line ? coordinateLabel(survey.coordinates[0]) : capital(`predicted ${observation.words}${unit}`),
+    xLabel: line ? coordinateLabel(survey.coordinates[0]) : sentenceCase(`predicted ${observation.words}${unit}`),
     yLabel: 'Residual / noise std',
     height: 250,
   });
@@ -36,8 +36,8 @@ function nearestDot(axes, order, layers, across, values, px, py) {
   return best;
 }
 
-function toldDatum(survey, observation, { site, layer, value }) {
+function describeDatum(survey, observation, { site, layer, value }) {
   const label = layer.label ? `${observation.name}, ${layer.label}` : observation.name;
-  const one = (at) => withUnit(rounded(at(site), layer.noise(site)), observation.unit);
+  const one = (at) => appendUnit(formatRounded(at(site), layer.noise(site)), observation.unit);
   return `Site ${survey.number(site)}\n${label}: observed ${one(layer.observed)}, predicted ${one(layer.predicted)}\nresidual ${hundredths(value)} noise std`;
 }

@@ -1,7 +1,7 @@
-// The page comes to life: data, controls, and what follows from them.
-function surveyOf(data) {
-  const unpacked = (one, keys) => ({ ...one, ...Object.fromEntries(keys.map((key) => [key, unpack(one[key])])) });
-  const withLayers = (one, keys) => ({ ...one, layers: one.layers.map((layer) => unpacked(layer, keys)) });
+// Start: read the data, set up the controls and draw.
+function readSurvey(data) {
+  const unpackKeys = (one, keys) => ({ ...one, ...Object.fromEntries(keys.map((key) => [key, unpack(one[key])])) });
+  const withLayers = (one, keys) => ({ ...one, layers: one.layers.map((layer) => unpackKeys(layer, keys)) });
   const coordinates = data.coordinates.map((one) => ({ ...one, at: unpack(one.values, one.origin) }));
   const order = Array.from({ length: data.count }, (_, i) => i);
   if (coordinates.length === 1) order.sort((a, b) => coordinates[0].at(a) - coordinates[0].at(b));
@@ -10,28 +10,28 @@ function surveyOf(data) {
     coordinates,
     order,
     number: unpack(data.sites),
-    latents: data.latents.map((one) => withLayers(one, ['mean', 'std', 'low', 'high', 'prior', 'priorStd', 'information'])),
-    between: data.between && { ...data.between, latents: data.between.latents.map((layers) => layers.map((layer) => unpacked(layer, ['mean', 'std', 'prior', 'information']))) },
+    latents: data.latents.map((one) => withLayers(one, ['mean', 'std', 'low', 'high', 'prior', 'priorStd', 'priorLow', 'priorHigh', 'information'])),
+    between: data.between && { ...data.between, latents: data.between.latents.map((layers) => layers.map((layer) => unpackKeys(layer, ['mean', 'std', 'prior', 'information']))) },
     observations: data.observations.map((one) => withLayers(one, ['observed', 'noise', 'predicted', 'predictedStd'])),
-    correlation: data.correlation && new Int8Array(bytesOf(data.correlation).buffer),
+    correlation: data.correlation && new Int8Array(decodeBytes(data.correlation).buffer),
   };
 }
 
 function start() {
   const get = (id) => document.getElementById(id);
-  const survey = surveyOf(JSON.parse(get('data').textContent));
+  const survey = readSurvey(JSON.parse(get('data').textContent));
   const line = survey.coordinates.length === 1;
   const state = { site: survey.order[Math.floor((survey.count - 1) / 2)] };
   let field;
   let fit;
 
   function options(select, entries) {
-    emptied(select);
+    clear(select);
     for (const [value, text] of entries) select.add(new Option(text, value));
     select.closest('label').hidden = entries.length < 2;
   }
   const latent = () => survey.latents[get('latent').value];
-  function chosen(owner, select) {
+  function selectedLayers(owner, select) {
     return select.value === 'all' ? owner.layers : [owner.layers[Number(select.value)]];
   }
   function layerOptions(owner, select, all) {
@@ -51,23 +51,23 @@ function start() {
     }
   }
   function drawField() {
-    const layers = chosen(latent(), get('layer'));
+    const layers = selectedLayers(latent(), get('layer'));
     const quantity = get('quantity').value;
     field = line ? drawSection(get('field'), survey, latent(), layers, quantity) : drawMap(get('field'), survey, latent(), layers[0], quantity);
     const shown = layers.map((layer) => layer.label).filter(Boolean).join(', ');
-    get('field').setAttribute('aria-label', `${QUANTITIES[quantity]} of ${latent().words}${shown ? `, ${shown}` : ''}, ${line ? 'along the line' : 'on a map'}. Arrow keys choose a site.`);
+    get('field').setAttribute('aria-label', `${QUANTITIES[quantity]} of ${latent().words}${shown ? `, ${shown}` : ''}, ${line ? 'along the line' : 'on a map'}. Arrow keys select a site.`);
     mark();
   }
   function drawData() {
     const observation = survey.observations[get('observation').value];
-    const layers = chosen(observation, get('observation-layer'));
+    const layers = selectedLayers(observation, get('observation-layer'));
     fit = { observation, ...drawFit(get('residuals'), survey, observation, layers) };
     get('residuals').setAttribute('aria-label', `Residuals of ${observation.words} in standard deviations of the noise.`);
   }
   function choose(site) {
     state.site = site;
     get('site').value = survey.number(site);
-    get('readout').textContent = toldSite(survey, latent(), chosen(latent(), get('layer')), site).replace(/\n/g, ' · ');
+    get('readout').textContent = describeSite(survey, latent(), selectedLayers(latent(), get('layer')), site).replace(/\n/g, ' · ');
     showSite(survey, site);
     mark();
   }
@@ -75,7 +75,7 @@ function start() {
     const at = survey.order.indexOf(state.site) + by;
     choose(survey.order[Math.min(survey.count - 1, Math.max(0, at))]);
   }
-  function siteOf(number) {
+  function findSite(number) {
     let best = 0;
     for (let i = 0; i < survey.count; i += 1) {
       if (Math.abs(survey.number(i) - number) < Math.abs(survey.number(best) - number)) best = i;
@@ -103,7 +103,7 @@ function start() {
     tooltip.style.left = `${Math.max(4, Math.min(event.clientX + 14, document.documentElement.clientWidth - offsetWidth - 4))}px`;
     tooltip.style.top = `${event.clientY > offsetHeight + 24 ? event.clientY - offsetHeight - 12 : event.clientY + 18}px`;
   }
-  function pointed(host, axes, event) {
+  function pointerPosition(host, axes, event) {
     const frame = axes.svg.getBoundingClientRect();
     return [event.clientX - frame.left, event.clientY - frame.top];
   }
@@ -115,7 +115,7 @@ function start() {
   get('site').max = survey.every;
   if (survey.step > 1) {
     get('thinned').hidden = false;
-    get('thinned').textContent = `Of ${survey.every.toLocaleString('en')} ${survey.point.toLowerCase()}s, every ${survey.step}th is shown here; the figures and the file have them all.`;
+    get('thinned').textContent = `Of ${survey.every.toLocaleString('en')} ${survey.point.toLowerCase()}s, every ${survey.step}th is shown here; the figures and the file contain all.`;
   }
   get('explorer').hidden = false;
   get('fit-explorer').hidden = !survey.observations.length;
@@ -128,9 +128,9 @@ function start() {
     });
     get('observation-layer').addEventListener('change', drawData);
     get('residuals').addEventListener('pointermove', (event) => {
-      const found = fit.nearest(...pointed(get('residuals'), fit.axes, event));
-      tip(event, found && toldDatum(survey, fit.observation, found));
-      if (found) get('fit-readout').textContent = toldDatum(survey, fit.observation, found).replace(/\n/g, ' · ');
+      const found = fit.nearest(...pointerPosition(get('residuals'), fit.axes, event));
+      tip(event, found && describeDatum(survey, fit.observation, found));
+      if (found) get('fit-readout').textContent = describeDatum(survey, fit.observation, found).replace(/\n/g, ' · ');
     });
     get('residuals').addEventListener('pointerleave', (event) => tip(event, ''));
     drawData();
@@ -146,7 +146,7 @@ function start() {
       choose(state.site);
     });
   }
-  get('site').addEventListener('change', () => choose(siteOf(Number(get('site').value))));
+  get('site').addEventListener('change', () => choose(findSite(Number(get('site').value))));
   get('previous').addEventListener('click', () => step(-1));
   get('next').addEventListener('click', () => step(1));
   get('field').addEventListener('keydown', (event) => {
@@ -157,12 +157,12 @@ function start() {
     }
   });
   get('field').addEventListener('pointermove', (event) => {
-    const site = siteAt(...pointed(get('field'), field, event));
-    tip(event, site >= 0 ? toldSite(survey, latent(), chosen(latent(), get('layer')), site) : '');
+    const site = siteAt(...pointerPosition(get('field'), field, event));
+    tip(event, site >= 0 ? describeSite(survey, latent(), selectedLayers(latent(), get('layer')), site) : '');
   });
   get('field').addEventListener('pointerleave', (event) => tip(event, ''));
   get('field').addEventListener('click', (event) => {
-    const site = siteAt(...pointed(get('field'), field, event));
+    const site = siteAt(...pointerPosition(get('field'), field, event));
     if (site >= 0) choose(site);
   });
   for (const button of document.querySelectorAll('.copy')) {

@@ -1,51 +1,51 @@
-// Numbers: out of the page's data, and onto its screen.
-function bytesOf(text) {
+// Numbers: unpack the data of the page, and format them.
+function decodeBytes(text) {
   return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
 
-// An array of one number a site: `at(i)` is its value, NaN where it is missing.
+// Return a function from the index of a site to its value, NaN if it is missing.
 function unpack(packed, origin = 0) {
   if (packed === null || packed === undefined) return () => NaN;
   if (typeof packed === 'number') return () => packed + origin;
   if (packed.f32) {
-    const values = new Float32Array(bytesOf(packed.f32).buffer);
+    const values = new Float32Array(decodeBytes(packed.f32).buffer);
     return (i) => values[i] + origin;
   }
-  // Steps of a range; the last number stands for none.
-  const steps = new Uint16Array(bytesOf(packed.u16).buffer);
+  // Steps of a range; 65535 marks a missing value.
+  const steps = new Uint16Array(decodeBytes(packed.u16).buffer);
   const size = (packed.high - packed.low) / 65534;
   const scaled = (i) => (steps[i] === 65535 ? NaN : packed.low + steps[i] * size);
   return packed.logarithmic ? (i) => Math.exp(scaled(i)) + origin : (i) => scaled(i) + origin;
 }
 
-function written(number) {
+function formatNumber(number) {
   if (!Number.isFinite(number)) return '–';
   const size = Math.abs(number);
   const text = size >= 1e4 && size < 1e7 ? Math.round(number).toLocaleString('en') : String(Number(number.toPrecision(4)));
   return text.replace(/-/g, '\u2212');
 }
 
-// A number, and what it is uncertain by, to two digits of the latter: 1142 ± 71.
-function decimalsOf(spread) {
+// Format a number to two digits of its uncertainty: 1142 ± 71.
+function uncertaintyDecimals(spread) {
   return spread > 0 && Number.isFinite(spread) ? Math.min(12, Math.max(0, 1 - Math.floor(Math.log10(spread)))) : -1;
 }
 
-function rounded(number, spread) {
-  const decimals = decimalsOf(spread);
-  if (decimals < 0 || !Number.isFinite(number) || Math.abs(number) >= 1e12) return written(number);
+function formatRounded(number, spread) {
+  const decimals = uncertaintyDecimals(spread);
+  if (decimals < 0 || !Number.isFinite(number) || Math.abs(number) >= 1e12) return formatNumber(number);
   const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
   return (number + 0).toLocaleString('en', digits).replace(/-/g, '\u2212');
 }
 
 function plusMinus(number, spread) {
-  return `${rounded(number, spread)} ± ${rounded(spread, spread)}`;
+  return `${formatRounded(number, spread)} ± ${formatRounded(spread, spread)}`;
 }
 
 function hundredths(number) {
   return Number.isFinite(number) ? number.toFixed(2).replace('-', '\u2212') : '–';
 }
 
-function withUnit(text, unit) {
+function appendUnit(text, unit) {
   return unit && text !== '–' ? `${text} ${unit}` : text;
 }
 
@@ -62,8 +62,8 @@ function extent(count, ...functions) {
   return low <= high ? [low, high] : [0, 1];
 }
 
-// A little room around values, also where all are the same.
-function padded([low, high], share = 0.04) {
+// Add a margin around values, also if all are equal.
+function pad([low, high], share = 0.04) {
   const room = (high - low) * share || Math.abs(low) * 0.05 || 0.5;
   return [low - room, high + room];
 }
@@ -86,7 +86,7 @@ function channels(hex) {
   return [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
 }
 
-// A palette of hex colours as a function of a share from 0 to 1.
+// Return a function from a fraction between 0 and 1 to a colour.
 function palette(shades) {
   const colours = shades.map(channels);
   return (share) => {

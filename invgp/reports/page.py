@@ -1,4 +1,4 @@
-"""From a posterior to its page."""
+"""Render the HTML page of a report."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from invgp.errors import ConfigError
 from invgp.maps.nodes import as_points
 from invgp.plots import KINDS, FigureOptions, suitable_kinds
 from invgp.plots.style import STYLE
-from invgp.reports import findings, origin
-from invgp.reports.arrays import explorer
-from invgp.reports.ledger import RunsKept
+from invgp.reports import findings, provenance
+from invgp.reports.explorer_data import explorer_data
+from invgp.reports.ledger_summary import LedgerSummary
 
 SCRIPTS = ("numbers.js", "axes.js", "fields.js", "fit.js", "site.js", "main.js")
-DOTS = 140  # an inch: sharp on a screen and in print, and small
-WORDS = {
+DPI = 140  # sharp on a screen and in print, and small
+CAPTIONS = {
     "section": "The latents along the line: mean and 95% interval of posterior and prior.",
     "map": "Maps of the posterior mean and standard deviation of each latent.",
     "more": "Change by the data: posterior minus prior mean, and information from 0 (none) to 1 (determined).",
@@ -42,7 +42,7 @@ def write(
     ds: xr.Dataset,
     path: str | Path,
     source: str = "posterior.nc",
-    runs: RunsKept | None = None,
+    runs: LedgerSummary | None = None,
     kinds: Sequence[str] | None = None,
 ) -> Path:
     """Write the report of a posterior.
@@ -54,16 +54,23 @@ def write(
     path : str or Path
         The HTML file to write.
     source : str
-        Name of the posterior's file, as the page tells it.
-    runs : RunsKept
-        What the ledger says of its runs.
+        Name of the file of the posterior, for the page.
+    runs : LedgerSummary
+        Summary of its runs.
     kinds : sequence of str
-        Of the figures in the page, keys of `invgp.plots.KINDS`; by default all suitable ones.
+        Figures in the page, keys of `invgp.plots.KINDS`; by default all suitable ones.
 
     Returns
     -------
     Path
-        The file written.
+        The file.
+
+    Raises
+    ------
+    ConfigError
+        The dataset is a map.
+    WriteError
+        The file could not be written.
     """
     path = Path(path)
     page = render(ds, source, runs, kinds)
@@ -75,14 +82,29 @@ def write(
 def render(
     ds: xr.Dataset,
     source: str = "posterior.nc",
-    runs: RunsKept | None = None,
+    runs: LedgerSummary | None = None,
     kinds: Sequence[str] | None = None,
 ) -> str:
-    """The page as text; the same posterior gives the same page. Parameters are those of `write`."""
+    """Return the page as text. The same posterior gives the same page.
+
+    Parameters
+    ----------
+    ds, source, runs, kinds
+        As in `write`.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ConfigError
+        The dataset is a map.
+    """
     if "site" not in ds.dims:
-        raise ConfigError("a report is of a posterior that `invgp run` wrote, not of a map")
+        raise ConfigError("a report needs a posterior of `invgp run`, not a map")
     fields = as_points(ds)
-    script = "\n".join(["'use strict';", *(_text(name) for name in SCRIPTS)])
+    script = "\n".join(["'use strict';", *(_read_text(name) for name in SCRIPTS)])
     environment = Environment(
         loader=PackageLoader("invgp.reports", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -90,37 +112,37 @@ def render(
         title=str(ds.attrs.get("title", "Posterior")),
         version=version("invgp"),
         source=source,
-        style=Markup(_text("page.css")),  # noqa: S704 - our own file
+        style=Markup(_read_text("page.css")),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own files
         script_hash=b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode("ascii"),
-        explorer=explorer(fields),
-        verdict=findings.verdict(ds),
-        summary=findings.summary(ds),
-        latents=findings.latents(fields),
-        observations=findings.observations(ds),
-        remarks=findings.remarks(ds),
-        cost=origin.cost(ds, runs),
+        explorer=explorer_data(fields),
+        verdict=findings.assess_convergence(ds),
+        summary=findings.summary_sentence(ds),
+        latents=findings.latent_tables(fields),
+        observations=findings.observation_tables(ds),
+        remarks=findings.diagnostic_remarks(ds),
+        cost=provenance.cost_sentences(ds, runs),
         runs=runs,
-        provenance=origin.provenance(ds, source),
-        commands=origin.commands(ds, source),
+        provenance=provenance.provenance_rows(ds, source),
+        commands=provenance.reproduction_commands(ds, source),
         config=str(ds.attrs.get("invgp_config", "")),
-        versions=origin.versions(ds),
-        figures=_figures(ds, suitable_kinds(ds) if kinds is None else kinds),
+        versions=provenance.software_versions(ds),
+        figures=_render_figures(ds, suitable_kinds(ds) if kinds is None else kinds),
     )
 
 
-def _text(name: str) -> str:
+def _read_text(name: str) -> str:
     return resources.files("invgp.reports").joinpath(name).read_text(encoding="utf-8").strip()
 
 
-def _figures(ds: xr.Dataset, kinds: Sequence[str]) -> list[dict[str, str]]:
-    """Figures as PNG, with their captions."""
+def _render_figures(ds: xr.Dataset, kinds: Sequence[str]) -> list[dict[str, str]]:
+    """Return figures as PNG with their captions."""
     found = []
     for kind in kinds:
-        found.append({"kind": kind, "source": _png(ds, kind, FigureOptions()), "words": WORDS[kind]})
+        found.append({"kind": kind, "source": _png_address(ds, kind, FigureOptions()), "words": CAPTIONS[kind]})
         if kind in ("section", "map") and _has_prior(ds):
-            more = _png(ds, kind, FigureOptions(("difference", "information")))
-            found.append({"kind": f"{kind}-more", "source": more, "words": WORDS["more"]})
+            more = _png_address(ds, kind, FigureOptions(("difference", "information")))
+            found.append({"kind": f"{kind}-more", "source": more, "words": CAPTIONS["more"]})
     return found
 
 
@@ -129,11 +151,11 @@ def _has_prior(ds: xr.Dataset) -> bool:
     return all(f"{name}{suffix}" in ds for name in names for suffix in ("_prior", "_information"))
 
 
-def _png(ds: xr.Dataset, kind: str, options: FigureOptions) -> str:
-    """A figure as the address of its own data, in 256 colours."""
+def _png_address(ds: xr.Dataset, kind: str, options: FigureOptions) -> str:
+    """Return a figure as a data address, in 256 colours."""
     drawn, packed = BytesIO(), BytesIO()
     with rc_context(STYLE):
-        KINDS[kind](ds, options, None).savefig(drawn, format="png", dpi=DOTS)
+        KINDS[kind](ds, options, None).savefig(drawn, format="png", dpi=DPI)
     with Image.open(drawn) as image:
         image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(packed, format="png", optimize=True)
     return "data:image/png;base64," + b64encode(packed.getvalue()).decode("ascii")

@@ -1,4 +1,4 @@
-// One site: its latents, its data, and how its latents hang together.
+// Tables of one site: latents, data and correlations.
 function row(table, cells, heading = false) {
   const made = table.insertRow();
   cells.forEach((text, k) => {
@@ -15,33 +15,33 @@ function processName(latent, layer) {
   return layer.label ? `${latent.name}, ${layer.label}` : latent.name;
 }
 
-function placeOf(survey, i) {
-  return survey.coordinates.map((one) => `${one.name} ${withUnit(String(Number(one.at(i).toPrecision(8))).replace('-', '\u2212'), one.unit)}`).join(', ');
+function describePosition(survey, i) {
+  return survey.coordinates.map((one) => `${one.name} ${appendUnit(String(Number(one.at(i).toPrecision(8))).replace('-', '\u2212'), one.unit)}`).join(', ');
 }
 
-function toldSite(survey, latent, layers, i) {
+function describeSite(survey, latent, layers, i) {
   const lines = layers.map((layer) => {
     const name = layer.label || latent.name;
-    const told = (at) => rounded(at(i), layer.std(i));
-    const interval = `${told(layer.low)} to ${withUnit(told(layer.high), latent.unit)}`;
-    return `${name}: ${withUnit(told(layer.mean), latent.unit)} (95%: ${interval}), information ${hundredths(layer.information(i))}`;
+    const format = (at) => formatRounded(at(i), layer.std(i));
+    const interval = `${format(layer.low)} to ${appendUnit(format(layer.high), latent.unit)}`;
+    return `${name}: ${appendUnit(format(layer.mean), latent.unit)} (95%: ${interval}), information ${hundredths(layer.information(i))}`;
   });
-  return [`${survey.point} ${survey.number(i)}: ${placeOf(survey, i)}`, ...lines].join('\n');
+  return [`${survey.point} ${survey.number(i)}: ${describePosition(survey, i)}`, ...lines].join('\n');
 }
 
 function showSite(survey, i) {
-  document.getElementById('site-title').textContent = `${survey.point} ${survey.number(i)}: ${placeOf(survey, i)}`;
-  const latents = emptied(document.getElementById('site-latents'));
+  document.getElementById('site-title').textContent = `${survey.point} ${survey.number(i)}: ${describePosition(survey, i)}`;
+  const latents = clear(document.getElementById('site-latents'));
   row(latents, ['Latent', 'Prior', 'Posterior', '95% interval', 'Information', 'Unit'], true);
   for (const latent of survey.latents) {
     for (const layer of latent.layers) {
-      const told = (at) => rounded(at(i), layer.std(i));
+      const format = (at) => formatRounded(at(i), layer.std(i));
       const [prior, posterior] = [plusMinus(layer.prior(i), layer.priorStd(i)), plusMinus(layer.mean(i), layer.std(i))];
-      row(latents, [processName(latent, layer), prior, posterior, `${told(layer.low)} to ${told(layer.high)}`, hundredths(layer.information(i)), latent.unit]);
+      row(latents, [processName(latent, layer), prior, posterior, `${format(layer.low)} to ${format(layer.high)}`, hundredths(layer.information(i)), latent.unit]);
     }
   }
   document.getElementById('site-data-block').hidden = !survey.observations.length;
-  const data = emptied(document.getElementById('site-data'));
+  const data = clear(document.getElementById('site-data'));
   row(data, ['Observation', 'Observed ± noise', 'Predicted ± std', 'Residual / noise std', 'Unit'], true);
   for (const observation of survey.observations) {
     for (const layer of observation.layers) {
@@ -57,7 +57,7 @@ function showCorrelation(survey, i) {
   document.getElementById('correlation-block').hidden = !survey.correlation;
   if (!survey.correlation) return;
   const names = survey.latents.flatMap((latent) => latent.layers.map((layer) => processName(latent, layer)));
-  const table = emptied(document.getElementById('correlation'));
+  const table = clear(document.getElementById('correlation'));
   const size = names.length;
   const start = (i * size * (size - 1)) / 2;
   const colour = palette(survey.palettes.difference);

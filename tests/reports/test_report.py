@@ -23,7 +23,7 @@ from invgp.ledger import Ledger
 from invgp.ledger.rows import ROW
 from invgp.maps.predict import predict
 from invgp.posterior.attributes import has_converged
-from invgp.reports.ledger import runs_kept
+from invgp.reports.ledger_summary import summarise_ledger
 
 CHROMIUM, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
 HOSTILE = '</script><img src=x onerror="alert(1)">&"\'\u2028'
@@ -120,7 +120,7 @@ def test_that_the_report_describes_the_inversion_and_how_to_repeat_it(area: xr.D
     assert "GDA94 / MGA zone 54" in words
     assert f"numpy {np.__version__}" in words
     assert f"{area.attrs['invgp_runs']:,} runs of the simulator" in words
-    assert "No ledger of these runs lies beside the posterior" in words
+    assert "There is no ledger of these runs beside the posterior" in words
 
 
 def test_that_the_page_loads_nothing(page: str) -> None:
@@ -176,7 +176,7 @@ def test_that_missing_numbers_are_handled(area: xr.Dataset) -> None:
     missing["time_observed"][:, 1] = np.nan
     page = reports.render(missing, kinds=["map", "fit"])
     assert payload(page)["latents"][0]["layers"][1]["information"] is None
-    assert "nothing was observed" in str(Text(page))
+    assert "no observation" in str(Text(page))
 
 
 @pytest.mark.parametrize("earlier", ["yes", "no"])
@@ -225,16 +225,16 @@ def test_that_runs_and_failures_come_from_the_ledger(tmp_path: Path) -> None:
     with Ledger(tmp_path / "map.ledger.sqlite") as ledger:
         for change in ("status = 'exit code', message = 'it <b>diverged</b>'", f"checksum = run_checksum({ROW})"):
             ledger.connection.execute(f"UPDATE runs SET {change} WHERE run = 2")
-    kept = runs_kept(tmp_path / "map.ledger.sqlite", problem.forward.digest)
+    kept = summarise_ledger(tmp_path / "map.ledger.sqlite", problem.forward.digest)
     assert kept is not None
     assert kept.total == posterior.attrs["invgp_runs"]
     words = str(Text(reports.render(posterior, "map.nc", kept, kinds=())))
     assert "The ledger map.ledger.sqlite contains" in words
     assert "it <b>diverged</b>" in words
-    assert runs_kept(tmp_path / "map.ledger.sqlite", "another simulator") is None
+    assert summarise_ledger(tmp_path / "map.ledger.sqlite", "another simulator") is None
     (tmp_path / "none.sqlite").write_text("no ledger")
     with pytest.raises(ConfigError, match="ledger"):
-        runs_kept(tmp_path / "none.sqlite", problem.forward.digest)
+        summarise_ledger(tmp_path / "none.sqlite", problem.forward.digest)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from invgp.cli.check import extents
 from invgp.errors import ConfigError
 from invgp.formatting import convergence_advice
 from invgp.inference import field as field_inference
-from invgp.reports.findings import verdict
+from invgp.reports.findings import assess_convergence
 
 SITES = np.array([[5.0, 5.0], [20.0, 12.0], [33.0, 3.0], [12.0, 18.0], [38.0, 17.0]])
 NODES = np.stack(np.meshgrid(np.arange(0.0, 41.0, 8.0), np.arange(0.0, 21.0, 5.0)), axis=-1).reshape(-1, 2)
@@ -161,4 +161,6 @@ def test_that_a_field_that_has_not_converged_is_wide_rather_than_wrong(load: Loa
     posterior = invgp.invert(load("max_runs = 24", "max_runs = 8"))
     assert posterior.attrs["invgp_converged"] == "no"
     assert convergence_advice(posterior) == "more runs may change its mean and reduce its standard deviations"
-    assert verdict(posterior).words.endswith("More runs may move and narrow it.")
+    assert assess_convergence(posterior).words.endswith(
+        "More runs may change its mean and reduce its standard deviations."
+    )

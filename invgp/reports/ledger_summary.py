@@ -1,4 +1,4 @@
-"""What a ledger says of the runs of one simulator: how many, how long, what became of them."""
+"""Summary of the runs of one simulator in a ledger: number, duration and outcome."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from invgp.adapters.protocol import Status
 from invgp.ledger import Ledger
 from invgp.ledger.kept_directories import without_removed_directory
 
-MOST_FAILURES = 8  # that are told
+MOST_FAILURES = 8  # in a report
 
 
 @dataclass(frozen=True)
-class RunsKept:
-    """The runs of a simulator in a ledger.
+class LedgerSummary:
+    """Summary of the runs of a simulator in a ledger.
 
     Attributes
     ----------
-    counts : runs by status.
-    seconds : that all runs took together; longest : that the longest took; median : half of them took less.
-    failures : number, label and message of the first runs that failed.
+    file : str
+        Name of the ledger.
+    counts : dict of str to int
+        Number of runs by status.
+    seconds, median, longest : float
+        Total, median and longest duration of the runs, in seconds.
+    failures : list of tuple
+        Number, label and message of the first failed runs.
     """
 
     file: str
@@ -39,8 +44,25 @@ class RunsKept:
         return sum(self.counts.values())
 
 
-def runs_kept(path: Path, simulator_digest: str) -> RunsKept | None:
-    """The runs of the simulator with this digest; None if the ledger holds none of them."""
+def summarise_ledger(path: Path, simulator_digest: str) -> LedgerSummary | None:
+    """Return a summary of the runs of a simulator in a ledger.
+
+    Parameters
+    ----------
+    path : Path
+        The ledger.
+    simulator_digest : str
+
+    Returns
+    -------
+    LedgerSummary or None
+        None if the ledger contains no run of the simulator.
+
+    Raises
+    ------
+    LedgerError
+        The ledger cannot be read.
+    """
     with Ledger(path, read_only=True) as ledger:
         model = next((model for model in ledger.models() if model.digest == simulator_digest), None)
         if model is None:
@@ -52,4 +74,6 @@ def runs_kept(path: Path, simulator_digest: str) -> RunsKept | None:
     failures = [(run.run, run.label, without_removed_directory(run.message)) for run in failed]
     counts = dict(Counter(run.status.value for run in runs))
     seconds = np.asarray([run.seconds for run in runs])
-    return RunsKept(path.name, counts, float(seconds.sum()), float(np.median(seconds)), float(seconds.max()), failures)
+    return LedgerSummary(
+        path.name, counts, float(seconds.sum()), float(np.median(seconds)), float(seconds.max()), failures
+    )

@@ -1,4 +1,4 @@
-"""Where a posterior comes from: what it cost, its provenance, and how to make it again."""
+"""Provenance of a posterior: cost, sources, software, and the commands that reproduce it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 import xarray as xr
 
 from invgp.formatting import count_noun, format_duration
-from invgp.reports.ledger import RunsKept
+from invgp.reports.ledger_summary import LedgerSummary
 
-CONFIG = "survey.toml"  # as the page calls the config, whose name the posterior does not hold
+CONFIG_NAME = "survey.toml"  # in the report; the posterior does not contain the name of its configuration
 
 
-def cost(ds: xr.Dataset, runs: RunsKept | None) -> list[str]:
-    """Runs, failures and time, a sentence each."""
+def cost_sentences(ds: xr.Dataset, runs: LedgerSummary | None) -> list[str]:
+    """Return sentences about the number, failures and duration of the runs."""
     spent, failed, known = (int(ds.attrs.get(f"invgp_runs{s}", 0)) for s in ("", "_failed", "_from_ledger"))
-    answered = f", {known:,} of them answered by the ledger of an earlier call" if known else ""
-    each = "each of the whole field" if "node" in ds.dims else f"{spent / ds.sizes['site']:,.3g} a site"
+    answered = f", {known:,} of them were in the ledger already" if known else ""
+    each = "each for the whole field" if "node" in ds.dims else f"{spent / ds.sizes['site']:,.3g} per site"
     sentences = [f"{count_noun(spent, 'run')} of the simulator, {each}; {failed:,} failed{answered}."]
     if runs is None:
-        sentences.append("No ledger of these runs lies beside the posterior, so that the time they took is not known.")
+        sentences.append("There is no ledger of these runs beside the posterior, so their duration is unknown.")
     else:
         sentences.append(
             f"The ledger {runs.file} contains {count_noun(runs.total, 'run')} of this simulator, "
@@ -32,13 +32,13 @@ def cost(ds: xr.Dataset, runs: RunsKept | None) -> list[str]:
     return sentences
 
 
-def provenance(ds: xr.Dataset, source: str) -> list[tuple[str, str]]:
-    """What was read, run and used, as rows of a table."""
+def provenance_rows(ds: xr.Dataset, source: str) -> list[tuple[str, str]]:
+    """Return the survey, simulator, settings and conventions as rows of a table."""
     attributes = ds.attrs
     crs = ds["crs"].attrs if "crs" in ds else {}
     rows = [
         ("Posterior file", source),
-        ("Made", str(attributes.get("history", ""))),
+        ("Created", str(attributes.get("history", ""))),
         ("Survey file", str(attributes.get("invgp_survey", ""))),
         ("Survey SHA-256", str(attributes.get("invgp_survey_digest", ""))),
         ("Simulator", str(attributes.get("invgp_simulator", ""))),
@@ -52,24 +52,24 @@ def provenance(ds: xr.Dataset, source: str) -> list[tuple[str, str]]:
     return [(name, text) for name, text in rows if text]
 
 
-def versions(ds: xr.Dataset) -> list[str]:
-    """Names and versions of the software that made the posterior."""
+def software_versions(ds: xr.Dataset) -> list[str]:
+    """Return the names and versions of the software that computed the posterior."""
     return [part.strip() for part in str(ds.attrs.get("invgp_software", "")).split(",") if part.strip()]
 
 
-def commands(ds: xr.Dataset, source: str) -> str:
-    """The commands that make the posterior and this page again."""
-    run = ["invgp", "run", CONFIG, "--seed", str(ds.attrs.get("invgp_seed", 0)), "-o", source]
+def reproduction_commands(ds: xr.Dataset, source: str) -> str:
+    """Return the commands that reproduce the posterior and the report."""
+    run = ["invgp", "run", CONFIG_NAME, "--seed", str(ds.attrs.get("invgp_seed", 0)), "-o", source]
     survey = str(ds.attrs.get("invgp_survey", ""))
-    told = config_of(ds).get("survey", {})
-    named = told.get("file", "") if isinstance(told, dict) else ""
+    section = read_config(ds).get("survey", {})
+    named = section.get("file", "") if isinstance(section, dict) else ""
     if survey and PurePath(survey).name != PurePath(str(named)).name:  # as of `invgp run --data`
         run += ["--data", survey]
-    return "\n".join(shlex.join(line) for line in (["invgp", "check", CONFIG], run, ["invgp", "report", source]))
+    return "\n".join(shlex.join(line) for line in (["invgp", "check", CONFIG_NAME], run, ["invgp", "report", source]))
 
 
-def config_of(ds: xr.Dataset) -> dict[str, Any]:
-    """The config, as far as it can be read."""
+def read_config(ds: xr.Dataset) -> dict[str, Any]:
+    """Return the configuration in the posterior; empty if it cannot be parsed."""
     try:
         return tomllib.loads(str(ds.attrs.get("invgp_config", "")))
     except tomllib.TOMLDecodeError:
