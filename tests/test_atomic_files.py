@@ -99,6 +99,7 @@ def in_a_child(write: Callable[[Path], None], folder: Path, largest: int, *, die
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", WRITERS, ids=lambda files: files[0])
 def test_that_old_results_survive_a_kill_and_a_full_disk(
     files: tuple[str, ...], results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

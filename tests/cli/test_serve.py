@@ -242,6 +242,7 @@ def test_that_check_reports_sizes_that_do_not_match(url: str, invgp_here: Comman
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 def test_that_it_ends_at_once_with_all_its_programs(by: signal.Signals, tmp_path: Path) -> None:
     write_files(tmp_path, with_program(body="echo $$ > ../../started; sleep 60", directory=tmp_path))
@@ -296,6 +297,7 @@ def test_that_a_port_in_use_is_reported_in_one_sentence(url: str, folder: Path, 
     assert result.stderr.endswith("were '192.0.2.1' and 4242 (Cannot assign requested address)\n")
 
 
+@pytest.mark.slow
 def test_that_only_the_local_machine_is_served_by_default(url: str, folder: Path) -> None:
     assert url.startswith("http://127.0.0.1:")
     with serving(folder, "--host", "0.0.0.0") as (process, _):

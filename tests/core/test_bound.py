@@ -94,6 +94,7 @@ def exact_bound(bound, parameters, log_density, nodes):
     return float(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
 @pytest.mark.parametrize("kind", CORRELATIONS)
 @pytest.mark.parametrize("family", FAMILIES)

@@ -34,6 +34,7 @@ def test_that_gaussian_noise_has_its_closed_form(std):
     np.testing.assert_allclose(found, norm.logpdf(Y, MEAN, np.hypot(SCALE, std)), rtol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.3, 0.01])
 def test_that_heavy_tails_are_those_of_scipy(scale):
     found = quadrature.log_expectation(lambda f: t.logpdf(Y, 4, f[..., 0], scale), MEAN[:, None], SCALE[:, None])

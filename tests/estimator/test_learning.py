@@ -88,6 +88,7 @@ def test_that_a_dimension_that_does_not_vary_changes_nothing(observed):
         np.testing.assert_allclose(with_it.predict(flat), without.predict(X), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inducing", [None, 6])
 @pytest.mark.parametrize("value", [0.0, 3.0])
 def test_that_constant_observations_are_fitted_without_an_overflow_warning(value, inducing):

@@ -35,6 +35,7 @@ def observed_squares(curve, seed):
     return curve(X[:, 0]) ** 2 + NOISE * np.random.default_rng(seed).standard_normal(len(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inducing", [None, 15])
 @pytest.mark.parametrize("curve", [lambda x: np.sin(1.5 * x), lambda x: 1 + 0.5 * np.sin(1.5 * x)])
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -61,6 +62,7 @@ def test_that_restarts_cost_nothing_where_the_first_start_is_good(observed):
     assert with_restarts.bound_ == pytest.approx(without.bound_, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [Blocks(), MiniBatches(batch=20, epochs=200)])
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_that_an_initial_mean_selects_the_mode(sign, method):

@@ -265,6 +265,7 @@ def test_that_an_io_error_of_sqlite_on_a_full_disk_names_the_disk(ledger: Ledger
         raise error
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CAN_MOUNT, reason="mounting a file system is not permitted")
 @pytest.mark.parametrize("used", [0, 1_024_000, 1_036_288, 1_040_384])
 def test_that_a_ledger_on_a_full_disk_is_reported(used: int) -> None:

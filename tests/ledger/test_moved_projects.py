@@ -125,6 +125,7 @@ def invert(directory: Path, *, stop: float = np.inf) -> tuple[xr.Dataset, int]:
     return posterior.drop_attrs(), monitor.made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_that_a_project_gives_the_same_posterior_in_any_directory(kind: str, tmp_path: Path) -> None:
     project, moved, elsewhere = tmp_path / "project", tmp_path / "a" / "moved", tmp_path / "elsewhere"

@@ -169,6 +169,7 @@ def test_that_hostile_names_stay_text(area: xr.Dataset) -> None:
     assert payload(page)["latents"][0]["words"] == HOSTILE
 
 
+@pytest.mark.slow
 def test_that_missing_numbers_are_handled(area: xr.Dataset) -> None:
     missing = area.copy(deep=True)
     missing["depth"][3:6, 0] = np.nan
@@ -394,6 +395,7 @@ def test_that_a_wide_table_scrolls_in_its_box_on_a_phone_and_is_whole_on_paper(
     assert np.any(boxes[:, 1] > boxes[:, 0]) == scrolls
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_that_the_page_prints(browser: Any, area: xr.Dataset, tmp_path: Path) -> None:
     opened(browser, area, tmp_path, ("map",))
@@ -408,6 +410,7 @@ def test_that_the_page_prints(browser: Any, area: xr.Dataset, tmp_path: Path) ->
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+@pytest.mark.slow
 def test_that_a_posterior_gives_the_same_page_before_and_after_it_was_written(
     area: xr.Dataset, page: str, tmp_path: Path
 ) -> None:

@@ -153,6 +153,7 @@ def squared(f: np.ndarray, sites: np.ndarray) -> Batch:
     return Batch((f[..., :1] - 1.0) ** 2, np.ones(f.shape[:2], dtype=bool))
 
 
+@pytest.mark.slow
 def test_that_both_modes_of_a_bimodal_posterior_are_visited() -> None:
     problem = line_problem(np.asarray([[1.0]]), latents=1)
     f = reference(problem, squared, draws=1000, seed=3).draws[..., 0, 0] - 1.0
@@ -167,6 +168,7 @@ def grown(f: np.ndarray, sites: np.ndarray) -> Batch:
     return Batch(np.exp(f), np.ones(f.shape[:2], dtype=bool))
 
 
+@pytest.mark.slow
 def test_that_independent_sites_move_on_their_own_ellipses() -> None:
     sites = 40
     problem = line_problem(np.ones((sites, 1)), latents=1, length_scale=INDEPENDENT)

@@ -93,6 +93,7 @@ def test_that_a_failing_row_states_the_reason_and_the_next_row_continues(
     np.testing.assert_array_equal(got.outputs, [[1, 1], [np.nan] * 2, [3, 9]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

@@ -90,6 +90,7 @@ def test_that_a_function_is_limited_to_one_thread(function, pool: Pool, tmp_path
     assert outcome.outputs.tolist() == [[1.0]] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["loky", "dask"], indirect=True)
 def test_that_a_worker_that_is_killed_loses_no_run(program: Program, pool: Pool, tmp_path: Path) -> None:
     # The first to come to run 3 kills its worker, and lives on; it must not spoil the second.

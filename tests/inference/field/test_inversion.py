@@ -63,6 +63,7 @@ def test_that_few_runs_give_a_wider_posterior_with_a_note(changed: Callable[...,
     assert "more runs would narrow the posterior" in posterior.attrs["invgp_diagnostics"]
 
 
+@pytest.mark.slow
 def test_that_the_result_depends_neither_on_workers_nor_on_being_stopped(
     changed: Callable[..., invgp.Problem], tmp_path: Path
 ) -> None:
