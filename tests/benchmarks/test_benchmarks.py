@@ -1,6 +1,5 @@
 """The benchmarks run, at sizes that take no time; how long anything takes is not tested."""
 
-import importlib
 import math
 import subprocess
 import sys
@@ -12,13 +11,6 @@ import pytest
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture
-def benchmark(monkeypatch):
-    """A benchmark by its name."""
-    monkeypatch.syspath_prepend(HERE)
-    return importlib.import_module
 
 
 def test_that_the_bound_is_compared_with_its_unavoidable_operations(benchmark, capsys):

@@ -1,6 +1,5 @@
 """The comparisons with other packages run, as far as those are here; how long anything takes is not tested."""
 
-import importlib
 import math
 import sys
 from pathlib import Path
@@ -8,13 +7,6 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture
-def benchmark(monkeypatch):
-    """A benchmark by its name."""
-    monkeypatch.syspath_prepend(HERE)
-    return importlib.import_module
 
 
 def test_that_adapters_are_compared_with_subprocess_and_the_original_umbridge(benchmark, capsys):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,17 +41,21 @@ def test_that_ctrl_c_in_the_first_evaluation_ends_at_once(workers: str, group: b
     assert not list(tmp_path.glob("*.nc"))
 
 
-@pytest.mark.parametrize(("asked", "workers"), [(signal.SIGTERM, "1"), (signal.SIGHUP, "2")])
+@pytest.mark.parametrize(
+    ("send", "asked", "workers"), [(os.kill, signal.SIGTERM, "1"), (os.killpg, signal.SIGHUP, "2")]
+)
 def test_that_a_batch_system_or_a_closed_terminal_ends_it_as_ctrl_c_does(
-    asked: signal.Signals, workers: str, tmp_path: Path
+    send: Callable[[int, int], None], asked: signal.Signals, workers: str, tmp_path: Path
 ) -> None:
+    """A closed terminal signals the whole process group, with the processes in which loky tracks its semaphores."""
     write_files(tmp_path, with_program(body="touch ../../../started; sleep 60", directory=tmp_path))
     with running("run", "survey.toml", "--workers", workers, cwd=tmp_path) as (process, mark):
         wait_for(tmp_path / "started", process)
-        process.send_signal(asked)
+        send(process.pid, asked)
         _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert len(own_words(errors)) == 1
+    assert "Traceback" not in errors
     assert left_behind(mark) == []
 
 

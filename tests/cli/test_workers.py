@@ -54,18 +54,6 @@ def test_that_ctrl_c_while_workers_start_prints_no_traceback(command: list[str],
     assert left_behind(mark) == []
 
 
-def test_that_a_closed_terminal_prints_no_traceback(tmp_path: Path) -> None:
-    """Its signal goes to the whole process group, also to the processes with which loky keeps track of semaphores."""
-    write_files(tmp_path, with_program(body="touch ../../../started; sleep 60", directory=tmp_path))
-    with running("run", "survey.toml", "--workers", "2", cwd=tmp_path) as (process, mark):
-        until((tmp_path / "started").exists, process)
-        os.killpg(process.pid, signal.SIGHUP)
-        _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
-    assert "Traceback" not in errors
-    assert left_behind(mark) == []
-
-
 def recorded(directory: Path) -> int:
     with Ledger(directory / LEDGER, read_only=True) as ledger:
         return len(list(ledger.runs()))

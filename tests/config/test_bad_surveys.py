@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +10,8 @@ import pytest
 import xarray as xr
 
 from helpers.config_files import SITES, WriteSurvey
+from helpers.config_mistakes import sentence_of
 from invgp.config import load
-from invgp.errors import ConfigError
 
 
 class Case(NamedTuple):
@@ -242,12 +241,6 @@ CELLS = [
         "survey.file: must be a file that can be read, was '<here>', which is not a regular file",
     ),
 ]
-
-
-def sentence_of(path: Path, data: Path | None = None) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(path, data=data)
-    return str(caught.value).replace(str(path.parent), "<here>")
 
 
 @pytest.mark.parametrize("case", CELLS, ids=[case.fault for case in CELLS])

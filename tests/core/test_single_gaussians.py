@@ -115,16 +115,6 @@ def test_that_a_diagonal_gaussian_is_learnt_to_the_optimum_of_a_long_search(nump
     assert values[0] == pytest.approx(values[1], abs=0.02)
 
 
-def test_that_diagonal_steps_are_the_same_on_every_backend(backend, tolerance, numpy_backend):
-    def after_a_round(at):
-        bound, parameters, data, points = regression(at, "diagonal", dense=False)
-        return Blocks(rounds=1, evaluations=3).fit(bound, parameters, data, points).flat(["kernels", "likelihood"])
-
-    here, there = after_a_round(backend), after_a_round(numpy_backend)
-    assert here.dtype == getattr(backend.namespace, backend.dtype)
-    np.testing.assert_allclose(to_numpy(here), there, atol=tolerance(backend, 1e-6, 0.05))
-
-
 @pytest.mark.parametrize("family", ["full", "diagonal"])
 def test_that_components_lie_one_standard_deviation_from_the_best_single_gaussian(family, backend, tolerance):
     bound, parameters, data, points = regression(backend, family, dense=False, components=2)

@@ -93,7 +93,7 @@ def test_that_a_likelihood_with_heavy_tails_has_the_optimum_of_many_more_evaluat
     assert values[0] == pytest.approx(values[1], abs=0.01)
 
 
-@pytest.mark.parametrize("family", ["full", "sites"])
+@pytest.mark.parametrize("family", ["full", "diagonal", "sites"])
 def test_that_blocks_take_the_same_steps_on_every_backend(family, backend, tolerance, numpy_backend):
     def after_a_round(at):
         bound, parameters, data, points = regression(at, family, dense=False)

@@ -26,14 +26,9 @@ def by_integration(resistivity: list[float], thickness: list[float], frequency: 
     return impedance
 
 
-def test_that_a_half_space_has_its_own_resistivity_and_45_degrees() -> None:
-    apparent, phase = magnetotelluric_sounding([42.0], [], FREQUENCY)
-    np.testing.assert_allclose(apparent, 42.0, rtol=1e-12)
-    np.testing.assert_allclose(phase, np.pi / 4.0, rtol=1e-12)
-
-
-def test_that_layers_of_one_resistivity_are_a_half_space() -> None:
-    apparent, phase = magnetotelluric_sounding([42.0] * 4, [1.0, 10.0, 100.0], FREQUENCY)
+@pytest.mark.parametrize("thickness", [[], [1.0, 10.0, 100.0]], ids=["half-space", "layers of one resistivity"])
+def test_that_a_half_space_has_its_own_resistivity_and_45_degrees(thickness: list[float]) -> None:
+    apparent, phase = magnetotelluric_sounding([42.0] * (len(thickness) + 1), thickness, FREQUENCY)
     np.testing.assert_allclose(apparent, 42.0, rtol=1e-12)
     np.testing.assert_allclose(phase, np.pi / 4.0, rtol=1e-12)
 
