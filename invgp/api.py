@@ -184,7 +184,7 @@ def plot(
     >>> [path.name for path in invgp.plot(posterior, "line.png", dpi=72)]
     ['line.png', 'line_fit.png']
     """
-    source = None if _is_dataset(posterior) else Path(posterior)  # type: ignore[arg-type]
+    source = _source(posterior)
     target = _figure_path(source or Path("posterior.nc"), None if output is None else Path(output), format)
     check_writable(target, "output")
     from invgp import plots  # noqa: PLC0415 - mistakes are reported without waiting for matplotlib
@@ -236,8 +236,9 @@ def report(
     >>> invgp.report(posterior, "line.html").name
     'line.html'
     """
-    source = Path("posterior.nc") if _is_dataset(posterior) else Path(posterior)  # type: ignore[arg-type]
-    output = source.with_suffix(".html") if output is None else Path(output)
+    source = _source(posterior)
+    file = source or Path("posterior.nc")
+    output = file.with_suffix(".html") if output is None else Path(output)
     if output.suffix.lower() not in (".html", ".htm"):
         raise ArgumentError(f"output: must end in .html, was {str(output)!r}")
     check_writable(output, "output")
@@ -245,11 +246,11 @@ def report(
 
     dataset = _read(posterior)
     if "site" not in dataset.dims or "invgp_config" not in dataset.attrs:
-        was = "" if _is_dataset(posterior) else f", was {str(source)!r}"
+        was = "" if source is None else f", was {str(source)!r}"
         raise ArgumentError(f"posterior: must be a file that `invgp run` wrote{was}")
-    beside = None if _is_dataset(posterior) else source.with_suffix(".ledger.sqlite")
+    beside = None if source is None else source.with_suffix(".ledger.sqlite")
     runs = _read_runs(ledger, beside, str(dataset.attrs.get("invgp_simulator_digest", "")))
-    return reports.write(dataset, output, source.name, runs)
+    return reports.write(dataset, output, file.name, runs)
 
 
 def export(
@@ -292,13 +293,13 @@ def export(
 
     if format not in exporters.FORMATS:
         raise ArgumentError(f"format: must be {', '.join(exporters.FORMATS)}, was {format!r}")
-    source = None if _is_dataset(posterior) else Path(posterior)  # type: ignore[arg-type]
+    source = _source(posterior)
     path = (source or Path("posterior.nc")).with_suffix(exporters.FORMATS[format].suffix)
     path = path if output is None else Path(output)
     if source is not None:
         check_not_source(path, source)
     check_writable(path, "output")
-    with nullcontext(posterior) if source is None else netcdf.open_dataset(source) as dataset:
+    with nullcontext(posterior) if not isinstance(posterior, str | Path) else netcdf.open_dataset(posterior) as dataset:
         refuse_calibration(dataset, source)
         check_not_survey(path, dataset)
         return exporters.export(dataset, format, path, variables)
@@ -392,7 +393,7 @@ def compare(
     from invgp.problem import Problem  # noqa: PLC0415 - mistakes are reported without waiting for SciPy
     from invgp.validation.posterior_problem import check_problem_of, find_config, load_problem_of  # noqa: PLC0415
 
-    source = None if _is_dataset(posterior) else Path(posterior)  # type: ignore[arg-type]
+    source = _source(posterior)
     dataset = _read(posterior)
     if isinstance(config, Problem):
         problem = check_problem_of(dataset, config)
@@ -512,9 +513,8 @@ def calibrate(
             _write_calibration(interruption.result, *(interrupted_path(path) for path in (output, plot)))
         raise
     _write_calibration(result, output, plot)
-    for path in (output, plot):
-        if path is not None:
-            interrupted_path(path).unlink(missing_ok=True)
+    for partial in filter(None, (interrupted_path(output), interrupted_path(plot))):
+        partial.unlink(missing_ok=True)
     return result
 
 
@@ -535,12 +535,12 @@ def ledger_path(problem: Problem, posterior: Path) -> Path | None:
     return posterior.with_suffix(".ledger.sqlite") if kept else None
 
 
-def _is_dataset(posterior: object) -> bool:
-    """Return whether this is a dataset, not the path of a file."""
+def _source(posterior: object) -> Path | None:
+    """Return the path of a posterior; None for a dataset."""
     if isinstance(posterior, str | Path):
-        return False
+        return Path(posterior)
     if hasattr(posterior, "attrs") and hasattr(posterior, "data_vars"):
-        return True
+        return None
     raise ArgumentError(f"posterior: must be an xarray.Dataset or a path, was a {type(posterior).__name__}")
 
 

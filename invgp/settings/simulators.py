@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from invgp.adapters import BatchedModel, CallableModel, ExecutableModel, PersistentModel, UmbridgeModel
+from invgp.adapters import BatchedModel, CallableModel, PersistentModel, UmbridgeModel
 from invgp.formatting import did_you_mean, format_value, join_names
 from invgp.settings.error_messages import WholeSentenceError
 from invgp.settings.output_files import OutputFiles, OutputFileSection
@@ -124,9 +124,7 @@ class FilesSection(ProgramSection):
         description="for some outputs, a table such as { min = 0, max = 10 }, in the simulator's unit; a run with a "
         "number outside has failed",
     )
-    keep: Literal["failed", "all", "none"] = Field(
-        default=ExecutableModel.keep, description="which run directories are kept"
-    )
+    keep: Literal["failed", "all", "none"] = Field(default="failed", description="which run directories are kept")
 
 
 class CallableSection(ForwardSection):
