@@ -69,11 +69,15 @@ if [[ -n $published ]]; then
     published=$(cd -- "$published" && pwd)
 fi
 
+start=$PWD
 source "$(dirname -- "${BASH_SOURCE[0]}")/../environment.sh"
 enter_case_study
 PYTHON=$bin/python ./setup.sh
 
 mkdir -p results
+# The commands run where the user is, so that they print paths that the user can open.
+study=$("$bin/python" -c 'import os, sys; print(os.path.relpath(sys.argv[1], sys.argv[2]))' "$PWD" "$start")
+cd -- "$start"
 name=otway
 arguments=()
 if [[ -n $data ]]; then
@@ -83,9 +87,9 @@ elif [[ $model == c* ]]; then
     name=otway_$model
 fi
 # Bash before 4.4 takes an empty array for an unset one, hence the guard.
-"$bin/invgp" check "$name.toml" ${arguments[@]+"${arguments[@]}"}
-"$bin/invgp" run "$name.toml" ${arguments[@]+"${arguments[@]}"} -o "results/$name.nc"
-"$bin/invgp" plot "results/$name.nc"
+"$bin/invgp" check "$study/$name.toml" ${arguments[@]+"${arguments[@]}"}
+"$bin/invgp" run "$study/$name.toml" ${arguments[@]+"${arguments[@]}"} -o "$study/results/$name.nc"
+"$bin/invgp" plot "$study/results/$name.nc"
 if [[ -n $compare ]]; then
-    "$bin/python" accuracy.py ${arguments[@]+"${arguments[@]}"} ${published:+--published "$published"}
+    "$bin/python" "$study/accuracy.py" ${arguments[@]+"${arguments[@]}"} ${published:+--published "$published"}
 fi

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -55,6 +56,9 @@ def test_that_the_command_of_the_readme_makes_a_posterior_and_figures(with_envir
     assert "the posterior has converged" in outcome.stdout
     made = {path.name for path in (with_environment / "results").iterdir()}
     assert {"otway.nc", "otway.png", "otway_fit.png"} <= made
+    # The last lines are files, relative to where the command was called.
+    assert [Path("/", line).name for line in outcome.stdout.splitlines()[-2:]] == ["otway.png", "otway_fit.png"]
+    assert all(Path("/", line).is_file() for line in outcome.stdout.splitlines()[-2:])
     said = re.search(r"ELBO ([\d.]+) nats, (\d+) runs, 0 failed", outcome.stdout)
     page = (with_environment / "README.md").read_text(encoding="utf-8")
     told = re.search(r"^coupled, emulator +(\d+) +[\d.]+ +[\d.]+ +([\d.]+) ", page, re.MULTILINE)

@@ -312,7 +312,9 @@ def test_that_the_page_about_python_runs(root, tmp_path):
     assert "A reflection line: 5 sites, 9 observations, 4 latent processes, simulator 'two_way_times'" in outcome.stdout
     for key in ("noise.std.tim", "survey.observations.time.columns", "forward.inputs[1]"):
         assert f"\n{key}: must " in outcome.stdout
-    assert {path.name for path in tmp_path.iterdir()} == {"posterior.nc", "posterior.png", "posterior_fit.png"}
+    assert "\nlatents: must be a latent of the posterior, was 'dept'" in outcome.stdout
+    figures = {"posterior.png", "posterior_fit.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"line.csv", "posterior.html", "posterior.nc"} | figures
 
 
 def test_that_the_page_about_the_command_line_lists_every_exit_code(root):

@@ -24,8 +24,14 @@ def test_that_the_site_is_built_without_a_warning_and_needs_no_network(root, tmp
     assert built.keys() >= {page.stem for page in (root / "docs").glob("*.md")}
     for name, text in built.items():
         assert not re.search(r"<(script|img|iframe)[^>]*src=\"(https?:)?//|<link[^>]*href=\"(https?:)?//", text), name
-    for documented in ("invgp.invert", "invgp.SAVIGP", "invgp.adapters.ForwardModel"):
-        assert f'id="{documented}"' in built["api"]
+    for page, documented in {
+        "api_inversion": "invgp.invert",
+        "api_models": "invgp.SAVIGP",
+        "api_simulators": "invgp.adapters.ForwardModel",
+        "api_problem": "invgp.Problem",
+        "api_figures": "invgp.plots.plot_section",
+    }.items():
+        assert f'id="{documented}"' in built[page]
     assert "<math" in built["theory"]
 
 
