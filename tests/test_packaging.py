@@ -30,6 +30,7 @@ def wheel(root, tmp_path_factory):
     return zipfile.ZipFile(path)
 
 
+@pytest.mark.slow
 def test_that_the_wheel_claims_one_global_name(wheel):
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert tops == {"invgp", f"invgp-{invgp.__version__}.dist-info"}

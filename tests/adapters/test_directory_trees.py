@@ -62,6 +62,7 @@ def test_that_a_link_to_a_directory_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "tree" / "file").exists()
 
 
+@pytest.mark.slow
 def test_that_a_deep_temporary_directory_of_an_inversion_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

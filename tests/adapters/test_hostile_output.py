@@ -57,6 +57,7 @@ def read(reader: Reader, content: bytes) -> np.ndarray:
         return reader.read(Path(folder), Y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 @settings(deadline=None)
 @given(content=st.binary() | ANY_JSON)
@@ -115,6 +116,7 @@ def test_that_a_reader_in_python_reads_back_exactly(numbers: tuple[float, float]
     np.testing.assert_array_equal(read(reader, " ".join(map(repr, numbers)).encode()), numbers)
 
 
+@pytest.mark.slow
 def test_that_a_program_that_drips_its_answer_is_cut_off_in_time(program: MakeProgram, tmp_path: Path) -> None:
     body = "read line; while true; do printf 1; sleep 0.05; done"
     model = PersistentModel((program(body),), (Quantity("x", "m"),), Y, 0.5, search_path=tmp_path)

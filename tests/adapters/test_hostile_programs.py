@@ -302,6 +302,7 @@ def test_that_nothing_is_removed_behind_links_of_a_program(
     assert contents(where) == kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["executable", "batched"])
 def test_that_a_program_that_is_timed_out_does_not_lose_what_it_put_in_the_place_of_its_directory(
     kind: str, make: Make, tmp_path: Path, elsewhere: Path

@@ -29,6 +29,7 @@ def survey(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_that_check_and_run_and_plot_speak_json(survey: Path, invgp_here: Command) -> None:
     checked = told(invgp_here("check", "survey.toml", "--json", cwd=survey))
     assert checked["sites"] == 6
@@ -51,6 +52,7 @@ def test_that_doctor_and_init_speak_json(tmp_path: Path, invgp_here: Command) ->
     assert "theis.pst" in made["files"]
 
 
+@pytest.mark.slow
 def test_that_compare_and_calibrate_speak_json(survey: Path, invgp_here: Command) -> None:
     (survey / "survey.toml").write_text(CONFIG.replace("sites.csv", "two_sites.csv"))
     invgp_here("run", "survey.toml", cwd=survey)
@@ -95,6 +97,7 @@ def test_that_warnings_are_in_the_json(survey: Path, invgp_here: Command) -> Non
     assert result.stderr == f"invgp: warning: {told(result)['warnings'][0]}\n"
 
 
+@pytest.mark.slow
 def test_that_quiet_leaves_warnings_and_errors(survey: Path, invgp_here: Command) -> None:
     for arguments in (["check", "survey.toml"], ["run", "survey.toml"], ["plot", "posterior.nc"]):
         result = invgp_here(*arguments, "--quiet", cwd=survey)

@@ -265,6 +265,7 @@ def test_that_it_ends_at_once_with_all_its_programs(by: signal.Signals, tmp_path
     assert has_ended(int(pid.read_text()))
 
 
+@pytest.mark.slow
 def test_that_workers_do_not_outlive_a_server_that_was_killed(folder: Path) -> None:
     with serving(folder) as (process, address):
         umbridge.HTTPModel(address, "time")([[1.0]])
@@ -274,6 +275,7 @@ def test_that_workers_do_not_outlive_a_server_that_was_killed(folder: Path) -> N
     assert all(has_ended(worker.pid) for worker in workers)
 
 
+@pytest.mark.slow
 def test_that_the_program_of_a_worker_that_was_killed_is_ended(tmp_path: Path) -> None:
     body = "echo $$ > ../../started; read _ _ _ worker _ < /proc/$PPID/stat; kill -9 $worker; sleep 60"
     write_files(tmp_path, with_program(body=body, directory=tmp_path))

@@ -128,6 +128,7 @@ def sigmoid_of_both(parameters):
     return log_density
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_that_the_gradient_of_each_block_has_no_bias_beyond_its_standard_error(family, numpy_backend):
     bound, parameters, _ = small_model(family, KINDS, dense=False)(numpy_backend)

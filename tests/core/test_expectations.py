@@ -52,6 +52,7 @@ def test_that_a_sample_without_a_density_is_an_error_where_it_has_to_be(backend,
         bound_state.evaluate(last_site_fails, points, strict=True)
 
 
+@pytest.mark.slow
 def test_that_a_dense_fit_with_very_many_samples_keeps_to_the_memory_budget():
     """All at once, the samples of 300 sites and what is made of them take nearly a gigabyte."""
     rng = np.random.default_rng(0)

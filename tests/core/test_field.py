@@ -63,6 +63,7 @@ def test_that_a_linear_model_has_its_exact_posterior_once_runs_exceed_the_variab
     np.testing.assert_allclose(to_numpy(state.q.covariance), problem.covariance, atol=tolerance(backend, 1e-6, 0.3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [6, 10, 14, 18])
 @pytest.mark.parametrize("seed", range(4))
 def test_that_few_runs_never_make_the_posterior_overconfident(runs: int, seed: int) -> None:
@@ -263,6 +264,7 @@ def test_that_the_evidence_is_that_of_the_data(backend: Backend, tolerance: Tole
     assert abs(found - exact) < tolerance(backend, 1e-3, 0.3)
 
 
+@pytest.mark.slow
 def test_that_student_t_noise_gives_the_posterior_of_a_sampler() -> None:
     """Gibbs sampling of the noise as a mixture of scales is exact for a linear model."""
     backend = Backend(np, "cpu")

@@ -151,6 +151,7 @@ def lacking(how: str, share: float, seed: int) -> Callable[[np.ndarray], np.ndar
     return given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["one", "half", "first half", "any"])
 @pytest.mark.parametrize("runs", [14, 30])
 @pytest.mark.parametrize("seed", range(2))

@@ -69,6 +69,7 @@ def repeated(estimator, log_density, mean, scale, samples=SAMPLES):
     return np.asarray([estimator(z, scale, log_density(mean + scale * z)) for z in draws])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("component", COMPONENTS)
 @pytest.mark.parametrize("kind", LOG_DENSITIES)
 @pytest.mark.parametrize(
@@ -119,6 +120,7 @@ def test_that_the_package_varies_less_than_the_plain_estimator_of_the_paper(kind
     assert np.all(package.var(axis=0) < 0.5 * plain.var(axis=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOG_DENSITIES)
 def test_that_a_fit_to_its_own_samples_errs_less_in_all_and_its_bias_vanishes_with_more_of_them(kind):
     log_density, (mean, scale) = LOG_DENSITIES[kind], COMPONENTS["second"]

@@ -133,6 +133,7 @@ def test_that_left_out_errors_of_a_process_are_those_of_fits_without_the_fold(mo
         np.testing.assert_allclose(left_out[out], expected, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_that_a_polynomial_is_recovered_exactly(line):
     rng = np.random.default_rng(0)
     mean, std = line.prior_moments()
@@ -177,6 +178,7 @@ def test_that_runs_of_the_posterior_make_it_better_where_it_will_be_used(line, w
     assert not emulator.trusted_sites(fresh + 4 * line.prior_moments()[1], SITES, 0.1).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "size", "seed"), [(0.15, 20.0, 0), (0.15, 3.0, 1)])
 def test_that_a_jump_is_detected_and_does_not_affect_other_regions(line, width, size, seed):
     rng = np.random.default_rng(seed)
@@ -195,6 +197,7 @@ def test_that_a_jump_is_detected_and_does_not_affect_other_regions(line, width, 
     assert 1 / 2 < rms(error) / rms(true) < 2
 
 
+@pytest.mark.slow
 def test_that_roughness_which_no_polynomial_can_follow_is_left_to_a_process(line):
     mean, std = line.prior_moments()
 
@@ -284,6 +287,7 @@ def test_that_few_runs_make_a_simple_emulator_with_a_large_error(line):
     assert 1 / 2 < emulator.error / found < 2
 
 
+@pytest.mark.slow
 def test_that_errors_are_in_units_of_the_noise_and_ignore_missing_observations(line):
     rng = np.random.default_rng(0)
     runs = run(Runs.empty(8, 4), prior_draws(line, rng, 1), times)
@@ -318,6 +322,7 @@ def test_that_few_sites_with_many_runs_have_an_emulator_too(line):
     assert 1 / 1.5 < emulator.error / found < 1.5
 
 
+@pytest.mark.slow
 def test_that_the_same_generator_gives_the_same_emulator(line):
     rng = np.random.default_rng(0)
     runs = run(

@@ -108,6 +108,7 @@ def test_that_the_entropy_of_mixtures_is_right(full):
         assert float(family.entropy_bound(q, factor)) < found.value  # Jensen's inequality
 
 
+@pytest.mark.slow
 def test_that_too_few_samples_are_reported_and_more_are_taken_by_default():
     sites, labels = SEPARABLE
     with pytest.warns(ConvergenceWarning, match=r"lower than on the 16 samples per site of the fit.*increase samples"):
@@ -120,6 +121,7 @@ def test_that_too_few_samples_are_reported_and_more_are_taken_by_default():
     assert abs(model.trace_[-1] - model.bound_) < 0.3
 
 
+@pytest.mark.slow
 def test_that_a_fit_with_more_and_more_samples_can_be_resumed(monkeypatch, tmp_path):
     monkeypatch.setattr("invgp.estimator.fitting.default_samples", lambda latents: 16)
     monkeypatch.setattr(

@@ -59,6 +59,7 @@ def test_that_draws_are_joint(regression):
     np.testing.assert_allclose(np.cov(draws[..., 0].T), regression.latent_covariance(NEW)[0], atol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -170,6 +171,7 @@ def test_that_inputs_need_not_be_arrays(observed):
         np.testing.assert_array_equal(model.predict(x), expected)
 
 
+@pytest.mark.slow
 def test_that_predictions_keep_to_the_memory_budget():
     """All at once, 4,096 inputs of six latents, 1,024 samples and two components take gigabytes."""
     sites = np.linspace(0, 6, 4096)[:, None]

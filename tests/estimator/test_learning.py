@@ -99,6 +99,7 @@ def test_that_constant_observations_are_fitted_without_an_overflow_warning(value
         np.testing.assert_allclose(model.predict(X), value, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inducing", [None, 15])
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "logistic"])
 def test_that_the_paper_s_order_comes_near_the_bound_of_the_default(name, inducing):
@@ -157,6 +158,7 @@ def test_that_a_fit_states_whether_it_has_converged(regression, observed):
     assert batches.status_ == "2 epochs are over"
 
 
+@pytest.mark.slow
 def test_that_a_decreasing_bound_of_mini_batches_is_reported():
     rng = np.random.default_rng(2)
     sites = rng.uniform(-2, 2, (200, 2))

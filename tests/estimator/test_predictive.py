@@ -36,6 +36,7 @@ def test_that_a_warp_keeps_it_exact():
     np.testing.assert_allclose(model.log_predictive_density(FAR, y), exact, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_that_heavy_tails_and_several_outputs_are_those_of_many_draws():
     model = fitted(StudentT(0.05, outputs=2), np.stack([Y, -Y], axis=1))
     mean, variance = model.predict_latent(FAR)

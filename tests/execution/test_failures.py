@@ -69,6 +69,7 @@ def notes(posterior):
     return posterior.attrs["invgp_diagnostics"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loses", ["runs", "outputs"])
 @pytest.mark.parametrize("emulator", [False, True])
 def test_that_random_failures_do_not_change_the_posterior_on_average(loses: str, emulator: bool) -> None:

@@ -90,6 +90,7 @@ def test_that_nothing_is_removed_through_a_link(what: str, tmp_path: Path) -> No
     assert precious.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_that_runs_in_workers_do_not_follow_a_link_in_the_place_of_their_home(workers: int, tmp_path: Path) -> None:
     program, elsewhere, home = tmp_path / "program", tmp_path / "elsewhere", tmp_path / "home"

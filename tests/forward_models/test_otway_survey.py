@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from invgp.forward_models import two_way_times
 
@@ -28,6 +29,7 @@ def test_that_the_columns_are_those_of_the_real_survey(tmp_path: Path) -> None:
     np.testing.assert_array_equal(table[:, 0], 400.0 * np.arange(113))
 
 
+@pytest.mark.slow
 def test_that_depths_increase_and_residuals_are_the_noise(tmp_path: Path) -> None:
     scores = []
     for seed in range(1, 5):
@@ -39,6 +41,7 @@ def test_that_depths_increase_and_residuals_are_the_noise(tmp_path: Path) -> Non
     np.testing.assert_allclose(spread, 1.0, atol=5.0 / np.sqrt(2 * 4 * 113))
 
 
+@pytest.mark.slow
 def test_that_a_seed_gives_one_survey(tmp_path: Path) -> None:
     first, _ = make(tmp_path / "a.csv", seed=7)
     again, _ = make(tmp_path / "b.csv", seed=7)

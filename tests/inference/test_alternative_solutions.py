@@ -102,6 +102,7 @@ def test_that_failures_and_the_search_for_others_stay_within_the_budget(budget):
     assert "Another solution" in posterior.attrs["invgp_diagnostics"]
 
 
+@pytest.mark.slow
 def test_that_no_second_solution_is_reported_if_there_is_none():
     """Nor a run spent on one: the smooth line takes as many as its steps and the verification."""
     for seed in (0, 1, 2):

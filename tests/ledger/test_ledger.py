@@ -177,6 +177,7 @@ def test_that_an_interrupted_run_is_not_a_row(ledger: Ledger) -> None:
     assert [r.inputs[0] for r in ledger.runs()] == [1, 2]
 
 
+@pytest.mark.slow
 def test_that_a_run_is_recorded_when_it_finishes_though_one_before_it_has_not(ledger: Ledger) -> None:
     folder = ledger.path.parent
     # The first run waits for the last one, which starts when its worker has recorded those before it.
@@ -374,6 +375,7 @@ def data(posterior: xr.Dataset) -> xr.Dataset:
     return posterior.drop_attrs()
 
 
+@pytest.mark.slow
 def test_that_runs_are_reused_after_a_change_of_noise_or_prior(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
     problem = map_problem()

@@ -13,6 +13,7 @@ from invgp import plots
 from invgp.errors import PlotError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
 def test_that_both_figures_are_written_in_each_format(line: xr.Dataset, tmp_path: Path, suffix: str) -> None:
     written = plots.plot(line, tmp_path / "new" / f"otway{suffix}")
@@ -82,6 +83,7 @@ def test_that_a_figure_is_laid_out_for_its_size(
     assert not overlaps([ax._left_title for ax in figure.axes])  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["section", "map", "fit", "correlation", "draws", "convergence"])
 def test_that_a_size_too_small_to_be_read_is_refused(
     kind: str, line: xr.Dataset, sounded: xr.Dataset, tmp_path: Path

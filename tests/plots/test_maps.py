@@ -31,6 +31,7 @@ def test_that_maps_show_mean_and_spread_with_equal_aspect_and_units(area: xr.Dat
     assert not bars[-1].yaxis_inverted()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("flatter", "columns"), [(1.0, 4), (0.3, 2)])
 def test_that_eight_maps_fit_on_a_page_and_can_be_read(area: xr.Dataset, flatter: float, columns: int) -> None:
     northing = area["northing"]
@@ -91,6 +92,7 @@ def test_that_maps_of_projected_coordinates_are_drawn_from_an_origin(area: xr.Da
     assert_that_labels_can_be_read(figure)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["site", "pair", "northwards", "eastwards"])
 def test_that_sites_without_an_area_get_a_frame_of_a_good_shape(area: xr.Dataset, shape: str) -> None:
     sites = area.isel(site=slice({"site": 1, "pair": 2}.get(shape, 20)), layer=[0, 1])
@@ -133,6 +135,7 @@ def test_that_an_impossible_latitude_is_drawn_and_named(area: xr.Dataset, latitu
     assert figure.axes[0].get_aspect() == 1.0
 
 
+@pytest.mark.slow
 def test_that_maps_of_sites_on_a_line_are_drawn(area: xr.Dataset) -> None:
     area["northing"] = ("site", area["easting"].values, area["northing"].attrs)
     draw(plots.plot_map(area.isel(site=slice(20))))

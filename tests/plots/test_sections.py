@@ -185,6 +185,7 @@ def test_that_an_unknown_quantity_is_refused(line: xr.Dataset) -> None:
         plots.plot_section(line, show="mode")
 
 
+@pytest.mark.slow
 def test_that_the_module_of_figures_is_loaded_on_first_use() -> None:
     loaded = "assert ('matplotlib' in sys.modules) is"
     code = f"import sys, invgp; {loaded} False; invgp.plots.plot_section; {loaded} True"

@@ -269,6 +269,7 @@ def test_that_chains_that_cannot_be_written_are_reported_with_the_path(tmp_path:
         reference(linear_problem(), linear, draws=5, checkpoint=tmp_path / "taken" / "chains.npz")
 
 
+@pytest.mark.slow
 def test_that_a_failed_run_is_a_likelihood_of_zero() -> None:
     problem = line_problem(np.asarray([[1.0], [np.nan]]), latents=1, length_scale=0.01)
     seen = []
@@ -340,6 +341,7 @@ def dataset_of(problem: Problem, mean: np.ndarray, std: np.ndarray) -> xr.Datase
     return xr.Dataset(variables, coordinates | labels, names)
 
 
+@pytest.mark.slow
 def test_that_the_exact_posterior_compares_well_and_a_wrong_one_does_not() -> None:
     problem = linear_problem()
     mean, covariance = exact_posterior(problem)
@@ -374,6 +376,7 @@ def test_that_chains_in_different_modes_are_no_reference() -> None:
     assert not chains_have_converged(short)
 
 
+@pytest.mark.slow
 def test_that_a_map_with_links_units_and_labels_compares(tmp_path: Path) -> None:
     problem = map_problem()
     run = DirectSimulator.of(problem, tmp_path, Loop(), SilentMonitor())

@@ -38,6 +38,7 @@ def test_that_the_server_of_the_guide_conforms(guide: str, tmp_path: Path) -> No
     assert failed.startswith("run r0: the program says: float division by zero")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adapter", ["callable", "executable", "persistent", "batched"])
 def test_that_the_tables_of_the_guide_run(adapter: str, guide: str, otway: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(otway, tmp_path / "otway")

@@ -64,6 +64,7 @@ def test_that_the_programs_of_another_model_or_another_inversion_are_ended(
     assert len({first, second, third}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["loky", "threading"])
 def test_that_a_batch_that_is_stopped_ends_the_programs_of_its_workers(
     kind: str, program: MakeProgram, tmp_path: Path
@@ -87,6 +88,7 @@ def test_that_a_batch_that_is_stopped_ends_the_programs_of_its_workers(
     assert again.status == (OK,)
 
 
+@pytest.mark.slow
 def test_that_a_program_that_hangs_when_its_worker_is_killed_is_ended(program: MakeProgram, tmp_path: Path) -> None:
     worker = "int(open(f'/proc/{os.getppid()}/stat').read().split()[3])"  # the parent of a program is its supervisor
     once = f"os.path.exists({str(tmp_path / 'once')!r}) or (open({str(tmp_path / 'once')!r}, 'w'), "

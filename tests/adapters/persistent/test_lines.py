@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def test_that_an_invalid_answer_raises_one_sentence(line: bytes) -> None:
     assert isinstance(outcome, list) or (str(outcome).isprintable() and len(str(outcome)) < 4000)
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_that_the_outputs_may_be_anything_and_the_program_continues(value: Any) -> None:
     outcome = outcome_of(json.dumps({"id": 7, "outputs": {"time": value}}).encode())

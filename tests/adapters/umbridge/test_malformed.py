@@ -73,6 +73,7 @@ def try_replies(replies: list[Malformed]) -> Counter[str]:
     return Counter(status.name for status in outcome.status[::2])
 
 
+@pytest.mark.slow
 def test_that_malformed_replies_fail_their_own_rows_only() -> None:
     for start in range(0, COUNT, AT_ONCE):
         tracemalloc.start()

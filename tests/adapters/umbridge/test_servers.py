@@ -252,6 +252,7 @@ def test_that_a_server_without_model_information_costs_no_row(
     assert f"{url} does not say what it offers" in caplog.text
 
 
+@pytest.mark.slow
 def test_that_ctrl_c_does_not_wait_for_the_servers() -> None:
     with ExitStack() as stack:
         urls = [stack.enter_context(raw_server(lambda _: time.sleep(30))).url for _ in range(2)]

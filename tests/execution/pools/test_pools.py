@@ -144,6 +144,7 @@ def test_that_rows_that_are_there_twice_are_run_once(program: Program, tmp_path:
     assert len(parts) == 3
 
 
+@pytest.mark.slow
 def test_that_workers_write_their_rows_themselves(program: Program, pool: Pool, tmp_path: Path) -> None:
     """Nobody takes the results, and still they are in the ledger."""
     model = program()
@@ -165,6 +166,7 @@ def test_that_workers_write_their_rows_themselves(program: Program, pool: Pool, 
     assert len(recorded(tmp_path)) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["loky", "dask"], indirect=True)
 def test_that_a_run_is_recorded_before_its_worker_returns_it(pool: Pool, tmp_path: Path) -> None:
     class Deadly(Evaluations):
@@ -330,6 +332,7 @@ def test_that_a_batch_that_is_stopped_leaves_nothing_running(program: Program, p
     assert recorded(tmp_path) == {0: Status.OK}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*KINDS, "loop"], indirect=True)
 def test_that_runs_under_way_are_recorded_when_too_many_have_failed(
     program: Program, pool: Pool, tmp_path: Path
