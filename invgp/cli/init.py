@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from invgp.cli.console import json_option, print_json, print_line, print_warning
 from invgp.cli.options import FilePath
 from invgp.errors import ConfigError
-from invgp.scaffolds import KINDS, files_of, write
+from invgp.scaffolds import KINDS, read_template, write_project
 
 STARTED_FIRST = {"umbridge": "python3 server.py          # in a terminal of its own"}
 
@@ -47,8 +47,8 @@ def command(ctx: click.Context, kind: str | None, directory: Path | None, data: 
         ctx.fail(f"KIND: must be {', '.join(KINDS)}, was {kind!r}{hint}")
     if data is not None and kind != "python":
         ctx.fail(f"--from-data: must go with the kind 'python', was {kind!r}")
-    contents = files_of(kind) if data is None else from_data(data, directory)
-    files = write(contents, directory)
+    contents = read_template(kind) if data is None else from_data(data, directory)
+    files = write_project(contents, directory)
     for path in files:
         print_line(path)
     if data is not None:
@@ -61,11 +61,11 @@ def from_data(data: Path, directory: Path) -> dict[str, bytes]:
     """A config and the start of a simulator for a survey file."""
     # Here, not above: help is given without waiting for xarray.
     from invgp.config.survey_tables import read_table  # noqa: PLC0415
-    from invgp.scaffolds.guessing import guess  # noqa: PLC0415
-    from invgp.scaffolds.survey import SIMULATOR, config  # noqa: PLC0415
+    from invgp.scaffolds.column_roles import guess_roles  # noqa: PLC0415
+    from invgp.scaffolds.config_text import SIMULATOR, config_text  # noqa: PLC0415
 
-    found = guess(read_table(data, None, "--from-data"), "--from-data")
-    text = config(found, os.path.relpath(data, directory), data.stem)
+    roles = guess_roles(read_table(data, None, "--from-data"), "--from-data")
+    text = config_text(roles, os.path.relpath(data, directory), data.stem)
     return {"survey.toml": text.encode(), "simulator.py": SIMULATOR.encode()}
 
 

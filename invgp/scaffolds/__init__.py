@@ -1,4 +1,4 @@
-"""Projects to start from: each folder here is one, and runs as it stands."""
+"""Project templates: each folder is a complete project that runs without changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from invgp.errors import ConfigError
 
 KINDS = {
     "python": "a Python function",
-    "executable": "a program with files in and out",
+    "executable": "a program with input and output files",
     "pest": "a PEST case",
     "umbridge": "an UM-Bridge server",
 }
@@ -19,22 +19,52 @@ EXECUTABLE = 0o755
 CONFIG = "survey.toml"
 
 
-def files_of(kind: str) -> dict[str, bytes]:
-    """The files of a project, by name."""
-    folder = files("invgp.scaffolds") / f"{kind}-project"  # with a hyphen, so that nobody takes it for a package
+def read_template(kind: str) -> dict[str, bytes]:
+    """Return the files of a project template by name.
+
+    Parameters
+    ----------
+    kind : str
+        Key of `KINDS`.
+
+    Returns
+    -------
+    dict of str to bytes
+    """
+    folder = files("invgp.scaffolds") / f"{kind}-project"  # the hyphen shows that it is not a package
     return {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.is_file()}
 
 
-def write(contents: Mapping[str, bytes], directory: Path) -> list[Path]:
-    """Write files into a directory, made if it is not there; all of them, or none if one of them is there already."""
+def write_project(contents: Mapping[str, bytes], directory: Path) -> list[Path]:
+    """Write the files of a project into a directory, all or none.
+
+    Parameters
+    ----------
+    contents : mapping of str to bytes
+        The files by name.
+    directory : Path
+        Created if it does not exist.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    ConfigError
+        The path is a file, or a file would be overwritten.
+    WriteError
+        A file could not be written.
+    """
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"DIRECTORY: must be a directory, was {str(directory)!r}, which is a file")
-    there = [name for name in contents if (directory / name).exists()]
-    if there:
-        names = ", ".join(repr(name) for name in sorted(there))
+    existing = [name for name in contents if (directory / name).exists()]
+    if existing:
+        names = ", ".join(repr(name) for name in sorted(existing))
         raise ConfigError(
-            f"DIRECTORY: must not hold files that would be overwritten, was {str(directory)!r}, which has {names}; "
-            "name another directory"
+            f"DIRECTORY: must not contain files that would be overwritten, was {str(directory)!r}, which "
+            f"contains {names}; name another directory"
         )
     with staging_directory("the project", directory / CONFIG, overwrite=False) as stage:
         for name, content in contents.items():

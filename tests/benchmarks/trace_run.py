@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 import invgp
-from invgp.scaffolds import files_of, write
+from invgp.scaffolds import read_template, write_project
 
 ROOTS = (
     str(Path(invgp.__file__).parent),
@@ -77,7 +77,7 @@ def run() -> Trace:
 
     trace, home, arguments = Trace(), Path.cwd(), sys.argv
     with tempfile.TemporaryDirectory() as directory:
-        write(files_of("python"), Path(directory))
+        write_project(read_template("python"), Path(directory))
         os.chdir(directory)
         sys.argv = ["invgp", "run", "survey.toml", "--quiet"]
         threading.setprofile(trace)

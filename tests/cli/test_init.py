@@ -13,7 +13,7 @@ import invgp
 from helpers.command_line import Command
 from helpers.scaffold_data import FILES, SCAFFOLDS
 from invgp.scaffolds import KINDS
-from invgp.scaffolds.headers import Header, parsed
+from invgp.scaffolds.column_headers import Header, parse_header
 
 COLUMNS = "Station,x (m),y (m),elev_m,Zeit 1 (ms),Zeit 2 (ms),zeit_err_1,zeit_sd_2,rho_ohm_m,remark\n"
 ROWS = "A,0,2,30,100,200,1,2,50,ok\nB,300,2,31,110,,1,,55,\nC,600,20,33,120,240,1,2,60,wet\n"
@@ -37,7 +37,7 @@ def test_that_a_project_is_written_completely_and_never_over_another(
     again = invgp_here("init", kind, folder, cwd=tmp_path)
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr == (
-        f"invgp: DIRECTORY: must not hold files that would be overwritten, was {str(folder)!r}, which has "
+        f"invgp: DIRECTORY: must not contain files that would be overwritten, was {str(folder)!r}, which contains "
         "'README.md', 'survey.toml'; name another directory\n"
     )
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "survey.toml"]
@@ -179,4 +179,4 @@ def test_that_faults_of_the_data_are_reported_at_once(invgp_here: Command, tmp_p
     ],
 )
 def test_that_a_header_is_taken_apart(column: str, header: Header) -> None:
-    assert parsed(column) == header
+    assert parse_header(column) == header

@@ -47,7 +47,7 @@ def served(folder: Path, port: int) -> Iterator[None]:
     ) as server:
         try:
             assert server.stdout is not None
-            assert server.stdout.readline() == f"Serving 'valley' at http://127.0.0.1:{port}; stop it by Ctrl-C\n"
+            assert server.stdout.readline() == f"Serving 'valley' at http://127.0.0.1:{port}; press Ctrl-C to stop\n"
             yield
         finally:
             server.terminate()

@@ -19,7 +19,7 @@ from invgp.adapters import RunContext
 from invgp.cli import calibrate
 from invgp.config.build_problem import build
 from invgp.forward_models import two_way_times
-from invgp.scaffolds import files_of, write
+from invgp.scaffolds import read_template, write_project
 from invgp.settings.configuration import Config
 
 # Where the commands and the Python of a page, or small versions of them, are run, if not in this file by `run_page`.
@@ -100,7 +100,7 @@ def test_that_the_quick_start_produces_what_it_describes(root, line):
 
 
 def test_that_the_quick_start_shows_the_files_of_its_project(root):
-    page, files = root / "docs" / "start.md", files_of("python")
+    page, files = root / "docs" / "start.md", read_template("python")
     [function, _] = [text for _, text in blocks(page, "python")]
     assert files["simulator.py"].decode().endswith(f"\n\n\n{function}")
     [latents] = [text for _, text in blocks(page, "toml")]
@@ -192,7 +192,7 @@ def test_that_the_page_about_umbridge_runs(root, tmp_path):
 
 @pytest.mark.parametrize("name", ["choosing", "cluster", "ledger", "umbridge"])
 def test_that_a_fragment_of_a_config_fits_into_one(name, root, tmp_path):
-    write(files_of("python"), tmp_path)
+    write_project(read_template("python"), tmp_path)
     fragments = [text for _, text in blocks(root / "docs" / f"{name}.md", "toml")]
     assert fragments
     for fragment in fragments:
@@ -207,7 +207,7 @@ def test_that_the_pest_case_and_the_dakota_driver_of_the_page_run(root, tmp_path
     [driver] = [text for _, text in blocks(page, "python") if "sys.argv" in text]
     for kind, adapter in (("pest", "pest"), ("python", "dakota")):
         folder = tmp_path / kind
-        write(files_of(kind), folder)
+        write_project(read_template(kind), folder)
         (folder / "driver.py").write_text(driver.replace("/usr/bin/env python3", sys.executable))
         (folder / "driver.py").chmod(0o755)
         keys = merged(tomllib.loads((folder / "survey.toml").read_text()), given[adapter])

@@ -1,4 +1,4 @@
-"""What the header of a column says: a name, a number, a unit."""
+"""Headers of columns: name, number and unit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from invgp.units import is_unit
 
-# Units that people write at the end of a header, as UDUNITS spells them. Others, such as `t`, are names as often.
+# Common units at the end of a header, in the notation of UDUNITS. Others, such as `t`, are often names.
 _SUFFIXES = {
     "m": "m",
     "km": "km",
@@ -42,14 +42,18 @@ _NUMBER = re.compile(r"^(?P<stem>.*?)[\s_\-]*(?P<number>\d+)$")
 
 @dataclass(frozen=True)
 class Header:
-    """A column's header, taken apart.
+    """The parts of the header of a column.
 
-    Parameters
+    Attributes
     ----------
-    column : the whole of it.
-    name : of letters, digits and underscores, without unit and number.
-    number : at its end, such as that of a layer; None without one.
-    unit : as UDUNITS knows it; empty if the header names none.
+    column : str
+        The complete header.
+    name : str
+        Name of letters, digits and underscores, without unit and number.
+    number : int or None
+        Number at the end, such as that of a layer.
+    unit : str
+        Unit in the notation of UDUNITS; empty if the header has none.
     """
 
     column: str
@@ -58,16 +62,30 @@ class Header:
     unit: str
 
 
-def parsed(column: str) -> Header:
-    """``twt_1_ms`` -> twt, 1, ms; ``Zeit (s)`` -> Zeit, s."""
-    stem, unit = _unit(column)
+def parse_header(column: str) -> Header:
+    """Split a header into name, number and unit.
+
+    Parameters
+    ----------
+    column : str
+
+    Returns
+    -------
+    Header
+
+    Examples
+    --------
+    >>> parse_header("twt_1_ms")
+    Header(column='twt_1_ms', name='twt', number=1, unit='ms')
+    """
+    stem, unit = _split_unit(column)
     found = _NUMBER.match(stem)
     if found and found["stem"]:
         return Header(column, identifier(found["stem"]), int(found["number"]), unit)
     return Header(column, identifier(stem), None, unit)
 
 
-def _unit(column: str) -> tuple[str, str]:
+def _split_unit(column: str) -> tuple[str, str]:
     bracketed = _BRACKETS.match(column)
     if bracketed and bracketed["stem"]:
         text = bracketed["unit"].strip().replace("Ω", "ohm").replace("µ", "u").replace("°", "degrees")
@@ -82,7 +100,7 @@ def _unit(column: str) -> tuple[str, str]:
 
 
 def identifier(text: str) -> str:
-    """A name that a config may use."""
+    """Return a name that is valid in a configuration."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     name = re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_").lower()
     return name if name[:1].isalpha() else f"column_{name}".rstrip("_")

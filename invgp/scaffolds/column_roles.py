@@ -1,4 +1,4 @@
-"""What the columns of a survey file are: where, what was measured, how well, and what the simulator may want."""
+"""Roles of the columns of a survey file: coordinates, covariates, observations and standard deviations."""
 
 from __future__ import annotations
 
@@ -11,49 +11,76 @@ from invgp.config.survey_tables import Table
 from invgp.config.variable_names import RESERVED
 from invgp.errors import ConfigError
 from invgp.problem import Floats
-from invgp.scaffolds.headers import Header, parsed
+from invgp.scaffolds.column_headers import Header, parse_header
 
 COORDINATES = (
     *("x", "y", "easting", "northing", "east", "north", "longitude", "latitude", "lon", "lat", "long"),
     *("position", "distance", "chainage", "offset", "profile", "utm_e", "utm_n", "utmx", "utmy"),
 )
 HEIGHTS = ("z", "elevation", "elev", "height", "altitude", "alt", "dem", "topo", "topography")
-SPREADS = ("std", "sd", "sigma", "err", "error", "unc", "uncertainty", "noise")
+STD_WORDS = ("std", "sd", "sigma", "err", "error", "unc", "uncertainty", "noise")
 NAMES = ("id", "site", "station", "name", "no", "nr", "number", "index", "line", "fid", "date", "well", "point")
 LONGITUDES = ("longitude", "latitude", "lon", "lat", "long")
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of numbers, (N,)."""
+class SurveyColumn:
+    """A column of numbers.
+
+    Attributes
+    ----------
+    header : Header
+    values : array, shape (N,)
+    """
 
     header: Header
     values: Floats
 
 
 @dataclass(frozen=True)
-class Guess:
-    """What each column is taken for.
+class ColumnRoles:
+    """The probable role of each column.
 
-    Parameters
+    Attributes
     ----------
-    observations : by name; several columns that differ in a number at their end are one observation.
-    spreads : by the name of an observation, the columns of its standard deviations.
-    others : columns that are left out.
-    sure : whether the coordinates were known by their names.
+    coordinates, covariates : list of SurveyColumn
+    observations : dict of str to list of SurveyColumn
+        Columns whose names differ only in a number at the end are one observation.
+    std_columns : dict of str to list of SurveyColumn
+        Columns with the standard deviations of an observation.
+    others : list of str
+        Columns that are not used.
+    sure : bool
+        Whether the coordinates were recognised by their names.
     """
 
-    coordinates: list[Column]
-    covariates: list[Column]
-    observations: dict[str, list[Column]]
-    spreads: dict[str, list[Column]]
+    coordinates: list[SurveyColumn]
+    covariates: list[SurveyColumn]
+    observations: dict[str, list[SurveyColumn]]
+    std_columns: dict[str, list[SurveyColumn]]
     others: list[str]
     sure: bool
 
 
-def guess(table: Table, key: str) -> Guess:
-    """Take a table apart; `key` is what named it."""
-    columns, others = _numbers(table)
+def guess_roles(table: Table, key: str) -> ColumnRoles:
+    """Guess the roles of the columns of a table from their names.
+
+    Parameters
+    ----------
+    table : Table
+    key : str
+        Argument or option that named the table, for error messages.
+
+    Returns
+    -------
+    ColumnRoles
+
+    Raises
+    ------
+    ConfigError
+        The table has no column of numbers, or none that can be an observation.
+    """
+    columns, others = _read_number_columns(table)
     names = [column for column in columns if column.header.name in NAMES]
     others += [column.header.column for column in names]
     left = [column for column in columns if column not in names]
@@ -65,24 +92,26 @@ def guess(table: Table, key: str) -> Guess:
     left = [column for column in left if column not in coordinates]
     covariates = [column for column in left if column.header.name in HEIGHTS]
     left = [column for column in left if column not in covariates]
-    spreads = [column for column in left if _of_spread(column.header) is not None]
-    measured = [column for column in left if column not in spreads]
+    std_columns = [column for column in left if _name_without_std(column.header) is not None]
+    measured = [column for column in left if column not in std_columns]
     if not measured:
         raise ConfigError(
             f"{key}: must have a column of observations besides those of coordinates, had "
             f"{', '.join(repr(c.header.column) for c in columns)}"
         )
     taken = {*RESERVED, *(column.header.name for column in (*coordinates, *covariates))}
-    observations = _grouped(measured, taken)
-    return Guess(coordinates, covariates, observations, _matched(spreads, observations), others, sure)
+    observations = _group_columns(measured, taken)
+    return ColumnRoles(
+        coordinates, covariates, observations, _match_std_columns(std_columns, observations), others, sure
+    )
 
 
-def _numbers(table: Table) -> tuple[list[Column], list[str]]:
-    """Columns of numbers, and the names of the others."""
-    columns: list[Column] = []
+def _read_number_columns(table: Table) -> tuple[list[SurveyColumn], list[str]]:
+    """Return the columns of numbers, and the names of the other columns."""
+    columns: list[SurveyColumn] = []
     others: list[str] = []
     for name in table.names:
-        header = parsed(name)
+        header = parse_header(name)
         unit = table.unit_of(name)
         try:
             values = table.columns([name], unit or "1", "--from-data")
@@ -92,28 +121,28 @@ def _numbers(table: Table) -> tuple[list[Column], list[str]]:
         if values.shape[1] != 1 or np.isnan(values).all():
             others.append(name)
             continue
-        # A header of letters without an ASCII one among them has no name of its own.
+        # A header without ASCII letters has no name.
         if header.name == "column":
             header = replace(header, name=f"column_{len(columns) + 1}")
         if header.name in LONGITUDES and not unit:
             unit = header.unit or "degrees"
-        columns.append(Column(replace(header, unit=unit or header.unit), values[:, 0]))
+        columns.append(SurveyColumn(replace(header, unit=unit or header.unit), values[:, 0]))
     return columns, others
 
 
-def _of_spread(header: Header) -> str | None:
-    """The name of the observation of whose standard deviation this is; None if it is something else."""
+def _name_without_std(header: Header) -> str | None:
+    """Return the name of the observation whose standard deviation this is; None if it is not one."""
     words = header.name.split("_")
-    kept = [word for word in words if word not in SPREADS]
+    kept = [word for word in words if word not in STD_WORDS]
     return "_".join(kept) if kept and len(kept) < len(words) else None
 
 
-def _grouped(columns: Sequence[Column], taken: set[str]) -> dict[str, list[Column]]:
-    """Columns that differ in a number only are one observation."""
-    groups: dict[tuple[str, str], list[Column]] = {}
+def _group_columns(columns: Sequence[SurveyColumn], taken: set[str]) -> dict[str, list[SurveyColumn]]:
+    """Group columns whose names differ only in a number."""
+    groups: dict[tuple[str, str], list[SurveyColumn]] = {}
     for column in columns:
         groups.setdefault((column.header.name, column.header.unit), []).append(column)
-    found: dict[str, list[Column]] = {}
+    found: dict[str, list[SurveyColumn]] = {}
     for (name, _), members in groups.items():
         numbers = [member.header.number for member in members]
         together = len(members) > 1 and None not in numbers and len(set(numbers)) == len(numbers)
@@ -126,11 +155,13 @@ def _grouped(columns: Sequence[Column], taken: set[str]) -> dict[str, list[Colum
     return found
 
 
-def _matched(spreads: Sequence[Column], observations: dict[str, list[Column]]) -> dict[str, list[Column]]:
-    """The columns of standard deviations of each observation that has one for each of its columns."""
+def _match_std_columns(
+    std_columns: Sequence[SurveyColumn], observations: dict[str, list[SurveyColumn]]
+) -> dict[str, list[SurveyColumn]]:
+    """Return the standard deviations of each observation that has one for each of its columns."""
     matched = {}
     for name, columns in observations.items():
-        known = {(_of_spread(column.header), column.header.number): column for column in spreads}
+        known = {(_name_without_std(column.header), column.header.number): column for column in std_columns}
         mine = [known.get((column.header.name, column.header.number)) for column in columns]
         found = [column for column in mine if column is not None]
         if len(found) == len(columns):
