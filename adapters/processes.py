@@ -87,12 +87,11 @@ def run_process(
     directory: Path,
     environment: Environment,
     timeout: float | None = None,
-    log_limit: int = LOG_LIMIT,
 ) -> Outcome:
     """Run a program and wait for its end. No shell is involved, and standard input is empty.
 
     Standard output and standard error are written to the files `STDOUT` and `STDERR` in `directory`. Unlike with a
-    pipe, a descendant that keeps them open does not delay the end. A program that writes more than `log_limit` to one
+    pipe, a descendant that keeps them open does not delay the end. A program that writes more than `LOG_LIMIT` to one
     of them is killed, and `KEPT` bytes at the start and at the end of the file are kept.
 
     Parameters
@@ -105,8 +104,6 @@ def run_process(
         Environment of the program; ``PWD`` and ``INVGP_RUN_DIRECTORY`` are added.
     timeout : float, optional
         Time limit in s; None for no limit.
-    log_limit : int
-        Largest size of standard output and of standard error, in bytes.
 
     Returns
     -------
@@ -123,11 +120,11 @@ def run_process(
     with open_directory(place) as descriptor, _open_logs(descriptor) as logs:
         variables = add_run_variables(environment, place, place)
         with Program(argv, descriptor, variables, logs[0], logs[1], deadline=deadline) as program:
-            ending = _wait(program, deadline, logs, log_limit, place)
+            ending = _wait(program, deadline, logs, place)
         # The limit also holds for a program that has ended by itself.
-        flood = _find_flood(logs, log_limit)
+        flood = _find_flood(logs)
         for log in logs if flood is not None else ():
-            _shorten(log, log_limit)
+            _shorten(log)
         return Outcome(flood or ending, program.returncode, _read_tail(logs[1]))
 
 
@@ -160,31 +157,31 @@ def _read_tail(log: int) -> str:
     return os.pread(log, 4 * TAIL, max(0, size - 4 * TAIL)).decode(errors="replace").strip()[-TAIL:] if size else ""
 
 
-def _wait(program: Program, deadline: float, logs: Sequence[int], limit: int, place: str) -> Ending:
+def _wait(program: Program, deadline: float, logs: Sequence[int], place: str) -> Ending:
     while True:
         left = min(_POLL, deadline - time.monotonic())
         if program.wait(max(left, 0.0)):
             return Ending.EXITED
         if time.monotonic() >= deadline:
             return Ending.TIMEOUT
-        flood = _find_flood(logs, limit)
+        flood = _find_flood(logs)
         if flood is not None:
             return flood
         check_not_stopped(place)
 
 
-def _find_flood(logs: Sequence[int], limit: int) -> Ending | None:
-    """Return which of standard output and standard error has more than `limit` bytes; None if neither has."""
+def _find_flood(logs: Sequence[int]) -> Ending | None:
+    """Return which of standard output and standard error has more than `LOG_LIMIT` bytes; None if neither has."""
     for log, ending in zip(logs, (Ending.STDOUT_LIMIT, Ending.STDERR_LIMIT), strict=True):
-        if os.fstat(log).st_size > limit:
+        if os.fstat(log).st_size > LOG_LIMIT:
             return ending
     return None
 
 
-def _shorten(log: int, limit: int) -> None:
-    """Remove the middle of a log of more than `limit` bytes, in place, because the disk may be full."""
+def _shorten(log: int) -> None:
+    """Remove the middle of a log of more than `LOG_LIMIT` bytes, in place, because the disk may be full."""
     size = os.fstat(log).st_size
-    if size > max(limit, 2 * KEPT):
+    if size > max(LOG_LIMIT, 2 * KEPT):
         tail = os.pread(log, KEPT, size - KEPT)
         os.ftruncate(log, KEPT)
         os.pwrite(log, f"\n[invgp: {size - 2 * KEPT} bytes were cut out here]\n".encode() + tail, KEPT)

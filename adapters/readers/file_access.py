@@ -18,7 +18,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
-def read_bytes(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> bytes:
+def read_bytes(directory: Path, path: str | None) -> bytes:
     """Read a file of a run.
 
     A link is followed only if its target is in the run directory.
@@ -29,8 +29,6 @@ def read_bytes(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> by
         The run directory.
     path : str, optional
         File, relative to the run directory; None for standard output.
-    limit : int
-        Largest size in bytes.
 
     Returns
     -------
@@ -41,26 +39,24 @@ def read_bytes(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> by
     FileNotFoundError
         There is no such file.
     ValueError
-        It is not a regular file, its target is outside the run directory, or it is too large.
+        It is not a regular file, its target is outside the run directory, or it is larger than `SIZE_LIMIT`.
     """
-    with _open_inside(directory, STDOUT if path is None else path, limit) as descriptor:
-        return _read(descriptor, limit)
+    with (
+        _open_inside(directory, STDOUT if path is None else path) as descriptor,
+        open(descriptor, "rb", closefd=False) as file,
+    ):
+        return file.read(SIZE_LIMIT)
 
 
-def locate_file(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> Path:
+def locate_file(directory: Path, path: str | None) -> Path:
     """Return the path of a file of a run after the checks of `read_bytes`."""
     name = STDOUT if path is None else path
-    with _open_inside(directory, name, limit):
+    with _open_inside(directory, name):
         return directory / name
 
 
-def _read(descriptor: int, limit: int) -> bytes:
-    with open(descriptor, "rb", closefd=False) as file:
-        return file.read(limit)
-
-
 @contextmanager
-def _open_inside(directory: Path, name: str, limit: int) -> Iterator[int]:
+def _open_inside(directory: Path, name: str) -> Iterator[int]:
     """Open a file without following links below `directory`; yield its descriptor."""
     home, about = str(directory), os.lstat(f"{directory}/{name}")
     if "/" in name or stat.S_ISLNK(about.st_mode):
@@ -75,8 +71,8 @@ def _open_inside(directory: Path, name: str, limit: int) -> Iterator[int]:
         about = os.fstat(file)
         if not stat.S_ISREG(about.st_mode):
             raise ValueError("is not a regular file")
-        if about.st_size > limit:
-            raise ValueError(f"holds {about.st_size} bytes, over the limit of {limit} bytes")
+        if about.st_size > SIZE_LIMIT:
+            raise ValueError(f"holds {about.st_size} bytes, over the limit of {SIZE_LIMIT} bytes")
         yield file
     finally:
         os.close(file)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..protocol import Floats
-from .file_access import SIZE_LIMIT, read_bytes
+from .file_access import read_bytes
 
 LINE_LIMIT = 1_000_000
 """Largest number of lines of a table, or of matches in a text."""
@@ -24,17 +24,17 @@ _MOST_EXCESS = 10_000  # superfluous words after which they are not counted any 
 _FORTRAN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[dDqQ]([+-]?\d+)|([+-]\d+))", re.ASCII)
 
 
-def read_text(directory: Path, path: str | None, limit: int = SIZE_LIMIT) -> str:
+def read_text(directory: Path, path: str | None) -> str:
     """Read a text file of a run, as with `read_bytes`; invalid UTF-8 is replaced."""
-    return read_bytes(directory, path, limit).decode(errors="replace")
+    return read_bytes(directory, path).decode(errors="replace")
 
 
-def read_lines(directory: Path, path: str | None, limit: int = LINE_LIMIT) -> list[str]:
-    """Read the lines of a text file of a run, as with `read_text`; raise `ValueError` for more than `limit` lines."""
+def read_lines(directory: Path, path: str | None) -> list[str]:
+    """Read the lines of a text file of a run, as with `read_text`; raise `ValueError` beyond `LINE_LIMIT` lines."""
     text = read_text(directory, path)
     count = text.count("\n")
-    if count > limit:
-        raise ValueError(f"holds {count} lines, over the limit of {limit} lines")
+    if count > LINE_LIMIT:
+        raise ValueError(f"holds {count} lines, over the limit of {LINE_LIMIT} lines")
     return text.split("\n")
 
 

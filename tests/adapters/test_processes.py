@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from invgp.adapters import supervisor
+from invgp.adapters import processes, supervisor
 from invgp.adapters.processes import KEPT, STDERR, STDOUT, Ending, Outcome, make_environment, run_process
 
 pytestmark = pytest.mark.processes
@@ -20,8 +20,8 @@ SH = "/bin/sh"
 FLOODS = {1: Ending.STDOUT_LIMIT, 2: Ending.STDERR_LIMIT}
 
 
-def run(code: str, directory: Path, timeout: float | None = 20.0, **settings: int) -> Outcome:
-    return run_process((SH, "-c", code), directory, make_environment({}, 1), timeout, **settings)
+def run(code: str, directory: Path, timeout: float | None = 20.0) -> Outcome:
+    return run_process((SH, "-c", code), directory, make_environment({}, 1), timeout)
 
 
 def is_alive(pid: int) -> bool:
@@ -144,9 +144,12 @@ def test_that_a_child_that_holds_the_output_open_does_not_keep_us_waiting(tmp_pa
 
 
 @pytest.mark.parametrize("stream", [1, 2])
-def test_that_a_flood_of_output_is_stopped_and_cut_to_its_ends(stream: int, tmp_path: Path) -> None:
+def test_that_a_flood_of_output_is_stopped_and_cut_to_its_ends(
+    stream: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "LOG_LIMIT", 1_000_000)
     start = time.monotonic()
-    outcome = run(f"echo other >&{3 - stream}; (echo the start; yes) >&{stream}", tmp_path, log_limit=1_000_000)
+    outcome = run(f"echo other >&{3 - stream}; (echo the start; yes) >&{stream}", tmp_path)
     assert time.monotonic() - start < 30.0
     assert outcome.ending is FLOODS[stream]
     log, other = (tmp_path / name for name in ((STDOUT, STDERR) if stream == 1 else (STDERR, STDOUT)))
@@ -159,14 +162,18 @@ def test_that_a_flood_of_output_is_stopped_and_cut_to_its_ends(stream: int, tmp_
 
 
 @pytest.mark.parametrize("stream", [1, 2])
-def test_that_a_flood_that_ends_by_itself_is_a_flood(stream: int, tmp_path: Path) -> None:
-    outcome = run(f"head -c 200000 /dev/zero >&{stream}; rm -f standard_*.txt", tmp_path, log_limit=100_000)
+def test_that_a_flood_that_ends_by_itself_is_a_flood(
+    stream: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "LOG_LIMIT", 100_000)
+    outcome = run(f"head -c 200000 /dev/zero >&{stream}; rm -f standard_*.txt", tmp_path)
     assert outcome == Outcome(FLOODS[stream], 0)
 
 
-def test_that_the_limit_itself_may_be_written(tmp_path: Path) -> None:
+def test_that_the_limit_itself_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "LOG_LIMIT", 100_000)
     code = "head -c 100000 /dev/zero; head -c 100000 /dev/zero >&2; sleep 0.3"
-    assert run(code, tmp_path, log_limit=100_000) == Outcome(Ending.EXITED, 0)
+    assert run(code, tmp_path) == Outcome(Ending.EXITED, 0)
     assert (tmp_path / STDOUT).stat().st_size == (tmp_path / STDERR).stat().st_size == 100_000
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from invgp.adapters.readers import read_numbers, read_text
+from invgp.adapters.readers import file_access, read_numbers, read_text
 
 
 @given(st.lists(st.floats(allow_nan=False)), st.sampled_from([" ", ",", ", ", "\n", "\r\n", "\t"]))
@@ -52,11 +52,13 @@ def test_that_line_numbers_count_skipped_lines() -> None:
         read_numbers("head\nhead\nbad", 1, skip_lines=2)
 
 
-def test_that_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
+def test_that_a_file_over_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_access, "SIZE_LIMIT", 5)
     (tmp_path / "out.txt").write_text("12345")
-    assert read_text(tmp_path, "out.txt", limit=5) == "12345"
+    assert read_text(tmp_path, "out.txt") == "12345"
+    monkeypatch.setattr(file_access, "SIZE_LIMIT", 4)
     with pytest.raises(ValueError, match="holds 5 bytes, over the limit of 4 bytes"):
-        read_text(tmp_path, "out.txt", limit=4)
+        read_text(tmp_path, "out.txt")
 
 
 def test_that_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
