@@ -81,7 +81,7 @@ class Finding(Strict):
         """In a few words."""
         held = [row.holds for row in self.rows if row.holds is not None]
         if not held:
-            return "run; no figure to reach"
+            return "measured; no reference value"
         if self.title:
             return f"{sum(held)} of {len(held)} rows hold"
         if self.instead:

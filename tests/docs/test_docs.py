@@ -99,6 +99,15 @@ def test_that_the_quick_start_produces_what_it_describes(root, line):
     assert "64 runs" in printed
 
 
+def test_that_a_git_host_shows_every_page_or_a_link_to_its_text(root):
+    for page in (root / "docs").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        assert "{literalinclude}" not in text, page
+        for target in re.findall(r"^```\{include\} (\S+)$", text, re.MULTILINE):
+            assert f'<a href="{target}">' in text, page
+            assert (page.parent / target).exists(), page
+
+
 def test_that_the_quick_start_shows_the_files_of_its_project(root):
     page, files = root / "docs" / "start.md", read_template("python")
     [function, _] = [text for _, text in blocks(page, "python")]

@@ -60,7 +60,7 @@ def test_that_a_row_for_information_has_no_verdict(maker):
     row = maker["Row"](measure="s", setting="", ours=2.0, reference=1.0, source="another machine", judged=False)
     assert row.holds is None
     assert maker["table"]([row])[2].endswith("| 2 | 1 (another machine) |  |")
-    assert maker["Finding"](experiment="a", command="a.py", rows=[row]).status == "run; no figure to reach"
+    assert maker["Finding"](experiment="a", command="a.py", rows=[row]).status == "measured; no reference value"
 
 
 def test_that_an_experiment_has_one_place_and_known_fields(maker, tmp_path):
