@@ -224,8 +224,8 @@ class ExecutableModel:
     def _prepare(self, run: RunDirectory, numbers: Values) -> None:
         run.make()
         directory = run.path
-        for file in self.files:
-            file.provide(self._folder, directory)
+        for local in self.files:
+            local.provide(self._folder, directory)
         if self.files:
             # A copied directory may contain the output files of an earlier run by hand.
             for old in self._output_paths().values():
