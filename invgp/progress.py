@@ -1,4 +1,4 @@
-"""How an inversion shows itself while it runs: live on a terminal or in a notebook, log lines elsewhere."""
+"""Progress display of an inversion: live in a terminal or a notebook, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,17 +14,33 @@ from typing import Any
 from invgp.formatting import count_noun, format_duration
 
 SECONDS_BETWEEN_LINES = 30.0
-SECONDS_BETWEEN_DRAWINGS = 0.25  # in a notebook
+SECONDS_BETWEEN_UPDATES = 0.25  # in a notebook
 
 
 @dataclass
-class Tally:
-    """The counts that all displays show.
+class ProgressState:
+    """The numbers that all displays show; an implementation of `invgp.execution.monitor.Monitor`.
 
     Attributes
     ----------
-    running : seconds that runs were waited for; what an inversion computes between them says nothing of how long the
-        runs that are left will take.
+    most_runs : int
+        Largest number of runs of the inversion.
+    purpose : str
+        Purpose of the current batch of runs.
+    batch_size, batch_done : int
+        Number of runs in the current batch, and how many of them are finished.
+    evaluations : int
+        Number of evaluations of the bound.
+    elbo : float or None
+        Last accepted bound, in nats.
+    done, reused, failed : int
+        Numbers of finished, reused and failed runs.
+    elsewhere : str
+        Text about runs that another process makes.
+    running : float
+        Seconds spent waiting for runs, without the computations between them.
+    since, started : float
+        Times of the last finished run and of the start, in seconds.
     """
 
     most_runs: int = 0
@@ -42,16 +58,16 @@ class Tally:
     started: float = field(default_factory=time.perf_counter)
 
     def start(self, most_runs: int) -> None:
-        """The inversion starts."""
+        """Set the start of the inversion."""
         self.most_runs, self.started = most_runs, time.perf_counter()
 
     def start_batch(self, purpose: str, runs: int) -> None:
-        """A batch of runs starts."""
+        """Set the start of a batch of runs."""
         self.purpose, self.batch_size, self.batch_done, self.elsewhere = purpose, runs, 0, ""
         self.since = time.perf_counter()
 
     def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
-        """Count runs."""
+        """Add finished runs."""
         self.done += succeeded + failed
         self.reused += reused
         self.batch_done += succeeded + failed
@@ -60,22 +76,22 @@ class Tally:
         self.running, self.since = self.running + now - self.since, now
 
     def report_waiting(self, runs: int, owner: str) -> None:
-        """Remember what is waited for."""
+        """Set the text about runs that another process makes."""
         self.elsewhere = f", waiting for {owner} to make {runs:,} of them"
 
     def report_bound(self, elbo: float, *, accepted: bool) -> None:
-        """Count evaluations; remember the last bound that was kept."""
+        """Add an evaluation of the bound, and keep the bound if it was accepted."""
         self.evaluations += 1
         if accepted:
             self.elbo = elbo
 
     @property
     def text(self) -> tuple[str, str, str]:
-        """Where the inversion is; how the bound does; what its runs do."""
+        """Three texts: current step, bound, and runs with the remaining time."""
         if not self.purpose:
             return "starting", "", ""
         seconds = max(self.running, 1e-9)
-        made = self.done - self.reused  # what the ledger answers says nothing of how long a run takes
+        made = self.done - self.reused  # reused runs take no time
         left = max(self.most_runs - self.done, 0) * seconds / max(made, 1)
         within = (
             f", {self.batch_done:,} of {count_noun(self.batch_size, 'run')}"
@@ -83,77 +99,76 @@ class Tally:
             else ""
         )
         elbo = "-" if self.elbo is None else f"{self.elbo:.2f}"
-        times = "once" if self.evaluations == 1 else f"{self.evaluations:,} times"
         return (
             f"{self.purpose}{within}{self.elsewhere if within else ''}",
-            f"bound evaluated {times} | ELBO {elbo}",
+            f"iteration {self.evaluations:,} | ELBO {elbo}",
             f"{count_noun(self.done, 'run')}, {self.failed:,} failed | "
-            f"{rate(made / seconds) if made else '- runs/s'} | "
-            f"at most {format_duration(left) if made else '-'} of runs",
+            f"{format_rate(made / seconds) if made else '- runs/s'} | "
+            f"up to {format_duration(left) if made else '-'} left",
         )
 
 
-class Lines(Tally):
-    """A plain line for each evaluation of the bound, and now and then within a long one."""
+class LogDisplay(ProgressState):
+    """Prints one line per evaluation of the bound, and further lines during long batches."""
 
     last: float = 0.0
 
     def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
-        """Count runs; say so if there has been no line for a while."""
+        """Add finished runs, and print a line if the last one is old."""
         super().add_runs(succeeded, failed, reused=reused)
         if time.perf_counter() - max(self.last, self.started) > SECONDS_BETWEEN_LINES:
-            self._say()
+            self._print()
 
     def report_waiting(self, runs: int, owner: str) -> None:
-        """Say so, once a batch."""
+        """Print a line, once per batch."""
         first = not self.elsewhere
         super().report_waiting(runs, owner)
         if first:
-            self._say()
+            self._print()
 
     def report_bound(self, elbo: float, *, accepted: bool) -> None:
-        """Count and say."""
+        """Add an evaluation and print a line."""
         super().report_bound(elbo, accepted=accepted)
-        self._say()
+        self._print()
 
-    def _say(self) -> None:
+    def _print(self) -> None:
         self.last = time.perf_counter()
         print(" | ".join(self.text), file=sys.stderr, flush=True)
 
 
-class Live(Tally):
-    """Three lines that are drawn again and again, short enough for a terminal of 80 columns."""
+class TerminalDisplay(ProgressState):
+    """Three lines that are updated in place, short enough for a terminal with 80 columns."""
 
     def __rich__(self) -> str:
         where, bound, runs = self.text
         return f"[bold cyan]inverting[/] {where}\n          {bound}\n          {runs}"
 
 
-class Notebook(Tally):
-    """One output of a cell, drawn again and again; it needs no widgets."""
+class NotebookDisplay(ProgressState):
+    """One output of a notebook cell that is updated in place, without widgets."""
 
     last: float = 0.0
     handle: Any = None
 
     def start(self, most_runs: int) -> None:
-        """Show that there is something to wait for."""
+        """Set the start of the inversion and show the display."""
         super().start(most_runs)
         self.handle = import_module("IPython.display").display(self, display_id=True)
 
     def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
-        """Count, and draw if the last drawing is a while ago."""
+        """Add finished runs, and update the display if the last update is old."""
         super().add_runs(succeeded, failed, reused=reused)
-        if time.perf_counter() - self.last > SECONDS_BETWEEN_DRAWINGS:
+        if time.perf_counter() - self.last > SECONDS_BETWEEN_UPDATES:
             self.draw()
 
     def report_bound(self, elbo: float, *, accepted: bool) -> None:
-        """Count, and draw as above."""
+        """Add an evaluation, and update the display if the last update is old."""
         super().report_bound(elbo, accepted=accepted)
-        if time.perf_counter() - self.last > SECONDS_BETWEEN_DRAWINGS:
+        if time.perf_counter() - self.last > SECONDS_BETWEEN_UPDATES:
             self.draw()
 
     def draw(self) -> None:
-        """Draw again in the same place."""
+        """Update the display."""
         if self.handle is not None:
             self.last = time.perf_counter()
             self.handle.update(self)
@@ -167,35 +182,41 @@ class Notebook(Tally):
 
 
 def in_notebook() -> bool:
-    """Whether this is the kernel of a notebook, and not IPython on a terminal or no IPython at all."""
+    """Return whether this process is the kernel of a notebook; not for IPython in a terminal."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return hasattr(shell, "kernel")
 
 
 @contextmanager
-def progress() -> Iterator[Tally]:
-    """The display that fits a notebook, or where standard error goes."""
+def show_progress() -> Iterator[ProgressState]:
+    """Show the progress of an inversion: in a notebook, in the terminal, or as log lines on standard error.
+
+    Yields
+    ------
+    ProgressState
+        The monitor of the inversion.
+    """
     if in_notebook():
-        cell = Notebook()
+        cell = NotebookDisplay()
         try:
             yield cell
         finally:
             cell.draw()
         return
     if not sys.stderr.isatty():
-        yield Lines()
+        yield LogDisplay()
         return
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.live import Live as Display  # noqa: PLC0415
 
-    live = Live()
+    live = TerminalDisplay()
     console = Console(stderr=True, highlight=False)
     with Display(live, console=console, refresh_per_second=8, transient=True):
         yield live
 
 
-def rate(per_second: float) -> str:
-    """``1,200 runs/s``, ``2.5 runs/s``, ``12 runs/min`` or ``3 runs/h``."""
+def format_rate(per_second: float) -> str:
+    """Return a rate with a suitable unit: ``1,200 runs/s``, ``2.5 runs/s``, ``12 runs/min`` or ``3 runs/h``."""
     for unit, seconds in (("s", 1), ("min", 60), ("h", 3600)):
         if per_second * seconds >= 1 or unit == "h":
             break

@@ -1,4 +1,4 @@
-"""Progress of a command, unless the person wants quiet."""
+"""Progress display of a command, unless `--quiet` is given."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from invgp.cli.console import current_console
-from invgp.progress import SECONDS_BETWEEN_LINES, Live, Tally, rate
-from invgp.progress import progress as displayed
-
-__all__ = ["SECONDS_BETWEEN_LINES", "Live", "Tally", "progress", "rate"]
+from invgp.progress import ProgressState
+from invgp.progress import show_progress as show_on_terminal
 
 
 @contextmanager
-def progress() -> Iterator[Tally]:
-    """The display that fits where standard error goes; none if the person wants quiet."""
+def show_progress() -> Iterator[ProgressState]:
+    """Show the progress on standard error; nothing with `--quiet`."""
     if current_console().quiet:
-        yield Tally()
+        yield ProgressState()
         return
-    with displayed() as tally:
-        yield tally
+    with show_on_terminal() as state:
+        yield state

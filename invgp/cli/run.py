@@ -13,11 +13,12 @@ from invgp.api import has_converged, ledger_path
 from invgp.cli import INTERRUPTED
 from invgp.cli.console import json_option, print_json, print_line, print_note, print_warning
 from invgp.cli.options import LARGEST_SEED, FilePath, config_argument, data_option, scheduler_option, workers_option
-from invgp.cli.progress import Tally, progress
+from invgp.cli.progress import show_progress
 from invgp.config import load
 from invgp.errors import RunsFailedError
 from invgp.formatting import convergence_advice, count_noun, format_duration
 from invgp.output_paths import check_posterior_path, remove_if_empty
+from invgp.progress import ProgressState
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -86,7 +87,7 @@ def run_inversion(
 
     runs = output.with_suffix(".runs")
     try:
-        with progress() as tally:
+        with show_progress() as tally:
             return invert(
                 problem,
                 workers=workers,
@@ -111,7 +112,7 @@ def run_inversion(
         remove_if_empty(runs)
 
 
-def write_interrupted(interruption: InterruptedInversion, tally: Tally, output: Path) -> str:
+def write_interrupted(interruption: InterruptedInversion, tally: ProgressState, output: Path) -> str:
     """Write the best posterior so far; return the message."""
     if interruption.posterior is None:
         runs = count_noun(tally.done, "run")

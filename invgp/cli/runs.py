@@ -15,7 +15,7 @@ from invgp.cli.check import as_dictionary as by_quantity
 from invgp.cli.check import say_quantities
 from invgp.cli.console import json_option, print_json, print_line, print_note
 from invgp.cli.options import FilePath, scheduler_option, workers_option
-from invgp.cli.progress import progress
+from invgp.cli.progress import show_progress
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.formatting import count_noun, format_duration
@@ -118,7 +118,7 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
         open_pool(settings, workers=workers, scheduler=scheduler) as pool,
         opened(ledger, read_only=False) as book,
         make_run_directory(kept) as directory,
-        progress() as tally,
+        show_progress() as tally,
     ):
         tally.start(len(ours))
         tally.start_batch("runs that failed", len(ours))

@@ -27,7 +27,7 @@ from invgp.inference.sample_sizes import refuse_to_learn_noise
 from invgp.ledger import Ledger, Recorder
 from invgp.posterior import to_dataset
 from invgp.problem import Problem, fewest_samples
-from invgp.progress import progress as progress_display
+from invgp.progress import show_progress
 
 
 class InterruptedInversion(KeyboardInterrupt):
@@ -111,7 +111,7 @@ def invert(
         _temporary_directory() as scratch,
         make_run_directory(run_directory or scratch) as directory,
         open_recorder(problem, ledger) as recorder,
-        progress_display() if progress and monitor is None else nullcontext(SilentMonitor()) as display,
+        show_progress() if progress and monitor is None else nullcontext(SilentMonitor()) as display,
     ):
         try:
             simulator = Simulator(

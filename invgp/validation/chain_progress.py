@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from invgp.formatting import count_noun, format_duration
-from invgp.progress import SECONDS_BETWEEN_LINES, rate
+from invgp.progress import SECONDS_BETWEEN_LINES, format_rate
 
 
 @dataclass
@@ -64,7 +64,7 @@ class ChainMonitor:
         """Iterations, runs and the time left."""
         now = time.perf_counter()
         seconds = max(now - self.started, 1e-9)
-        spent = f"{count_noun(self.runs, 'run')}, {self.failed:,} failed | {rate(self.runs / seconds)}"
+        spent = f"{count_noun(self.runs, 'run')}, {self.failed:,} failed | {format_rate(self.runs / seconds)}"
         if not self.goal:
             return f"fitting a Gaussian | {spent}"
         gone = self.done - (self.first or 0)

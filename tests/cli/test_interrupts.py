@@ -98,7 +98,7 @@ def test_that_ctrl_c_later_keeps_the_best_posterior(workers: str, lines: list[st
     write_files(tmp_path, with_inference(*lines, config=config))
     with running("run", "survey.toml", "--workers", workers, cwd=tmp_path) as (process, mark):
         assert process.stderr is not None
-        assert process.stderr.readline().startswith(f"{first} | bound evaluated once | ELBO ")
+        assert process.stderr.readline().startswith(f"{first} | iteration 1 | ELBO ")
         errors, seconds = interrupt(process)
     assert process.returncode == 130
     said = own_words(errors)[-1]

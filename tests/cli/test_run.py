@@ -24,9 +24,9 @@ from helpers.command_line import (
     with_program,
     write_files,
 )
-from invgp.cli.progress import Live, rate
 from invgp.config.variable_names import RESERVED, SUFFIXES
 from invgp.formatting import format_duration
+from invgp.progress import TerminalDisplay, format_rate
 
 Finished = tuple[Path, subprocess.CompletedProcess[str]]
 
@@ -55,8 +55,8 @@ def test_that_log_lines_hold_bound_runs_rate_and_time_left(finished: Finished) -
     steps = []
     for i, line in enumerate(lines, start=1):
         said = re.fullmatch(
-            rf"emulator step (\d) \| bound evaluated {times(i)} \| ELBO -?[\d.]+ \| (\d+) runs, 0 failed \| "
-            r"[\d,.]+ runs/s \| at most [\d.]+ \S+ of runs",
+            rf"emulator step (\d) \| iteration {i} \| ELBO -?[\d.]+ \| (\d+) runs, 0 failed \| "
+            r"[\d,.]+ runs/s \| up to [\d.]+ \S+ left",
             line,
         )
         assert said is not None, line
@@ -67,10 +67,6 @@ def test_that_log_lines_hold_bound_runs_rate_and_time_left(finished: Finished) -
     assert steps[-1] > 1
 
 
-def times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
 def test_that_log_lines_of_the_full_gaussian_count_its_evaluations(invgp_here: Command, tmp_path: Path) -> None:
     write_files(tmp_path, with_inference(FULL_GAUSSIAN))
     result = invgp_here("run", "survey.toml", cwd=tmp_path)
@@ -79,7 +75,7 @@ def test_that_log_lines_of_the_full_gaussian_count_its_evaluations(invgp_here: C
     lines = result.stderr.splitlines()
     assert len(lines) > 3
     for i, line in enumerate(lines, start=1):
-        start = rf"evaluation {i} \| bound evaluated {times(i)} \| ELBO -?[\d.]+ \| {96 * i:,} runs, 0 failed \| "
+        start = rf"evaluation {i} \| iteration {i} \| ELBO -?[\d.]+ \| {96 * i:,} runs, 0 failed \| "
         assert re.match(start, line), line
     with xr.open_dataset(tmp_path / "posterior.nc") as posterior:
         assert posterior.attrs["invgp_posterior"] == "full gaussian"
@@ -182,8 +178,8 @@ def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
     assert process.returncode == 0, text
     assert "inverting" in text
     assert re.search(r"evaluation 1, \d+ of 96 runs", text)
-    assert "bound evaluated 0 times | ELBO -" in text
-    assert re.search(r"runs, 0 failed \| [\d,]+ runs/s \| at most [\d.]+ [mµ]?s of runs", text)
+    assert "iteration 0 | ELBO -" in text
+    assert re.search(r"runs, 0 failed \| [\d,]+ runs/s \| up to [\d.]+ [mµ]?s left", text)
     assert "\x1b[2K" in text  # a line was drawn again
     drawn = re.split(r"\r|\n|\x1b\[\d*[AK]", text)
     plain = [re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", line) for line in drawn]
@@ -197,7 +193,7 @@ def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
 
 
 def test_that_a_display_fits_a_terminal() -> None:
-    live = Live(purpose="emulator step 12", batch_size=123_456, batch_done=12_345, elbo=-1234567.89)
+    live = TerminalDisplay(purpose="emulator step 12", batch_size=123_456, batch_done=12_345, elbo=-1234567.89)
     live.evaluations, live.done, live.failed, live.most_runs = 1234, 1_234_567, 123_456, 9_999_999
     live.running = 1e6  # s
     lines = re.sub(r"\[/?[a-z ]*\]", "", live.__rich__()).split("\n")
@@ -226,7 +222,7 @@ def test_that_durations_are_short(seconds: float, text: str) -> None:
     ],
 )
 def test_that_rates_are_in_a_unit_that_fits(per_second: float, text: str) -> None:
-    assert rate(per_second) == text
+    assert format_rate(per_second) == text
 
 
 def test_that_the_survey_and_the_config_are_never_overwritten(invgp_here: Command, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import xarray as xr
 
 from helpers.command_line import SIMULATOR, Command, small, with_inference, with_program, write_files
 from helpers.running_commands import left_behind, running
-from invgp.cli.progress import Tally
 from invgp.ledger import Ledger
+from invgp.progress import ProgressState
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -98,25 +98,25 @@ def test_that_the_number_of_simultaneous_runs_is_printed_and_saved(invgp_here: C
 
 
 def test_that_answers_of_the_ledger_are_no_speed() -> None:
-    tally = Tally()
-    tally.start(1000)
-    tally.start_batch("step 1", 500)
-    tally.add_runs(100, 0, reused=100)
-    assert tally.text[2].startswith("100 runs, 0 failed | - runs/s | at most - of runs")
-    tally.running, tally.since = 0.0, tally.since - 10.0
-    tally.add_runs(20, 0)
-    assert tally.text[2] == "120 runs, 0 failed | 2 runs/s | at most 7 min of runs"
+    state = ProgressState()
+    state.start(1000)
+    state.start_batch("step 1", 500)
+    state.add_runs(100, 0, reused=100)
+    assert state.text[2].startswith("100 runs, 0 failed | - runs/s | up to - left")
+    state.running, state.since = 0.0, state.since - 10.0
+    state.add_runs(20, 0)
+    assert state.text[2] == "120 runs, 0 failed | 2 runs/s | up to 7 min left"
 
 
 def test_that_what_is_computed_between_runs_is_not_taken_for_their_time() -> None:
-    tally = Tally()
-    tally.start(1000)
+    state = ProgressState()
+    state.start(1000)
     for step in range(2):
-        tally.start_batch(f"step {step + 1}", 50)
-        tally.since -= 5.0  # s: as if the runs had taken so long
-        tally.add_runs(50, 0)
-        tally.started, tally.since = tally.started - 3600.0, tally.since - 3600.0  # and the algebra an hour
-    assert tally.text[2] == "100 runs, 0 failed | 10 runs/s | at most 90 s of runs"
+        state.start_batch(f"step {step + 1}", 50)
+        state.since -= 5.0  # s: as if the runs had taken so long
+        state.add_runs(50, 0)
+        state.started, state.since = state.started - 3600.0, state.since - 3600.0  # and the algebra an hour
+    assert state.text[2] == "100 runs, 0 failed | 10 runs/s | up to 90 s left"
 
 
 @pytest.mark.parametrize(
