@@ -318,7 +318,7 @@ class Conversation:
 
 def _add_request(failure: RunError, errors: str, request: Request) -> RunError:
     shown = quote(request.line[:_REQUEST_QUOTED]) + ("..." if len(request.line) > _REQUEST_QUOTED else "")
-    return RunError(failure.status, f"{failure}{errors}; asked: {shown}")
+    return RunError(failure.status, f"{failure}{errors}; request: {shown}")
 
 
 def longest_answer(outputs: tuple[Quantity, ...]) -> int:

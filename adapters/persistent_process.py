@@ -125,7 +125,7 @@ class PersistentProcess:
         """
         if self._received and not self._unanswered:
             text = quote(bytes(self._received[:200]))
-            raise LostError(Status.UNREADABLE, f"the program wrote without being asked: {text!r}")
+            raise LostError(Status.UNREADABLE, f"the program wrote without a request: {text!r}")
         self.requests += count
         self._unanswered += count
         self._unsent += lines

@@ -50,7 +50,7 @@ def check_inputs(inputs: tuple[Quantity, ...], row: Floats) -> None:
     """Raise `RunError` if an input in `row`, shape (I,), is not finite. The program is not run for such a row."""
     bad = describe_nonfinite(inputs, row)
     if bad is not None:
-        raise RunError(Status.NAN, f"input {bad}, so the program was not asked")
+        raise RunError(Status.NAN, f"input {bad}, so the program was not run")
 
 
 def check_outputs(outputs: tuple[Quantity, ...], row: Floats, *, partial: bool) -> tuple[Status, str]:

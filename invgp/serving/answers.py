@@ -44,7 +44,7 @@ def check_method(method: str, path: str) -> None:
         raise RequestError(404, "UnsupportedFeature", f"there is no {quote_text(method)} {quote_text(path)}")
     if method != METHODS[path]:
         raise RequestError(
-            405, "UnsupportedFeature", f"{path} must be asked by {METHODS[path]}, not {quote_text(method)}"
+            405, "UnsupportedFeature", f"{path} must be requested by {METHODS[path]}, not {quote_text(method)}"
         )
 
 

@@ -125,7 +125,7 @@ def test_that_a_program_that_cannot_be_started_is_reported(program: MakeProgram,
 def test_that_a_row_that_is_not_finite_is_left_out(program: MakeProgram, tmp_path: Path) -> None:
     got = run(model(program, tmp_path), tmp_path, [np.nan, 3.0, np.inf])
     assert got.status == (Status.NAN, OK, Status.NAN)
-    assert got.messages[0] == "run r0: input speed is nan, so the program was not asked"
+    assert got.messages[0] == "run r0: input speed is nan, so the program was not run"
     assert got.outputs[1].tolist() == [3.0, 9.0]
     assert run(model(program, tmp_path), tmp_path, [np.nan]).status == (Status.NAN,)
 

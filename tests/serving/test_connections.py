@@ -189,8 +189,8 @@ def test_that_clients_that_may_have_disconnected_come_last(tmp_path: Path) -> No
     ("request_", "start", "end"),
     [
         (b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n", b"404 Not Found", b'"there is no BREW /"}}'),
-        (b"PUT /Info HTTP/1.1\r\nHost: a\r\n\r\n", b"405 Method Not Allowed", b"/Info must be asked by GET, not PUT"),
-        (b"GET /Evaluate HTTP/1.1\r\nHost: a\r\n\r\n", b"405 Method Not Allowed", b"must be asked by POST, not GET"),
+        (b"PUT /Info HTTP/1.1\r\nHost: a\r\n\r\n", b"405 Method Not Allowed", b"must be requested by GET, not PUT"),
+        (b"GET /Evaluate HTTP/1.1\r\nHost: a\r\n\r\n", b"405 Method Not Allowed", b"requested by POST, not GET"),
         (b"HEAD /Info HTTP/1.1\r\nHost: a\r\n\r\n", b"405 Method Not Allowed", b"Allow: GET\r\n\r\n"),
         (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", b"404 Not Found", b"there is no CONNECT a:1"),
         (b"GET http://a:1/Info HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", b"200 OK", b'["time"]}'),

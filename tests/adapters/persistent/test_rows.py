@@ -89,7 +89,7 @@ def test_that_a_failing_row_states_the_reason_and_the_next_row_continues(
     assert time.monotonic() - start < 15.0
     assert got.status == (OK, status, OK)
     assert got.messages[1].startswith(f"run r1: {cause}")
-    assert re.search(r'; asked: \{"id": \d, "inputs": \{"speed": 2\.0\}\}$', got.messages[1])
+    assert re.search(r'; request: \{"id": \d, "inputs": \{"speed": 2\.0\}\}$', got.messages[1])
     np.testing.assert_array_equal(got.outputs, [[1, 1], [np.nan] * 2, [3, 9]])
 
 
@@ -117,8 +117,8 @@ def test_that_a_row_that_is_not_finite_is_not_sent(program: MakeProgram, tmp_pat
     got = run(model(program, tmp_path), tmp_path, [1.0, math.nan, -math.inf])
     assert got.status == (OK, Status.NAN, Status.NAN)
     assert got.messages[1:] == (
-        "run r1: input speed is nan, so the program was not asked",
-        "run r2: input speed is -inf, so the program was not asked",
+        "run r1: input speed is nan, so the program was not run",
+        "run r2: input speed is -inf, so the program was not run",
     )
 
 
@@ -129,10 +129,10 @@ def test_that_a_row_that_is_not_finite_is_not_sent(program: MakeProgram, tmp_pat
         (
             "echo welcome; cat",
             Status.UNREADABLE,
-            r"run r\d: the (answer is not JSON|program wrote without being asked)",
+            r"run r\d: the (answer is not JSON|program wrote without a request)",
         ),
-        ("sleep 0.05; exit 4", Status.EXIT_CODE, r"run r\d: exit code 4; asked"),
-        ("echo licence >&2; exit 4", Status.EXIT_CODE, r"run r\d: exit code 4; standard error: licence; asked"),
+        ("sleep 0.05; exit 4", Status.EXIT_CODE, r"run r\d: exit code 4; request"),
+        ("echo licence >&2; exit 4", Status.EXIT_CODE, r"run r\d: exit code 4; standard error: licence; request"),
         ("exec >&-; sleep 60", Status.UNREADABLE, r"run r\d: the program closed its standard output"),
     ],
 )
