@@ -1,8 +1,8 @@
-"""Results in files: each is replaced by a complete new one, or stays as it was.
+"""Atomic writing of files: a file is replaced by a complete new one, or stays unchanged.
 
-New files are written in a staging directory beside their place, synchronised with the disk, and renamed. A command that
-is killed leaves its staging directory behind; the next one that writes the same file removes it. The process that uses
-a staging directory holds a lock in it, which the system releases when the process ends.
+New files are written in a staging directory beside their target, synchronised with the disk, and renamed. A command
+that is killed leaves its staging directory behind; the next one that writes the same file removes it. The process that
+uses a staging directory holds a lock in it, which the system releases when the process ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from uuid import uuid4
 from invgp.disk_space import NO_SPACE, PROBE_BYTES
 from invgp.errors import WriteError
 
-LONGEST_LABEL = 180  # bytes; of a longer file name, the staging directory has the digest
+LONGEST_LABEL = 180  # bytes; for a longer file name, the staging directory has its digest as name
 READER_SECONDS = 5.0  # for a process to open a pipe that we write to
 LOCK, FILES, PROBE = "lock", "files", "probe"
 NO_DIRECTORY_SYNC = (errno.EINVAL, errno.ENOTSUP)  # on some network file systems
@@ -34,12 +34,12 @@ NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK)
 
 @contextmanager
 def atomic_file(what: str, path: str | Path) -> Iterator[Path]:
-    """Give a path to write to; the file there replaces that at `path` when the block ends without an error.
+    """Provide a path to write to; this file replaces that at `path` when the block ends without an error.
 
     Parameters
     ----------
     what : str
-        What is written, as an error message names it, such as ``the report``.
+        Name of the content for error messages, such as ``the report``.
     path : str or Path
         File to replace, or to create with its parent directories. A link is followed. A pipe or a device gets the bytes
         when they are complete.
@@ -60,7 +60,7 @@ def atomic_file(what: str, path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def staging_directory(what: str, path: str | Path, *, overwrite: bool = True) -> Iterator[Path]:
-    """Give an empty directory; the files in it go to the directory of `path` when the block ends without an error.
+    """Provide an empty directory; its files move to the directory of `path` when the block ends without an error.
 
     For files that belong together, and for libraries that choose the names of their files. All files are on the disk
     before the first one is renamed.
@@ -70,7 +70,7 @@ def staging_directory(what: str, path: str | Path, *, overwrite: bool = True) ->
     what, path
         As in `atomic_file`.
     overwrite : bool
-        Whether files may be replaced; otherwise a file that is there is an error.
+        Whether files may be replaced; otherwise an existing file is an error.
 
     Yields
     ------
@@ -85,7 +85,7 @@ def staging_directory(what: str, path: str | Path, *, overwrite: bool = True) ->
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        place = TemporaryDirectory() if _is_special(path) else _locked_directory(_followed(path))
+        place = TemporaryDirectory() if _is_special(path) else _locked_directory(_resolve_link(path))
         with place as name:
             files = Path(name) / FILES
             files.mkdir()
@@ -108,7 +108,7 @@ def library_errors() -> Iterator[None]:
 
 
 def _write_error(what: str, path: Path, error: OSError, directory: Path | None) -> WriteError:
-    """The error with its cause; some libraries give another error, such as a missing permission, for a full disk."""
+    """Return the error with its cause; some libraries report a full disk as another error."""
     if directory is not None and error.errno not in NO_SPACE:
         for file in (directory / PROBE, *directory.iterdir()):
             try:
@@ -122,7 +122,7 @@ def _write_error(what: str, path: Path, error: OSError, directory: Path | None) 
 
 
 def _is_special(path: Path) -> bool:
-    """Whether a path is no place for a regular file: a pipe, a device, an open descriptor."""
+    """Return whether a path is not for a regular file: a pipe, a device, an open descriptor."""
     parent = os.path.realpath(path.parent)
     if parent in ("/dev", "/dev/fd") or parent.startswith("/proc/"):  # descriptors: /dev/fd on macOS, or below /proc
         return True
@@ -133,14 +133,14 @@ def _is_special(path: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def _followed(path: Path) -> Path:
-    """The file that a link leads to, or will."""
+def _resolve_link(path: Path) -> Path:
+    """Return the target of a link."""
     return Path(os.path.realpath(path))
 
 
 @contextmanager
 def _locked_directory(target: Path) -> Iterator[Path]:
-    """A new directory beside a file, which no other process removes as long as this one lives."""
+    """Provide a new directory beside a file, which no other process removes while this one is running."""
     _remove_leftovers(target)
     lock = None
     while lock is None:  # another process may take the directory for a leftover before the lock is held
@@ -156,7 +156,7 @@ def _locked_directory(target: Path) -> Iterator[Path]:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove the staging directories of processes that ended before they could."""
+    """Remove the staging directories of processes that were killed."""
     ours = re.compile(re.escape(_prefix(target)) + r"[0-9a-f]{32}\.part")
     for entry in os.scandir(target.parent):
         if ours.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
@@ -168,9 +168,9 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _acquire_lock(directory: Path, *, must_hold: bool = False) -> int | None:
-    """The open lock file of a staging directory; None if another process has it.
+    """Return the open lock file of a staging directory; None if another process has the lock.
 
-    A file system may have no locks. Then a new directory is used all the same, and leftovers stay: with `must_hold`
+    Some file systems have no locks. A new directory is then used without one, and leftovers stay: with `must_hold`,
     this is an error.
     """
     path = directory / LOCK
@@ -192,13 +192,13 @@ def _acquire_lock(directory: Path, *, must_hold: bool = False) -> int | None:
 
 
 def _prefix(target: Path) -> str:
-    """How the names of a file's staging directories begin."""
+    """Return the start of the names of the staging directories of a file."""
     name = os.fsencode(target.name)
     return f".{target.name if len(name) <= LONGEST_LABEL else sha256(name).hexdigest()}."
 
 
 def _move_all(what: str, files: Path, directory: Path, *, overwrite: bool) -> None:
-    """Move files to a directory, once all of them are on the disk."""
+    """Move files to a directory after all of them are on the disk."""
     staged = sorted(files.iterdir())
     for file in staged:
         if overwrite:
@@ -210,7 +210,7 @@ def _move_all(what: str, files: Path, directory: Path, *, overwrite: bool) -> No
             with file.open("rb") as source, _open_special(target) as sink:
                 shutil.copyfileobj(source, sink)
         elif overwrite:
-            _replace(what, file, _followed(target))
+            _replace(what, file, _resolve_link(target))
         else:
             _create(file, target)
 
@@ -259,7 +259,7 @@ def _replace(what: str, file: Path, target: Path) -> None:
 
 
 def _create(file: Path, target: Path) -> None:
-    """Move a file to a name that must be free: other than a rename, a new link never replaces a file."""
+    """Move a file to a name that must not exist: unlike a rename, a new link never replaces a file."""
     try:
         os.link(file, target)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which way a coordinate runs: X to the east, Y to the north, Z up or down, by what is known of it."""
+"""Directions of coordinates: X to the east, Y to the north, Z up or down."""
 
 from __future__ import annotations
 
@@ -29,23 +29,32 @@ PROJECTED = {"X": "projection_x_coordinate", "Y": "projection_y_coordinate"}
 
 
 def axis_letters(about: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """X, Y or Z for each coordinate, of which the attributes are given.
+    """Return the axis X, Y or Z of each coordinate.
 
-    What tells is the standard name, else a unit such as degrees_north, else `positive`, else names of which one is an
-    easting's and one a northing's; what none of them tells, goes in order.
+    The axis follows from the standard name, from a unit such as degrees_north, from the attribute ``positive``, or from
+    a pair of names such as easting and northing, in this order. Other coordinates get the remaining letters in order.
+
+    Parameters
+    ----------
+    about : mapping of str to mapping
+        Attributes of each coordinate.
+
+    Returns
+    -------
+    dict of str to str
     """
     named = {name: BY_NAME.get(name.lower()) for name in about}
     paired = {"X", "Y"} <= set(named.values())
-    tellers: tuple[Callable[[str], str | None], ...] = (
+    rules: tuple[Callable[[str], str | None], ...] = (
         lambda name: BY_STANDARD_NAME.get(str(about[name].get("standard_name", ""))),
         lambda name: BY_UNIT.get(str(about[name].get("units", ""))),
         lambda name: "Z" if about[name].get("positive") else None,
         lambda name: named[name] if paired else None,
     )
     found: dict[str, str] = {}
-    for tell in tellers:
+    for rule in rules:
         for name in about:
-            letter = tell(name)
+            letter = rule(name)
             if letter and name not in found and letter not in found.values():
                 found[name] = letter
     left = [letter for letter in "XYZ" if letter not in found.values()]
@@ -53,21 +62,46 @@ def axis_letters(about: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def axis_attribute(letter: str, about: Mapping[str, Any]) -> dict[str, str]:
-    """CF's `axis` of a coordinate, of which the attributes are given; none where it would mislead.
+    """Return the CF attribute ``axis`` of a coordinate; empty if it would mislead.
 
-    GDAL takes an X axis for a longitude unless it is in metres, so that one in kilometres would end up elsewhere.
+    GDAL takes an X axis for a longitude unless its unit is the metre. A coordinate in kilometres would be misplaced.
+
+    Parameters
+    ----------
+    letter : str
+        X, Y or Z.
+    about : mapping
+        Attributes of the coordinate.
+
+    Returns
+    -------
+    dict of str to str
     """
     unit = about.get("units")
     return {"axis": letter} if letter == "Z" or unit == "m" or unit in BY_UNIT else {}
 
 
 def is_latitude_unit(unit: str) -> bool:
-    """Whether a unit is that of latitudes."""
+    """Return whether a unit is that of latitudes, such as degrees_north."""
     return unit in _NORTH
 
 
 def standard_name(letter: str, unit: str, crs: str | None) -> str:
-    """The CF name of a horizontal coordinate: by its unit a latitude or longitude, else by its reference system."""
+    """Return the CF standard name of a horizontal coordinate.
+
+    Parameters
+    ----------
+    letter : str
+        X or Y.
+    unit : str
+    crs : str or None
+        Coordinate reference system.
+
+    Returns
+    -------
+    str
+        Empty if there is none.
+    """
     if unit in BY_UNIT:
         return DEGREES[BY_UNIT[unit]]
     if crs is None or letter not in PROJECTED or conversion(unit, "m") is None:

@@ -1,6 +1,6 @@
-"""How often intervals hold the truth, how ranks spread, and how far both stray by chance alone.
+"""Coverage of intervals and ranks of truths, with their chance variations.
 
-K simulated surveys are independent of each other; the sites of one survey share a truth, and are not.
+K simulated surveys are independent of each other; the sites of one survey are not, because they share a truth.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 INTERVALS = (0.5, 0.8, 0.95)  # probabilities of central intervals
-CONFIDENCE = 0.95  # that a calibrated posterior stays inside all the bands of a table
-BIN_CONFIDENCE = 0.99  # that it stays inside the band of one bin of a histogram
-DRAWS = 99  # from a posterior, so that a truth has 100 ranks among them
+CONFIDENCE = 0.95  # probability that a calibrated posterior is inside all bands of a table
+BIN_CONFIDENCE = 0.99  # probability that it is inside the band of one bin of a histogram
+DRAWS = 99  # per posterior, so that there are 100 ranks
 BINS = (20, 10, 5, 4)  # each divides the 100 ranks evenly
 SURVEYS_PER_BIN = 5
 
 
 class Coverage(NamedTuple):
-    """What share of the truths lies inside central intervals of one probability; arrays of one shape.
+    """Fraction of truths inside central intervals of one probability.
 
     Attributes
     ----------
-    share : over all surveys and sites.
-    standard_error : of the share, estimated from how surveys differ.
-    lower, upper : band in which the share of a calibrated posterior lies.
+    share : array
+        Fraction over all surveys and sites.
+    standard_error : array
+        Standard error of the fraction, estimated from the variation between surveys.
+    lower, upper : array
+        Band of the fraction for a calibrated posterior.
     """
 
     share: Floats
@@ -39,33 +42,37 @@ class Coverage(NamedTuple):
 
     @property
     def below(self) -> NDArray[np.bool_]:
-        """Where fewer truths lie inside than chance explains: the posterior is overconfident."""
+        """Whether fewer truths are inside than chance explains: the posterior is overconfident."""
         return np.asarray(self.share < self.lower)
 
     @property
     def above(self) -> NDArray[np.bool_]:
-        """Where more truths lie inside than chance explains: the posterior is too wide."""
+        """Whether more truths are inside than chance explains: the posterior is too wide."""
         return np.asarray(self.share > self.upper)
 
 
 def interval_coverage(pit: Floats, probability: float, tests: int = 1) -> Coverage:
-    """Coverage of the central intervals of a probability.
+    """Return the coverage of central intervals.
 
     Parameters
     ----------
-    pit : (K, N, ...), probability of each truth under its posterior marginal, for K surveys of N sites.
-    tests : how many bands are looked at together. They are so wide that a calibrated posterior stays inside all
-        of them with probability `CONFIDENCE` (Bonferroni).
+    pit : array, shape (K, N, ...)
+        Cumulative probability of each truth under its posterior marginal, for K surveys of N sites.
+    probability : float
+        Probability of the intervals.
+    tests : int
+        Number of bands that are assessed together. A calibrated posterior is inside all of them with the probability
+        `CONFIDENCE` (Bonferroni).
 
     Returns
     -------
     Coverage
-        Of arrays (...).
+        With arrays of shape (...).
     """
     surveys, sites = pit.shape[:2]
     per_survey = np.mean(np.abs(2.0 * pit - 1.0) <= probability, axis=1)
-    # Of one truth alone. It is the error if all sites of a survey stand or fall together and there is one survey;
-    # divided by the square root of all sites, it is what even independent sites would have.
+    # Standard error for one truth: also that of one survey with completely dependent sites. Divided by the root of the
+    # number of sites, it is a lower bound of the standard error, for independent sites.
     single = np.sqrt(probability * (1.0 - probability))
     tail = 0.5 * (1.0 - CONFIDENCE) / tests
     if surveys > 1:
@@ -84,17 +91,17 @@ def interval_coverage(pit: Floats, probability: float, tests: int = 1) -> Covera
 
 
 def bin_count(surveys: int) -> int:
-    """Bins of a histogram of one rank a survey: as many as leave five surveys for each."""
+    """Return the number of bins of a histogram with one rank per survey: at least five surveys per bin if possible."""
     return next((bins for bins in BINS if surveys >= SURVEYS_PER_BIN * bins), BINS[-1])
 
 
 def rank_counts(ranks: Integers, bins: int) -> Integers:
-    """Histogram (bins,) of ranks (K,) among `DRAWS` draws, from 0 to `DRAWS`."""
+    """Return the histogram (bins,) of ranks (K,) from 0 to `DRAWS`."""
     return np.bincount(np.asarray(ranks, dtype=np.int64) * bins // (DRAWS + 1), minlength=bins)
 
 
 def count_band(surveys: int, bins: int) -> tuple[int, int]:
-    """Fewest and most of K independent, uniform ranks in one bin: the central binomial interval."""
+    """Return the central binomial interval of the number of uniform ranks in one bin."""
     tail = 0.5 * (1.0 - BIN_CONFIDENCE)
     lower, upper = np.ceil(np.maximum(bdtrik(np.asarray([tail, 1.0 - tail]), surveys, 1.0 / bins), 0.0))
     return int(lower), int(upper)

@@ -1,4 +1,4 @@
-"""Where on Earth coordinates are: a reference system as the CF grid mapping of coordinates in any unit of length."""
+"""Coordinate reference systems as CF grid mappings, for coordinates in any unit of length."""
 
 from __future__ import annotations
 
@@ -13,26 +13,37 @@ FALSE_ORIGIN = ("false_easting", "false_northing")
 
 
 def grid_mapping(crs: str, unit: str) -> dict[str, Any]:
-    """The attributes of a grid mapping, for horizontal coordinates in a unit.
+    """Return the attributes of a CF grid mapping.
 
-    Coordinates may be in km where the reference system counts in metres. CF then wants its false origin in km too, and
-    programs that read its WKT take the coordinates to be in the unit of that.
+    Coordinates can be in km although the reference system is in metres. CF then requires the false origin in km too,
+    and programs that read the WKT assume that the coordinates have its unit.
+
+    Parameters
+    ----------
+    crs : str
+        Coordinate reference system that PROJ understands.
+    unit : str
+        Unit of the horizontal coordinates.
+
+    Returns
+    -------
+    dict
     """
     system = CRS.from_user_input(crs)
     how = conversion(unit, "m") if system.is_projected else None
     ratio = how.factor / system.axis_info[0].unit_conversion_factor if how else 1.0
     if how and not math.isclose(ratio, 1.0, rel_tol=1e-9):
-        system = _in_unit(system, unit, how.factor)
+        system = _convert_unit(system, unit, how.factor)
     found: dict[str, Any] = {
         key: list(value) if isinstance(value, tuple) else value for key, value in system.to_cf().items()
     }
     return found | {key: found[key] / ratio for key in FALSE_ORIGIN if key in found}
 
 
-def _in_unit(system: CRS, unit: str, metres: float) -> CRS:
-    """The same projection, its coordinates in a unit of so many metres."""
+def _convert_unit(system: CRS, unit: str, metres: float) -> CRS:
+    """Return the same projection with coordinates in another unit, given in metres."""
     about = system.to_json_dict()
     for axis in about["coordinate_system"]["axis"]:
         axis["unit"] = {"type": "LinearUnit", "name": unit, "conversion_factor": metres}
-    about.pop("id", None)  # it is no longer the one of the register
+    about.pop("id", None)  # it is no longer the registered one
     return CRS.from_json_dict({**about, "name": f"{system.name} in {unit}"})

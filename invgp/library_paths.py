@@ -1,4 +1,4 @@
-"""Names of files for libraries that take UTF-8 only, such as netCDF's."""
+"""File names for libraries that accept only UTF-8, such as netCDF."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from tempfile import TemporaryDirectory
 
 @contextmanager
 def utf8_path(path: Path) -> Iterator[Path]:
-    """Give a path to the same file whose name is UTF-8: the path itself, or else a link in a temporary directory.
+    """Provide a path to the same file whose name is UTF-8: the path itself, or a link in a temporary directory.
 
     Parameters
     ----------
     path : Path
-        A file to read, or to create: a library that creates a file follows the link.
+        A file to read or to create; a library that creates a file follows the link.
+
+    Yields
+    ------
+    Path
     """
     if is_utf8(str(path.absolute())):  # libraries may resolve a relative path themselves
         yield path
@@ -27,7 +31,7 @@ def utf8_path(path: Path) -> Iterator[Path]:
 
 
 def is_utf8(name: str) -> bool:
-    """Whether the name of a file, as Python gives it, stands for UTF-8 text."""
+    """Return whether a file name, as Python represents it, is valid UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -36,5 +40,5 @@ def is_utf8(name: str) -> bool:
 
 
 def as_text(name: str) -> str:
-    r"""The name of a file as text that any library takes; bytes that are not UTF-8 are shown as ``\udce9``."""
+    r"""Return a file name as valid text; bytes that are not UTF-8 become escapes such as ``\udce9``."""
     return name.encode(errors="backslashreplace").decode()

@@ -1,6 +1,6 @@
-"""Links between latent Gaussian processes f and the physical quantity that they stand for.
+"""Links: functions from latent Gaussian processes f to physical quantities.
 
-A link acts on the last axis, which counts the L labels of a latent.
+A link acts on the last axis, which has the L labels of a latent.
 """
 
 from __future__ import annotations
@@ -16,55 +16,63 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-DRAWS = 2**12  # for quantiles that have no closed form: they are off by a hundredth of a standard deviation
+DRAWS = 2**12  # for quantiles without a closed form; their error is about 0.01 standard deviations
 SITES_AT_ONCE = 256
-TINY = 1e-12  # added to correlations that may be 1
+TINY = 1e-12  # added to the diagonal of correlations, which may be singular
 
 
 class Link(Protocol):
-    """A map from the latent to the physical scale."""
+    """A function from the scale of the Gaussian process to the physical scale."""
 
     @property
     def name(self) -> str:
-        """As the config calls it."""
+        """Name in the configuration."""
 
     @property
     def elementwise(self) -> bool:
-        """Whether each physical value depends on its own latent only, and grows with it."""
+        """Whether each physical value is an increasing function of its own process only."""
 
     def __call__(self, f: Floats) -> Floats:
-        """The physical values of f, (..., L)."""
+        """Return the physical values of f, (..., L)."""
 
     def inverse(self, values: Floats) -> Floats:
-        """The f of physical values, (..., L); not finite where there is none."""
+        """Return f for physical values, (..., L); not finite where there is none."""
 
     def prior_to_process(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation (L,) of f for a prior mean and standard deviation as the config gives them."""
+        """Return the mean and standard deviation (L,) of f for a prior as in the configuration."""
 
     def process_to_prior(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """The inverse of `prior_to_process`: what the config would say of such f."""
+        """Return the prior mean and standard deviation (L,) in the configuration: the inverse of `prior_to_process`."""
 
     def moments(self, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation (..., L) of the physical values of f ~ N(mean, covariance (..., L, L))."""
+        """Return the mean and std (..., L) of the physical values of f ~ N(mean, covariance (..., L, L))."""
 
     def quantiles(self, mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
-        """Quantiles (K, N, L) of the physical values of f ~ N(mean (N, L), covariance (N, L, L))."""
+        """Return quantiles (K, N, L) of the physical values of f ~ N(mean (N, L), covariance (N, L, L))."""
 
     def exceedance(self, mean: Floats, covariance: Floats, threshold: float) -> Floats:
-        """Probability (N, L) that the physical values are above a threshold."""
+        """Return the probability (N, L) that the physical values exceed a threshold."""
 
 
 def normal_draws(mean: Floats, covariance: Floats) -> Iterator[Floats]:
-    """Draws (B, S, L) of f ~ N(mean (N, L), covariance (N, L, L)) of one batch of sites after another.
+    """Draw f ~ N(mean, covariance) at one batch of sites after another, with the same Sobol points at all sites.
 
-    The same scrambled Sobol points at all sites.
+    Parameters
+    ----------
+    mean : array, shape (N, L)
+    covariance : array, shape (N, L, L)
+
+    Yields
+    ------
+    array, shape (B, S, L)
+        Draws at B sites.
     """
-    from scipy.special import ndtri  # noqa: PLC0415 - a config is checked without waiting for SciPy
+    from scipy.special import ndtri  # noqa: PLC0415 - a configuration is checked without importing SciPy
     from scipy.stats import qmc  # noqa: PLC0415
 
     labels = mean.shape[-1]
     normals = ndtri(qmc.Sobol(labels, rng=np.random.default_rng(0)).random(DRAWS))
-    # Of the correlations: latents of different units have variances that differ by many orders of magnitude.
+    # The factor is that of the correlations, because variances in different units differ by orders of magnitude.
     std = _std(covariance)
     scale = np.where(std > 0.0, std, 1.0)
     correlation = covariance / (scale[..., :, None] * scale[..., None, :])
@@ -97,31 +105,31 @@ class Identity:
     elementwise: bool = True
 
     def __call__(self, f: Floats) -> Floats:
-        """The physical values of f."""
+        """Return the physical values of f."""
         return f
 
     def inverse(self, values: Floats) -> Floats:
-        """The f of physical values."""
+        """Return f for physical values."""
         return values
 
     def prior_to_process(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of f."""
+        """Return the mean and standard deviation of f."""
         return mean, std
 
     def process_to_prior(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """The same."""
+        """Return the same mean and standard deviation."""
         return mean, std
 
     def moments(self, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the physical values."""
+        """Return the mean and standard deviation of the physical values."""
         return mean, _std(covariance)
 
     def quantiles(self, mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
-        """Quantiles of the physical values."""
+        """Return quantiles of the physical values."""
         return _normal_quantiles(mean, covariance, probabilities)
 
     def exceedance(self, mean: Floats, covariance: Floats, threshold: float) -> Floats:
-        """Probability of being above a threshold."""
+        """Return the probability that a threshold is exceeded."""
         return _normal_exceedance(mean, covariance, threshold)
 
 
@@ -133,79 +141,79 @@ class Log:
     elementwise: bool = True
 
     def __call__(self, f: Floats) -> Floats:
-        """The physical values of f."""
+        """Return the physical values of f."""
         return np.asarray(np.exp(f))
 
     def inverse(self, values: Floats) -> Floats:
-        """The f of physical values."""
+        """Return f for physical values."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.log(values))
 
     def prior_to_process(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of f whose exponential has the mean and standard deviation given."""
+        """Return the mean and standard deviation of f for given moments of exp(f)."""
         variance = np.log1p((std / mean) ** 2)
         return np.log(mean) - 0.5 * variance, np.sqrt(variance)
 
     def process_to_prior(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of exp(f)."""
+        """Return the mean and standard deviation of exp(f)."""
         physical = np.exp(mean + 0.5 * std**2)
         return physical, physical * np.sqrt(np.expm1(std**2))
 
     def moments(self, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of exp(f)."""
+        """Return the mean and standard deviation of exp(f)."""
         return self.process_to_prior(mean, _std(covariance))
 
     def quantiles(self, mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
-        """Quantiles of exp(f)."""
+        """Return quantiles of exp(f)."""
         return np.asarray(np.exp(_normal_quantiles(mean, covariance, probabilities)))
 
     def exceedance(self, mean: Floats, covariance: Floats, threshold: float) -> Floats:
-        """Probability of being above a threshold; a positive quantity is always above one that is not."""
+        """Return the probability that a threshold is exceeded; it is 1 for a threshold that is not positive."""
         return _normal_exceedance(mean, covariance, math.log(threshold)) if threshold > 0.0 else np.ones_like(mean)
 
 
 @dataclass(frozen=True)
 class Increasing:
-    """The physical quantity grows from label to label; the latents are the logarithms of its increments.
+    """The physical quantity increases from label to label; the processes are the logarithms of its increments.
 
-    So a depth is a sum of thicknesses, each positive. The config's mean is that of the quantity itself, its standard
-    deviation that of each increment.
+    For example, a depth is a sum of positive thicknesses. The mean in the configuration is that of the quantity, the
+    standard deviation is that of each increment.
     """
 
     name: str = "increasing"
     elementwise: bool = False
 
     def __call__(self, f: Floats) -> Floats:
-        """The physical values of f."""
+        """Return the physical values of f."""
         return np.asarray(np.cumsum(np.exp(f), axis=-1))
 
     def inverse(self, values: Floats) -> Floats:
-        """The f of physical values."""
+        """Return f for physical values."""
         return Log().inverse(np.diff(values, axis=-1, prepend=0.0))
 
     def prior_to_process(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of f whose exponentials are the increments."""
+        """Return the mean and standard deviation of f for a mean of the quantity and a std of its increments."""
         return Log().prior_to_process(np.diff(mean, prepend=0.0), std)
 
     def process_to_prior(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Mean of the quantity, standard deviation of its increments."""
+        """Return the mean of the quantity and the standard deviation of its increments."""
         increments, spread = Log().process_to_prior(mean, std)
         return np.cumsum(increments), spread
 
     def moments(self, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the sums of exp(f)."""
+        """Return the mean and standard deviation of the cumulative sums of exp(f)."""
         increments, _ = Log().moments(mean, covariance)
         shared = increments[..., :, None] * np.expm1(covariance) * increments[..., None, :]
         variances = np.diagonal(np.cumsum(np.cumsum(shared, axis=-1), axis=-2), axis1=-2, axis2=-1)
         return np.cumsum(increments, axis=-1), np.sqrt(variances)
 
     def quantiles(self, mean: Floats, covariance: Floats, probabilities: Floats) -> Floats:
-        """Quantiles of the sums of exp(f), from many draws."""
+        """Return quantiles of the cumulative sums of exp(f), estimated from draws."""
         parts = [np.quantile(self(f), probabilities, axis=1) for f in normal_draws(mean, covariance)]
         return np.concatenate(parts, axis=1)
 
     def exceedance(self, mean: Floats, covariance: Floats, threshold: float) -> Floats:
-        """Probability of being above a threshold, from many draws."""
+        """Return the probability that a threshold is exceeded, estimated from draws."""
         return np.concatenate([np.mean(self(f) > threshold, axis=1) for f in normal_draws(mean, covariance)])
 
 

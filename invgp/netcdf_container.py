@@ -1,7 +1,7 @@
-"""netCDF files from anywhere: whether one can be opened without harm.
+"""Check whether a netCDF file of unknown origin can be opened safely.
 
-A damaged file may let the netCDF library loop for ever or crash, and a prepared one may lead to other files or declare
-terabytes. So a file is first read in a child process, which may fail.
+A damaged file can crash the netCDF library or let it loop forever. A malicious one can link to other files or declare
+terabytes. A file is therefore first read in a child process.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"  # of HDF5, and so of netCDF-4
 CLASSIC = b"CDF"
-MOST_COMPRESSED = 1100  # times smaller is the most that zlib makes of zeros
-MOST_TRIED = 2**28  # bytes that the child reads; of a larger file, only the first value of each variable
-PATIENCE = 60.0  # s for what takes a second
+MOST_COMPRESSED = 1100  # highest compression ratio of zlib
+MOST_TRIED = 2**28  # bytes that the child reads; of a larger file, it reads the first value of each variable
+PATIENCE = 60.0  # s, time limit of the check, which usually takes less than 1 s
 FINE, DAMAGED = "fine", "it is damaged"
 CRASHES = f"{DAMAGED}, and the netCDF library crashes on it"
-# The modules of a new interpreter are searched where those of this one are.
+# The new interpreter searches for modules in the same places as this one.
 NEW_INTERPRETER = """
 import sys
 path, sys.path[:] = sys.argv[1], sys.argv[2:]
 from invgp.netcdf_container import print_inspection
 print_inspection(path)
 """
-# What the netCDF library and xarray raise where a file is damaged.
+# Exceptions that the netCDF library and xarray raise for damaged files.
 UNREADABLE = (
     *(AttributeError, IndexError, KeyError, MemoryError, NotImplementedError, OSError, OverflowError),
     *(RuntimeError, TypeError, ValueError),
@@ -47,24 +47,24 @@ UNREADABLE = (
 
 
 def unreadable_error(path: str | Path, reason: str) -> ConfigError:
-    """The error for a file that cannot be read."""
+    """Return the error for a file that cannot be read."""
     return ConfigError(f"the posterior {str(path)!r} cannot be read: {reason}")
 
 
 def check_container(path: Path) -> None:
-    """Check that a file is netCDF-4 of plain variables, in one piece, and holds as much as it declares.
+    """Check that a file is netCDF-4 with plain variables, is not damaged, and contains as much data as it declares.
 
     Parameters
     ----------
     path : Path
-        A file that may come from anywhere.
+        A file of unknown origin.
 
     Raises
     ------
     ConfigError
-        It is not; the sentence says why.
+        It is not; the message states the reason.
     """
-    # Here, so that help is given without waiting for them, and once, not in every child.
+    # Imported here, because the help does not need them, and before the fork, so that the child need not import them.
     import h5py  # noqa: F401, PLC0415
     import netCDF4  # noqa: F401, PLC0415
 
@@ -79,15 +79,15 @@ def check_container(path: Path) -> None:
         classic = start.startswith(CLASSIC)
         raise unreadable_error(path, "it is netCDF-3, and must be netCDF-4" if classic else "it is not a netCDF file")
     with utf8_path(path) as name:
-        # A forked child has the locks that other threads held, in libraries too, and nobody who releases them.
+        # A forked child inherits locks of other threads, which nobody would release.
         alone = threading.active_count() == 1
-        reason = _in_a_child(lambda: _inspect(name)) if alone else _in_a_new_interpreter(name)
+        reason = _inspect_in_child(lambda: _inspect(name)) if alone else _inspect_in_new_interpreter(name)
     if reason != FINE:
         raise unreadable_error(path, reason)
 
 
-def _in_a_new_interpreter(path: Path) -> str:
-    """What is wrong with a file, or `FINE`, found by a process that takes half a second to start."""
+def _inspect_in_new_interpreter(path: Path) -> str:
+    """Return the defect of a file, or `FINE`, with a new interpreter, which takes half a second to start."""
     places = [entry for entry in sys.path if isinstance(entry, str)]
     command = [sys.executable, "-c", NEW_INTERPRETER, str(path), *places]
     try:
@@ -100,21 +100,21 @@ def _in_a_new_interpreter(path: Path) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return _too_long()
+        return _time_limit_message()
     return ended.stdout.decode() or CRASHES
 
 
 def print_inspection(path: str) -> None:
-    """Print what is wrong with a file, or `FINE`: what a new interpreter does."""
-    os.write(sys.stdout.fileno(), _sentence(lambda: _inspect(Path(path))).encode())
+    """Print the defect of a file, or `FINE`; called in a new interpreter."""
+    os.write(sys.stdout.fileno(), _describe_defect(lambda: _inspect(Path(path))).encode())
 
 
-def _in_a_child(inspect: Callable[[], str]) -> str:
-    """What a function says in a forked process, which may crash or hang; only where no other thread is active."""
+def _inspect_in_child(inspect: Callable[[], str]) -> str:
+    """Return the result of a function in a forked process, which may crash or hang; only without other threads."""
     reading, writing = os.pipe()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads of OpenBLAS, which is prepared for a fork
+            warnings.simplefilter("ignore", DeprecationWarning)  # about threads of OpenBLAS, which supports fork
             child = os.fork()
     except OSError:
         os.close(reading)
@@ -124,15 +124,15 @@ def _in_a_child(inspect: Callable[[], str]) -> str:
         try:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             faulthandler.disable()  # a crash is reported by the parent
-            os.write(writing, _sentence(inspect).encode())
+            os.write(writing, _describe_defect(inspect).encode())
         finally:
             os._exit(0)
     os.close(writing)
     try:
-        answer = select.poll()  # other than select.select, with descriptors above 1023 too
+        answer = select.poll()  # unlike select.select, it supports descriptors above 1023
         answer.register(reading, select.POLLIN)
         if not answer.poll(1000 * PATIENCE):
-            return _too_long()
+            return _time_limit_message()
         return os.read(reading, select.PIPE_BUF).decode() or CRASHES
     finally:
         os.close(reading)
@@ -140,11 +140,11 @@ def _in_a_child(inspect: Callable[[], str]) -> str:
         os.waitpid(child, 0)
 
 
-def _too_long() -> str:
+def _time_limit_message() -> str:
     return f"reading it takes too long, more than {PATIENCE:g} s"
 
 
-def _sentence(inspect: Callable[[], str]) -> str:
+def _describe_defect(inspect: Callable[[], str]) -> str:
     try:
         return inspect()[: select.PIPE_BUF // 4]
     except UNREADABLE:
@@ -152,7 +152,7 @@ def _sentence(inspect: Callable[[], str]) -> str:
 
 
 def _inspect(path: Path) -> str:
-    """What is wrong with a file, or `FINE`."""
+    """Return the defect of a file, or `FINE`."""
     import netCDF4  # noqa: PLC0415
 
     found = _find_link(path)
@@ -160,11 +160,11 @@ def _inspect(path: Path) -> str:
         return found
     with netCDF4.Dataset(path) as file:
         file.set_auto_maskandscale(False)
-        return _find_declaration(file, path.stat().st_size) or _try_values(file)
+        return _find_oversize(file, path.stat().st_size) or _try_values(file)
 
 
 def _find_link(path: Path) -> str:
-    """What leads to other files, which the netCDF library would follow."""
+    """Return a link to other files, which the netCDF library would follow; empty if there is none."""
     import h5py  # noqa: PLC0415
 
     with h5py.File(path) as file:
@@ -179,8 +179,8 @@ def _find_link(path: Path) -> str:
     return ""
 
 
-def _find_declaration(file: netCDF4.Dataset, file_size: int) -> str:
-    """Types that a posterior has not, and sizes that a file of this size cannot hold."""
+def _find_oversize(file: netCDF4.Dataset, file_size: int) -> str:
+    """Return a type or a size that a posterior of this file size cannot have; empty if there is none."""
     if file.groups or file.cmptypes or file.vltypes or file.enumtypes:
         return "it has groups or types of its own, and a posterior has neither"
     total = 0
@@ -195,7 +195,7 @@ def _find_declaration(file: netCDF4.Dataset, file_size: int) -> str:
 
 
 def _try_values(file: netCDF4.Dataset) -> str:
-    """Read all attributes and values; an error is what is looked for."""
+    """Read all attributes and values; a damaged file raises an error."""
     owners: list[Any] = [file, *file.variables.values()]
     for owner in owners:
         for name in owner.ncattrs():

@@ -1,4 +1,4 @@
-"""How many files this process may have open at once."""
+"""Limit of the number of open files of this process."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import resource
 
 from invgp.errors import SystemLimitError
 
-FEWEST = 64  # of one worker: libraries, streams, the ledger, a program's files
-PER_WORKER = 10  # of a worker process: pipes to and from it
+FEWEST = 64  # for one worker: libraries, streams, ledger and files of a program
+PER_WORKER = 10  # for each further worker process: pipes
 USUAL = 1024
 
 
 def reserve_open_files(workers: int = 1) -> None:
-    """Raise the soft limit of open files to what is usual, or to what so many workers need, where it is lower.
+    """Raise the soft limit of open files to a usual value, or to the number that the workers need.
 
     Parameters
     ----------
     workers : int
-        Simulator runs at once.
+        Number of simulator runs at the same time.
 
     Raises
     ------

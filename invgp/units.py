@@ -1,4 +1,4 @@
-"""Units of measurement, as UDUNITS (and so CF) knows them."""
+"""Units of measurement in the notation of UDUNITS, which CF uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from cf_units import Unit
 
 
 class Conversion(NamedTuple):
-    """`value * factor + offset` takes a value from one unit to another."""
+    """A conversion of units: new value = value * factor + offset.
+
+    Attributes
+    ----------
+    factor, offset : float
+    """
 
     factor: float
     offset: float
@@ -19,17 +24,46 @@ IDENTITY = Conversion(1.0, 0.0)
 
 
 def is_unit(text: str) -> bool:
-    """Whether UDUNITS understands it."""
+    """Return whether UDUNITS knows a unit.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_unit("m s-1"), is_unit("metres per second per furlong of")
+    (True, False)
+    """
     try:
         unit = Unit(text)
     except ValueError:
         return False
-    # cf-units knows words for having no unit at all; a quantity without one is written '1'.
+    # cf-units accepts words for "no unit"; a quantity without a unit has the unit '1'.
     return bool(text.strip()) and not (unit.is_unknown() or unit.is_no_unit())
 
 
 def conversion(source: str, target: str) -> Conversion | None:
-    """How to get from one unit to another; None if no factor and offset do."""
+    """Return the conversion from one unit to another.
+
+    Parameters
+    ----------
+    source, target : str
+
+    Returns
+    -------
+    Conversion or None
+        None if the units are not convertible by a factor and an offset.
+
+    Examples
+    --------
+    >>> conversion("km", "m")
+    Conversion(factor=1000.0, offset=0.0)
+    """
     if source == target:
         return IDENTITY
     a, b = Unit(source), Unit(target)
@@ -38,5 +72,5 @@ def conversion(source: str, target: str) -> Conversion | None:
     at_zero, at_one, at_two = (float(a.convert(value, b)) for value in (0.0, 1.0, 2.0))
     factor = at_one - at_zero
     if not math.isclose(at_two, at_one + factor, rel_tol=1e-9):
-        return None  # a logarithmic unit, such as decibels: no straight line leads there
+        return None  # a logarithmic unit, such as decibels
     return Conversion(factor, at_zero)

@@ -171,9 +171,9 @@ def test_that_no_other_file_is_read(whole: Path, tmp_path: Path) -> None:
 
 
 def test_that_a_crash_or_hang_of_the_library_on_a_file_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "crashes on it" in netcdf_container._in_a_child(lambda: os.kill(os.getpid(), signal.SIGSEGV))
+    assert "crashes on it" in netcdf_container._inspect_in_child(lambda: os.kill(os.getpid(), signal.SIGSEGV))
     monkeypatch.setattr(netcdf_container, "PATIENCE", 0.2)
-    reason = netcdf_container._in_a_child(lambda: str(os.read(os.pipe()[0], 1)))
+    reason = netcdf_container._inspect_in_child(lambda: str(os.read(os.pipe()[0], 1)))
     assert reason == "reading it takes too long, more than 0.2 s"
 
 
@@ -230,7 +230,7 @@ def test_that_a_file_is_read_in_a_process_with_many_open_files(monkeypatch: pyte
         resource.setrlimit(resource.RLIMIT_NOFILE, (many, hard))
     try:
         monkeypatch.setattr(os, "pipe", high_pipe)
-        assert netcdf_container._in_a_child(lambda: "read") == "read"
+        assert netcdf_container._inspect_in_child(lambda: "read") == "read"
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -244,7 +244,7 @@ def test_that_a_failed_fork_leaves_no_pipe(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(os, "pipe", lambda: pipes.append(make_pipe()) or pipes[-1])
     monkeypatch.setattr(os, "fork", fail)
     with pytest.raises(BlockingIOError):
-        netcdf_container._in_a_child(lambda: "")
+        netcdf_container._inspect_in_child(lambda: "")
     for end in pipes[0]:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(end)
