@@ -9,6 +9,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
 def test_that_adapters_are_compared_with_subprocess_and_the_original_umbridge(benchmark, capsys):
     table = benchmark("peers_adapters").main(["--environment", sys.prefix, "--runs", "3", "--repeats", "1"])
     assert all(math.isfinite(float(cell)) and float(cell) > 0 for _, *cells in table.rows for cell in cells)
@@ -16,6 +17,7 @@ def test_that_adapters_are_compared_with_subprocess_and_the_original_umbridge(be
     assert "with invgp" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_that_the_line_is_inverted_as_accurately_as_others_must(benchmark, capsys):
     table = benchmark("peers_otway").main(["--methods", "--sites", "8", "--draws", "400"])
     assert table.rows[0][0] == "invgp"

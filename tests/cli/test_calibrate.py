@@ -19,6 +19,7 @@ COMMAND = ("calibrate", "survey.toml", "--workers", "1")
 ROW = r"(?:[▼▲] )?\d+\.\d ± \d+\.\d\s+"
 
 
+@pytest.mark.slow
 def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_continue_from_there(tmp_path: Path) -> None:
     write_files(tmp_path)
     result = here(*COMMAND, "--surveys", "3", "--check", cwd=tmp_path)
@@ -54,6 +55,7 @@ def test_that_a_table_a_figure_and_a_file_come_out_and_that_more_surveys_continu
         read_finished(folder, "that of another seed")
 
 
+@pytest.mark.slow
 def test_that_ctrl_c_keeps_and_reports_what_is_done(tmp_path: Path) -> None:
     config = small(with_program(body=f"sleep 0.01; {SIMULATOR}", directory=tmp_path))
     write_files(tmp_path, config)

@@ -34,6 +34,7 @@ FACTORISED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "config", "cost"),
     [

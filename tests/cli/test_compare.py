@@ -34,6 +34,7 @@ def compared(otway: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return folder, here(*COMPARE, "-o", "draws.nc", cwd=folder)
 
 
+@pytest.mark.slow
 def test_that_a_posterior_is_compared_latent_by_latent(
     compared: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
@@ -70,6 +71,7 @@ def test_that_draws_and_diagnostics_are_in_the_file(
         assert found.attrs["invgp_reference_runs"] > 4 * 300 * 10
 
 
+@pytest.mark.slow
 def test_that_few_draws_give_a_warning_and_more_draws_continue_the_chains(
     finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
@@ -88,6 +90,7 @@ def test_that_few_draws_give_a_warning_and_more_draws_continue_the_chains(
     assert not (folder / "was_called").exists(), "the same draws were paid for twice"
 
 
+@pytest.mark.slow
 def test_that_ctrl_c_keeps_the_chains_and_states_how_to_continue(tmp_path: Path) -> None:
     body = f"case $PWD in */chains9-*) touch ../../../samples;; esac; {SIMULATOR}"  # after the fit, of 8 steps
     config = with_program(body=body, directory=tmp_path)
@@ -155,6 +158,7 @@ def test_that_a_mistake_is_reported_before_any_run(
     assert not (folder / "was_called").exists()
 
 
+@pytest.mark.slow
 def test_that_draws_on_an_emulator_cost_a_few_runs(compared: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     folder, direct = compared
     result = here(*COMPARE, "--emulator", "--plot", "emulated.png", cwd=folder)
@@ -176,6 +180,7 @@ def told_runs(stdout: str) -> tuple[int, int]:
     return int(said[1].replace(",", "")), int(said[2].replace(",", ""))
 
 
+@pytest.mark.slow
 def test_that_a_stopped_comparison_on_an_emulator_continues_with_the_runs_of_the_ledger(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     body = (

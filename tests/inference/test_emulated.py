@@ -54,6 +54,7 @@ def test_that_the_file_contains_the_errors_of_the_emulator():
     assert not posterior["direct_evaluation"].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("links", [("identity", "identity"), ("log", "increasing")])
 def test_that_runs_of_earlier_inversions_are_used_from_the_start(tmp_path, links):
     problem, truth = line_problem(smooth, links=links)

@@ -27,6 +27,7 @@ def replace_function(model, function):
     return CallableModel(function=function, inputs=model.inputs, outputs=model.outputs)
 
 
+@pytest.mark.slow
 def test_that_the_same_seed_gives_the_same_posterior_and_another_seed_another():
     problem = map_problem(max_evaluations=4)
     first, second, other = (data_of(invgp.invert(problem, seed=seed)) for seed in (1, 1, 2))
@@ -34,6 +35,7 @@ def test_that_the_same_seed_gives_the_same_posterior_and_another_seed_another():
     assert not first.equals(other)
 
 
+@pytest.mark.slow
 def test_that_the_number_of_workers_does_not_change_the_result():
     problem = map_problem(max_evaluations=4)
     alone, two = (data_of(invgp.invert(problem, workers=workers)) for workers in (1, 2))
@@ -179,6 +181,7 @@ def test_that_noise_may_be_unknown_where_nothing_was_observed():
     xr.testing.assert_equal(invgp.invert(problem)["resistivity"], invgp.invert(holed)["resistivity"])
 
 
+@pytest.mark.slow
 def test_that_the_number_of_blas_threads_does_not_change_the_result():
     problem = with_function(map_problem(max_evaluations=3), multiplied)
     alone, two = (data_of(invgp.invert(problem, workers=workers)) for workers in (1, 2))

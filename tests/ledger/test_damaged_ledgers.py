@@ -30,6 +30,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "runs.sqlite"
 
 
+@pytest.mark.slow
 def test_that_damage_causes_no_traceback_no_hang_and_no_wrong_result(tmp_path: Path) -> None:
     outcomes, faults = campaign(len(STATEMENTS) + BYTES_CHANGED, 0, tmp_path)
     assert faults == []

@@ -19,6 +19,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["maps", "export"])
 def test_that_the_commands_of_the_page_run(page, root, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
@@ -31,6 +32,7 @@ def test_that_the_commands_of_the_page_run(page, root, folder, monkeypatch, caps
             assert (folder / line.split()[0].rstrip(":")).exists(), arguments
 
 
+@pytest.mark.slow
 def test_that_the_python_example_runs(root, folder):
     [(_, example)] = blocks(root / "docs" / "maps.md", "python")
     outcome = subprocess.run([sys.executable, "-c", example], cwd=folder, capture_output=True, text=True, check=False)

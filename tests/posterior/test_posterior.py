@@ -104,6 +104,7 @@ def test_that_the_file_is_compressed_and_chunked(posterior, tmp_path):
     assert encoding["chunksizes"] == posterior["resistivity_sample"].shape
 
 
+@pytest.mark.slow
 def test_that_the_compliance_checker_finds_no_error(posterior, tmp_path):
     assert complaints(netcdf.write(posterior, tmp_path / "map.nc")) == []
 
@@ -117,6 +118,7 @@ def test_that_a_projection_keeps_all_its_parameters(tmp_path):
         np.testing.assert_array_equal(opened["crs"].attrs["standard_parallel"], [-18, -36])
 
 
+@pytest.mark.slow
 def test_that_a_vertical_coordinate_passes_the_checker(tmp_path):
     problem = map_problem(max_evaluations=1)
     height = Column("height", "m", np.linspace(0, 30, 12), "height of the sensor", "height", "up")

@@ -69,6 +69,7 @@ def test_that_an_exact_posterior_has_the_nominal_coverage(exact):
     assert float(exact["depth_error_ratio"]) == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.slow
 def test_that_the_ranks_of_an_exact_posterior_are_uniform(exact):
     ranks = selected_ranks(exact, "depth")[:, 0]
     counts = rank_counts(ranks, 10)

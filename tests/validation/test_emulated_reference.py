@@ -34,6 +34,7 @@ def drawn(counted: Counted, folder: Path, draws: int) -> tuple[Chains, int]:
     return chains, counted.rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [smooth, rippled])
 def test_that_resumed_chains_repeat_no_run_and_count_each_once(function, tmp_path):
     stopped, at_once = tmp_path / "stopped", tmp_path / "at_once"

@@ -21,6 +21,8 @@ import xarray as xr
 import invgp
 from helpers.c_programs import needs_compiler
 
+pytestmark = [pytest.mark.slow, pytest.mark.study]
+
 
 def copied(root: Path, folder: Path, name: str) -> Path:
     """A case study in a copy of its own, so that a check leaves nothing in the repository."""

@@ -65,6 +65,7 @@ def line() -> Line:
     return Line(problem, gain @ y, np.sqrt(np.diagonal(K - gain @ W @ K)), truth)
 
 
+@pytest.mark.slow
 def test_that_few_runs_suffice_where_data_are_local(line: Line) -> None:
     error, spread, _ = line.found(20, 15.0)
     assert error < 0.1
@@ -74,12 +75,14 @@ def test_that_few_runs_suffice_where_data_are_local(line: Line) -> None:
     assert without[1] > 2.0
 
 
+@pytest.mark.slow
 def test_that_too_short_a_reach_makes_the_posterior_wide_and_not_wrong(line: Line) -> None:
     _, spread, off = line.found(40, 4.0)
     assert spread > 0.95
     assert off < 1.3
 
 
+@pytest.mark.slow
 def test_that_predictions_follow_their_own_block(line: Line) -> None:
     inference = line.problem.inference.replace(max_runs=30, localisation=np.asarray([15.0]))
     posterior = invgp.invert(replace(line.problem, inference=inference))
