@@ -71,9 +71,8 @@ def write(posterior: xr.Dataset, path: str | Path) -> Path:
 
     Examples
     --------
-    >>> import invgp
-    >>> posterior = invgp.invert(invgp.load("survey.toml"))  # doctest: +SKIP
-    >>> invgp.netcdf.write(posterior, "posterior.nc")  # doctest: +SKIP
+    >>> invgp.netcdf.write(posterior, "posterior.nc")
+    PosixPath('posterior.nc')
     """
     posterior = _with_text_attributes(posterior)
     with atomic_file("the posterior", path) as part, utf8_path(part) as name, library_errors():
@@ -164,8 +163,9 @@ def read(path: str | Path) -> xr.Dataset:
 
     Examples
     --------
-    >>> import invgp
-    >>> posterior = invgp.netcdf.read("posterior.nc")  # doctest: +SKIP
+    >>> path = invgp.netcdf.write(posterior, "posterior.nc")
+    >>> invgp.netcdf.read(path)["depth"].sizes
+    Frozen({'site': 3})
     """
     with open_dataset(path) as dataset:
         return _load(path, dataset)

@@ -77,6 +77,10 @@ def plot_draws(
     ------
     PlotError
         The dataset is not an invgp posterior, has no draws, or an argument is invalid.
+
+    Examples
+    --------
+    >>> figure = invgp.plots.plot_draws(posterior)
     """
     options = FigureOptions((), dict(limits or {}), 0.0, as_names(latents), as_names(labels), size)
     return draws_figure(posterior, options, ax)

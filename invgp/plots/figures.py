@@ -108,9 +108,8 @@ def plot(
 
     Examples
     --------
-    >>> import invgp
-    >>> posterior = invgp.netcdf.read("posterior.nc")  # doctest: +SKIP
-    >>> invgp.plots.plot(posterior, "posterior.pdf", ["section", "fit"])  # doctest: +SKIP
+    >>> invgp.plots.plot(posterior, "posterior.png", ["section", "fit"])
+    (PosixPath('posterior.png'), PosixPath('posterior_fit.png'))
     """
     path = Path(path)
     check_format(path, "path")

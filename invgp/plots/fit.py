@@ -69,9 +69,7 @@ def plot_fit(posterior: xr.Dataset, *, size: tuple[float, float] | None = None) 
 
     Examples
     --------
-    >>> import invgp
-    >>> posterior = invgp.netcdf.read("posterior.nc")  # doctest: +SKIP
-    >>> figure = invgp.plots.plot_fit(posterior)  # doctest: +SKIP
+    >>> figure = invgp.plots.plot_fit(posterior)
     """
     return fit_figure(posterior, FigureOptions(size=size))
 

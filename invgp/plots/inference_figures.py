@@ -78,8 +78,6 @@ def plot_correlation(
 
     Examples
     --------
-    >>> import invgp
-    >>> posterior = invgp.netcdf.read("posterior.nc")  # doctest: +SKIP
     >>> figure = invgp.plots.plot_correlation(posterior, site=12)  # doctest: +SKIP
     """
     options = FigureOptions(latents=as_names(latents), labels=as_names(labels), size=size)
@@ -164,9 +162,7 @@ def plot_convergence(posterior: xr.Dataset, *, size: tuple[float, float] | None 
 
     Examples
     --------
-    >>> import invgp
-    >>> posterior = invgp.netcdf.read("posterior.nc")  # doctest: +SKIP
-    >>> figure = invgp.plots.plot_convergence(posterior)  # doctest: +SKIP
+    >>> figure = invgp.plots.plot_convergence(posterior)
     """
     return convergence_figure(posterior, FigureOptions(size=size))
 

@@ -136,8 +136,6 @@ def plot_map(
 
     Examples
     --------
-    >>> import invgp
-    >>> posterior = invgp.netcdf.read("posterior.nc")  # doctest: +SKIP
     >>> figure = invgp.plots.plot_map(posterior, show="information")  # doctest: +SKIP
     """
     options = FigureOptions(as_names(show), dict(limits or {}), hatch_below, as_names(latents), as_names(labels), size)

@@ -123,10 +123,8 @@ def plot_section(
 
     Examples
     --------
-    >>> import invgp
-    >>> posterior = invgp.netcdf.read("posterior.nc")  # doctest: +SKIP
-    >>> figure = invgp.plots.plot_section(posterior, latents="depth")  # doctest: +SKIP
-    >>> figure.savefig("depth.pdf")  # doctest: +SKIP
+    >>> figure = invgp.plots.plot_section(posterior, latents="depth")
+    >>> figure.savefig("depth.pdf")
     """
     options = FigureOptions(as_names(show), dict(limits or {}), hatch_below, as_names(latents), as_names(labels), size)
     return section_figure(posterior, options, ax)

@@ -29,9 +29,20 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "name", ["invgp.api", "invgp.config.define_problem", "invgp.errors", "invgp.formatting", "invgp.maps.predict"]
-)
+WITH_POSTERIOR = [
+    "invgp.api",
+    "invgp.config.define_problem",
+    "invgp.errors",
+    "invgp.formatting",
+    "invgp.maps.predict",
+    "invgp.netcdf",
+    *(f"invgp.plots.{name}" for name in ("draws", "figures", "fit", "inference_figures", "sections")),
+    "invgp.scaffolds.column_headers",
+    "invgp.units",
+]
+
+
+@pytest.mark.parametrize("name", WITH_POSTERIOR)
 def test_that_examples_with_a_posterior_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     problem = invgp.define(
