@@ -188,14 +188,22 @@ def in_notebook() -> bool:
 
 
 @contextmanager
-def show_progress() -> Iterator[ProgressState]:
+def show_progress(*, quiet: bool = False) -> Iterator[ProgressState]:
     """Show the progress of an inversion: in a notebook, in the terminal, or as log lines on standard error.
+
+    Parameters
+    ----------
+    quiet : bool
+        Whether nothing is displayed.
 
     Yields
     ------
     ProgressState
         The monitor of the inversion.
     """
+    if quiet:
+        yield ProgressState()
+        return
     if in_notebook():
         cell = NotebookDisplay()
         try:

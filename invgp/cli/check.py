@@ -1,4 +1,4 @@
-"""`invgp check`: is the config right, does the simulator run, and what will it cost?"""
+"""`invgp check`: check a configuration, run its simulator once and estimate the cost."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from invgp.inference.expected_cost import Cost
     from invgp.problem import Column, Floats, Observation, Problem
 
-QUICK = 0.01  # s: below this, one run says little about the rate of many
-MANY = 200
-MOST_NUMBERS = 12  # of a quantity, that a person wants to read
-PATIENCE = 5.0  # s that a person waits gladly for the misfit at every site
+QUICK = 0.01  # s: a faster run is repeated to measure its duration
+REPEATS = 200
+MOST_NUMBERS = 12  # numbers printed per quantity
+LONGEST_WAIT = 5.0  # s: the misfit at every site is computed if it takes less
 
 
 @click.command(
@@ -42,22 +42,22 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
     problem = load(config, data=data)
     check_posterior_path(problem.output.file, "output.file", problem, config)
     check_device(problem.inference.device)
-    check_noise(problem)
+    check_learnt_noise(problem)
     where = "site 1" if problem.grid is None else "the whole grid"
-    rows = prior_rows(problem)
-    with scratch() as directory:
-        outcome, seconds, pace = timed(problem, rows, directory)
+    rows = prior_mean_inputs(problem)
+    with temporary_run_directory() as directory:
+        outcome, seconds, pace = time_run(problem, rows, directory)
         if not outcome.ok[0]:
             raise RunsFailedError(f"the simulator failed at the prior mean, {where}: {outcome.messages[0]}")
-        modelled = at_sites(problem, rows, outcome.outputs, pace, directory)
-    warn_of_hanging(problem)
-    say_survey(problem)
+        modelled = outputs_at_sites(problem, rows, outcome.outputs, pace, directory)
+    warn_about_missing_timeout(problem)
+    print_survey(problem)
     print_line(f"\nOne run of {problem.forward.name!r} at the prior mean, {where}:")
-    say_quantities("in", problem.forward.inputs, rows[0])
-    say_quantities("out", problem.forward.outputs, outcome.outputs[0])
-    say_data(problem, modelled)
+    print_quantities("in", problem.forward.inputs, rows[0])
+    print_quantities("out", problem.forward.outputs, outcome.outputs[0])
+    print_misfit(problem, modelled)
     workers = workers or problem.inference.workers
-    cost = say_cost(problem, seconds, pace, workers)
+    cost = print_cost(problem, seconds, pace, workers)
     print_json(
         {
             "title": problem.title,
@@ -67,7 +67,7 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
             "inputs": as_dictionary(problem.forward.inputs, rows[0]),
             "outputs": as_dictionary(problem.forward.outputs, outcome.outputs[0]),
             "data": [
-                fit for observation in problem.survey.observations for fit in fits(problem, observation, modelled)
+                fit for observation in problem.survey.observations for fit in misfits(problem, observation, modelled)
             ],
             "seconds_a_run": seconds,
             "runs": cost.runs,
@@ -78,7 +78,7 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
 
 
 def check_device(device: str) -> None:
-    """Raise `DeviceMissingError` unless the device is there."""
+    """Raise `DeviceMissingError` unless the device is available."""
     from invgp.core.backend import DeviceError, select_backend  # noqa: PLC0415 - help is given without waiting for SciPy
 
     try:
@@ -87,16 +87,16 @@ def check_device(device: str) -> None:
         raise DeviceMissingError(str(error)) from error
 
 
-def check_noise(problem: Problem) -> None:
-    """Raise `ConfigError` if noise is to be learnt of more sites than it can be."""
+def check_learnt_noise(problem: Problem) -> None:
+    """Raise `ConfigError` if the survey is too large for noise that is learnt."""
     from invgp.inference.sample_sizes import refuse_to_learn_noise  # noqa: PLC0415 - it waits for SciPy
 
     refuse_to_learn_noise(problem)
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
-    """A directory for runs. That of a failed run stays, since the message about it names it."""
+def temporary_run_directory() -> Iterator[Path]:
+    """Create a directory for runs; it is kept if a run failed, because the message refers to it."""
     directory = Path(mkdtemp(prefix="invgp-check-"))
     try:
         yield directory
@@ -109,27 +109,36 @@ def scratch() -> Iterator[Path]:
         remove_if_empty(directory)
 
 
-def prior_rows(problem: Problem) -> Floats:
-    """What the simulator gets at the prior mean: a row a site, or one for a field model."""
+def prior_mean_inputs(problem: Problem) -> Floats:
+    """Return the simulator inputs at the prior mean: one row per site, or one row for a field model."""
     means = np.concatenate([latent.mean for latent in problem.latents])
     if problem.grid is not None:
         return problem.field_to_simulator(np.broadcast_to(means, (1, problem.grid.size, len(means))))
     return problem.to_simulator(np.broadcast_to(means, (1, problem.survey.size, len(means))))
 
 
-def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations, float, float]:
-    """The outcome of the first row, the seconds that a run takes, and those from one to the next in a worker."""
+def time_run(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations, float, float]:
+    """Run the first row and measure its duration.
+
+    Returns
+    -------
+    outcome : Evaluations
+    seconds : float
+        Duration of a run.
+    pace : float
+        Time from one run to the next in a worker, in seconds; shorter if the simulator runs several at once.
+    """
     from invgp.adapters.protocol import RunContext  # noqa: PLC0415
 
     model = problem.forward
     started = time.perf_counter()
     outcome = model.evaluate(rows[:1], RunContext(["prior-mean" if problem.grid is not None else "site-1"], directory))
     elapsed = time.perf_counter() - started
-    # One that makes several at once knows best what a run takes: the first has to get to know its servers as well.
+    # An adapter that runs several rows at once reports the duration itself, without the time to connect.
     seconds = elapsed if outcome.seconds is None else outcome.seconds
     pace = seconds / getattr(model, "runs_at_once", 1)
     if outcome.ok[0] and seconds < QUICK:
-        many = np.repeat(rows[:1], min(MANY, model.rows_per_task), axis=0)
+        many = np.repeat(rows[:1], min(REPEATS, model.rows_per_task), axis=0)
         labels = [f"repeat-{i + 1}" for i in range(len(many))]
         started = time.perf_counter()
         repeated = model.evaluate(many, RunContext(labels, directory))
@@ -138,29 +147,29 @@ def timed(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations,
     return outcome, seconds, pace
 
 
-def at_sites(problem: Problem, rows: Floats, first: Floats, pace: float, directory: Path) -> Floats:
-    """What the simulator gives at the prior mean, (N, P), in data units; NaN at sites where that is not known."""
+def outputs_at_sites(problem: Problem, rows: Floats, first: Floats, pace: float, directory: Path) -> Floats:
+    """Return the outputs at the prior mean, (N, P), in the units of the data; NaN at sites that were not run."""
     if problem.grid is not None:
         everywhere: Floats = problem.field_from_simulator(first)[0]
         return everywhere
     from invgp.adapters.protocol import RunContext  # noqa: PLC0415
 
     outputs = np.repeat(first, len(rows), axis=0)
-    # The prior mean is the same at every site, but a covariate or a coordinate may go in as well.
+    # The prior mean is the same at every site, but covariates and coordinates may differ.
     if np.any(rows != rows[0]):
-        if pace * len(rows) < PATIENCE:
+        if pace * len(rows) < LONGEST_WAIT:
             labels = [f"site-{n + 1}" for n in range(len(rows))]
             outcome = problem.forward.evaluate(rows, RunContext(labels, directory))
             outputs = outcome.outputs
-            warn_of_failures(outcome)
+            warn_about_failures(outcome)
         else:
             outputs[1:] = np.nan
     modelled: Floats = problem.from_simulator(outputs, 1)[0]
     return modelled
 
 
-def warn_of_failures(outcome: Evaluations) -> None:
-    """Say at how many sites the simulator failed, and why at the first of them."""
+def warn_about_failures(outcome: Evaluations) -> None:
+    """Warn about sites at which the simulator failed, with the reason at the first."""
     bad = np.flatnonzero(~outcome.ok)
     if bad.size:
         print_warning(
@@ -169,21 +178,23 @@ def warn_of_failures(outcome: Evaluations) -> None:
         )
 
 
-def warn_of_hanging(problem: Problem) -> None:
-    """Say that a program may take as long as it likes, if it may."""
+def warn_about_missing_timeout(problem: Problem) -> None:
+    """Warn if a program has no timeout."""
     from invgp.adapters import BatchedModel, ExecutableModel  # noqa: PLC0415
 
     if isinstance(problem.forward, ExecutableModel | BatchedModel) and problem.forward.timeout is None:
         what = "batch" if isinstance(problem.forward, BatchedModel) else "run"
-        print_warning(f"forward.timeout is not set: a {what} that hangs is waited for for ever")
+        print_warning(f"forward.timeout is not set: invgp waits forever for a {what} that hangs")
 
 
-def say_survey(problem: Problem) -> None:
-    """Sites, observations, latents."""
+def print_survey(problem: Problem) -> None:
+    """Print the numbers of sites, observations and latents."""
     survey = problem.survey
-    print_line(f"{problem.title or 'Survey'}: {count_noun(survey.size, 'site')}, {extents(survey.coordinates)}")
+    print_line(
+        f"{problem.title or 'Survey'}: {count_noun(survey.size, 'site')}, {describe_extents(survey.coordinates)}"
+    )
     if problem.grid is not None:
-        print_line(f"Grid: {count_noun(problem.grid.size, 'node')}, {extents(problem.grid.coordinates)}")
+        print_line(f"Grid: {count_noun(problem.grid.size, 'node')}, {describe_extents(problem.grid.coordinates)}")
     present = ~np.isnan(survey.Y)
     print_line(f"{count_noun(int(present.sum()), 'observation')}, {(~present).sum():,} missing")
     names = ", ".join(
@@ -192,15 +203,15 @@ def say_survey(problem: Problem) -> None:
     print_line(f"{count_noun(problem.latent_count, 'latent process', 'latent processes')}: {names}")
 
 
-def extents(coordinates: Sequence[Column]) -> str:
-    """From where to where, along each coordinate."""
+def describe_extents(coordinates: Sequence[Column]) -> str:
+    """Return the extent along each coordinate."""
     return ", ".join(
         append_unit(f"{c.name} {c.values.min():.10g} to {c.values.max():.10g}", c.unit) for c in coordinates
     )
 
 
-def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats) -> None:
-    """Numbers with their names and units."""
+def print_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats) -> None:
+    """Print numbers with their names and units."""
     for name, quantity in as_dictionary(quantities, row).items():
         some = [f"{v:.6g}" for v in quantity["values"][:MOST_NUMBERS]]
         left_out = len(quantity["values"]) - len(some)
@@ -209,23 +220,23 @@ def say_quantities(direction: str, quantities: tuple[Quantity, ...], row: Floats
 
 
 def as_dictionary(quantities: Sequence[Quantity], row: Floats) -> dict[str, dict[str, Any]]:
-    """A row of numbers by the names of its quantities."""
+    """Return a row of numbers by the names of its quantities."""
     ends = np.cumsum([q.size for q in quantities])
     parts = np.split(row, ends[:-1])
     return {q.name: {"unit": q.unit, "values": values} for q, values in zip(quantities, parts, strict=True)}
 
 
-def say_data(problem: Problem, modelled: Floats) -> None:
-    """The noise in data units, and how far the prior mean is from the data."""
+def print_misfit(problem: Problem, modelled: Floats) -> None:
+    """Print the noise and the misfit of the prior mean."""
     print_line("\nNoise, and misfit of the prior mean:")
     for observation in problem.survey.observations:
-        for fit in fits(problem, observation, modelled):
-            words = described(fit["noise_std"], fit["misfit"], problem.noise.kind, observation.unit)
+        for fit in misfits(problem, observation, modelled):
+            words = describe_misfit(fit["noise_std"], fit["misfit"], problem.noise.kind, observation.unit)
             print_line(f"  {fit['name']}: {words}")
 
 
-def fits(problem: Problem, observation: Observation, modelled: Floats) -> Iterator[dict[str, Any]]:
-    """For each column of an observation its noise where there is one, and its misfit in standard deviations, (N,)."""
+def misfits(problem: Problem, observation: Observation, modelled: Floats) -> Iterator[dict[str, Any]]:
+    """Yield the noise and the misfit, in standard deviations (N,), of each column of an observation."""
     std = problem.noise.std[observation.name]
     misfit = (observation.values - modelled[:, problem.observation_slices[observation.name]]) / std
     for i, label in enumerate(observation.labels or (None,)):
@@ -234,8 +245,8 @@ def fits(problem: Problem, observation: Observation, modelled: Floats) -> Iterat
         yield {"name": name, "unit": observation.unit, "noise_std": noise, "misfit": misfit[:, i]}
 
 
-def described(noise: Floats, misfit: Floats, kind: str, unit: str) -> str:
-    """The noise (where observed) and the misfit (NaN where not known) of one column of data, in words."""
+def describe_misfit(noise: Floats, misfit: Floats, kind: str, unit: str) -> str:
+    """Describe the noise (where observed) and the misfit (NaN where unknown) of one column of data."""
     if not noise.size:
         return "nothing was observed"
     spread = f"{noise.min():.4g}" if np.ptp(noise) == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
@@ -246,18 +257,18 @@ def described(noise: Floats, misfit: Floats, kind: str, unit: str) -> str:
     where = "" if known.size == noise.size else f" at {count_noun(known.size, 'site')}"
     worst = int(np.nanargmax(np.abs(misfit)))
     return (
-        f"{text}; root mean square misfit {plain(np.sqrt(np.mean(known**2)))} standard deviations{where}, "
-        f"largest {plain(abs(misfit[worst]))} at site {worst + 1:,}"
+        f"{text}; root mean square misfit {format_number(np.sqrt(np.mean(known**2)))} standard deviations{where}, "
+        f"largest {format_number(abs(misfit[worst]))} at site {worst + 1:,}"
     )
 
 
-def plain(number: float) -> str:
-    """Two digits at the least, and no power of ten where a person would write none: 0.87, 730, 499,975."""
+def format_number(number: float) -> str:
+    """Format a number with at least two digits and without an exponent if possible: 0.87, 730, 499,975."""
     return f"{number:,.0f}" if 99.5 <= number < 1e7 else f"{number:.2g}"
 
 
-def say_cost(problem: Problem, seconds: float, pace: float, workers: int) -> Cost:
-    """What the inversion will take, if a run takes so many seconds, and a worker as many from one to the next."""
+def print_cost(problem: Problem, seconds: float, pace: float, workers: int) -> Cost:
+    """Print the expected cost of the inversion, for the duration and the pace from `time_run`."""
     from invgp.inference.expected_cost import expected_cost  # noqa: PLC0415 - it waits for SciPy
 
     cost = expected_cost(problem)

@@ -1,4 +1,4 @@
-"""`invgp doctor`: what this machine offers, and what is missing."""
+"""`invgp doctor`: devices, libraries and threads of this machine, and what is missing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def command() -> None:
 
 
 def machine() -> list[str]:
-    """Interpreter, system, cores and memory."""
+    """Return the interpreter, the system, the cores and the memory."""
     import psutil  # noqa: PLC0415
 
     memory = psutil.virtual_memory()
@@ -49,14 +49,14 @@ def machine() -> list[str]:
 
 
 def libraries() -> list[str]:
-    """Versions of everything that invgp needs."""
+    """Return the versions of invgp and its dependencies."""
     needed = [r.split(";")[0] for r in requires("invgp") or [] if "extra ==" not in r]
     names = ["invgp", *sorted((_name(r) for r in needed), key=str.lower)]
     return [f"{name} {_version(name)}" for name in names]
 
 
 def threads() -> list[str]:
-    """The linear algebra libraries that NumPy and SciPy have loaded, with their threads."""
+    """Return the linear algebra libraries of NumPy and SciPy, with their numbers of threads."""
     from threadpoolctl import threadpool_info  # noqa: PLC0415
 
     for name in ("numpy", "scipy.linalg"):
@@ -69,7 +69,7 @@ def threads() -> list[str]:
 
 
 def devices() -> list[str]:
-    """Where arrays can live."""
+    """Return the devices for arrays."""
     from invgp.core.backend import DeviceError, select_backend  # noqa: PLC0415 - help must not wait for SciPy
 
     try:
@@ -86,7 +86,7 @@ def devices() -> list[str]:
 
 
 def extras() -> list[str]:
-    """Packages that are not there, and how to get them."""
+    """Return the optional packages, and how to install those that are missing."""
     return [
         f"{package} {version(package)}"
         if find_spec(package)

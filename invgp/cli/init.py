@@ -1,4 +1,4 @@
-"""`invgp init`: a project to start from."""
+"""`invgp init`: an example project, or a configuration for a survey."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from invgp.scaffolds import KINDS, read_template, write_project
 STARTED_FIRST = {"umbridge": "python3 server.py          # in a terminal of its own"}
 
 
-def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
-    """Those that the shell offers."""
+def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+    """Return the kinds that the shell suggests."""
     return [CompletionItem(kind, help=words) for kind, words in KINDS.items() if kind.startswith(incomplete)]
 
 
@@ -26,7 +26,7 @@ def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
     epilog="Examples: invgp init; invgp init executable soundings; invgp init --from-data sites.csv; "
     "invgp init --from-data lines/north.csv north"
 )
-@click.argument("kind", metavar="[KIND]", required=False, shell_complete=kinds)
+@click.argument("kind", metavar="[KIND]", required=False, shell_complete=complete_kind)
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 @click.option("--from-data", "data", type=FilePath(), help="Survey file whose columns the configuration describes.")
 @json_option
@@ -47,18 +47,18 @@ def command(ctx: click.Context, kind: str | None, directory: Path | None, data: 
         ctx.fail(f"KIND: must be {', '.join(KINDS)}, was {kind!r}{hint}")
     if data is not None and kind != "python":
         ctx.fail(f"--from-data: must go with the kind 'python', was {kind!r}")
-    contents = read_template(kind) if data is None else from_data(data, directory)
+    contents = read_template(kind) if data is None else files_from_data(data, directory)
     files = write_project(contents, directory)
     for path in files:
         print_line(path)
     if data is not None:
-        warn_of_faults(directory / "survey.toml")
-    say_next(kind, directory, edit=data is not None)
+        warn_about_survey(directory / "survey.toml")
+    print_next_steps(kind, directory, edit=data is not None)
     print_json({"kind": kind, "directory": directory, "files": files})
 
 
-def from_data(data: Path, directory: Path) -> dict[str, bytes]:
-    """A config and the start of a simulator for a survey file."""
+def files_from_data(data: Path, directory: Path) -> dict[str, bytes]:
+    """Return a configuration and the beginning of a simulator for a survey file."""
     # Here, not above: help is given without waiting for xarray.
     from invgp.config.survey_tables import read_table  # noqa: PLC0415
     from invgp.scaffolds.column_roles import guess_roles  # noqa: PLC0415
@@ -69,8 +69,8 @@ def from_data(data: Path, directory: Path) -> dict[str, bytes]:
     return {"survey.toml": text.encode(), "simulator.py": SIMULATOR.encode()}
 
 
-def warn_of_faults(config: Path) -> None:
-    """Say what the data still lack: a coordinate at some site, say."""
+def warn_about_survey(config: Path) -> None:
+    """Warn about problems of the survey, such as a missing coordinate."""
     from invgp.config import load  # noqa: PLC0415
 
     try:
@@ -80,8 +80,8 @@ def warn_of_faults(config: Path) -> None:
             print_warning(sentence)
 
 
-def say_next(kind: str, directory: Path, *, edit: bool) -> None:
-    """What to do now."""
+def print_next_steps(kind: str, directory: Path, *, edit: bool) -> None:
+    """Print the next commands."""
     print_line("\nNext:")
     if directory != Path():
         print_line(f"  cd {directory}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +13,18 @@ import click
 from invgp import netcdf
 from invgp.api import has_converged, ledger_path
 from invgp.cli import INTERRUPTED
-from invgp.cli.console import json_option, print_json, print_line, print_note, print_warning
+from invgp.cli.console import current_console, json_option, print_json, print_line, print_note, print_warning
 from invgp.cli.options import LARGEST_SEED, FilePath, config_argument, data_option, scheduler_option, workers_option
-from invgp.cli.progress import show_progress
 from invgp.config import load
 from invgp.errors import RunsFailedError
 from invgp.formatting import convergence_advice, count_noun, format_duration
 from invgp.output_paths import check_posterior_path, remove_if_empty
-from invgp.progress import ProgressState
+from invgp.progress import ProgressState, show_progress
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from invgp.inference.invert import InterruptedInversion
-    from invgp.problem import Problem
 
 
 @click.command(
@@ -62,7 +62,19 @@ def command(
     output = output or problem.output.file
     started = time.perf_counter()
     ledger = ledger or ledger_path(problem, output)
-    posterior = run_inversion(problem, output, ledger, workers=workers, scheduler=scheduler, seed=seed, device=device)
+    from invgp.inference.invert import invert  # noqa: PLC0415 - mistakes are reported without waiting for SciPy
+
+    with report_interruption(output, ledger) as tally:
+        posterior = invert(
+            problem,
+            workers=workers,
+            scheduler=scheduler,
+            seed=seed,
+            device=device,
+            run_directory=output.with_suffix(".runs"),
+            monitor=tally,
+            ledger=ledger,
+        )
     netcdf.write(posterior, output)
     output.with_suffix(".interrupted.nc").unlink(missing_ok=True)  # of an earlier call
     seconds = time.perf_counter() - started
@@ -70,37 +82,20 @@ def command(
     print_json(as_dictionary(posterior, output, ledger) | {"seconds": seconds})
 
 
-def run_inversion(
-    problem: Problem,
-    output: Path,
-    ledger: Path | None,
-    *,
-    workers: int | None,
-    scheduler: str | None,
-    seed: int | None,
-    device: str | None,
-) -> xr.Dataset:
-    """Invert the problem; after an interruption, write the best posterior beside `output` and end the command."""
-    # Mistakes are reported, and help is printed, without waiting for SciPy.
-    from invgp.inference.invert import InterruptedInversion, invert  # noqa: PLC0415
-    from invgp.validation.run_comparison import contains_runs  # noqa: PLC0415
+@contextmanager
+def report_interruption(output: Path, ledger: Path | None) -> Iterator[ProgressState]:
+    """Display the progress of an inversion; if it stops, write the best posterior so far beside `output`."""
+    from invgp.inference.invert import InterruptedInversion  # noqa: PLC0415 - as above
+    from invgp.ledger import Ledger  # noqa: PLC0415
 
-    runs = output.with_suffix(".runs")
     try:
-        with show_progress() as tally:
-            return invert(
-                problem,
-                workers=workers,
-                scheduler=scheduler,
-                seed=seed,
-                device=device,
-                run_directory=runs,
-                monitor=tally,
-                ledger=ledger,
-            )
+        with show_progress(quiet=current_console().quiet) as tally:
+            yield tally
     except InterruptedInversion as interruption:
-        if ledger is not None and contains_runs(ledger):
-            print_note(f"the runs are kept in {ledger}; the same command goes on from there")
+        if ledger is not None:
+            with Ledger(ledger, read_only=True) as runs:
+                if runs.models():
+                    print_note(f"the runs are kept in {ledger}; the same command goes on from there")
         click.echo(f"invgp: interrupted {write_interrupted(interruption, tally, output)}", err=True)
         raise SystemExit(INTERRUPTED) from None
     except RunsFailedError as failure:
@@ -109,7 +104,7 @@ def run_inversion(
             print_note(f"the best posterior so far was kept in {path}")
         raise
     finally:
-        remove_if_empty(runs)
+        remove_if_empty(output.with_suffix(".runs"))
 
 
 def write_interrupted(interruption: InterruptedInversion, tally: ProgressState, output: Path) -> str:

@@ -1,4 +1,4 @@
-"""`invgp runs`: what is in a ledger, failed runs made again, all of it for other programs."""
+"""`invgp runs`: list, show, repeat or export the runs in a ledger."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import click
 import numpy as np
 
 from invgp.cli.check import as_dictionary as by_quantity
-from invgp.cli.check import say_quantities
-from invgp.cli.console import json_option, print_json, print_line, print_note
+from invgp.cli.check import print_quantities
+from invgp.cli.console import current_console, json_option, print_json, print_line, print_note
 from invgp.cli.options import FilePath, scheduler_option, workers_option
-from invgp.cli.progress import show_progress
 from invgp.config import load
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.formatting import count_noun, format_duration
 from invgp.output_paths import check_writable, remove_if_empty
+from invgp.progress import show_progress
 
 if TYPE_CHECKING:
     from invgp.ledger import Ledger, RecordedModel, RecordedRun
@@ -31,8 +31,8 @@ LARGEST_NUMBER = 2**63 - 1  # of a row, in SQLite
 ledger_argument = click.argument("ledger", type=FilePath(directory=True))
 
 
-def opened(path: Path, *, read_only: bool = True) -> Ledger:
-    """The ledger in a file."""
+def open_ledger(path: Path, *, read_only: bool = True) -> Ledger:
+    """Open a ledger."""
     from invgp.ledger import Ledger  # noqa: PLC0415 - help is given without waiting for the adapters
 
     return Ledger(path, read_only=read_only)
@@ -54,12 +54,12 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array with complete messages.")
 def list_runs(ledger: Path, *, failed: bool, as_json: bool) -> None:
     """List the runs in LEDGER, one per line."""
-    with opened(ledger) as book:
+    with open_ledger(ledger) as book:
         runs = book.runs(failed=failed)
         if as_json:
-            say_array(runs)
+            print_array(runs)
         else:
-            say_list(runs)
+            print_list(runs)
 
 
 @command.command(epilog="Examples: invgp runs show posterior.ledger.sqlite 17")
@@ -68,16 +68,16 @@ def list_runs(ledger: Path, *, failed: bool, as_json: bool) -> None:
 @json_option
 def show(ledger: Path, run: int) -> None:
     """Show one run of LEDGER. RUN is its number, the first column of `invgp runs list`."""
-    with opened(ledger) as book:
+    with open_ledger(ledger) as book:
         found = next(book.runs(run=run), None)
     if found is None:
         raise ConfigError(f"RUN: must be the number of a run in {str(ledger)!r}, was {run}")
     for name, value in (as_dictionary(found) | {"seconds": f"{found.seconds:.4g}"}).items():
         if value != "":
-            print_line(f"{name}: {printable(str(value))}")
-    say_quantities("in", found.model.inputs, found.inputs)
+            print_line(f"{name}: {escape_control_characters(str(value))}")
+    print_quantities("in", found.model.inputs, found.inputs)
     if not np.isnan(found.outputs).any():
-        say_quantities("out", found.model.outputs, found.outputs)
+        print_quantities("out", found.model.outputs, found.outputs)
     numbers = {"inputs": by_quantity(found.model.inputs, found.inputs)}
     print_json(as_dictionary(found) | numbers | {"outputs": by_quantity(found.model.outputs, found.outputs)})
 
@@ -102,7 +102,7 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
     from invgp.execution.run_directories import make_run_directory  # noqa: PLC0415
 
     problem = load(config)
-    with opened(ledger) as book:  # a file that is not there must not be made
+    with open_ledger(ledger) as book:  # a file that is not there must not be made
         runs = list(book.runs(failed=failed))
     ours = [run for run in runs if run.model.digest == problem.forward.digest]
     if len(ours) < len(runs):
@@ -116,9 +116,9 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
     settings = problem.inference
     with (
         open_pool(settings, workers=workers, scheduler=scheduler) as pool,
-        opened(ledger, read_only=False) as book,
+        open_ledger(ledger, read_only=False) as book,
         make_run_directory(kept) as directory,
-        show_progress() as tally,
+        show_progress(quiet=current_console().quiet) as tally,
     ):
         tally.start(len(ours))
         tally.start_batch("runs that failed", len(ours))
@@ -156,15 +156,15 @@ def export(ledger: Path, output: Path, model: str) -> None:
     if output.suffix not in (".csv", ".nc"):
         raise ConfigError(f"--output: must end in .csv or .nc, was {str(output)!r}")
     check_writable(output, "--output")
-    with opened(ledger) as book:
-        chosen = choose(book.models(), model, ledger)
+    with open_ledger(ledger) as book:
+        chosen = choose_model(book.models(), model, ledger)
         count = write_runs(chosen, book.runs(model=chosen), output)
     print_line(f"{output}: {count_noun(count, 'run')} of {chosen.name!r}")
     print_json({"file": output, "runs": count, "simulator": chosen.name})
 
 
-def say_array(runs: Iterator[RecordedRun]) -> None:
-    """The runs as JSON, an object a line."""
+def print_array(runs: Iterator[RecordedRun]) -> None:
+    """Print the runs as a JSON array, one object per line."""
     before = "["
     for run in runs:
         click.echo(before + json.dumps(as_dictionary(run)), nl=False)
@@ -172,18 +172,18 @@ def say_array(runs: Iterator[RecordedRun]) -> None:
     click.echo("[]" if before == "[" else "]")
 
 
-def say_list(runs: Iterator[RecordedRun]) -> None:
-    """The runs, one a line, and how many there are of each kind."""
+def print_list(runs: Iterator[RecordedRun]) -> None:
+    """Print one line per run, and the number of runs by status."""
     counts: Counter[str] = Counter()
     click.echo(f"{'run':>8}  {'model':{SHOWN}}  {'status':20}  {'attempts':>8}  {'time':>8}  what it was for")
     for run in runs:
         counts[run.status.value] += 1
-        click.echo(line(run))
+        click.echo(format_run(run))
     click.echo(", ".join(f"{count:,} {status}" for status, count in counts.items()) or "no runs")
 
 
-def choose(models: list[RecordedModel], start: str, ledger: Path) -> RecordedModel:
-    """The one model whose digest starts so."""
+def choose_model(models: list[RecordedModel], start: str, ledger: Path) -> RecordedModel:
+    """Return the model whose digest has this start; raise `ArgumentError` unless there is exactly one."""
     if not models:
         raise ConfigError(f"the ledger {str(ledger)!r} holds no run")
     found = [model for model in models if model.digest.startswith(start)]
@@ -194,17 +194,17 @@ def choose(models: list[RecordedModel], start: str, ledger: Path) -> RecordedMod
 
 
 def as_dictionary(run: RecordedRun) -> dict[str, str | int | float]:
-    """All about a run but its numbers, with its model."""
+    """Return the fields of a run and its model for JSON, without inputs and outputs."""
     from invgp.ledger.run_tables import describe_run  # noqa: PLC0415
 
     return {**describe_run(run), "simulator": run.model.name, "model": run.model.digest}
 
 
-def line(run: RecordedRun) -> str:
-    """A run in a list."""
+def format_run(run: RecordedRun) -> str:
+    """Return the line of a run in the list."""
     from invgp.ledger.kept_directories import without_removed_directory  # noqa: PLC0415 - as above
 
-    words = printable(without_removed_directory(run.message) or run.label)
+    words = escape_control_characters(without_removed_directory(run.message) or run.label)
     words = words if len(words) <= WIDTH else words[: WIDTH - 1] + "…"
     return (
         f"{run.run:8}  {run.model.digest[:SHOWN]}  {run.status.value:20}  {run.attempts:8}  "
@@ -212,6 +212,6 @@ def line(run: RecordedRun) -> str:
     )
 
 
-def printable(text: str) -> str:
-    """The text without characters that steer a terminal: a ledger may be somebody else's."""
+def escape_control_characters(text: str) -> str:
+    """Escape the control characters of a text from a ledger, which may have been written by others."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)

@@ -1,4 +1,4 @@
-"""`invgp serve`: the simulator of a config, for whoever speaks UM-Bridge."""
+"""`invgp serve`: the simulator of a configuration as an UM-Bridge server."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def command(config: Path, host: str, port: int, workers: int | None) -> None:
     problem = load(config)
     directory = Path(mkdtemp(prefix="invgp-serve-"))
     try:
-        with opened(problem.forward, directory, host, port, workers or problem.inference.workers) as server:
-            announce(server, host)
+        with start_server(problem.forward, directory, host, port, workers or problem.inference.workers) as server:
+            print_address(server, host)
             server.serve_forever()
     except KeyboardInterrupt:
         print_note("stopped")
@@ -56,8 +56,8 @@ def command(config: Path, host: str, port: int, workers: int | None) -> None:
         click.echo(f"{directory}: the directories of failed runs", err=True)
 
 
-def opened(model: ForwardModel, directory: Path, host: str, port: int, workers: int) -> ModelServer:
-    """The server, listening; raise `ConfigError` if it cannot."""
+def start_server(model: ForwardModel, directory: Path, host: str, port: int, workers: int) -> ModelServer:
+    """Start the server; raise `ConfigError` if it cannot listen."""
     from invgp.serving import ModelServer  # noqa: PLC0415 - a mistake is told without waiting for joblib
 
     try:
@@ -71,23 +71,23 @@ def opened(model: ForwardModel, directory: Path, host: str, port: int, workers: 
         ) from error
 
 
-def announce(server: ModelServer, host: str) -> None:
-    """Where it listens, and what goes in and comes out."""
+def print_address(server: ModelServer, host: str) -> None:
+    """Print the address, the inputs and the outputs."""
     model = server.model
     if not is_loopback(host):
         print_warning("whoever can reach this address can run the simulator; there is no password")
     print_line(f"Serving {model.name!r} at {server.url}")
-    print_line(f"  in   {described(model.inputs)}")
-    print_line(f"  out  {described(model.outputs)}")
+    print_line(f"  in   {describe_quantities(model.inputs)}")
+    print_line(f"  out  {describe_quantities(model.outputs)}")
 
 
-def described(quantities: tuple[Quantity, ...]) -> str:
-    """``depth (2, in m), elevation (1, in m)``."""
+def describe_quantities(quantities: tuple[Quantity, ...]) -> str:
+    """Return ``depth (2, in m), elevation (1, in m)``."""
     return ", ".join(f"{q.name} ({q.size}, in {q.unit})" for q in quantities)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Return whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

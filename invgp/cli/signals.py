@@ -16,7 +16,7 @@ REQUESTS_TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
 
 @contextmanager
 def signals_as_interrupts() -> Iterator[None]:
-    """Requests to end are as Ctrl-C, so that every command keeps what it has; each counts once.
+    """Treat requests to end like Ctrl-C, so that every command saves its results; each counts once.
 
     A signal that the command was started to ignore, as by `nohup`, stays ignored.
     """

@@ -1,4 +1,4 @@
-"""Standard streams that never stop a command: closed ones are opened, and a write that fails is remembered."""
+"""Standard streams whose errors do not stop a command: closed ones are opened, and failed writes are recorded."""
 
 from __future__ import annotations
 

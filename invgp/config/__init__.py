@@ -38,7 +38,7 @@ def load(path: str | Path, *, data: str | Path | None = None) -> Problem:
     # The command line prints help without waiting for pydantic, xarray and PROJ.
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from invgp.config.build_problem import build  # noqa: PLC0415
+    from invgp.config.build_problem import build_problem  # noqa: PLC0415
     from invgp.settings.configuration import VERSION, Config  # noqa: PLC0415
     from invgp.settings.error_messages import sentences  # noqa: PLC0415
 
@@ -54,4 +54,4 @@ def load(path: str | Path, *, data: str | Path | None = None) -> Problem:
         config = Config.model_validate(keys)
     except ValidationError as error:
         raise ConfigError(sentences(error)) from None
-    return build(config, path.resolve().parent, text, None if data is None else Path(data))
+    return build_problem(config, path.resolve().parent, text, None if data is None else Path(data))

@@ -25,11 +25,11 @@ def build_grid(config: Config, directory: Path) -> Grid | None:
         return None
     if not field:
         raise ConfigError("grid: must be left out unless forward.kind = 'field', was given")
-    return _from_file(config.grid, directory) if config.grid.file is not None else _regular(config.grid)
+    return _read_grid(config.grid, directory) if config.grid.file is not None else _build_regular_grid(config.grid)
 
 
-def _regular(section: GridSection) -> Grid:
-    counts = [_count(name, axis) for name, axis in section.coordinates.items()]
+def _build_regular_grid(section: GridSection) -> Grid:
+    counts = [_count_nodes(name, axis) for name, axis in section.coordinates.items()]
     size = math.prod(counts)
     if size > MOST_NODES:
         raise ConfigError(f"grid.coordinates: must make at most {MOST_NODES:,} nodes, made {size:,}")
@@ -43,7 +43,7 @@ def _regular(section: GridSection) -> Grid:
     return Grid(tuple(columns), tuple(counts))
 
 
-def _count(name: str, section: AxisSection) -> int:
+def _count_nodes(name: str, section: AxisSection) -> int:
     """Nodes along a coordinate of a regular grid."""
     key = f"grid.coordinates.{name}"
     if section.column is not None:
@@ -58,7 +58,7 @@ def _count(name: str, section: AxisSection) -> int:
     return math.floor((stop - start) / step + 1e-9) + 1
 
 
-def _from_file(section: GridSection, directory: Path) -> Grid:
+def _read_grid(section: GridSection, directory: Path) -> Grid:
     first, axis = next(iter(section.coordinates.items()))
     table = read_table(directory / str(section.file), axis.column or first, "grid.file")
     columns = []

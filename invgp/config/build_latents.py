@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from invgp.config.mistakes import Mistakes, each
+from invgp.config.mistakes import Mistakes, build_each
 from invgp.config.variable_names import labels_of, per_label
 from invgp.errors import ConfigError
 from invgp.formatting import format_value, join_names
@@ -19,17 +19,19 @@ from invgp.units import IDENTITY, conversion
 
 def build_latents(config: Config, units: Sequence[str]) -> tuple[Latent, ...]:
     """The latents of a config, over coordinates in those units."""
-    return each(lambda name: _latent(config, name, units), config.latents)
+    return build_each(lambda name: _build_latent(config, name, units), config.latents)
 
 
-def _latent(config: Config, name: str, units: Sequence[str]) -> Latent:
+def _build_latent(config: Config, name: str, units: Sequence[str]) -> Latent:
     section = config.latents[name]
     key = f"latents.{name}"
     labels = labels_of(config, section.dimension, key)
     mistakes = Mistakes()
-    prior = mistakes.of(lambda: _prior(section, labels, key))
-    scales = mistakes.of(lambda: length_scales(section.kernel.length_scale, units, f"{key}.kernel.length_scale"))
-    mistakes.tell()
+    prior = mistakes.collect(lambda: _prior_moments(section, labels, key))
+    scales = mistakes.collect(
+        lambda: broadcast_length_scales(section.kernel.length_scale, units, f"{key}.kernel.length_scale")
+    )
+    mistakes.raise_all()
     if prior is None or scales is None:
         raise ConfigError(f"{key}: cannot be used")
     mean, std = prior
@@ -46,11 +48,11 @@ def _latent(config: Config, name: str, units: Sequence[str]) -> Latent:
         long_name=section.long_name,
         standard_name=section.standard_name,
         positive=section.positive,
-        learn=factors(section.learn.model_dump(exclude_none=True)),
+        learn=learning_factors(section.learn.model_dump(exclude_none=True)),
     )
 
 
-def _prior(section: LatentSection, labels: Labels | None, key: str) -> tuple[Floats, Floats]:
+def _prior_moments(section: LatentSection, labels: Labels | None, key: str) -> tuple[Floats, Floats]:
     """Mean and standard deviation, (L,) each."""
     mean = per_label(section.mean, labels, f"{key}.mean")
     _check_link(section, mean, key)
@@ -83,12 +85,12 @@ def _check_link(section: LatentSection, mean: Floats, key: str) -> None:
         )
 
 
-def factors(learn: Mapping[str, object]) -> dict[str, float]:
+def learning_factors(learn: Mapping[str, object]) -> dict[str, float]:
     """What is learnt, with the factor of its prior: infinite for none."""
     return {name: np.inf if value is True else float(value) for name, value in learn.items()}  # type: ignore[arg-type]
 
 
-def length_scales(value: object, units: Sequence[str], key: str) -> Floats:
+def broadcast_length_scales(value: object, units: Sequence[str], key: str) -> Floats:
     """One for each coordinate, (D,), from a number or a list of them."""
     scales = np.asarray(value, dtype=np.float64)
     dimensions = len(units)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from invgp.archives import read_array
-from invgp.config.build_latents import factors, length_scales
+from invgp.config.build_latents import broadcast_length_scales, learning_factors
 from invgp.config.build_survey import columns
-from invgp.config.mistakes import Mistakes, each
+from invgp.config.mistakes import Mistakes, build_each
 from invgp.config.survey_tables import Table, check_regular
 from invgp.config.toml_document import LARGEST, SMALLEST
 from invgp.config.variable_names import per_label
@@ -30,28 +30,28 @@ REAL = "iuf"  # kinds of numbers that are
 def build_noise(config: Config, survey: Survey, table: Table, directory: Path) -> Noise:
     """The noise of each observation; `check_noise_names` has found that all of them are there."""
     if config.noise.covariance is not None:
-        return _of_all_data(survey, directory / config.noise.covariance)
+        return _noise_from_covariance(survey, directory / config.noise.covariance)
 
     def std(observation: Observation) -> Floats:
         name = observation.name
         return _noise_std(config.noise.std[name], observation, table, f"noise.std.{name}")
 
     given, mistakes = [o for o in survey.observations if o.name in config.noise.std], Mistakes()
-    spreads = mistakes.of(lambda: each(std, given))
-    correlations = mistakes.of(lambda: _correlations(config, survey))
-    lengths = mistakes.of(lambda: _correlation_lengths(config))
-    mistakes.tell()
+    spreads = mistakes.collect(lambda: build_each(std, given))
+    correlations = mistakes.collect(lambda: _correlations(config, survey))
+    lengths = mistakes.collect(lambda: _correlation_lengths(config))
+    mistakes.raise_all()
     by_name = dict(zip((o.name for o in given), spreads or (), strict=True))
-    learn = factors(config.noise.learn)
+    learn = learning_factors(config.noise.learn)
     return Noise(config.noise.kind, by_name, correlations or {}, config.noise.degrees, learn, lengths or {})
 
 
-def _of_all_data(survey: Survey, file: Path) -> Noise:
+def _noise_from_covariance(survey: Survey, file: Path) -> Noise:
     """Gaussian noise whose covariance is in a file."""
     key = "noise.covariance"
     sizes = [o.values.shape[1] for o in survey.observations]
     wanted = survey.size * sum(sizes)
-    covariance = _matrix(file, key)
+    covariance = _read_matrix(file, key)
     if covariance.shape != (wanted, wanted):
         rows, columns = covariance.shape
         raise ConfigError(
@@ -88,7 +88,7 @@ def _of_all_data(survey: Survey, file: Path) -> Noise:
     return Noise("gaussian", by_name, covariance=0.5 * (covariance + covariance.T))
 
 
-def _matrix(file: Path, key: str) -> NDArray[Any]:
+def _read_matrix(file: Path, key: str) -> NDArray[Any]:
     check_regular(file, key)
     try:
         found = read_array(file) if file.suffix == ".npy" else np.loadtxt(file, delimiter=",", ndmin=2)
@@ -106,7 +106,7 @@ def _correlation_lengths(config: Config) -> dict[str, Floats]:
     """One for each coordinate of the survey, (D,)."""
     units = [c.unit for c in config.survey.coordinates.values()]
     return {
-        name: length_scales(value, units, f"noise.correlation_length.{name}")
+        name: broadcast_length_scales(value, units, f"noise.correlation_length.{name}")
         for name, value in config.noise.correlation_length.items()
         if name in config.survey.observations
     }
@@ -163,7 +163,7 @@ def _correlations(config: Config, survey: Survey) -> dict[str, Floats]:
 
 def _noise_std(value: object, observation: Observation, table: Table, key: str) -> Floats:
     """Standard deviations, (N, p); positive and finite where there is an observation."""
-    spread = _spread(value, observation, table, key)
+    spread = _read_std(value, observation, table, key)
     wrong = np.argwhere(~np.isnan(observation.values) & ~((spread >= SMALLEST) & (spread <= LARGEST)))
     if wrong.size:
         site, column = wrong[0]
@@ -174,7 +174,7 @@ def _noise_std(value: object, observation: Observation, table: Table, key: str) 
     return spread
 
 
-def _spread(value: object, observation: Observation, table: Table, key: str) -> Floats:
+def _read_std(value: object, observation: Observation, table: Table, key: str) -> Floats:
     share = percentage(value)
     if share is not None:
         return np.asarray(share * np.abs(observation.values))

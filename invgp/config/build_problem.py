@@ -1,4 +1,4 @@
-"""Config and survey file -> Problem. What spans several keys is checked on the way."""
+"""Configuration and survey file to a `Problem`, with checks of keys against each other."""
 
 from __future__ import annotations
 
@@ -20,63 +20,69 @@ from invgp.problem import InferenceSettings, OutputSettings, Problem
 from invgp.settings.configuration import Config
 
 
-def build(config: Config, directory: Path, text: str, data: Path | None) -> Problem:
-    """The problem that a config describes.
+def build_problem(config: Config, directory: Path, text: str, data: Path | None) -> Problem:
+    """Build the problem of a configuration.
 
     Parameters
     ----------
-    directory : what relative paths are relative to.
-    text : the config as read.
-    data : a survey file to use instead of the config's.
+    config : Config
+    directory : Path
+        Directory of the configuration, to which relative paths refer.
+    text : str
+        Text of the configuration.
+    data : Path or None
+        Survey file, if it is not that of the configuration.
     """
-    file, key = (data, "--data") if data is not None else (directory / config.survey.file, "survey.file")
+    file, key = (data, "data") if data is not None else (directory / config.survey.file, "survey.file")
 
     def read() -> tuple[Table, str]:
-        return read_table(file, position_of(config), key), digest_of(file)
+        return read_table(file, first_coordinate_column(config), key), file_digest(file)
 
     mistakes = Mistakes()
-    table = mistakes.of(read)
-    problem = assembled(config, table[0] if table else None, directory, mistakes)
+    table = mistakes.collect(read)
+    problem = assemble_problem(config, table[0] if table else None, directory, mistakes)
     digest = table[1] if table else ""
     return replace(problem, survey=replace(problem.survey, file=str(file), digest=digest), config_text=text)
 
 
-def digest_of(file: Path) -> str:
-    """Of the survey file, for provenance."""
+def file_digest(file: Path) -> str:
+    """Return the SHA-256 digest of a file, for provenance."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def position_of(config: Config) -> str:
-    """The column of the first coordinate."""
+def first_coordinate_column(config: Config) -> str:
+    """Return the column of the first coordinate."""
     name, section = next(iter(config.survey.coordinates.items()))
     return section.column or name
 
 
-def assembled(config: Config, table: Table | None, directory: Path, mistakes: Mistakes) -> Problem:
-    """The problem that a config and a table describe; raise all `mistakes` if there are any, with those made before."""
-    mistakes.of(lambda: check_names(config))
-    mistakes.of(lambda: check_noise_names(config))
-    survey = None if table is None else mistakes.of(lambda: build_survey(config, table))
+def assemble_problem(config: Config, table: Table | None, directory: Path, mistakes: Mistakes) -> Problem:
+    """Build the problem of a configuration and a table; raise all `mistakes`, including earlier ones."""
+    mistakes.collect(lambda: check_names(config))
+    mistakes.collect(lambda: check_noise_names(config))
+    survey = None if table is None else mistakes.collect(lambda: build_survey(config, table))
     noise = (
-        None if table is None or survey is None else mistakes.of(lambda: build_noise(config, survey, table, directory))
+        None
+        if table is None or survey is None
+        else mistakes.collect(lambda: build_noise(config, survey, table, directory))
     )
     positions = (config.survey if config.grid is None else config.grid).coordinates
-    latents = mistakes.of(lambda: build_latents(config, [c.unit for c in positions.values()]))
-    grid = mistakes.of(lambda: build_grid(config, directory))
+    latents = mistakes.collect(lambda: build_latents(config, [c.unit for c in positions.values()]))
+    grid = mistakes.collect(lambda: build_grid(config, directory))
     places = None if grid is None or survey is None else Places(grid.size, survey.size)
-    wiring = mistakes.of(lambda: build_wiring(config))
+    wiring = mistakes.collect(lambda: build_wiring(config))
     forward = None
     if wiring is not None and (places is not None or config.forward.kind == "site"):
-        forward = mistakes.of(lambda: build_model(config, wiring, places, directory))
-    inference = mistakes.of(lambda: _inference_settings(config, directory))
+        forward = mistakes.collect(lambda: build_model(config, wiring, places, directory))
+    inference = mistakes.collect(lambda: _inference_settings(config, directory))
     if inference is not None and latents is not None:
-        mistakes.of(lambda: check_inference(config, inference, latents))
+        mistakes.collect(lambda: check_inference(config, inference, latents))
     reach = None if inference is None else inference.localisation
     if reach is not None and survey is not None and grid is not None:
-        mistakes.of(lambda: check_reach(config, reach, survey, grid))
-    output = mistakes.of(lambda: _output_settings(config, directory))
-    mistakes.tell()
-    # Nothing is missing here: whatever could not be made has left a sentence. The types cannot know that.
+        mistakes.collect(lambda: check_reach(config, reach, survey, grid))
+    output = mistakes.collect(lambda: _output_settings(config, directory))
+    mistakes.raise_all()
+    # For the type checker: a part that could not be built has raised above.
     if survey is None or noise is None or latents is None or inference is None or output is None:
         raise ConfigError("the config cannot be used")
     if wiring is None or forward is None:

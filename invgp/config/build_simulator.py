@@ -16,7 +16,7 @@ from invgp.adapters import (
     UmbridgeModel,
 )
 from invgp.config.build_programs import build_dakota, build_executable, build_pest, settings_of
-from invgp.config.mistakes import Mistakes, each
+from invgp.config.mistakes import Mistakes, build_each
 from invgp.config.variable_names import labels_of
 from invgp.errors import ConfigError
 from invgp.formatting import key_path, one_line, suggest
@@ -74,12 +74,12 @@ class Places(NamedTuple):
 def build_wiring(config: Config) -> Wiring:
     """What goes into the simulator and what comes out of it, at one site."""
     section, mistakes = config.forward, Mistakes()
-    latents = _labelled("latents", config.latents, config)
-    observations = _labelled("survey.observations", config.survey.observations, config)
+    latents = _units_and_labels("latents", config.latents, config)
+    observations = _units_and_labels("survey.observations", config.survey.observations, config)
     columns: Ends = {name: (c.unit, None) for name, c in (config.survey.covariates | config.survey.coordinates).items()}
-    inputs = mistakes.of(lambda: _inputs(section, latents, columns))
-    outputs = mistakes.of(lambda: _outputs(section, observations))
-    mistakes.tell()
+    inputs = mistakes.collect(lambda: _build_inputs(section, latents, columns))
+    outputs = mistakes.collect(lambda: _build_outputs(section, observations))
+    mistakes.raise_all()
     if inputs is None or outputs is None:
         raise ConfigError("forward: cannot be used")
     return Wiring(inputs, outputs)
@@ -95,12 +95,12 @@ def build_model(config: Config, wiring: Wiring, places: Places | None, directory
     inputs, outputs = tuple(q for q, _ in wiring.inputs), tuple(q for q, _ in wiring.outputs)
     if places is not None:
         counts = [places.nodes if wire.name in config.latents else places.sites for wire in wiring.inward]
-        inputs = tuple(_everywhere(q, count) for q, count in zip(inputs, counts, strict=True))
+        inputs = tuple(_at_all_nodes(q, count) for q, count in zip(inputs, counts, strict=True))
         outputs = tuple(_at_all_sites(q, places.sites) for q in outputs)
-    return _model(config.forward, inputs, outputs, directory)
+    return _build_adapter(config.forward, inputs, outputs, directory)
 
 
-def _labelled(
+def _units_and_labels(
     owner: str, sections: Mapping[str, LatentSection] | Mapping[str, ObservationSection], config: Config
 ) -> Ends:
     """Unit and labels of each."""
@@ -109,22 +109,24 @@ def _labelled(
         section = sections[name]
         return section.unit, labels_of(config, section.dimension, f"{owner}.{name}")
 
-    return dict(zip(sections, each(end, sections), strict=True))
+    return dict(zip(sections, build_each(end, sections), strict=True))
 
 
-def _inputs(section: AnySimulator, latents: Ends, columns: Ends) -> tuple[tuple[Quantity, SimulatorVariable], ...]:
-    found = each(lambda item: _input(*item, latents | columns), enumerate(section.inputs))
+def _build_inputs(
+    section: AnySimulator, latents: Ends, columns: Ends
+) -> tuple[tuple[Quantity, SimulatorVariable], ...]:
+    found = build_each(lambda item: _build_input(*item, latents | columns), enumerate(section.inputs))
     _check_each_once("latents", "forward.inputs", list(latents), [wire for _, wire in found])
     return found
 
 
-def _outputs(section: AnySimulator, observations: Ends) -> tuple[tuple[Quantity, SimulatorVariable], ...]:
-    found = each(lambda item: _output(*item, observations), enumerate(section.outputs))
+def _build_outputs(section: AnySimulator, observations: Ends) -> tuple[tuple[Quantity, SimulatorVariable], ...]:
+    found = build_each(lambda item: _build_output(*item, observations), enumerate(section.outputs))
     _check_each_once("survey.observations", "forward.outputs", list(observations), [wire for _, wire in found])
     return found
 
 
-def _input(index: int, section: InputSection, known: Ends) -> tuple[Quantity, SimulatorVariable]:
+def _build_input(index: int, section: InputSection, known: Ends) -> tuple[Quantity, SimulatorVariable]:
     source = section.source or section.name
     key = key_path("forward", "inputs", index)
     if source not in known:
@@ -139,7 +141,7 @@ def _input(index: int, section: InputSection, known: Ends) -> tuple[Quantity, Si
     return Quantity(section.name, own, labels), SimulatorVariable(source, change)
 
 
-def _output(index: int, section: OutputSection, known: Ends) -> tuple[Quantity, SimulatorVariable]:
+def _build_output(index: int, section: OutputSection, known: Ends) -> tuple[Quantity, SimulatorVariable]:
     name = section.observation or section.name
     key = key_path("forward", "outputs", index)
     if name not in known:
@@ -154,7 +156,7 @@ def _output(index: int, section: OutputSection, known: Ends) -> tuple[Quantity, 
     return Quantity(section.name, own, labels), SimulatorVariable(name, change)
 
 
-def _everywhere(quantity: Quantity, size: int) -> Quantity:
+def _at_all_nodes(quantity: Quantity, size: int) -> Quantity:
     """The quantity at so many places, numbered from 1: all places of the first label, then of the next."""
     numbers = range(1, size + 1)
     if quantity.labels is None:
@@ -183,7 +185,7 @@ def _check_each_once(owner: str, key: str, names: Sequence[str], wires: Sequence
         raise ConfigError(wrong)
 
 
-def _model(section: AnySimulator, inputs: Quantities, outputs: Quantities, directory: Path) -> ForwardModel:
+def _build_adapter(section: AnySimulator, inputs: Quantities, outputs: Quantities, directory: Path) -> ForwardModel:
     try:
         if isinstance(section, PestSection):
             return build_pest(section, inputs, outputs, directory)

@@ -8,7 +8,7 @@ import numpy as np
 from pyproj import CRS
 from pyproj.exceptions import CRSError
 
-from invgp.config.mistakes import Mistakes, each
+from invgp.config.mistakes import Mistakes, build_each
 from invgp.config.survey_tables import Table
 from invgp.config.toml_document import LARGEST
 from invgp.config.variable_names import labels_of
@@ -24,22 +24,24 @@ def build_survey(config: Config, table: Table) -> Survey:
     section, mistakes = config.survey, Mistakes()
     if section.crs is not None:
         crs = section.crs
-        mistakes.of(lambda: _check_crs(crs, section.coordinates))
+        mistakes.collect(lambda: _check_crs(crs, section.coordinates))
     coordinates, covariates = (
-        mistakes.of(lambda kind=kind, columns=columns: _columns_of(table, kind, columns))  # type: ignore[misc]
+        mistakes.collect(lambda kind=kind, columns=columns: _columns_of(table, kind, columns))  # type: ignore[misc]
         for kind, columns in (("coordinates", section.coordinates), ("covariates", section.covariates))
     )
     if coordinates is not None:
-        mistakes.of(lambda: _check_no_site_twice(coordinates))
-    observations = mistakes.of(lambda: each(lambda name: _observation(config, table, name), section.observations))
-    mistakes.tell()
+        mistakes.collect(lambda: _check_no_site_twice(coordinates))
+    observations = mistakes.collect(
+        lambda: build_each(lambda name: _observation(config, table, name), section.observations)
+    )
+    mistakes.raise_all()
     if coordinates is None or covariates is None or observations is None:
         raise ConfigError("survey: cannot be used")
     return Survey(coordinates, observations, covariates, section.crs)
 
 
 def _columns_of(table: Table, kind: str, sections: Mapping[str, ColumnSection]) -> tuple[Column, ...]:
-    return each(lambda item: _column(table, item[0], item[1], f"survey.{kind}.{item[0]}"), sections.items())
+    return build_each(lambda item: _column(table, item[0], item[1], f"survey.{kind}.{item[0]}"), sections.items())
 
 
 def _check_crs(crs: str, coordinates: Mapping[str, ColumnSection]) -> None:

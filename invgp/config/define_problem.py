@@ -107,9 +107,9 @@ def define(
     from pydantic import ValidationError  # noqa: PLC0415
 
     from invgp.adapters.protocol import ForwardModel  # noqa: PLC0415
-    from invgp.config.build_problem import assembled, digest_of, position_of  # noqa: PLC0415
+    from invgp.config.build_problem import assemble_problem, file_digest, first_coordinate_column  # noqa: PLC0415
     from invgp.config.mistakes import Mistakes  # noqa: PLC0415
-    from invgp.config.tables_in_memory import table_of  # noqa: PLC0415
+    from invgp.config.tables_in_memory import as_table  # noqa: PLC0415
     from invgp.settings.configuration import Config  # noqa: PLC0415
     from invgp.settings.error_messages import sentences  # noqa: PLC0415
 
@@ -144,10 +144,10 @@ def define(
     except ValidationError as error:
         raise ConfigError(sentences(error)) from None
     mistakes = Mistakes()
-    table = mistakes.of(lambda: table_of(data, position_of(config)))
-    problem = assembled(config, table, Path.cwd(), mistakes)
+    table = mistakes.collect(lambda: as_table(data, first_coordinate_column(config)))
+    problem = assemble_problem(config, table, Path.cwd(), mistakes)
     if isinstance(data, str | Path):
-        problem = replace(problem, survey=replace(problem.survey, file=str(data), digest=digest_of(Path(data))))
+        problem = replace(problem, survey=replace(problem.survey, file=str(data), digest=file_digest(Path(data))))
     return problem if model is None else _with_model(problem, model)
 
 

@@ -1,4 +1,4 @@
-"""What the inference needs of a problem, and which of its keys go together."""
+"""Checks of the inference settings against the rest of the configuration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from invgp.config.build_latents import length_scales
+from invgp.config.build_latents import broadcast_length_scales
 from invgp.errors import ConfigError
 from invgp.formatting import format_value, join_names
 from invgp.problem import FEWEST_FIELD_RUNS, Floats, Grid, InferenceSettings, Latent, Survey, fewest_samples
@@ -30,13 +30,18 @@ OF_SITE_MODELS = OF_COUPLED | {"samples": None, "max_evaluations": None}
 
 def check_inference(config: Config, settings: InferenceSettings, latents: Sequence[Latent]) -> None:
     """Raise `ConfigError` with a sentence for each key that does not fit the others."""
-    wrong = [*_samples(settings, latents), *_estimator(config), *_ignored(config), *_together(config)]
-    wrong += _of_field(config) if config.forward.kind == "field" else _of_site(config)
+    wrong = [
+        *_check_samples(settings, latents),
+        *_check_estimator(config),
+        *_check_ignored_keys(config),
+        *_check_combinations(config),
+    ]
+    wrong += _check_field_model(config) if config.forward.kind == "field" else _check_site_model(config)
     if wrong:
         raise ConfigError(wrong)
 
 
-def _samples(settings: InferenceSettings, latents: Sequence[Latent]) -> list[str]:
+def _check_samples(settings: InferenceSettings, latents: Sequence[Latent]) -> list[str]:
     processes = sum(latent.size for latent in latents)
     fewest = fewest_samples(settings, processes)
     if settings.samples is None or settings.samples >= fewest:
@@ -45,15 +50,15 @@ def _samples(settings: InferenceSettings, latents: Sequence[Latent]) -> list[str
     return [f"inference.samples: must be at least {fewest} for {many}, was {settings.samples}"]
 
 
-def _estimator(config: Config) -> list[str]:
+def _check_estimator(config: Config) -> list[str]:
     kind, estimator = config.noise.kind, config.inference.estimator
     if estimator not in ("linearisation", "hermite") or kind == "gaussian":
         return []
     return [f"inference.estimator: must be 'auto' or 'score' for {kind} noise, was {estimator!r}"]
 
 
-def _ignored(config: Config) -> list[str]:
-    """Keys that would change nothing: who writes one expects it to."""
+def _check_ignored_keys(config: Config) -> list[str]:
+    """Return messages about keys that would have no effect."""
     section, given = config.inference, config.inference.model_fields_set
     if section.posterior == "full gaussian":
         keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
@@ -74,7 +79,7 @@ def _ignored(config: Config) -> list[str]:
     return ignored
 
 
-def _together(config: Config) -> list[str]:
+def _check_combinations(config: Config) -> list[str]:
     section, noise = config.inference, config.noise
     wrong = []
     if section.learn_inducing and section.inducing is None:
@@ -91,8 +96,8 @@ def _together(config: Config) -> list[str]:
     return wrong
 
 
-def _of_site(config: Config) -> list[str]:
-    """What only a field model looks at."""
+def _check_site_model(config: Config) -> list[str]:
+    """Return messages about keys that only field models use."""
     given = config.inference.model_fields_set
     keys = [f"inference.{key}" for key in ("kept_variance", "localisation") if key in given]
     keys += ["noise.correlation_length"] if config.noise.correlation_length else []
@@ -100,8 +105,8 @@ def _of_site(config: Config) -> list[str]:
     return [f"{key}: must be left out unless forward.kind = 'field', was given" for key in keys]
 
 
-def _of_field(config: Config) -> list[str]:
-    """What the inference of a field model does not do."""
+def _check_field_model(config: Config) -> list[str]:
+    """Return messages about settings that field models do not have."""
     section, given = config.inference, config.inference.model_fields_set
     wrong = []
     if section.posterior != "coupled gaussian":
@@ -157,4 +162,4 @@ def localisation(config: Config) -> Floats | None:
                 f"grid.coordinates.{name}.unit: must be that of the survey, {sites[name].unit!r}, with {key}, was "
                 f"{coordinate.unit!r}"
             )
-    return length_scales(value, [coordinate.unit for coordinate in ends.values()], key)
+    return broadcast_length_scales(value, [coordinate.unit for coordinate in ends.values()], key)

@@ -1,4 +1,4 @@
-"""Several mistakes at once: a person mends them all before the next try."""
+"""Collection of several mistakes, so that all are reported at once."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ T = TypeVar("T")
 
 
 class Mistakes:
-    """Sentences of parts that do not depend on each other."""
+    """Messages about parts of a configuration that do not depend on each other."""
 
     def __init__(self) -> None:
         self.sentences: list[str] = []
 
-    def of(self, make: Callable[[], T]) -> T | None:
-        """What is made, or None, with the sentences that say why."""
+    def collect(self, make: Callable[[], T]) -> T | None:
+        """Return the result of a function; if it raises `ConfigError`, keep its messages and return None."""
         try:
             return make()
         except ConfigError as error:
             self.sentences += error.sentences
             return None
 
-    def tell(self) -> None:
-        """Raise all of them, each once, if there are any."""
+    def raise_all(self) -> None:
+        """Raise `ConfigError` with all messages, each once, if there are any."""
         if self.sentences:
             raise ConfigError(list(dict.fromkeys(self.sentences)))
 
 
-def each(make: Callable[[S], T], items: Iterable[S]) -> tuple[T, ...]:
-    """What is made of each item; the mistakes of all of them, if there are any."""
+def build_each(make: Callable[[S], T], items: Iterable[S]) -> tuple[T, ...]:
+    """Return the result for each item; raise `ConfigError` with the mistakes of all items, if there are any."""
     mistakes, made = Mistakes(), []
     for item in items:
-        found = mistakes.of(lambda item=item: make(item))  # type: ignore[misc]
+        found = mistakes.collect(lambda item=item: make(item))  # type: ignore[misc]
         if found is not None:
             made.append(found)
-    mistakes.tell()
+    mistakes.raise_all()
     return tuple(made)

@@ -73,7 +73,7 @@ def _is_number(value: Any) -> bool:
     return _missing(value) or isinstance(value, int | float | np.integer | np.floating)
 
 
-def table_of(data: Any, position: str) -> Table:
+def as_table(data: Any, position: str) -> Table:
     """The table of whatever holds a survey.
 
     Parameters

@@ -20,7 +20,7 @@ from helpers.command_line import (
 )
 from invgp.adapters import Evaluations, Status
 from invgp.cli import app
-from invgp.cli.check import described, prior_rows, timed
+from invgp.cli.check import describe_misfit, prior_mean_inputs, time_run
 from invgp.config import load
 from invgp.errors import ConfigError
 
@@ -77,7 +77,7 @@ def test_that_what_a_server_does_before_its_first_run_is_not_taken_for_a_run(tmp
 
     problem = load(write_files(tmp_path))
     object.__setattr__(problem, "forward", Servers())
-    _, seconds, pace = timed(problem, prior_rows(problem), tmp_path)
+    _, seconds, pace = time_run(problem, prior_mean_inputs(problem), tmp_path)
     assert (seconds, pace) == (2.0, 0.5)
 
 
@@ -136,7 +136,7 @@ def test_that_check_warns_of_a_program_without_a_timeout(
     config = with_program(directory=tmp_path)
     write_files(tmp_path, config if timeout is None else config.replace("[forward]", f"[forward]\ntimeout = {timeout}"))
     result = invgp_here("check", "survey.toml", cwd=tmp_path)
-    warning = "invgp: warning: forward.timeout is not set: a run that hangs is waited for for ever\n"
+    warning = "invgp: warning: forward.timeout is not set: invgp waits forever for a run that hangs\n"
     assert (result.returncode, result.stderr) == (0, warning if timeout is None else "")
 
 
@@ -145,7 +145,7 @@ def test_that_check_warns_of_a_batch_without_a_timeout(invgp_here: Command, tmp_
     config = with_program(body=body, directory=tmp_path).replace('"executable"', '"batched"').replace(', "{depth}"', "")
     write_files(tmp_path, config)
     result = invgp_here("check", "survey.toml", cwd=tmp_path)
-    warning = "invgp: warning: forward.timeout is not set: a batch that hangs is waited for for ever\n"
+    warning = "invgp: warning: forward.timeout is not set: invgp waits forever for a batch that hangs\n"
     assert (result.returncode, result.stderr) == (0, warning)
 
 
@@ -175,15 +175,15 @@ def test_that_check_compares_each_site_with_its_own_run(invgp_here: Command, tmp
 
 def test_that_noise_and_misfit_are_described_for_any_observations() -> None:
     nan = np.nan
-    assert described(np.array([]), np.array([nan, nan]), "gaussian", "s") == "nothing was observed"
-    assert described(np.array([1.0, 2.0]), np.array([nan, nan]), "gaussian", "s") == (
+    assert describe_misfit(np.array([]), np.array([nan, nan]), "gaussian", "s") == "nothing was observed"
+    assert describe_misfit(np.array([1.0, 2.0]), np.array([nan, nan]), "gaussian", "s") == (
         "gaussian noise, standard deviation 1 to 2 s; misfit not known"
     )
-    assert described(np.array([1.0, 1.0]), np.array([3.0, nan]), "gaussian", "s") == (
+    assert describe_misfit(np.array([1.0, 1.0]), np.array([3.0, nan]), "gaussian", "s") == (
         "gaussian noise, standard deviation 1 s; root mean square misfit 3 standard deviations at 1 site, "
         "largest 3 at site 1"
     )
-    assert described(np.array([1.0, 1.0]), np.array([nan, 1.0, -1031.7]), "gaussian", "s") == (
+    assert describe_misfit(np.array([1.0, 1.0]), np.array([nan, 1.0, -1031.7]), "gaussian", "s") == (
         "gaussian noise, standard deviation 1 s; root mean square misfit 730 standard deviations, "
         "largest 1,032 at site 3"
     )

@@ -93,7 +93,7 @@ def test_that_an_error_is_json_too(survey: Path, invgp_here: Command) -> None:
 def test_that_warnings_are_in_the_json(survey: Path, invgp_here: Command) -> None:
     (survey / "survey.toml").write_text(with_program(directory=survey))
     result = invgp_here("check", "survey.toml", "--json", cwd=survey)
-    assert told(result)["warnings"] == ["forward.timeout is not set: a run that hangs is waited for for ever"]
+    assert told(result)["warnings"] == ["forward.timeout is not set: invgp waits forever for a run that hangs"]
     assert result.stderr == f"invgp: warning: {told(result)['warnings'][0]}\n"
 
 

@@ -285,10 +285,10 @@ def test_that_what_spreadsheets_add_is_no_fault(content: bytes, write_survey: Wr
     np.testing.assert_array_equal(load(path).survey.Y, plain)
 
 
-def test_that_a_fault_of_another_data_file_names_the_option(write_survey: WriteSurvey) -> None:
+def test_that_a_fault_of_another_data_file_names_the_argument(write_survey: WriteSurvey) -> None:
     path = write_survey()
     assert sentence_of(path, path.parent / "line.csv") == (
-        "--data: must be a file that can be read, was '<here>/line.csv', which does not exist"
+        "data: must be a file that can be read, was '<here>/line.csv', which does not exist"
     )
 
 

@@ -17,7 +17,7 @@ from helpers.documentation import blocks, holds, run_page
 from invgp import cli, errors, netcdf
 from invgp.adapters import RunContext
 from invgp.cli import calibrate
-from invgp.config.build_problem import build
+from invgp.config.build_problem import build_problem
 from invgp.forward_models import two_way_times
 from invgp.scaffolds import read_template, write_project
 from invgp.settings.configuration import Config
@@ -206,7 +206,7 @@ def test_that_a_fragment_of_a_config_fits_into_one(name, root, tmp_path):
     assert fragments
     for fragment in fragments:
         keys = merged(tomllib.loads((tmp_path / "survey.toml").read_text()), tomllib.loads(fragment))
-        problem = build(Config.model_validate(keys), tmp_path, fragment, None)
+        problem = build_problem(Config.model_validate(keys), tmp_path, fragment, None)
         assert problem.survey.size == 16
 
 
@@ -220,7 +220,7 @@ def test_that_the_pest_case_and_the_dakota_driver_of_the_page_run(root, tmp_path
         (folder / "driver.py").write_text(driver.replace("/usr/bin/env python3", sys.executable))
         (folder / "driver.py").chmod(0o755)
         keys = merged(tomllib.loads((folder / "survey.toml").read_text()), given[adapter])
-        problem = build(Config.model_validate(keys), folder, "", None)
+        problem = build_problem(Config.model_validate(keys), folder, "", None)
         at_prior_mean = problem.to_simulator(
             problem.to_physical(problem.prior_moments()[0])[None, None], np.asarray([0])
         )

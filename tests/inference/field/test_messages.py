@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 import invgp
 from invgp import plots
-from invgp.cli.check import extents
+from invgp.cli.check import describe_extents
 from invgp.errors import ConfigError
 from invgp.formatting import convergence_advice
 from invgp.inference import field as field_inference
@@ -143,7 +143,7 @@ def test_that_the_map_circles_sites_not_nodes(load: Load) -> None:
     [circles] = figure.axes[0].lines
     assert len(np.asarray(circles.get_xdata())) == len(SITES)
     assert problem.grid is not None
-    assert extents(problem.grid.coordinates) == "x 0 to 40 m, y 0 to 20 m"
+    assert describe_extents(problem.grid.coordinates) == "x 0 to 40 m, y 0 to 20 m"
 
 
 def test_that_a_note_about_modes_is_added_only_if_there_are_too_few(
