@@ -12,6 +12,9 @@ from invgp.core.point_sets import Points
 
 # samples f (S, B, Q), first site, last site + 1 -> log densities (S, B), and their derivatives (S, B, P) or None
 LogDensity = Callable[[Array, int, int], tuple[Array, Array | None]]
+# mean (B, Q), variance (B, Q), first site, last site + 1 -> expected log densities (B,), their derivatives with respect
+# to mean and (twice) variance (B, Q), and to the parameters (B, P); an attribute `expected` of a LogDensity
+ExpectedLogDensity = Callable[[Array, Array, int, int], tuple[Array, Array, Array, Array]]
 
 
 class NotFiniteError(Exception):
@@ -92,6 +95,9 @@ def estimate_expectations(
     ----------
     Bonilla, Krauth and Dezfouli (2019), Theorem 1 and eq. (30).
     """
+    closed_form = getattr(log_density, "expected", None)
+    if closed_form is not None:
+        return expected_in_closed_form(closed_form, mean, scale, start, strict=strict)
     parts = []
     for rows, here, latents in iterate_samples(points, mean, scale):
         found = [log_density(f, start + rows.start, start + rows.stop) for f in latents]
@@ -100,6 +106,20 @@ def estimate_expectations(
             raise NotFiniteError
         parts.append(estimate_terms(here, scale[:, rows, :], found, complete=complete))
     return parts[0] if len(parts) == 1 else _concatenate(parts)
+
+
+def expected_in_closed_form(
+    closed_form: ExpectedLogDensity, mean: Array, scale: Array, start: int, *, strict: bool
+) -> Expected:
+    """Compute expected log densities in closed form; arguments as in `estimate_expectations`."""
+    xp = array_namespace(mean)
+    found = [
+        closed_form(mean[k, ...], xp.square(scale[k, ...]), start, start + mean.shape[1]) for k in range(mean.shape[0])
+    ]
+    if strict and not all(all_finite(value) for value, *_ in found):
+        raise NotFiniteError
+    value, gradient, curvature, parameters = (xp.stack(part) for part in zip(*found, strict=True))
+    return Expected(value, gradient, curvature, xp.sum(parameters, axis=1) if parameters.shape[-1] else None)
 
 
 def estimate_terms(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from invgp.core.backend import Array, array_namespace, device_of
-from invgp.core.expectations import LogDensity
+from invgp.core.expectations import ExpectedLogDensity, LogDensity
 
 
 class Likelihood(Protocol):
@@ -56,7 +56,26 @@ class Data:
                 slopes = None if slopes is None else weights[:, None] * slopes
             return values, slopes
 
+        if _has_closed_form(likelihood):
+            evaluate.expected = self._expected(likelihood)  # type: ignore[attr-defined]
         return evaluate
+
+    def _expected(self, likelihood: Likelihood) -> ExpectedLogDensity:
+        """Return a function that computes the expected log densities of a range of sites in closed form."""
+
+        def expected(mean: Array, variance: Array, start: int, stop: int) -> tuple[Array, Array, Array, Array]:
+            here: Any = _at_sites(likelihood, slice(start, stop))
+            found: tuple[Array, Array, Array, Array] = here.expected_log_density(
+                self.y[start:stop, ...], mean, variance
+            )
+            if self.weights is None:
+                return found
+            weights = self.weights[start:stop]
+            value, gradient, curvature, parameters = found
+            by_site = weights[:, None]
+            return weights * value, by_site * gradient, by_site * curvature, by_site * parameters
+
+        return expected
 
     @property
     def name(self) -> str:
@@ -84,6 +103,16 @@ class Data:
         y = array_namespace(self.y).take(self.y, index, axis=0)
         weights = None if self.weights is None else array_namespace(self.y).take(self.weights, index, axis=0)
         return replace(self, y=y, likelihood=_at_sites(self.likelihood, index), weights=weights)
+
+
+def _has_closed_form(likelihood: Likelihood) -> bool:
+    """Whether the likelihood has a closed form of its expected log density, and not only a base class of it."""
+    for kind in type(likelihood).__mro__:
+        if "expected_log_density" in vars(kind):
+            return True
+        if {"log_density", "location"} & set(vars(kind)):  # the closed form of a base class is not that of this class
+            return False
+    return False
 
 
 def _at_sites(likelihood: Likelihood, rows: slice | Array) -> Likelihood:

@@ -4,12 +4,18 @@ There is one module per likelihood. All implement the protocol `Likelihood`; `in
 implementation against it.
 """
 
+from invgp.likelihoods.beta import Beta
 from invgp.likelihoods.black_box import BlackBox
+from invgp.likelihoods.gamma import Gamma
 from invgp.likelihoods.gaussian import Gaussian
 from invgp.likelihoods.gprn import GPRN
+from invgp.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from invgp.likelihoods.laplace import Laplace
 from invgp.likelihoods.logistic import Logistic
+from invgp.likelihoods.negative_binomial import NegativeBinomial
+from invgp.likelihoods.ordinal import Ordinal
 from invgp.likelihoods.poisson import Poisson
+from invgp.likelihoods.probit import Probit
 from invgp.likelihoods.protocol import Likelihood
 from invgp.likelihoods.seismic import Seismic
 from invgp.likelihoods.softmax import Softmax
@@ -18,12 +24,18 @@ from invgp.likelihoods.warped import Warped
 
 __all__ = [
     "GPRN",
+    "Beta",
     "BlackBox",
+    "Gamma",
     "Gaussian",
+    "HeteroscedasticGaussian",
     "Laplace",
     "Likelihood",
     "Logistic",
+    "NegativeBinomial",
+    "Ordinal",
     "Poisson",
+    "Probit",
     "Seismic",
     "Softmax",
     "StudentT",

@@ -51,3 +51,14 @@ class Gaussian(GaussianNoise):
         total = variance + xp.exp(2.0 * self.log_scale.convert_like(mean[None, ...]))
         terms = -0.5 * xp.square(fill_missing(y) - mean) / total - 0.5 * xp.log(total) - HALF_LOG_TWO_PI
         return xp.sum(mask_missing(y, terms), axis=-1)
+
+    def expected_log_density(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
+        """Compute E[log p(y_n | f_n)] (N,) and its derivatives in closed form, for latents with moments (N, P)."""
+        xp = array_namespace(y, mean)
+        log_std, missing = self.log_scale.convert_like(mean[None, ...]), xp.isnan(y)
+        precision = xp.where(missing, xp.zeros_like(mean), xp.exp(-2.0 * log_std) + xp.zeros_like(mean))
+        residual = fill_missing(y) - mean
+        squares = precision * (xp.square(residual) + variance)
+        terms = mask_missing(y, -0.5 * squares - log_std - HALF_LOG_TWO_PI)
+        parameters = self.log_scale.gradient(mask_missing(y, squares - 1.0)[None, ...])[0, ...]
+        return xp.sum(terms, axis=-1), precision * residual, -precision, parameters

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from invgp.core.backend import Array, array_namespace
 from invgp.core.checks import check_integer
-from invgp.likelihoods._additive import GaussianNoise
-from invgp.likelihoods._arrays import set_fields
+from invgp.likelihoods._additive import HALF_LOG_TWO_PI, GaussianNoise
+from invgp.likelihoods._arrays import fill_missing, mask_missing, set_fields
 from invgp.likelihoods._per_output import log_per_output
 
 
@@ -69,3 +69,29 @@ class GPRN(GaussianNoise):
         xp = array_namespace(f)
         weights = xp.reshape(f[..., : -self.nodes], (*f.shape[:-1], self.outputs, self.nodes))
         return xp.sum(weights * f[..., None, -self.nodes :], axis=-1)
+
+    def expected_log_density(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
+        """Compute E[log p(y_n | f_n)] (N,) and its derivatives in closed form, for latents with these moments (N, Q).
+
+        For independent weights and nodes, E[(y - w g)^2] = (y - E[w] E[g])^2 + E[w]^2 V[g] + V[w] E[g]^2 + V[w] V[g].
+        """
+        xp = array_namespace(y, mean)
+        N, R = mean.shape[0], self.nodes
+        w, v = (xp.reshape(moment[:, :-R], (N, self.outputs, R)) for moment in (mean, variance))
+        g, u = mean[:, None, -R:], variance[:, None, -R:]
+        log_std, missing = self.log_scale.convert_like(mean[None, ...]), xp.isnan(y)
+        nothing = xp.zeros_like(y)
+        precision = xp.where(missing, nothing, xp.exp(-2.0 * log_std) + nothing)
+        residual = fill_missing(y) - xp.sum(w * g, axis=-1)
+        spread = xp.sum(xp.square(w) * u + v * (xp.square(g) + u), axis=-1)
+        squares = precision * (xp.square(residual) + spread)
+        terms = mask_missing(y, -0.5 * squares - log_std - HALF_LOG_TWO_PI)
+        c, e = precision[..., None], residual[..., None]
+        by_weights = c * (e * g - w * u), -c * (xp.square(g) + u)
+        by_nodes = xp.sum(c * (e * w - v * g), axis=1), -xp.sum(c * (xp.square(w) + v), axis=1)
+        gradient, curvature = (
+            xp.concat([xp.reshape(weights, (N, self.outputs * R)), nodes], axis=1)
+            for weights, nodes in zip(by_weights, by_nodes, strict=True)
+        )
+        parameters = self.log_scale.gradient(mask_missing(y, squares - 1.0)[None, ...])[0, ...]
+        return xp.sum(terms, axis=-1), gradient, curvature, parameters

@@ -13,8 +13,21 @@ from invgp.likelihoods._arrays import check_latents, check_shapes, mask_missing
 from invgp.likelihoods._fixed import WithoutParameters
 
 
+class BinaryLabels(WithoutParameters):
+    """A likelihood of two classes without parameters; the labels are -1 and 1, or 0 and 1."""
+
+    classifier: ClassVar[bool] = True
+
+    def check(self, y: NDArray[Any]) -> None:
+        """Raise `ValueError` unless all values of y are labels of one of the two types."""
+        found = np.unique(y[~np.isnan(y)])
+        if not (np.all(np.isin(found, (0.0, 1.0))) or np.all(np.isin(found, (-1.0, 1.0)))):
+            some = ", ".join(f"{label:g}" for label in found[:5])
+            raise ValueError(f"y must be labels, 0 and 1 or -1 and 1, for {type(self).__name__}, had {some}")
+
+
 @dataclass(frozen=True)
-class Logistic(WithoutParameters):
+class Logistic(BinaryLabels):
     """Binary classification: p(y = 1 | f) = 1 / (1 + exp(-f)), with P = Q = 1 and no parameters.
 
     The labels are -1 and 1, or 0 and 1. `moments` returns the moments of the indicator of class 1, so the mean is the
@@ -29,16 +42,8 @@ class Logistic(WithoutParameters):
     array([[[0.5]]])
     """
 
-    classifier: ClassVar[bool] = True
     latents: ClassVar[int] = 1
     outputs: ClassVar[int] = 1
-
-    def check(self, y: NDArray[Any]) -> None:
-        """Raise `ValueError` unless all values of y are labels of one of the two types."""
-        found = np.unique(y[~np.isnan(y)])
-        if not (np.all(np.isin(found, (0.0, 1.0))) or np.all(np.isin(found, (-1.0, 1.0)))):
-            some = ", ".join(f"{label:g}" for label in found[:5])
-            raise ValueError(f"y must be labels, 0 and 1 or -1 and 1, for Logistic, had {some}")
 
     def log_density(self, y: Array, f: Array) -> Array:
         """Compute log p(y_n | f_sn), (S, N), for y (N, 1) and f (S, N, 1)."""

@@ -107,6 +107,15 @@ class Poisson:
         check_shapes(y, f, outputs=self.outputs, latents=self.outputs)
         return self.log_mean.gradient(mask_missing(y, fill_missing(y) - self.moments(f)[0]))
 
+    def expected_log_density(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
+        """Compute E[log p(y_n | f_n)] (N,) and its derivatives in closed form, for latents with moments (N, P)."""
+        xp = array_namespace(y, mean)
+        log_rate, counts = mean + self.log_mean.convert_like(mean[None, ...]), fill_missing(y)
+        rate = mask_missing(y, xp.exp(log_rate + 0.5 * variance))
+        terms = mask_missing(y, counts * log_rate - rate - log_factorial(counts))
+        gradient = mask_missing(y, counts - rate)
+        return xp.sum(terms, axis=-1), gradient, -rate, self.log_mean.gradient(gradient[None, ...])[0, ...]
+
     def moments(self, f: Array) -> tuple[Array, Array]:
         """Compute mean and variance of the counts given f, (S, N, P) each; they are equal."""
         xp = array_namespace(f)

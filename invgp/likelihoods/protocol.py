@@ -21,6 +21,9 @@ class Likelihood(Protocol):
     Optional members, which are used if they exist:
 
     - ``check(y)`` raises `ValueError` if y, a NumPy array (N, P), has values that cannot be observed;
+    - ``expected_log_density(y, mean, variance)`` returns E[log p(y_n | f_n)] in closed form for independent normal
+      latents with mean and variance (N, Q): the value (N,), its derivative with respect to the mean (N, Q), twice that
+      with respect to the variance (N, Q), and that with respect to the parameters (N, K). A fit then needs no samples;
     - ``predictive_log_density(y, mean, variance)`` returns log E[p(y_n | f_n)] (N,) in closed form for independent
       normal latents with mean and variance (N, Q);
     - ``predictive_moments(mean, variance)`` returns mean and variance of y (..., P) for such latents (..., Q);

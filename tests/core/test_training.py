@@ -254,10 +254,10 @@ def test_that_inducing_inputs_that_move_raise_the_bound(numpy_backend):
 
 
 METHODS = {
-    "adam": MiniBatches(optimiser=Adam(0.02), batch=13, epochs=200, samples=16),
+    "adam": MiniBatches(natural=0.0, optimiser=Adam(0.02), batch=13, epochs=200, samples=16),
     "natural": MiniBatches(optimiser=Adam(0.02), natural=0.1, batch=13, epochs=100, samples=16),
-    "adadelta": MiniBatches(optimiser=AdaDelta(), batch=13, epochs=400, samples=16),
-    "unbiased": MiniBatches(optimiser=Adam(0.02), batch=13, epochs=200, samples=16, unbiased=True),
+    "adadelta": MiniBatches(natural=0.0, optimiser=AdaDelta(), batch=13, epochs=400, samples=16),
+    "unbiased": MiniBatches(natural=0.0, optimiser=Adam(0.02), batch=13, epochs=200, samples=16, unbiased=True),
 }
 
 

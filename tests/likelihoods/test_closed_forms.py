@@ -8,7 +8,22 @@ from scipy import integrate, special, stats
 
 from invgp.core.backend import to_numpy
 from invgp.forward_models.seismic import two_way_times
-from invgp.likelihoods import GPRN, Gaussian, Laplace, Logistic, Poisson, Seismic, Softmax, StudentT, Warped
+from invgp.likelihoods import (
+    GPRN,
+    Beta,
+    Gamma,
+    Gaussian,
+    Laplace,
+    Logistic,
+    NegativeBinomial,
+    Ordinal,
+    Poisson,
+    Probit,
+    Seismic,
+    Softmax,
+    StudentT,
+    Warped,
+)
 
 S, N = 6, 4
 STD = np.array([0.3, 2.0])
@@ -224,3 +239,63 @@ def test_stability_of_softmax_and_poisson_at_extreme_latents():
     loud = Poisson(learn=False).log_density(np.array([[3.0]]), np.full((1, 1, 1), 500.0))
     np.testing.assert_allclose(loud, [[-math.exp(500.0)]], rtol=1e-12)
     np.testing.assert_allclose(Logistic().log_density(np.ones((1, 1)), np.full((1, 1, 1), -500.0)), [[-500.0]])
+
+
+def test_counts_fractions_and_positive_values_against_scipy(latents, rng, backend, tolerance):
+    shape = np.array([0.7, 5.0])
+    mean, share = np.exp(latents), special.expit(latents)
+    counts, values, fractions = rng.integers(0, 30, (N, 2)) * 1.0, rng.gamma(2.0, size=(N, 2)), rng.random((N, 2))
+    for likelihood, y, known in (
+        (NegativeBinomial(shape), counts, stats.nbinom(shape, shape / (shape + mean)).logpmf(counts)),
+        (Gamma(shape), values, stats.gamma(shape, scale=mean / shape).logpdf(values)),
+        (Beta(shape), fractions, stats.beta(share * shape, (1 - share) * shape).logpdf(fractions)),
+    ):
+        found = likelihood.log_density(backend.asarray(y), backend.asarray(latents))
+        np.testing.assert_allclose(to_numpy(found), known.sum(-1), rtol=tolerance(backend, 1e-10), atol=1e-5)
+
+
+def test_probit_and_ordered_classes_against_scipy(rng, backend, tolerance):
+    f, labels = rng.standard_normal((S, N, 1)), np.array([[0.0], [1.0], [1.0], [0.0]])
+    rtol = tolerance(backend, 1e-10)
+    found = to_numpy(Probit().log_density(backend.asarray(labels), backend.asarray(f)))
+    np.testing.assert_allclose(found, stats.norm.logcdf((2 * labels - 1) * f)[..., 0], rtol=rtol)
+    mean, variance = rng.standard_normal((N, 1)), rng.random((N, 1))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    average = stats.norm.cdf(mean + np.sqrt(variance) * nodes) @ weights / weights.sum()
+    np.testing.assert_allclose(Probit().predictive_moments(mean, variance)[0][:, 0], average, rtol=1e-8)
+    density = Probit().predictive_log_density(np.ones((N, 1)), mean, variance)
+    np.testing.assert_allclose(density, np.log(average), rtol=1e-8)
+    cuts = np.array([-1.0, 0.2, 3.0])
+    for c in range(4):
+        lower, upper = np.append(-np.inf, cuts)[c], np.append(cuts, np.inf)[c]
+        known = np.log(special.expit(upper - f) - special.expit(lower - f))[..., 0]
+        found = Ordinal(4, cuts).log_density(backend.asarray(np.full((N, 1), float(c))), backend.asarray(f))
+        np.testing.assert_allclose(to_numpy(found), known, rtol=tolerance(backend, 1e-9))
+
+
+def test_extreme_latents_have_finite_log_densities():
+    f = np.array([[[-700.0]], [[700.0]], [[-40.0]], [[40.0]]])
+    for likelihood, y in ((NegativeBinomial(2.0), 3.0), (Ordinal(4), 1.0), (Probit(), 1.0), (Beta(3.0), 0.4)):
+        assert np.all(np.isfinite(likelihood.log_density(np.array([[y]]), f)))
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "message"),
+    [
+        (NegativeBinomial(), -1.0, "y must be counts, .*, for NegativeBinomial, had 1 others, such as -1"),
+        (Gamma(), 0.0, "y must be positive for Gamma, had 1 others, such as 0"),
+        (Beta(), 1.0, "y must be between 0 and 1 for Beta, had 1 others, such as 1"),
+        (Ordinal(3), 3.0, "y must be numbers of classes from 0 to 2 for Ordinal, had 1 others, such as 3"),
+        (Probit(), 2.0, "y must be labels, 0 and 1 or -1 and 1, for Probit, had 2"),
+    ],
+)
+def test_impossible_observations_are_refused(likelihood, y, message):
+    with pytest.raises(ValueError, match=message):
+        likelihood.check(np.array([[y]]))
+    likelihood.check(np.array([[np.nan]]))
+
+
+def test_cuts_must_increase():
+    with pytest.raises(ValueError, match="cuts must be 2 increasing numbers for 3 classes, was"):
+        Ordinal(3, [1.0, 0.0])
+    np.testing.assert_allclose(Ordinal(4, [-1.0, 0.5, 2.0]).cuts, [-1.0, 0.5, 2.0])

@@ -7,12 +7,18 @@ import pytest
 
 from invgp.likelihoods import (
     GPRN,
+    Beta,
     BlackBox,
+    Gamma,
     Gaussian,
+    HeteroscedasticGaussian,
     Laplace,
     Likelihood,
     Logistic,
+    NegativeBinomial,
+    Ordinal,
     Poisson,
+    Probit,
     Seismic,
     Softmax,
     StudentT,
@@ -43,6 +49,18 @@ def layers():
 
 def counts(y):
     return np.floor(3 * np.abs(y))
+
+
+def positive(y):
+    return np.abs(y) + 0.1
+
+
+def fractions(y):
+    return 1 / (1 + np.exp(-y))
+
+
+def grades(y):
+    return np.digitize(y, [-0.7, 0.0, 0.7]).astype(float)
 
 
 def one_hot(y):
@@ -85,6 +103,20 @@ CASES = {
     "poisson": (Poisson(-0.3), at_sites(counts, 1, 1), {"outcomes": np.arange(60.0)}),
     "poisson-each": (Poisson([-0.3, 1.0]), at_sites(counts, 2, 2), {}),
     "poisson-known": (Poisson(np.log(KNOWN)), at_sites(counts, 3, 3), {"site_specific": True}),
+    "student-t-learnt": (StudentT([0.7, 2.0], dof=3.0, learn_dof=True), at_sites(same, 2, 2), {}),
+    "student-t-only-dof": (StudentT(0.7, dof=12.0, learn=False, learn_dof=True), at_sites(same, 1, 1), {}),
+    "heteroscedastic": (HeteroscedasticGaussian(), at_sites(same, 1, 2, 0.5), {"grid": np.linspace(-25, 25, 2001)}),
+    "probit": (Probit(), at_sites(np.sign, 1, 1), {"outcomes": [0.0, 1.0]}),
+    "negative-binomial": (NegativeBinomial(2.5), at_sites(counts, 1, 1, 0.5), {"outcomes": np.arange(200.0)}),
+    "negative-binomial-each": (NegativeBinomial([0.7, 20.0]), at_sites(counts, 2, 2), {}),
+    "negative-binomial-known": (NegativeBinomial(KNOWN), at_sites(counts, 3, 3), {"site_specific": True}),
+    "gamma": (Gamma(6.0), at_sites(positive, 1, 1, 0.3), {"grid": np.linspace(1e-9, 20, 4001), "rtol": 1e-5}),
+    "gamma-each": (Gamma([0.7, 3.0], learn=False), at_sites(positive, 2, 2), {}),
+    "beta": (Beta(20.0), at_sites(fractions, 1, 1, 0.3), {"grid": np.linspace(1e-9, 1 - 1e-6, 4001), "rtol": 1e-5}),
+    "beta-each": (Beta([0.7, 3.0]), at_sites(fractions, 2, 2), {}),
+    "ordinal": (Ordinal(4, [-1.0, 0.2, 1.0]), at_sites(grades, 1, 1), {"outcomes": np.arange(4.0)}),
+    "ordinal-two": (Ordinal(2), at_sites(lambda y: (y > 0) * 1.0, 1, 1), {"outcomes": [0.0, 1.0]}),
+    "ordinal-fixed": (Ordinal(4, learn=False), at_sites(grades, 1, 1), {}),
     "gprn": (GPRN([0.5, 1.0, 2.0], nodes=2), at_sites(same, 3, 8), {}),
     "gprn-one": (GPRN(0.5, nodes=3), at_sites(same, 1, 6), {"grid": np.linspace(-12, 12, 601)}),
     "seismic": (Seismic([0.025, 0.05, 0.075]), layers(), {}),
