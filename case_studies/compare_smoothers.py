@@ -24,7 +24,8 @@ from recording import record
 from invgp.core.backend import select_backend
 from invgp.core.field.elliptical_slices import Density, run_slice_chains
 from invgp.execution.simulator import Simulator
-from invgp.inference.field import FieldInversion, Whitening
+from invgp.inference.field import FieldInversion
+from invgp.latent_model.data_whitening import Whitening
 from invgp.latent_model.grid_modes import field_of
 from invgp.problem import Problem
 
@@ -100,7 +101,7 @@ def reference(target: Target, runs: int, steps: int) -> Reference:
     """
     rng = np.random.default_rng(7)
     inversion = inversion_of(target, runs, 100)
-    algorithm, state = inversion.algorithm, inversion.state
+    algorithm, state = inversion.model.algorithm, inversion.state
     near = algorithm.refine(state, rng, REFINING).q
     regression, weights = state.regression, algorithm.linearised_data(state).weights
     density = Density(
@@ -190,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ours, theirs = [], []
             for seed in range(chosen.seeds):
                 inversion = inversion_of(target, runs, seed)
-                q, used = inversion.refine().q, inversion.simulator.runs
+                q, used = inversion.moments(), inversion.simulator.runs
                 ours.append(score(target, exact, np.asarray(q.mean), np.asarray(q.covariance)))
                 theirs.append(score(target, exact, *smoothed(target, runs, seed)))
                 print(f"| {runs} | {seed} | {used} | {ours[-1].cell} | {theirs[-1].cell} |", flush=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import logsumexp
 
 from invgp.core.backend import Backend
 from invgp.core.field import FieldInference, FieldState
@@ -16,6 +18,9 @@ from invgp.latent_model.learned_problem import with_kernel
 from invgp.problem import Floats, Problem
 
 FARTHEST = 1.0  # largest change of a log hyperparameter per batch, since the linearisation is local
+PROPOSALS, DEGREES = 1000, 5.0  # proposals of the importance sampling, and degrees of freedom of their distribution
+CURVED = 0.05  # step of the finite differences of the curvature
+MOST_DIFFERENT = 3.0  # largest difference of a log hyperparameter from the maximum of the evidence
 EVALUATIONS = 60  # most iterations of L-BFGS-B
 DIFFERENCE = 1e-4  # step of the finite differences of the log hyperparameters
 
@@ -70,10 +75,18 @@ class FieldLearning:
         noise_std = {name: value * np.exp(self._of(theta, "noise", name)) for name, value in noise.std.items()}
         return replace(self.problem, latents=tuple(latents), noise=replace(noise, std=noise_std))
 
-    def fit(
+    def negative_log_density(
         self, theta: Floats, field: Field, algorithm: FieldInference, state: FieldState, backend: Backend
-    ) -> Floats:
-        """Maximise the evidence over theta (H,), within `FARTHEST` of the theta of the state."""
+    ) -> Callable[[Floats], float]:
+        """Return the negative log posterior density of the hyperparameters, up to a constant.
+
+        Parameters
+        ----------
+        theta : array, shape (H,)
+            Hyperparameters of the state.
+        field, algorithm, state, backend
+            Model and state at these hyperparameters; the forward model is linearised there.
+        """
         line = algorithm.linearised_data(state)
         slopes = self._node_slopes(theta, field, line.slope, backend)
         groups = self._noise_groups()
@@ -91,6 +104,10 @@ class FieldLearning:
             evidence = line.log_evidence(covariance, backend.asarray(noise_std))
             return 0.5 * float(np.sum((trial / self.spreads) ** 2)) - evidence
 
+        return cost
+
+    def fit(self, theta: Floats, cost: Callable[[Floats], float]) -> Floats:
+        """Minimise `negative_log_density` over theta (H,), within `FARTHEST` of the theta of the state."""
         found = minimize(
             cost,
             theta,
@@ -99,6 +116,39 @@ class FieldLearning:
             options={"maxiter": EVALUATIONS, "eps": DIFFERENCE},
         )
         return np.asarray(found.x if found.fun <= cost(theta) else theta)
+
+    def sample(self, theta: Floats, cost: Callable[[Floats], float], count: int, rng: np.random.Generator) -> Floats:
+        """Draw hyperparameters (count, H) from their posterior, by importance sampling.
+
+        Proposals are from a Student-t distribution with the curvature of the density at its maximum. They are resampled
+        in the order of their largest principal component, so that few draws are spread evenly.
+
+        Parameters
+        ----------
+        theta : array, shape (H,)
+            Maximum of the density.
+        cost : callable
+            `negative_log_density`.
+        count : int
+            Number of draws.
+        rng : numpy.random.Generator
+        """
+        values, vectors = np.linalg.eigh(_curvature(cost, theta))
+        # The prior bounds the variance; a negative curvature at a maximum is a rounding error.
+        values = np.maximum(values, self.spreads.max() ** -2.0)
+        normals = rng.standard_normal((PROPOSALS, len(theta)))
+        wide = np.sqrt(DEGREES / rng.chisquare(DEGREES, (PROPOSALS, 1)))
+        scaled = normals * wide
+        proposals = theta + (scaled / np.sqrt(values)) @ vectors.T
+        log_proposal = -0.5 * (DEGREES + len(theta)) * np.log1p(np.sum(scaled**2, axis=1) / DEGREES)
+        near = np.abs(proposals - theta).max(axis=1) < MOST_DIFFERENT
+        costs = np.asarray([cost(proposal) if use else np.inf for proposal, use in zip(proposals, near, strict=True)])
+        weights = -costs - log_proposal
+        shares = np.exp(weights - logsumexp(weights))
+        order = np.argsort((proposals - theta) @ vectors[:, 0])
+        places = (rng.random() + np.arange(count)) / count
+        chosen = np.minimum(np.searchsorted(np.cumsum(shares[order]), places), PROPOSALS - 1)
+        return np.asarray(proposals[order[chosen]])
 
     def _node_slopes(self, theta: Floats, field: Field, slope: Floats, backend: Backend) -> dict[str, NodeSlopes]:
         if self.problem.grid is None:
@@ -122,3 +172,13 @@ class FieldLearning:
         for name in self.problem.noise.learn:
             groups[:, self.problem.observation_slices[name], self.columns["noise", name]] = 1.0
         return groups[observed]
+
+
+def _curvature(cost: Callable[[Floats], float], theta: Floats) -> Floats:
+    """Compute the matrix (H, H) of second derivatives by central differences."""
+    steps = CURVED * np.eye(len(theta))
+    found = [
+        [cost(theta + a + b) - cost(theta + a - b) - cost(theta - a + b) + cost(theta - a - b) for b in steps]
+        for a in steps
+    ]
+    return np.asarray(found) / (4.0 * CURVED**2)

@@ -41,10 +41,10 @@ class Field:
         ends = np.cumsum([0, *(basis.size for basis in self.bases)]).tolist()
         return [slice(a, b) for a, b in pairwise(ends)]
 
-    def latents(self, w: Floats) -> Floats:
-        """Compute the processes (S, G, Q) on the grid from w (S, R)."""
+    def latents(self, w: Floats, nodes: slice = slice(None)) -> Floats:
+        """Compute the processes (S, G, Q) on the grid, or at some of its nodes, from w (S, R)."""
         parts = [
-            m + s * (w[:, part] @ to_numpy(basis.modes).T)
+            m + s * (w[:, part] @ to_numpy(basis.modes)[nodes].T)
             for m, s, part, basis in zip(self.mean, self.std, self.slices, self.bases, strict=True)
         ]
         return np.stack(parts, axis=-1)

@@ -293,7 +293,7 @@ class FieldInference:
         """
         if state.regression is None:
             raise ValueError("there are no runs yet")
-        averaged = self._average_regression(state.regression, state.linear)
+        averaged = self.average_regression(state.regression, state.linear)
         at_prior = averaged.value - averaged.slope @ state.linear.mean
         regression, scale = state.regression, state.regression.scale
         return LinearisedData(
@@ -322,15 +322,28 @@ class FieldInference:
             return state
         return replace(state, q=self._sample_moments(state.regression, state.linear, rng, steps))
 
+    def is_nearly_gaussian(self, regression: AnyRegression, q: LowRankGaussian, weights: Array) -> bool:
+        """Return whether the posterior of the regression is q, but for `GAUSSIAN_TOLERANCE`.
+
+        Parameters
+        ----------
+        regression : Regression or LocalRegression
+            Regression in place of the forward model.
+        q : LowRankGaussian
+            Posterior by linearisation.
+        weights : Array, shape (D,)
+            Typical precisions of the noise; see `log_density`.
+        """
+        xp = array_namespace(q.mean)
+        ratio = self.log_density(regression, q.samples(self.normals), weights)
+        return float(xp.std(ratio + 0.5 * xp.sum(xp.square(self.normals), axis=1))) < GAUSSIAN_TOLERANCE
+
     def _sample_moments(
         self, regression: AnyRegression, q: LowRankGaussian, rng: np.random.Generator, steps: int
     ) -> Gaussian:
         """Estimate mean and covariance by slice sampling, unless the posterior of the regression is nearly Gaussian."""
-        xp = array_namespace(q.mean)
-        samples = q.samples(self.normals)
-        weights = self.noise_weights(regression, self._average_regression(regression, q), q)
-        ratio = self.log_density(regression, samples, weights) + 0.5 * xp.sum(xp.square(self.normals), axis=1)
-        if float(xp.std(ratio)) < GAUSSIAN_TOLERANCE:
+        weights = self.noise_weights(regression, self.average_regression(regression, q), q)
+        if self.is_nearly_gaussian(regression, q, weights):
             return q.dense()
         density = Density(
             regression.inner_products,
@@ -370,11 +383,68 @@ class FieldInference:
         penalty = error * xp.square(scaled_mode) + xp.log(1.0 + error * weighted)
         return prior - 0.5 * ((self.degrees + 1.0) * xp.sum(tail, axis=1) + xp.sum(penalty, axis=1))
 
+    def log_likelihood(
+        self, regression: AnyRegression, w: Array, weights: Array, trust: float = 0.0
+    ) -> tuple[Array, Array]:
+        """Compute the log likelihood (S,) under the regression, up to a constant, and its gradient (S, R).
+
+        Parameters
+        ----------
+        regression, w, weights
+            As of `log_density`.
+        trust : float
+            1 to ignore the uncertainty of the regression, 0 to treat it as noise.
+        """
+        xp = array_namespace(w)
+        z, error, by_w = regression.predictions_with_derivatives(w)
+        doubt = 1.0 - trust
+        error = doubt * error
+
+        def chain_rule(by_z: Array, by_error: Array) -> Array:
+            return by_w(by_z, doubt * by_error)
+
+        if self.degrees is None:
+            noise = 1.0 + error
+            off = regression.directions @ self._residual(regression) - z
+            scaled = off / noise
+            value = -0.5 * xp.sum(off * scaled + xp.log(noise), axis=1)
+            return value, chain_rule(scaled, 0.5 * (xp.square(scaled) - 1.0 / noise))
+        directions = regression.directions
+        off = self._residual(regression) - z @ directions
+        weighted = xp.square(directions) @ weights
+        shrunk = 1.0 + error * weighted
+        scaled_mode = ((off * weights) @ xp.matrix_transpose(directions)) / shrunk
+        left = off - (error * scaled_mode) @ directions
+        tail = xp.log(1.0 + xp.square(left) / self.degrees)
+        penalty = error * xp.square(scaled_mode) + xp.log(shrunk)
+        value = -0.5 * ((self.degrees + 1.0) * xp.sum(tail, axis=1) + xp.sum(penalty, axis=1))
+        by_left = -(self.degrees + 1.0) * left / (self.degrees + xp.square(left))
+        by_mode = -(by_left @ xp.matrix_transpose(directions))
+        by_scaled_mode = error * (by_mode - scaled_mode)
+        by_error = (
+            scaled_mode * by_mode
+            - 0.5 * xp.square(scaled_mode)
+            - (0.5 + by_scaled_mode * scaled_mode) * weighted / shrunk
+        )
+        by_off = by_left + ((by_scaled_mode / shrunk) @ directions) * weights
+        return value, chain_rule(-(by_off @ xp.matrix_transpose(directions)), by_error)
+
+    def log_constant(self, regression: AnyRegression) -> float:
+        """Compute the logarithm of the likelihood of the whitened data minus `log_likelihood`, in nats."""
+        xp = array_namespace(self.y)
+        log_scale = float(xp.sum(xp.log(regression.scale)))
+        if self.degrees is None:
+            residual = self._residual(regression)
+            left = xp.sum(xp.square(residual)) - xp.sum(xp.square(regression.directions @ residual))
+            return log_scale - 0.5 * float(left) - 0.5 * self.y.shape[0] * math.log(2.0 * math.pi)
+        each = math.lgamma(0.5 * (self.degrees + 1.0)) - math.lgamma(0.5 * self.degrees)
+        return log_scale + self.y.shape[0] * (each - 0.5 * math.log(self.degrees * math.pi))
+
     def _linearise(
         self, regression: AnyRegression, q: LowRankGaussian
     ) -> tuple[LowRankGaussian, LowRankGaussian, float]:
         """Compute the posterior by natural-gradient steps, the same without regression error, and the bound."""
-        here, step = self._average_regression(regression, q), 1.0
+        here, step = self.average_regression(regression, q), 1.0
         weights = self.noise_weights(regression, here, q)
         terms = self._data_terms(regression, here, weights)
         for _ in range(MAX_STEPS):
@@ -382,7 +452,7 @@ class FieldInference:
             while step >= SMALLEST_STEP:
                 try:
                     trial = q.step(terms.precision_factor, terms.gradient, step)
-                    there = self._average_regression(regression, trial)
+                    there = self.average_regression(regression, trial)
                     new = self._data_terms(regression, there, weights)
                     if self._bound(new, trial) >= bound - ROUNDING_SLACK * abs(bound):
                         break
@@ -403,7 +473,7 @@ class FieldInference:
         error_free_terms = self._data_terms(regression, exact, weights / xp.square(regression.scale))
         return q, q.step(error_free_terms.precision_factor, error_free_terms.gradient, 1.0), self._bound(terms, q)
 
-    def _average_regression(self, regression: AnyRegression, q: LowRankGaussian) -> _AveragedRegression:
+    def average_regression(self, regression: AnyRegression, q: LowRankGaussian) -> _AveragedRegression:
         """Average the regression over a posterior."""
         xp = array_namespace(self.y)
         value, slope = regression.average_over(q)

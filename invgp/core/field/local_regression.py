@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from invgp.core.backend import Array, array_namespace, device_of
 from invgp.core.field.field_gaussian import LowRankGaussian
 from invgp.core.field.grid_basis import index_array
-from invgp.core.field.regression import KernelParameters, Modes, Regression, fit_regression
+from invgp.core.field.regression import ChainRule, KernelParameters, Modes, Regression, fit_regression
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,24 @@ class LocalRegression:
         ]
         expected, errors = zip(*found, strict=True)
         return xp.concat(expected, axis=1), xp.concat(errors, axis=1)
+
+    def predictions_with_derivatives(self, w: Array) -> tuple[Array, Array, ChainRule]:
+        """Compute expectation and variance (m, k) of z at w (m, R), and the chain rule for their derivatives."""
+        xp = array_namespace(w)
+        found = [
+            part.predictions_with_derivatives(w @ block.projection)
+            for block, part in zip(self.blocks, self.parts, strict=True)
+        ]
+        ends = np.cumsum([0, *[expected.shape[1] for expected, _, _ in found]]).tolist()
+
+        def chain_rule(by_expectation: Array, by_variance: Array) -> Array:
+            total = xp.zeros_like(w)
+            for block, (_, _, own), a, b in zip(self.blocks, found, ends[:-1], ends[1:], strict=True):
+                total += own(by_expectation[:, a:b], by_variance[:, a:b]) @ xp.matrix_transpose(block.projection)
+            return total
+
+        expected, errors = ([part[i] for part in found] for i in (0, 1))
+        return xp.concat(expected, axis=1), xp.concat(errors, axis=1), chain_rule
 
     def run_weights(self, w: Array) -> list[Array]:
         """Compute the weights (m, n) of the runs in the expected outputs at w (m, R), for each block."""

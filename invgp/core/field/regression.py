@@ -9,6 +9,7 @@ the forward model is smooth.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,6 +43,8 @@ AMPLITUDE_PRIOR = (0.0, 2.0, 0.7)  # log amplitude of a latent relative to the f
 SEARCH_STARTS = ((1.0, -2.0, 1.0, -10.0), (1.0, -8.0, 1.0, -18.0))  # a nonlinear and a nearly linear regression
 
 KernelParameters = NDArray[np.float64]
+# Derivatives (m, k) of a number with respect to expectation and variance of z -> its derivative (m, R) by w.
+ChainRule = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,29 @@ class Regression:
         variance = 1.0 + squared_norms + float(np.exp(self.hyper[1])) - sum_of_squares(half)
         variance = xp.where(variance > 0.0, variance, xp.zeros_like(variance)) + float(np.exp(self.hyper[3]))
         return across @ self.coefficients, variance[:, None] * self.variances
+
+    def predictions_with_derivatives(self, w: Array) -> tuple[Array, Array, ChainRule]:
+        """Compute expectation and variance (m, k) of z at w (m, R), and the chain rule for their derivatives."""
+        xp = array_namespace(w)
+        inner_products = self.inner_products(w)
+        squared_norms = xp.square(w) @ self.weights
+        across = regression_kernel(self.hyper, inner_products, squared_norms, self.squared_norms)
+        smooth = (across - inner_products - 1.0) * float(np.exp(-2.0 * self.hyper[2]))
+        half = solve_triangular(self.factor, xp.matrix_transpose(across))
+        explained = xp.matrix_transpose(solve_triangular(self.factor, half, transposed=True))
+        variance = 1.0 + squared_norms + float(np.exp(self.hyper[1])) - sum_of_squares(half)
+        positive = variance > 0.0
+        variance = xp.where(positive, variance, xp.zeros_like(variance)) + float(np.exp(self.hyper[3]))
+
+        def chain_rule(by_expectation: Array, by_variance: Array) -> Array:
+            by_kernel = by_variance @ self.variances
+            by_kernel = xp.where(positive, by_kernel, xp.zeros_like(by_kernel))[:, None]
+            by_across = by_expectation @ xp.matrix_transpose(self.coefficients) - 2.0 * by_kernel * explained
+            by_smooth = by_across * smooth
+            straight = (by_across + by_smooth) @ self.w
+            return self.weights * (straight + w * (2.0 * by_kernel - xp.sum(by_smooth, axis=1)[:, None]))
+
+        return across @ self.coefficients, variance[:, None] * self.variances, chain_rule
 
     def run_weights(self, w: Array) -> list[Array]:
         """Compute the weights (m, n) of the centred runs in the expected outputs at w (m, R), as a list of one."""

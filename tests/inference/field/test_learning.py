@@ -11,6 +11,8 @@ from scipy.optimize import minimize
 import invgp
 from helpers.local_averages import windows
 
+PRIOR_FACTOR = 2.0  # one standard deviation of the log-normal priors of the hyperparameters
+
 
 def learnt_exactly(problem: invgp.Problem, names: str) -> dict[str, float]:
     """Factors on length-scale, spread and noise with most evidence, in closed form, of those in names."""
@@ -58,3 +60,43 @@ def test_that_hyperparameters_are_those_of_most_evidence(changed: Callable[..., 
     for name, value in wanted.items():
         assert abs(np.log(found[name] / value)) < 0.02, (name, found[name], value)
     assert posterior.attrs["invgp_converged"] == "yes"
+
+
+def averaged_exactly(problem: invgp.Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the field, averaged over length-scale and spread on a fine grid."""
+    nodes, seen = problem.grid.X[:, 0], ~np.isnan(problem.survey.Y[:, 0])
+    A, r = windows(nodes)[seen], problem.survey.Y[seen, 0] - 20.0
+    logs = np.linspace(-3.0, 2.0, 61)
+    weights, means, squares = [], [], []
+    for scale in np.exp(logs):
+        for std in np.exp(logs):
+            K = 16.0 * std**2 * np.exp(-0.5 * ((nodes[:, None] - nodes) / (12.0 * scale)) ** 2)
+            whole = A @ K @ A.T + 0.25 * np.eye(len(r))
+            gain = np.linalg.solve(whole, A @ K).T
+            evidence = -0.5 * (r @ np.linalg.solve(whole, r) + np.linalg.slogdet(whole)[1])
+            prior = -0.5 * (np.log(scale) ** 2 + np.log(std) ** 2) / np.log(PRIOR_FACTOR) ** 2
+            weights.append(evidence + prior)
+            means.append(gain @ r)
+            squares.append(means[-1] ** 2 + np.diagonal(K - gain @ A @ K))
+    shares = np.exp(np.asarray(weights) - np.max(weights))
+    shares /= shares.sum()
+    mean = shares @ np.asarray(means)
+    return 20.0 + mean, np.sqrt(shares @ np.asarray(squares) - mean**2)
+
+
+def test_that_the_posterior_is_averaged_over_hyperparameters(changed: Callable[..., invgp.Problem]) -> None:
+    learnt = "".join(f"learn.{name} = {PRIOR_FACTOR}\n" for name in ("length_scale", "std"))
+    problem = changed(
+        {
+            'positive = "down"\n': f'positive = "down"\n{learnt}',
+            "kept_variance = 0.999": "kept_variance = 0.99999",
+            "seed = 3": "seed = 3\nmax_runs = 120",
+        }
+    )
+    posterior = invgp.invert(problem)
+    mean, std = averaged_exactly(problem)
+    ratio = posterior["depth_std"].values / std
+    assert np.sqrt(np.mean(((posterior["depth"].values - mean) / std) ** 2)) < 0.07
+    assert 0.96 < np.median(ratio) < 1.04
+    assert ratio.min() > 0.85
+    assert ratio.max() < 1.15

@@ -87,7 +87,7 @@ def test_that_runs_without_gaps_count_as_before_once_one_has_some(tmp_path: Path
     whole = inversion.state.q
     inversion.problem = inversion.simulator.problem = replace(problem, forward=Lacking(problem.forward, alternating))
     inversion.run_batch(8)
-    assert inversion.whitened.unmixing is not None
+    assert inversion.model.whitening.unmixing is not None
     np.testing.assert_allclose(inversion.state.q.mean, whole.mean, atol=0.01)
     np.testing.assert_allclose(inversion.state.q.covariance, whole.covariance, atol=0.01)
 
@@ -125,9 +125,9 @@ def test_that_an_output_missing_in_the_nearest_runs_contributes_no_information(
     inversion.simulator.problem = replace(
         problem, forward=Lacking(problem.forward, lambda number: (number[:, None] < 2.0) & (np.arange(20) < 2))
     )
-    inversion.run_batch(4 * inversion.variables)
+    inversion.run_batch(4 * inversion.model.variables)
     scale = np.asarray(inversion.state.regression.scale)
-    assert len(inversion.state.fitted_runs) == 2 * inversion.variables
+    assert len(inversion.state.fitted_runs) == 2 * inversion.model.variables
     assert np.all(scale[:2] < 1e-5)
     np.testing.assert_allclose(scale[2:], 1.0)
     _, solution = inversion.solution(SearchResult("", converged=False))

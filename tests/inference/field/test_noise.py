@@ -47,10 +47,10 @@ def test_that_correlated_noise_gives_the_exact_posterior_of_the_modes(
 ) -> None:
     problem = changed({"std.average = 0.5": "std.average = 0.5\ncorrelation_length.average = 15"})
     inversion = FieldInversion(problem, select_backend("cpu"), Simulator(problem, folder / "runs"), 0)
-    for count in (inversion.variables + 2, 10):
+    for count in (inversion.model.variables + 2, 10):
         inversion.run_batch(count)
     seen = ~np.isnan(problem.survey.Y[:, 0])
-    A = (windows(problem.grid.X[:, 0]) @ (4.0 * inversion.field.bases[0].modes))[seen]
+    A = (windows(problem.grid.X[:, 0]) @ (4.0 * inversion.model.field.bases[0].modes))[seen]
     X = POSITIONS[seen]
     weight = np.linalg.inv(0.25 * np.exp(-np.abs(X[:, None] - X) / 15.0))
     whole = np.linalg.inv(np.eye(A.shape[1]) + A.T @ weight @ A)

@@ -1,0 +1,237 @@
+"""Draws from the exact posterior of a field model, with the regression in the simulator's place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from arviz_stats.base.array import array_stats
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from invgp.core.backend import to_numpy
+from invgp.core.field.field_inference import FieldState
+from invgp.core.field.field_sampling import (
+    FieldDraws,
+    FieldSamplingOptions,
+    RegressionTarget,
+    label_modes,
+    sample_posterior,
+)
+from invgp.inference.field_model import FieldModel
+from invgp.latent_model.changed_prior import ChangedPrior
+from invgp.posterior import Samples
+from invgp.problem import Floats
+
+CHAINS = 64  # chains of Hamiltonian Monte Carlo
+MOST_NUMBERS = 5e7  # largest number of latent values of all draws together, which determines the memory
+MOST_VARIABLES = 600  # variables above which modes are not searched, since the search would take minutes
+DIAGNOSED = 100  # most latent values whose R-hat is computed; the others have that of the next one before them
+GAUSSIAN_DRAWS = 4000  # independent draws if the posterior is Gaussian
+PREDICTED = 1000  # draws for the predicted outputs
+TAILS = (0.05, 0.95)  # quantiles of the tail effective sample size
+PROPOSALS = 1000  # draws from the Gaussian for the Pareto k of its weights
+
+# Between batches of runs; at the end; if too few independent draws remain; and for several modes, whose weights are
+# only as accurate as there are many particles. `AT_NODE` is for each of several hyperparameters.
+SHORT = FieldSamplingOptions(CHAINS, 60, 16, 64)
+LONG = FieldSamplingOptions(CHAINS, 150, 64, 128)
+LONGER = FieldSamplingOptions(CHAINS, 200, 160, 128)
+AT_NODE = FieldSamplingOptions(CHAINS, 60, 4, 64)
+SEVERAL_MODES = FieldSamplingOptions(256, 100, 16, 2048)
+
+
+class Node(NamedTuple):
+    """Draws at given hyperparameters.
+
+    Attributes
+    ----------
+    model : FieldModel
+    state : FieldState
+        State of its inference.
+    draws : FieldDraws
+        Draws of the variables of the model, or of those of the changed prior.
+    prior : ChangedPrior or None
+        Prior with other hyperparameters than those of the model.
+    """
+
+    model: FieldModel
+    state: FieldState
+    draws: FieldDraws
+    prior: ChangedPrior | None = None
+
+    def variables(self, v: Floats) -> Floats:
+        """Return the variables (S, R) of the model, from draws (S, V)."""
+        return v if self.prior is None else v @ self.prior.mixing.T
+
+    def latents(self, v: Floats, rng: np.random.Generator) -> Floats:
+        """Return draws (S, G, Q) on the grid, from draws (S, V)."""
+        if self.prior is not None:
+            return self.prior.draw_latents(v, rng)
+        return self.model.field.latents(v) + self.model.field.draw_omitted(rng, len(v))
+
+
+def draw_variables(
+    model: FieldModel, state: FieldState, rng: np.random.Generator, options: FieldSamplingOptions
+) -> FieldDraws:
+    """Draw the variables from the posterior of the regression."""
+    target = RegressionTarget.from_state(model.algorithm, state)
+    if model.variables > MOST_VARIABLES:
+        options = replace(options, particles=0)
+    return sample_posterior(target, state.q, rng, options)
+
+
+def draw_with_prior(
+    model: FieldModel, state: FieldState, prior: ChangedPrior, rng: np.random.Generator, count: int
+) -> Node:
+    """Draw the variables of another prior from the posterior of the regression.
+
+    Parameters
+    ----------
+    model : FieldModel
+    state : FieldState
+    prior : ChangedPrior
+    rng : numpy.random.Generator
+    count : int
+        Number of draws if the posterior is Gaussian.
+    """
+    target = replace(RegressionTarget.from_state(model.algorithm, state), mixing=model.backend.asarray(prior.mixing))
+    q = target.gaussian(state.linear).dense()
+    if model.is_gaussian(state):
+        normals = model.backend.asarray(rng.standard_normal((count, prior.mixing.shape[1])))
+        v = to_numpy(q.samples(normals))[:, None]
+        return Node(model, state, FieldDraws(v, np.zeros(1, dtype=np.intp), v[:, 0], np.empty(0), 1.0), prior)
+    options = AT_NODE if prior.mixing.shape[1] <= MOST_VARIABLES else replace(AT_NODE, particles=0)
+    return Node(model, state, sample_posterior(target, q, rng, options), prior)
+
+
+def has_several_modes(draws: FieldDraws) -> bool:
+    """Return whether the chains of draws are in different modes."""
+    return bool(label_modes(draws.w).max() > 0)
+
+
+def most_draws(model: FieldModel) -> int:
+    """Return the largest number of draws that fit in memory."""
+    return max(int(MOST_NUMBERS / (model.field.bases[0].modes.shape[0] * len(model.field.bases))), 1)
+
+
+def to_samples(nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator) -> tuple[Samples, Floats]:
+    """Convert the draws of the variables to draws on the grid.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        Draws at each value of the hyperparameters, with equal probability.
+    outputs : array, shape (n, N, P)
+        Outputs of all runs; NaN where missing.
+    rng : numpy.random.Generator
+        Random numbers of the modes of the prior that are omitted.
+
+    Returns
+    -------
+    samples : Samples
+    predicted : array, shape (S, N, P)
+        Outputs of at most about `PREDICTED` draws by the regression.
+    """
+    most = most_draws(nodes[0].model) // len(nodes)
+    parts, predicted, chains, modes, r_hats, sizes = [], [], [], [], [], []
+    for number, node in enumerate(nodes):
+        w = node.draws.w
+        kept = np.unique(np.linspace(0, len(w) - 1, min(len(w), max(most // w.shape[1], 1))).round().astype(np.intp))
+        n, C, R = len(kept), w.shape[1], w.shape[2]
+        flat = w[kept].reshape(n * C, R)[:most]
+        parts.append(node.latents(flat, rng.spawn(1)[0]))
+        some = flat[:: math.ceil(len(flat) * len(nodes) / PREDICTED)]
+        predicted.append(node.model.predict(node.state, node.variables(some), outputs))
+        of_chain = label_modes(w) if C > 1 else np.zeros(C, dtype=np.intp)
+        modes.append(np.tile(of_chain, n)[: len(flat)])
+        several = of_chain.max() > 0
+        chain = node.draws.population if several else np.arange(C)
+        chains.append(np.tile(chain, n)[: len(flat)] + number * CHAINS)
+        r_hat, effective = _convergence(node, several=bool(several))
+        r_hats.append(r_hat)
+        sizes.append(effective)
+    samples = Samples(
+        np.concatenate(parts),
+        np.concatenate(chains),
+        np.concatenate(modes),
+        _method(nodes),
+        _k_hat(nodes[0], rng.spawn(1)[0]),
+        np.mean(r_hats, axis=0),  # each node has few draws, so that the largest would be high by chance
+        np.minimum(np.sum(sizes, axis=0), sum(len(part) for part in parts)),
+        *(_log_evidence(nodes[0]) if len(nodes) == 1 else (np.nan, np.nan)),
+    )
+    return samples, np.concatenate(predicted)
+
+
+def _method(nodes: Sequence[Node]) -> str:
+    if all(node.draws.w.shape[1] == 1 for node in nodes):
+        method = "independent draws from the Gaussian posterior"
+    elif nodes[0].draws.log_evidence.size:
+        method = "tempered sequential Monte Carlo, then Hamiltonian Monte Carlo"
+    else:
+        method = "Hamiltonian Monte Carlo"
+    return method if len(nodes) == 1 else f"{method}, at {len(nodes)} values of the hyperparameters"
+
+
+def _convergence(node: Node, *, several: bool) -> tuple[Floats, Floats]:
+    """Compute R-hat and effective sample size (G, Q); with several modes, from the differences of the populations."""
+    w, field = node.draws.w, node.model.field
+    n, C, R = w.shape
+    G, Q = field.bases[0].modes.shape[0], len(field.bases)
+    stride = max(math.ceil(G * Q / DIAGNOSED), 1)
+    values = field.latents(node.variables(w.reshape(n * C, R)), nodes=slice(None, None, stride)).reshape(n, C, -1)
+    if C == 1:
+        ones = np.ones((G, Q))
+        return ones, n * ones
+    draws = values.swapaxes(0, 1)
+    if several:
+        K = int(node.draws.population.max()) + 1
+        draws = np.stack([draws[node.draws.population == k].reshape(-1, draws.shape[-1]) for k in range(K)])
+        # The particles of a population keep their modes: only the populations are independent.
+        r_hat = _over_variables(array_stats.rhat, draws)
+        between = np.maximum(draws.mean(axis=1).var(axis=0, ddof=1), 1e-300)
+        effective = np.minimum(K * draws.var(axis=1).mean(axis=0) / between, n * C)
+    else:
+        r_hat = _over_variables(array_stats.rhat, draws)
+        bulk = _over_variables(array_stats.ess, draws)
+        effective = np.minimum(bulk, _over_variables(partial(array_stats.ess, method="tail", prob=TAILS), draws))
+    nearest = np.arange(G) // stride
+    return r_hat.reshape(-1, Q)[nearest], effective.reshape(-1, Q)[nearest]
+
+
+def _over_variables(statistic: Callable[..., float], draws: Floats) -> Floats:
+    """Compute a statistic (V,) of draws (C, n, V) of each variable."""
+    return np.asarray([float(statistic(draws[..., v], chain_axis=0, draw_axis=1)) for v in range(draws.shape[-1])])
+
+
+def _k_hat(node: Node, rng: np.random.Generator) -> float:
+    """Compute the Pareto k of the weights of draws from the Gaussian."""
+    model, state = node.model, node.state
+    normals = model.backend.asarray(rng.standard_normal((PROPOSALS, model.variables)))
+    target = RegressionTarget.from_state(model.algorithm, state)
+    weights = to_numpy(model.algorithm.log_density(target.regression, state.q.samples(normals), target.weights))
+    weights = weights + 0.5 * np.sum(to_numpy(normals) ** 2, axis=1)
+    return float(array_stats.psislw(weights)[1]) if np.isfinite(weights).all() else np.inf
+
+
+def _log_evidence(node: Node) -> tuple[float, float]:
+    """Return the logarithm of the evidence and its standard error; NaN if it was not computed."""
+    found = node.draws.log_evidence
+    if not found.size or node.state.regression is None:
+        return np.nan, np.nan
+    constant = node.model.algorithm.log_constant(node.state.regression) + node.model.whitening.log_scale
+    total = float(logsumexp(found) - math.log(len(found)))
+    return constant + total, float(np.std(found, ddof=1) / math.sqrt(len(found)))
+
+
+def pick(draws: Floats, count: int, rng: np.random.Generator) -> Floats:
+    """Pick `count` of the draws (S, R), without repetition as far as possible."""
+    chosen: NDArray[np.intp] = np.concatenate(
+        [rng.permutation(len(draws)) for _ in range(math.ceil(count / len(draws)))]
+    )
+    return draws[chosen[:count]]

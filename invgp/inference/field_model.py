@@ -1,0 +1,151 @@
+"""A field model at given hyperparameters: modes of the prior, whitened data, and the algorithm of the inference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.backend import Backend, to_numpy
+from invgp.core.field.field_gaussian import mirrored_normals
+from invgp.core.field.field_inference import FieldInference, FieldState
+from invgp.core.field.field_sampling import RegressionTarget
+from invgp.core.field.missing_outputs import fill_missing
+from invgp.core.field.regression import Modes
+from invgp.latent_model.data_whitening import Whitening
+from invgp.latent_model.grid_modes import Field, field_of
+from invgp.latent_model.localisation import Neighbourhood, neighbourhoods
+from invgp.problem import Floats, Problem
+
+PAIRS = 64  # antithetic pairs of points for averages over the posterior
+LINEAR = 0.1  # noise standard deviations: a regression that is curved by less over the prior has no other modes
+
+
+@dataclass(frozen=True)
+class FieldModel:
+    """A field model at given hyperparameters.
+
+    Attributes
+    ----------
+    problem : Problem
+        Problem with these hyperparameters.
+    backend : Backend
+        Array library and device.
+    field : Field
+        Latents on the grid as a function of the variables.
+    whitening : Whitening
+        Transformation of data and outputs to independent noise.
+    neighbourhoods : list of Neighbourhood
+        Groups of sites whose data depend only on the field near them; empty without localisation.
+    algorithm : FieldInference
+        Inference of the variables.
+    """
+
+    problem: Problem
+    backend: Backend
+    field: Field
+    whitening: Whitening
+    neighbourhoods: list[Neighbourhood]
+    algorithm: FieldInference
+
+    @staticmethod
+    def build(
+        problem: Problem, backend: Backend, missing_counts: NDArray[np.intp] | None, rng: np.random.Generator
+    ) -> FieldModel:
+        """Build the model of a problem.
+
+        Parameters
+        ----------
+        problem : Problem
+        backend : Backend
+        missing_counts : array of int, shape (N, P), or None
+            Number of runs without each output; None if no run lacks an observed output.
+        rng : numpy.random.Generator
+            Random numbers of the points for averages over the posterior.
+        """
+        field = field_of(problem, backend)
+        whitening = Whitening(problem, missing_counts)
+        sizes = [basis.size for basis in field.bases]
+        groups = tuple(sum(sizes[problem.latent_slices[latent.name]]) for latent in problem.latents)
+        modes = Modes(backend.namespace.concat([basis.variances for basis in field.bases]), groups)
+        normals = backend.asarray(mirrored_normals(rng, PAIRS, sum(sizes)))
+        cells = neighbourhoods(problem, field, backend)
+        algorithm = FieldInference(
+            modes,
+            backend.asarray(whitening.data),
+            normals,
+            whitening.degrees,
+            tuple(cell.block for cell in cells),
+            None if whitening.unmixing is None else backend.asarray(whitening.unmixing),
+        )
+        return FieldModel(problem, backend, field, whitening, cells, algorithm)
+
+    @property
+    def variables(self) -> int:
+        """Number of variables, R."""
+        return sum(basis.size for basis in self.field.bases)
+
+    def whiten_again(self, missing_counts: NDArray[np.intp] | None) -> FieldModel:
+        """Return the model with data and outputs whitened in the order that the missing outputs require."""
+        whitening = Whitening(self.problem, missing_counts)
+        unmixing = None if whitening.unmixing is None else self.backend.asarray(whitening.unmixing)
+        algorithm = replace(self.algorithm, y=self.backend.asarray(whitening.data), unmixing=unmixing)
+        return replace(self, whitening=whitening, algorithm=algorithm)
+
+    def is_gaussian(self, state: FieldState) -> bool:
+        """Return whether the posterior of the regression is the Gaussian of the state, everywhere in the prior."""
+        if state.regression is None:
+            return True
+        target = RegressionTarget.from_state(self.algorithm, state)
+        return (
+            self.algorithm.is_nearly_gaussian(target.regression, state.linear, target.weights)
+            and target.curvature(self.algorithm.normals) < LINEAR
+        )
+
+    def whitened_error(self, state: FieldState, w: Floats, outputs: Floats) -> Floats:
+        """Compute the error of the regression at new runs, for whitened data.
+
+        Parameters
+        ----------
+        state : FieldState
+            State whose regression does not contain these runs.
+        w : array, shape (n, R)
+            Variables of the runs.
+        outputs : array, shape (n, N, P)
+            Their outputs; NaN where missing.
+
+        Returns
+        -------
+        array, shape (n, D), in standard deviations of the noise
+            NaN where a missing output contributes.
+        """
+        if state.regression is None:
+            raise ValueError("there are no runs yet")
+        values = self.whitening(outputs)
+        if self.whitening.unmixing is not None:
+            values = values @ self.whitening.unmixing.T
+        return np.asarray(values - to_numpy(state.regression.mean(self.backend.asarray(w))))
+
+    def predict(self, state: FieldState, w: Floats, outputs: Floats) -> Floats:
+        """Compute the expected outputs (S, N, P) at w (S, R) by the regression.
+
+        Parameters
+        ----------
+        state : FieldState
+        w : array, shape (S, R)
+        outputs : array, shape (n, N, P)
+            Outputs of all runs; NaN where missing.
+        """
+        if state.regression is None:
+            raise ValueError("there are no runs yet")
+        known = outputs[to_numpy(state.fitted_runs)]
+        weights = state.regression.run_weights(self.backend.asarray(w))
+        groups = [cell.sites for cell in self.neighbourhoods] or [np.arange(outputs.shape[1])]
+        values = np.empty((len(w), *outputs.shape[1:]))
+        for sites, part, of_runs in zip(groups, state.regression.parts, weights, strict=True):
+            own = known[:, sites]
+            filled = fill_missing(own.reshape(len(own), -1), to_numpy(part.covariance)).reshape(own.shape)
+            centre = filled.mean(axis=0)
+            values[:, sites] = centre + np.tensordot(to_numpy(of_runs), filled - centre, axes=1)
+        return values
