@@ -77,6 +77,7 @@ def test_that_ctrl_c_keeps_and_reports_what_is_done(tmp_path: Path) -> None:
         assert done - kept.sizes["survey"] in {0, 1}  # Ctrl-C may come between a survey's file and its count
 
 
+@pytest.mark.slow
 def test_that_check_finds_a_posterior_wanting(tmp_path: Path) -> None:
     """One evaluation leaves the posterior at its start, whatever the data."""
     config = CONFIG.replace("samples = 16", "samples = 16\nmax_evaluations = 1\nposterior = 'full gaussian'")

@@ -215,6 +215,7 @@ def test_that_a_stopped_comparison_on_an_emulator_continues_with_the_runs_of_the
     assert len(called()) == before
 
 
+@pytest.mark.slow
 def test_that_a_comparison_stopped_while_its_gaussian_is_fitted_repeats_no_run(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     body = f"echo $1 >> {calls}; case $PWD in */chains3-*) touch {tmp_path}/third; sleep 0.1;; esac; {SIMULATOR}"
@@ -238,6 +239,7 @@ def test_that_a_comparison_stopped_while_its_gaussian_is_fitted_repeats_no_run(t
     assert stopped >= 2 * 8 * 2  # two steps of the fit at least, of eight runs at each of two sites
 
 
+@pytest.mark.slow
 def test_that_learnt_parameters_are_fixed_in_a_comparison(tmp_path: Path) -> None:
     config = CONFIG.replace("positive =", "learn = { length_scale = 2, std = 2 }\npositive =")
     assert config != CONFIG

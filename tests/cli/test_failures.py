@@ -61,6 +61,7 @@ def test_that_a_failing_function_stops_the_inversion(
     assert not (tmp_path / "line.runs").exists()
 
 
+@pytest.mark.slow
 def test_that_a_worker_that_dies_is_reported_in_one_sentence(tmp_path: Path) -> None:
     write_files(tmp_path, CONFIG.replace('"model:time"', '"model:time"\nvectorised = false'))
     (tmp_path / "model.py").write_text(

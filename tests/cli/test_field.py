@@ -84,6 +84,7 @@ def inverted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_that_a_map_at_the_nodes_is_the_posterior(inverted: Path, invgp_here: Command, tmp_path: Path) -> None:
     grid = "easting=0:100:10,northing=0:60:10"
     done = invgp_here("predict", "posterior.nc", "--grid", grid, "-o", tmp_path / "map.nc", cwd=inverted)

@@ -64,6 +64,7 @@ def through_files(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     return xr.load_dataset(folder / "posterior.nc")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "lines"),
     [

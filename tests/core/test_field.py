@@ -217,6 +217,7 @@ def test_that_student_t_noise_shrugs_off_outliers() -> None:
     assert np.std(spoilt[4.0]) < 0.5 * np.std(spoilt[None])
 
 
+@pytest.mark.slow
 def test_that_a_bent_model_is_inverted_as_samples_say() -> None:
     """One variable, so that the exact posterior is a quadrature."""
     rng = np.random.default_rng(5)

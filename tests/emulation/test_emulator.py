@@ -335,6 +335,7 @@ def test_that_the_same_generator_gives_the_same_emulator(line):
     np.testing.assert_array_equal(first.held_out_error, second.held_out_error)
 
 
+@pytest.mark.slow
 def test_that_scikit_learn_waits_until_a_process_is_needed():
     code = "import sys, invgp.emulation; sys.exit('sklearn' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

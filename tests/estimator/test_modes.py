@@ -86,6 +86,7 @@ def test_that_a_warm_start_continues(settings, observed):
             model.set_params(inducing=9).fit(X, observed)
 
 
+@pytest.mark.slow
 def test_that_two_components_find_two_modes_and_predict_better():
     curve = 1 + 0.5 * np.sin(1.5 * X[:, 0])
     rng = np.random.default_rng(0)

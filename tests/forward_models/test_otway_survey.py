@@ -22,6 +22,7 @@ def make(path: Path, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.loadtxt(path, delimiter=",", skiprows=1), np.loadtxt(truth, delimiter=",", skiprows=1)
 
 
+@pytest.mark.slow
 def test_that_the_columns_are_those_of_the_real_survey(tmp_path: Path) -> None:
     table, _ = make(tmp_path / "line.csv", seed=1)
     header = (tmp_path / "line.csv").read_text().splitlines()[0]

@@ -260,6 +260,7 @@ def test_that_ordered_depths_stay_ordered_and_fit():
     assert float(inside.mean()) > 0.85
 
 
+@pytest.mark.slow
 def test_that_realizations_with_inducing_points_are_as_smooth_as_the_field():
     """What the inducing variables leave open is drawn jointly: no speckle from site to site."""
     problem, _ = line_problem(smooth, sites=60)

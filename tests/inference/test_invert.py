@@ -48,6 +48,7 @@ def test_that_the_number_of_realizations_does_not_change_the_posterior():
     np.testing.assert_array_equal(invgp.invert(problem)["thickness"], invgp.invert(more)["thickness"])
 
 
+@pytest.mark.slow
 def test_that_units_between_the_latents_and_the_simulator_are_converted():
     """The same physics asked in kilometres and answered in kilo-ohm metres gives the same posterior."""
 

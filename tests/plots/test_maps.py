@@ -114,6 +114,7 @@ def test_that_sites_without_an_area_get_a_frame_of_a_good_shape(area: xr.Dataset
     assert_that_labels_can_be_read(figure)
 
 
+@pytest.mark.slow
 def test_that_a_lone_site_has_one_tick_at_its_place(line: xr.Dataset, area: xr.Dataset) -> None:
     lone = area.isel(site=[0]).assign_coords(easting=("site", [500_123.4], area["easting"].attrs))
     ax = plots.plot_map(lone).axes[-2]
@@ -205,6 +206,7 @@ def test_that_a_grid_is_drawn_cell_by_cell_and_can_be_cut(area: xr.Dataset, tmp_
         plots.slice_grid(area, {"northing": 1.0})
 
 
+@pytest.mark.slow
 def test_that_a_volume_is_cut_in_the_middle_by_default(area: xr.Dataset) -> None:
     volume = xr.concat([on_grid(area)] * 3, xr.DataArray([0.0, 5.0, 10.0], dims="height", name="height"))
     volume.attrs["invgp_coordinates"] = "easting northing height"

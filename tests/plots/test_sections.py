@@ -74,6 +74,7 @@ def test_that_curves_are_named_at_their_right_end_without_overlap(line: xr.Datas
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
+@pytest.mark.slow
 def test_that_a_latent_without_a_dimension_and_a_single_site_can_be_drawn(line: xr.Dataset) -> None:
     scalar = line.isel(layer=0, drop=True)
     figures = [plots.plot_section(scalar), plots.plot_fit(scalar)]

@@ -118,6 +118,7 @@ def test_that_an_interrupt_ends_the_program_and_passes_through(
     assert programs_of(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_that_workers_give_the_same_and_take_their_programs_with_them(program: MakeProgram, tmp_path: Path) -> None:
     served = model(program, tmp_path)
     values, context = np.arange(3.0, 9.0)[:, None], RunContext([f"r{i}" for i in range(6)], tmp_path / "runs")

@@ -41,6 +41,7 @@ def hoarder(program: MakeProgram, folder: Path, body: str = "pass", seconds: flo
     return model(program, folder, command=(program(HOARDER % (body, seconds), "python", "hoarder"),))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("body", "status"),

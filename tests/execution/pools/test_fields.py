@@ -108,6 +108,7 @@ def test_that_a_dask_cluster_does_not_change_the_result_of_a_field(folder: Path,
     assert inverted(folder).identical(inverted(folder, scheduler=dask_file))
 
 
+@pytest.mark.slow
 def test_that_a_server_does_not_change_the_result_of_a_field(folder: Path, server: str) -> None:
     asked = f'adapter = "umbridge"\nurls = ["{server}"]\nmodel = "averages"'
     assert inverted(folder).identical(inverted(folder, asked))

@@ -170,6 +170,7 @@ with open("table.txt", "a") as table:
 """
 
 
+@pytest.mark.slow
 def test_that_a_program_takes_a_whole_layer_and_gives_a_whole_table(
     changed: Callable[..., invgp.Problem], folder: Path
 ) -> None:
