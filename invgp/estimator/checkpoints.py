@@ -5,10 +5,15 @@ The file also describes the data and the settings, so that a fit cannot continue
 
 from __future__ import annotations
 
+import ast
 import hashlib
-from collections.abc import Mapping, Sequence
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
+from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +26,7 @@ from invgp.core.training import Progress
 
 MAX_LISTED = 6  # numbers: longer arrays are described by their shape and a hash
 FUNCTION = "the function "
+CODE = " (code)"  # end of the name under which the digest of a function is listed
 KEYS: Keys = {"settings": dict, "round": int, "status": str, "optimiser": (dict, type(None))}
 
 
@@ -110,6 +116,8 @@ class Checkpoint:
 
     def _compare(self, settings: Mapping[str, str]) -> None:
         for name in {**self.settings, **settings}:
+            if name.endswith(CODE) and name not in settings:  # in files of earlier versions
+                continue
             now, must = self.settings.get(name, "absent"), settings.get(name, "absent")
             if now != must:
                 raise ValueError(
@@ -152,7 +160,7 @@ def describe_value(name: str, value: Any, leave_out: Sequence[str] = ()) -> dict
     if isinstance(value, Sequence):
         return _describe_sequence(name, value)
     if callable(value) and hasattr(value, "__qualname__"):
-        return {name: f"{FUNCTION}{value.__qualname__}"}
+        return {name: f"{FUNCTION}{value.__qualname__}", f"{name}{CODE}": digest_function(value)}
     if is_dataclass(value):
         parts = {f.name: getattr(value, f.name) for f in fields(value)}
     else:
@@ -162,6 +170,38 @@ def describe_value(name: str, value: Any, leave_out: Sequence[str] = ()) -> dict
         if part not in leave_out:
             words |= describe_value(f"{name}.{part}", inner)
     return words
+
+
+def digest_function(function: Callable[..., Any]) -> str:
+    """Compute a digest of the code of a function, of its default values and of the variables that it encloses.
+
+    The source is used where it can be read, without comments and layout; otherwise, and for lambda expressions, the
+    bytecode, which depends on the version of Python. Global variables and called functions are not included.
+    """
+    parts = [_code(function), repr(getattr(function, "__defaults__", None))]
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            parts.append(repr(sorted(describe_value("", cell.cell_contents).items())))
+        except ValueError:  # an empty cell
+            parts.append("empty")
+    return f"SHA-256 {hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:12]}"
+
+
+def _code(function: Callable[..., Any]) -> str:
+    if getattr(function, "__name__", "<lambda>") != "<lambda>":
+        with suppress(OSError, TypeError, SyntaxError):
+            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+            body = getattr(tree.body[0], "body", [])
+            if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+                del body[0]  # the docstring
+            return ast.dump(tree)
+    code = getattr(function, "__code__", None)
+    return type(function).__name__ if code is None else _bytecode(code)
+
+
+def _bytecode(code: CodeType) -> str:
+    constants = [_bytecode(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {constants}"
 
 
 def _describe_sequence(name: str, values: Sequence[Any]) -> dict[str, str]:

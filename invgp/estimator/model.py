@@ -567,7 +567,9 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         serialisation.write(self, self._fitted, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path, likelihood: Likelihood, *, device: str = "cpu") -> SAVIGP:
+    def load(
+        cls, path: str | Path, likelihood: Likelihood, *, device: str = "cpu", other_functions: bool = False
+    ) -> SAVIGP:
         """Read a model that `save` wrote, with all settings.
 
         Parameters
@@ -578,6 +580,9 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             Of the same class and settings as that of the saved model; it gets the learnt parameters.
         device : {"cpu", "cuda", "auto"}
             Device of the computation.
+        other_functions : bool
+            Whether functions in the likelihood, such as that of `BlackBox`, may have other names or other code than
+            those of the saved model. Use it if a function was renamed or rewritten, but computes the same.
 
         Returns
         -------
@@ -590,7 +595,7 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             The file is not a saved model, or the likelihood differs from that of the model.
         """
         check_likelihood(likelihood)
-        model, bound_state = serialisation.read(cls, Path(path), likelihood, device)
+        model, bound_state = serialisation.read(cls, Path(path), likelihood, device, other_functions=other_functions)
         model._store(bound_state)
         return model
 

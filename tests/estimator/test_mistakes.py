@@ -138,3 +138,43 @@ def test_that_a_file_takes_only_its_own_likelihood(likelihood, message, observed
     SAVIGP(StudentT(0.3), inducing=5, method=POSTERIOR_ONLY).fit(X, observed).save(tmp_path / "model.npz")
     with pytest.raises(ValueError, match=message):
         SAVIGP.load(tmp_path / "model.npz", likelihood)
+
+
+def _black_box(power, name="log_density"):
+    def log_density(y, f):
+        """A documentation string, which does not matter."""
+        return -0.5 * np.abs(y - f)[..., 0] ** power
+
+    def other(y, f):
+        return -0.25 * np.abs(y - f)[..., 0] ** power
+
+    return BlackBox({"log_density": log_density, "other": other}[name], 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("power", "name", "message"),
+    [
+        (2.0, "other", r"likelihood\.function must be the function .*log_density, as in .*, was the function .*other"),
+        (3.0, "log_density", r"likelihood\.function \(code\) must be SHA-256 .*, was SHA-256 .*other_functions=True"),
+    ],
+)
+def test_that_a_file_takes_only_the_function_that_was_saved(power, name, message, observed, tmp_path):
+    model = SAVIGP(_black_box(2.0), inducing=5, method=POSTERIOR_ONLY).fit(X, observed)
+    model.save(tmp_path / "model.npz")
+    again = SAVIGP.load(tmp_path / "model.npz", _black_box(2.0))
+    np.testing.assert_array_equal(again.predict_latent(NEW)[0], model.predict_latent(NEW)[0])
+    with pytest.raises(ValueError, match=message):
+        SAVIGP.load(tmp_path / "model.npz", _black_box(power, name))
+    told = SAVIGP.load(tmp_path / "model.npz", _black_box(power, name), other_functions=True)
+    np.testing.assert_array_equal(told.predict_latent(NEW)[0], model.predict_latent(NEW)[0])
+
+
+def test_that_lambdas_are_recognised_by_their_code(observed, tmp_path):
+    first, other = (
+        BlackBox(lambda y, f: -((y - f)[..., 0] ** 2), 1, 1),
+        BlackBox(lambda y, f: -((f - y)[..., 0] ** 2), 1, 1),
+    )
+    SAVIGP(first, inducing=5, method=POSTERIOR_ONLY).fit(X, observed).save(tmp_path / "model.npz")
+    SAVIGP.load(tmp_path / "model.npz", first)
+    with pytest.raises(ValueError, match=r"function \(code\) must be"):
+        SAVIGP.load(tmp_path / "model.npz", other)
