@@ -216,7 +216,9 @@ def _k_hat(node: Node, rng: np.random.Generator) -> float:
     target = RegressionTarget.from_state(model.algorithm, state)
     weights = to_numpy(model.algorithm.log_density(target.regression, state.q.samples(normals), target.weights))
     weights = weights + 0.5 * np.sum(to_numpy(normals) ** 2, axis=1)
-    return float(array_stats.psislw(weights)[1]) if np.isfinite(weights).all() else np.inf
+    if not np.isfinite(weights).all():
+        return np.inf
+    return float(array_stats.psislw(weights)[1])  # type: ignore[no-untyped-call]
 
 
 def _log_evidence(node: Node) -> tuple[float, float]:

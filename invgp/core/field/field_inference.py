@@ -432,13 +432,13 @@ class FieldInference:
     def log_constant(self, regression: AnyRegression) -> float:
         """Compute the logarithm of the likelihood of the whitened data minus `log_likelihood`, in nats."""
         xp = array_namespace(self.y)
-        log_scale = float(xp.sum(xp.log(regression.scale)))
+        log_scale, data = float(xp.sum(xp.log(regression.scale))), int(self.y.shape[0])
         if self.degrees is None:
             residual = self._residual(regression)
             left = xp.sum(xp.square(residual)) - xp.sum(xp.square(regression.directions @ residual))
-            return log_scale - 0.5 * float(left) - 0.5 * self.y.shape[0] * math.log(2.0 * math.pi)
+            return log_scale - 0.5 * float(left) - 0.5 * data * math.log(2.0 * math.pi)
         each = math.lgamma(0.5 * (self.degrees + 1.0)) - math.lgamma(0.5 * self.degrees)
-        return log_scale + self.y.shape[0] * (each - 0.5 * math.log(self.degrees * math.pi))
+        return log_scale + data * (each - 0.5 * math.log(self.degrees * math.pi))
 
     def _linearise(
         self, regression: AnyRegression, q: LowRankGaussian

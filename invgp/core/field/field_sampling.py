@@ -266,7 +266,7 @@ def label_modes(w: Floats) -> NDArray[np.intp]:
     if not apart.any():
         return np.zeros(chains, dtype=np.intp)
     groups = fcluster(linkage(left[:, apart] * spreads[apart], "single"), SEPARATE_MODES, "distance")
-    _, groups, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    _, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     rank = np.empty(len(sizes), dtype=np.intp)
     rank[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
-    return rank[groups]
+    return rank[numbers]
