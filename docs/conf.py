@@ -39,20 +39,6 @@ html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 
 
-def split_parameter_lines(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:  # noqa: ARG001
-    """Move descriptions written as `name : description` to the line after the name, as napoleon expects."""
-    section, split = "", []
-    for i, line in enumerate(lines):
-        if i + 1 < len(lines) and re.fullmatch("-{3,}", lines[i + 1]):
-            section = line
-        named = re.fullmatch(r"(\w[\w, ]*) : (.*)", line)
-        if section in ("Parameters", "Attributes") and named:
-            split += [named[1], f"    {named[2]}"]
-        else:
-            split.append(line)
-    lines[:] = split
-
-
 def render_math(tex: str, *, as_block: bool = False) -> str:
     """Convert TeX to MathML, which browsers render without a script or network access."""
     math = tex2mathml(tex, as_block=as_block).replace("<mo>‖</mo>", '<mo stretchy="false">‖</mo>')
@@ -74,6 +60,5 @@ def visit_displayed_math(self: HTML5Translator, node: nodes.math_block) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Connect before napoleon, whose priority is 500."""
-    app.connect("autodoc-process-docstring", split_parameter_lines, priority=400)
+    """Register the renderer of formulas."""
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed_math, None))

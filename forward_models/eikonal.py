@@ -26,13 +26,17 @@ def first_arrivals(
 
     Parameters
     ----------
-    velocity : (..., I, J), in m s-1, at nodes whose x is i spacing[0] and whose z is j spacing[1].
-    spacing : of the nodes along x and z, in m.
-    sources, receivers : (S, 2) and (R, 2), positions x, z within the grid, in m.
+    velocity : array, shape (..., I, J), in m s-1
+        Velocity at nodes (i, j) with x = i spacing[0] and z = j spacing[1].
+    spacing : (float, float), in m
+        Distance of the nodes along x and z.
+    sources, receivers : array, shapes (S, 2) and (R, 2), in m
+        Positions x, z inside the grid.
 
     Returns
     -------
-    (..., S, R), in s.
+    array, shape (..., S, R), in s
+        Travel times.
     """
     slowness = 1.0 / np.asarray(velocity, dtype=np.float64)
     start, end = (np.asarray(ends, dtype=np.float64) for ends in (sources, receivers))

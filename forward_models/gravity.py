@@ -12,18 +12,23 @@ Floats = NDArray[np.float64]
 def rectangles_gravity(
     stations: ArrayLike, edges: ArrayLike, top: ArrayLike, bottom: ArrayLike, density: ArrayLike
 ) -> Floats:
-    """Vertical gravity at stations along a profile, of rectangles that are endless across it, in m s-2.
+    """Compute the vertical gravity of rectangles that are infinite across a profile, at stations on it.
 
     Parameters
     ----------
-    stations : (M,), positions along the profile, at depth 0, in m.
-    edges : (C + 1,), where one rectangle ends and the next begins, in m.
-    top, bottom : (..., C), depths below the stations, in m; positive downwards, and not above the stations.
-    density : (..., C) or anything that broadcasts to it, density contrasts in kg m-3.
+    stations : array, shape (M,), in m
+        Positions along the profile, at depth 0.
+    edges : array, shape (C + 1,), in m
+        Edges between neighbouring rectangles.
+    top, bottom : array, shape (..., C), in m
+        Depths below the stations, positive downwards; not above the stations.
+    density : array, broadcast to shape (..., C), in kg m-3
+        Density contrasts.
 
     Returns
     -------
-    (..., M), positive downwards.
+    array, shape (..., M), in m s-2
+        Gravity, positive downwards.
     """
     at, sides = np.asarray(stations, dtype=np.float64)[:, None], np.asarray(edges, dtype=np.float64)
     left, right = sides[:-1] - at, sides[1:] - at
@@ -48,17 +53,21 @@ def boxes_gravity(
     boxes: ArrayLike,
     density: ArrayLike,
 ) -> Floats:
-    """Vertical gravity of rectangular boxes at stations, in m s-2.
+    """Compute the vertical gravity of rectangular boxes at stations.
 
     Parameters
     ----------
-    easting, northing, upward : (M,), of the stations, in m; none within a box.
-    boxes : (..., C, 6), west, east, south, north, bottom and top of each box, in m, upwards.
-    density : (..., C), density contrasts in kg m-3.
+    easting, northing, upward : array, shape (M,), in m
+        Positions of the stations, outside the boxes.
+    boxes : array, shape (..., C, 6), in m
+        West, east, south, north, bottom and top of each box, positive upwards.
+    density : array, shape (..., C), in kg m-3
+        Density contrasts.
 
     Returns
     -------
-    (..., M), positive downwards.
+    array, shape (..., M), in m s-2
+        Gravity, positive downwards.
     """
     limits = np.asarray(boxes, dtype=np.float64)[..., None, :, :]
     station = [np.asarray(part, dtype=np.float64)[:, None] for part in (easting, northing, upward)]

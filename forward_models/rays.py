@@ -9,16 +9,19 @@ Floats = NDArray[np.float64]
 
 
 def ray_lengths(sources: ArrayLike, receivers: ArrayLike, x_edges: ArrayLike, z_edges: ArrayLike) -> Floats:
-    """How far straight rays run through each cell of a grid; with slownesses (s m-1), their travel times.
+    """Compute the lengths of straight rays in the cells of a grid; times the slownesses (s m-1) they are travel times.
 
     Parameters
     ----------
-    sources, receivers : (M, 2), the ends x, z of each ray, in m.
-    x_edges, z_edges : (I + 1,) and (J + 1,), where one cell ends and the next begins, in m, increasing.
+    sources, receivers : array, shape (M, 2), in m
+        Ends x, z of each ray.
+    x_edges, z_edges : array, shapes (I + 1,) and (J + 1,), in m
+        Edges of the cells, increasing.
 
     Returns
     -------
-    (M, I, J), in m; a ray along an edge belongs to the cell behind it.
+    array, shape (M, I, J), in m
+        Lengths; a ray along an edge belongs to the following cell.
     """
     start, end = (np.asarray(ends, dtype=np.float64) for ends in (sources, receivers))
     edges = [np.asarray(axis, dtype=np.float64) for axis in (x_edges, z_edges)]

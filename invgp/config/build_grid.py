@@ -1,4 +1,4 @@
-"""The grid of a field model: where its latents live."""
+"""Grid of a field model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OF_A_REGULAR_GRID = ("start", "stop", "step")
 
 
 def build_grid(config: Config, directory: Path) -> Grid | None:
-    """The grid of a config; None for a model of one site."""
+    """Build the grid of a configuration; None for a site model."""
     field = config.forward.kind == "field"
     if config.grid is None:
         if field:
@@ -44,7 +44,7 @@ def _build_regular_grid(section: GridSection) -> Grid:
 
 
 def _count_nodes(name: str, section: AxisSection) -> int:
-    """Nodes along a coordinate of a regular grid."""
+    """Return the number of nodes along a coordinate of a regular grid."""
     key = f"grid.coordinates.{name}"
     if section.column is not None:
         raise ConfigError(f"{key}.column: must be left out without grid.file, was {section.column!r}")

@@ -1,4 +1,4 @@
-"""The latents: unknown fields and their priors."""
+"""Latents and their priors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from invgp.units import IDENTITY, conversion
 
 
 def build_latents(config: Config, units: Sequence[str]) -> tuple[Latent, ...]:
-    """The latents of a config, over coordinates in those units."""
+    """Build the latents of a configuration, for coordinates in the given units."""
     return build_each(lambda name: _build_latent(config, name, units), config.latents)
 
 
@@ -53,7 +53,7 @@ def _build_latent(config: Config, name: str, units: Sequence[str]) -> Latent:
 
 
 def _prior_moments(section: LatentSection, labels: Labels | None, key: str) -> tuple[Floats, Floats]:
-    """Mean and standard deviation, (L,) each."""
+    """Return the prior mean and standard deviation, (L,) each."""
     mean = per_label(section.mean, labels, f"{key}.mean")
     _check_link(section, mean, key)
     share = percentage(section.std)
@@ -68,7 +68,7 @@ def _prior_moments(section: LatentSection, labels: Labels | None, key: str) -> t
 
 
 def _check_link(section: LatentSection, mean: Floats, key: str) -> None:
-    """What a link needs of the mean, (L,)."""
+    """Raise `ConfigError` if the mean, (L,), is not valid for the link."""
     if section.link == "log" and not np.all(mean > 0):
         raise ConfigError(f"{key}.mean: must be positive with link = 'log', was {format_value(section.mean)}")
     if section.link != "increasing":
@@ -86,12 +86,12 @@ def _check_link(section: LatentSection, mean: Floats, key: str) -> None:
 
 
 def learning_factors(learn: Mapping[str, object]) -> dict[str, float]:
-    """What is learnt, with the factor of its prior: infinite for none."""
+    """Return the factor of the prior of each learnt parameter; infinite without a prior."""
     return {name: np.inf if value is True else float(value) for name, value in learn.items()}  # type: ignore[arg-type]
 
 
 def broadcast_length_scales(value: object, units: Sequence[str], key: str) -> Floats:
-    """One for each coordinate, (D,), from a number or a list of them."""
+    """Return one length-scale per coordinate, (D,), from a number or a list."""
     scales = np.asarray(value, dtype=np.float64)
     dimensions = len(units)
     if not scales.ndim and any(conversion(unit, units[0]) != IDENTITY for unit in units):

@@ -1,4 +1,4 @@
-"""The noise: how well things were measured, and which errors go together."""
+"""Noise of the observations: standard deviations and correlations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REAL = "iuf"  # kinds of numbers that are
 
 
 def build_noise(config: Config, survey: Survey, table: Table, directory: Path) -> Noise:
-    """The noise of each observation; `check_noise_names` has found that all of them are there."""
+    """Build the noise of each observation; `check_noise_names` reports missing ones."""
     if config.noise.covariance is not None:
         return _noise_from_covariance(survey, directory / config.noise.covariance)
 
@@ -47,7 +47,7 @@ def build_noise(config: Config, survey: Survey, table: Table, directory: Path) -
 
 
 def _noise_from_covariance(survey: Survey, file: Path) -> Noise:
-    """Gaussian noise whose covariance is in a file."""
+    """Build Gaussian noise with the covariance matrix of a file."""
     key = "noise.covariance"
     sizes = [o.values.shape[1] for o in survey.observations]
     wanted = survey.size * sum(sizes)
@@ -103,7 +103,7 @@ def _read_matrix(file: Path, key: str) -> NDArray[Any]:
 
 
 def _correlation_lengths(config: Config) -> dict[str, Floats]:
-    """One for each coordinate of the survey, (D,)."""
+    """Return the correlation lengths of each observation, one per coordinate of the survey, (D,)."""
     units = [c.unit for c in config.survey.coordinates.values()]
     return {
         name: broadcast_length_scales(value, units, f"noise.correlation_length.{name}")
@@ -162,7 +162,7 @@ def _correlations(config: Config, survey: Survey) -> dict[str, Floats]:
 
 
 def _noise_std(value: object, observation: Observation, table: Table, key: str) -> Floats:
-    """Standard deviations, (N, p); positive and finite where there is an observation."""
+    """Return standard deviations, (N, p), positive and finite wherever there is an observation."""
     spread = _read_std(value, observation, table, key)
     wrong = np.argwhere(~np.isnan(observation.values) & ~((spread >= SMALLEST) & (spread <= LARGEST)))
     if wrong.size:

@@ -1,4 +1,4 @@
-"""Programs with files in and out, as the config names them: executables, PEST's models, Dakota's drivers."""
+"""Adapters of programs with input and output files: executables, PEST models, Dakota drivers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ T = TypeVar("T")
 def build_executable(
     section: ExecutableSection, inputs: Quantities, outputs: Quantities, directory: Path
 ) -> ExecutableModel:
-    """A program with templates and readers of our own."""
+    """Build the adapter of an executable."""
     return ExecutableModel(
         command=tuple(section.command),
         inputs=inputs,
@@ -63,12 +63,12 @@ def build_executable(
 
 
 def build_pest(section: PestSection, inputs: Quantities, outputs: Quantities, directory: Path) -> ExecutableModel:
-    """A model that PEST runs."""
+    """Build the adapter of a PEST model."""
     return pest_model(directory / section.control, inputs, outputs, **_common(section))
 
 
 def build_dakota(section: DakotaSection, inputs: Quantities, outputs: Quantities, directory: Path) -> ExecutableModel:
-    """A driver that Dakota runs."""
+    """Build the adapter of a Dakota driver."""
     return dakota_model(
         tuple(section.driver),
         inputs,
@@ -81,13 +81,13 @@ def build_dakota(section: DakotaSection, inputs: Quantities, outputs: Quantities
 
 
 def settings_of(section: Section, *handled: str) -> dict[str, Any]:
-    """The keys of a table as the settings of what they are for, but for those that are handled elsewhere."""
+    """Return the keys of a table as keyword arguments of an adapter or reader, without those in `handled`."""
     keys = section.model_dump(exclude=set(handled))
     return {key: tuple(value) if isinstance(value, list) else value for key, value in keys.items()}
 
 
 def _common(section: FilesSection) -> dict[str, Any]:
-    """The settings that all of them have."""
+    """Return the settings of all programs with files."""
     return {
         "files": tuple(LocalFile(Path(f.source), f.path, f.link) for f in section.files),
         "bounds": {

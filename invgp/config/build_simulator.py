@@ -1,4 +1,4 @@
-"""The simulator, and the wires between its names and units and the survey's."""
+"""Adapter of the simulator, and the connection of its inputs and outputs to the problem."""
 
 from __future__ import annotations
 
@@ -48,31 +48,31 @@ _MODELS: dict[str, Callable[..., ForwardModel]] = {
 
 
 class Wiring(NamedTuple):
-    """The simulator's inputs and outputs, and what each is wired to."""
+    """Inputs and outputs of the simulator, each with the variable of the problem to which it is connected."""
 
     inputs: tuple[tuple[Quantity, SimulatorVariable], ...]
     outputs: tuple[tuple[Quantity, SimulatorVariable], ...]
 
     @property
     def inward(self) -> Wires:
-        """The wires into the simulator."""
+        """Variables of the inputs."""
         return tuple(wire for _, wire in self.inputs)
 
     @property
     def outward(self) -> Wires:
-        """The wires out of it."""
+        """Variables of the outputs."""
         return tuple(wire for _, wire in self.outputs)
 
 
 class Places(NamedTuple):
-    """How many there are of each, for a simulator that takes whole fields."""
+    """Numbers of nodes and sites of a field model."""
 
     nodes: int
     sites: int
 
 
 def build_wiring(config: Config) -> Wiring:
-    """What goes into the simulator and what comes out of it, at one site."""
+    """Build the connections of a simulator for one site."""
     section, mistakes = config.forward, Mistakes()
     latents = _units_and_labels("latents", config.latents, config)
     observations = _units_and_labels("survey.observations", config.survey.observations, config)
@@ -86,11 +86,16 @@ def build_wiring(config: Config) -> Wiring:
 
 
 def build_model(config: Config, wiring: Wiring, places: Places | None, directory: Path) -> ForwardModel:
-    """The simulator.
+    """Build the adapter of the simulator.
 
     Parameters
     ----------
-    places : of a simulator that takes whole fields; None for one of a site.
+    config : Config
+    wiring : Wiring
+    places : Places or None
+        Numbers of nodes and sites of a field model; None for a site model.
+    directory : Path
+        Directory of the configuration.
     """
     inputs, outputs = tuple(q for q, _ in wiring.inputs), tuple(q for q, _ in wiring.outputs)
     if places is not None:
@@ -103,7 +108,7 @@ def build_model(config: Config, wiring: Wiring, places: Places | None, directory
 def _units_and_labels(
     owner: str, sections: Mapping[str, LatentSection] | Mapping[str, ObservationSection], config: Config
 ) -> Ends:
-    """Unit and labels of each."""
+    """Return the unit and the labels of each latent or observation."""
 
     def end(name: str) -> tuple[str, Labels | None]:
         section = sections[name]
@@ -157,7 +162,7 @@ def _build_output(index: int, section: OutputSection, known: Ends) -> tuple[Quan
 
 
 def _at_all_nodes(quantity: Quantity, size: int) -> Quantity:
-    """The quantity at so many places, numbered from 1: all places of the first label, then of the next."""
+    """Return the quantity at all nodes or sites, numbered from 1: all places of the first label, then of the next."""
     numbers = range(1, size + 1)
     if quantity.labels is None:
         return Quantity(quantity.name, quantity.unit, tuple(numbers))
@@ -166,7 +171,7 @@ def _at_all_nodes(quantity: Quantity, size: int) -> Quantity:
 
 
 def _at_all_sites(quantity: Quantity, sites: int) -> Quantity:
-    """The quantity at all sites, numbered from 1: all labels of the first site, then of the next."""
+    """Return the quantity at all sites, numbered from 1: all labels of the first site, then of the next."""
     numbers = range(1, sites + 1)
     if quantity.labels is None:
         return Quantity(quantity.name, quantity.unit, tuple(numbers))

@@ -1,4 +1,4 @@
-"""The survey: sites, where they are, what was measured there."""
+"""Survey: sites with coordinates, covariates and observations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from invgp.units import conversion
 
 
 def build_survey(config: Config, table: Table) -> Survey:
-    """The survey that a config and its table hold."""
+    """Build the survey of a configuration from its table."""
     section, mistakes = config.survey, Mistakes()
     if section.crs is not None:
         crs = section.crs
@@ -110,10 +110,10 @@ def _observation(config: Config, table: Table, name: str) -> Observation:
 
 
 def describe_size(number: float) -> str:
-    """What a number is that is too large to be used."""
+    """Describe a number that is too large."""
     return "infinite" if np.isinf(number) else f"{number:g} (more than {LARGEST:g})"
 
 
 def columns(count: int) -> str:
-    """So many, in words."""
+    """Return a number of columns as text."""
     return "1 column" if count == 1 else f"{count} columns"

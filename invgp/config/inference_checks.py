@@ -127,7 +127,7 @@ def _check_field_model(config: Config) -> list[str]:
 
 
 def check_reach(config: Config, reach: Floats, survey: Survey, grid: Grid) -> None:
-    """Every site with data must have a node within its reach."""
+    """Raise `ConfigError` unless every site with data has a node within the localisation distance."""
     from scipy.spatial import cKDTree  # noqa: PLC0415 - few configs wait for SciPy
 
     sites = {column.name: column.values for column in survey.coordinates}
@@ -143,7 +143,7 @@ def check_reach(config: Config, reach: Floats, survey: Survey, grid: Grid) -> No
 
 
 def localisation(config: Config) -> Floats | None:
-    """How far data feel the field, along each coordinate of the grid (D,); None for everywhere."""
+    """Return the localisation distance along each coordinate of the grid, (D,); None without localisation."""
     key, value = "inference.localisation", config.inference.localisation
     if value is None or config.grid is None:
         return None

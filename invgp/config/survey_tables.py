@@ -1,4 +1,4 @@
-"""The survey file: named columns of numbers, a row a site, from CSV or netCDF."""
+"""Survey tables from CSV and netCDF files: named columns of numbers, one row per site."""
 
 from __future__ import annotations
 
@@ -28,22 +28,26 @@ SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
 
 class Table(Protocol):
-    """Columns by name."""
+    """A table with named columns."""
 
     @property
     def names(self) -> list[str]:
-        """All columns, in the order of the file."""
+        """Names of all columns, in the order of the file."""
 
     def unit_of(self, name: str) -> str:
-        """The unit that the file gives a column; empty if it gives none."""
+        """Return the unit of a column; empty if the file has none."""
 
     def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:
-        """The named columns side by side, (N, k), in `unit`.
+        """Return columns by name, (N, k), in `unit`.
 
         Parameters
         ----------
-        key : the config key to blame.
-        spread : whether they are standard deviations, which the zero of a unit such as degC does not shift.
+        names : sequence of str
+        unit : str
+        key : str
+            Key of the configuration, or argument, for messages.
+        spread : bool
+            Whether they are standard deviations, for which the offset of a unit such as degC is not applied.
         """
 
 
@@ -53,8 +57,12 @@ class CsvTable:
 
     Parameters
     ----------
-    rows : the cells below the header, as text, each row as long as the header.
-    lines : for each row its line in the file.
+    file : Path
+    header : list of str
+    rows : list of list of str
+        Cells below the header; each row has the length of the header.
+    lines : list of int
+        Line of each row in the file.
     """
 
     file: Path
@@ -64,15 +72,15 @@ class CsvTable:
 
     @property
     def names(self) -> list[str]:
-        """The header."""
+        """Names in the header."""
         return self.header
 
     def unit_of(self, name: str) -> str:  # noqa: ARG002 - a CSV names no unit
-        """None."""
+        """Return an empty text."""
         return ""
 
     def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:  # noqa: ARG002 - a CSV names no unit
-        """The named columns side by side, (N, k)."""
+        """Return columns by name, (N, k)."""
         return np.stack([self._column(name, key) for name in names], axis=-1)
 
     def _column(self, name: str, key: str) -> Floats:
@@ -96,7 +104,7 @@ class CsvTable:
 
 
 def _number(cell: str) -> float | None:
-    """A cell's number, NaN if the cell is empty, None if it is something else."""
+    """Return the number of a cell, NaN if the cell is empty, None if it is not a number."""
     text = cell.strip()
     try:
         return float(text or "nan") if "_" not in text else None  # Python reads 1_0 as 10
@@ -110,7 +118,10 @@ class NetcdfTable:
 
     Parameters
     ----------
-    position : the variable whose dimension is that of the sites.
+    file : Path
+    dataset : xarray.Dataset
+    position : str
+        Variable whose dimension is that of the sites.
     """
 
     file: Path
@@ -119,16 +130,16 @@ class NetcdfTable:
 
     @property
     def names(self) -> list[str]:
-        """The variables."""
+        """Names of the variables."""
         return [str(name) for name in self.dataset.variables]
 
     def unit_of(self, name: str) -> str:
-        """The attribute of that name."""
+        """Return the attribute `units` of a variable if it is a unit."""
         unit = str(self.dataset[name].attrs.get("units", ""))
         return unit if is_unit(unit) else ""
 
     def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:
-        """The named variables side by side, (N, k), converted to `unit` if they carry another."""
+        """Return variables by name, (N, k), converted to `unit` if they have another one."""
         return np.concatenate([self._variable(name, unit, key, spread=spread) for name in names], axis=-1)
 
     def _variable(self, name: str, unit: str, key: str, *, spread: bool) -> Floats:
@@ -148,7 +159,7 @@ class NetcdfTable:
         return values * change.factor + (0.0 if spread else change.offset)
 
     def _by_site(self, name: str, key: str) -> Floats:
-        """The variable as (N, k)."""
+        """Return a variable as (N, k)."""
         variable = self.dataset[name]
         # Of a position that is not there, its own key tells.
         sites = (self.dataset[self.position] if self.position in self.dataset.variables else variable).dims[:1]
@@ -169,8 +180,11 @@ def read_table(file: Path, position: str | None, key: str) -> Table:
 
     Parameters
     ----------
-    position : the column of the first coordinate; None for the first of numbers along one dimension.
-    key : what names the file: a config key or an option.
+    file : Path
+    position : str or None
+        Column of the first coordinate; None for the first variable of numbers with one dimension.
+    key : str
+        Key of the configuration, or argument, for messages.
     """
     check_regular(file, key)
     try:
@@ -195,7 +209,7 @@ def _encoding(error: UnicodeDecodeError) -> str:
 
 
 class _LayoutError(Exception):
-    """A file that is no table of sites; its text says why."""
+    """The file is not a table of sites; the message states why."""
 
 
 def _netcdf(file: Path, position: str | None) -> NetcdfTable:
@@ -248,7 +262,7 @@ def _csv(file: Path) -> CsvTable:
 
 
 def _why_not_cut(error: str, first: int, last: int) -> str:
-    """What is wrong with a row that starts in line `first`, and was read up to line `last`."""
+    """Describe the error of a row that starts in line `first` and was read up to line `last`."""
     if last > first:
         return f"line {first} has a quote that is not closed"
     return f"line {last} cannot be cut into cells: {error}"

@@ -1,4 +1,4 @@
-"""A survey in memory: a DataFrame, a Dataset, a mapping of columns."""
+"""Survey tables in memory: a DataFrame, a Dataset or a mapping of columns."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from invgp.problem import Floats
 
 @dataclass(frozen=True)
 class ColumnsTable:
-    """Columns of numbers by name, (N,) each: of a mapping, or of a pandas DataFrame."""
+    """Columns of numbers, (N,) each, of a mapping or a pandas DataFrame."""
 
     data: Any
 
     @property
     def names(self) -> list[str]:
-        """The columns."""
+        """Names of the columns."""
         return [str(name) for name in self.data]
 
     def unit_of(self, name: str) -> str:  # noqa: ARG002 - a column names no unit
-        """None."""
+        """Return an empty text."""
         return ""
 
     def columns(self, names: Sequence[str], unit: str, key: str, *, spread: bool = False) -> Floats:  # noqa: ARG002
-        """The named columns side by side, (N, k)."""
+        """Return columns by name, (N, k)."""
         found = [self._column(name, key) for name in names]
         sites = self._sites()
         for name, values in zip(names, found, strict=True):
@@ -74,11 +74,13 @@ def _is_number(value: Any) -> bool:
 
 
 def as_table(data: Any, position: str) -> Table:
-    """The table of whatever holds a survey.
+    """Return a table for the data of `invgp.define`.
 
     Parameters
     ----------
-    position : the column of the first coordinate.
+    data : DataFrame, Dataset, mapping or path
+    position : str
+        Column of the first coordinate.
     """
     if isinstance(data, str | Path):
         return read_table(Path(data), position, "data")

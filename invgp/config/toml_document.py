@@ -1,4 +1,4 @@
-"""The config file as TOML, before its keys are looked at: what no key may hold."""
+"""Configuration file as TOML, and checks that apply to the value of any key."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def check_values(keys: Mapping[str, Any]) -> None:
 
 
 def is_usable(number: float) -> bool:
-    """Whether a number can be squared, and divided by, in floating point."""
+    """Return whether the square and the reciprocal of a number are finite in floating point."""
     return number == 0.0 or SMALLEST <= abs(number) <= LARGEST
 
 
 def _faults(value: object, where: tuple[str | int, ...], depth: int) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Which key is wrong, and what is wrong with it."""
+    """Yield each invalid key with a message."""
     if isinstance(value, str) and "\0" in value:
         yield where, "must not hold the character NUL"
     elif isinstance(value, int) and abs(value) > LARGEST_INTEGER:

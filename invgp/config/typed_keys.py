@@ -1,4 +1,4 @@
-"""The tables of a config as Python dictionaries, with types that an editor completes and checks."""
+"""Types of the arguments of `invgp.define`, for editors and type checkers; a test compares them with the settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ColumnKeys(TypedDict, total=False):
 
 
 class AxisKeys(TypedDict, total=False):
-    """A coordinate of the grid of a field model, as [grid.coordinates.NAME]; the last one runs fastest."""
+    """A coordinate of the grid of a field model, as [grid.coordinates.NAME]; the last one varies fastest."""
 
     unit: Required[Unit]
     start: float
@@ -32,7 +32,7 @@ class AxisKeys(TypedDict, total=False):
 
 
 class ObservationKeys(TypedDict, total=False):
-    """What was measured, as [survey.observations.NAME]."""
+    """An observation, as [survey.observations.NAME]."""
 
     unit: Required[Unit]
     columns: Sequence[str]
@@ -42,21 +42,21 @@ class ObservationKeys(TypedDict, total=False):
 
 
 class KernelKeys(TypedDict, total=False):
-    """How a latent varies from site to site; the length-scale is in the coordinates' unit, or one for each."""
+    """A kernel; the length-scale is in the unit of the coordinates, one number or one per coordinate."""
 
     length_scale: Required[float | Sequence[float]]
     kind: Literal["squared exponential", "matern 3/2", "matern 5/2"]
 
 
 class LearnKeys(TypedDict, total=False):
-    """What of a prior is learnt: True, or a factor above 1 that is one standard deviation of its own prior."""
+    """Learnt parameters of a prior: True, or a factor above 1, one standard deviation of the log-normal prior."""
 
     length_scale: float | bool
     std: float | bool
 
 
 class LatentKeys(TypedDict, total=False):
-    """An unknown field, as [latents.NAME]; mean and std are in its unit, a number or one for each label."""
+    """A latent, as [latents.NAME]; mean and std are in its unit, one number or one per label."""
 
     unit: Required[Unit]
     mean: Required[float | Sequence[float]]
@@ -71,7 +71,7 @@ class LatentKeys(TypedDict, total=False):
 
 
 class NoiseKeys(TypedDict, total=False):
-    """What separates data from the simulator's outputs, as [noise]."""
+    """The noise, as [noise]."""
 
     std: Mapping[str, float | Sequence[float] | str | Sequence[str]]
     kind: Literal["gaussian", "student-t", "laplace"]
@@ -83,7 +83,7 @@ class NoiseKeys(TypedDict, total=False):
 
 
 class InferenceKeys(TypedDict, total=False):
-    """How the posterior is found, as [inference]."""
+    """The settings of the inference, as [inference]."""
 
     posterior: Literal["coupled gaussian", "full gaussian"]
     estimator: Literal["auto", "linearisation", "hermite", "score"]
@@ -110,7 +110,7 @@ class InferenceKeys(TypedDict, total=False):
 
 
 class OutputKeys(TypedDict, total=False):
-    """What the posterior holds, as [output]."""
+    """The settings of the output, as [output]."""
 
     file: str
     quantiles: Sequence[float]

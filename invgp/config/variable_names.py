@@ -1,4 +1,4 @@
-"""Names and labels: each becomes a variable or a dimension of one dataset."""
+"""Names of variables and dimensions of the posterior file, and labels."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _named(config: Config) -> dict[str, Iterable[str]]:
 
 
 def labels_of(config: Config, dimension: str | None, key: str) -> Labels | None:
-    """The labels of the dimension that ``key.dimension`` names; None without one."""
+    """Return the labels of the dimension in ``key.dimension``; None without a dimension."""
     if dimension is None:
         return None
     if dimension not in config.dimensions:
@@ -102,7 +102,7 @@ def labels_of(config: Config, dimension: str | None, key: str) -> Labels | None:
 
 
 def per_label(value: object, labels: Labels | None, key: str) -> Floats:
-    """A number, or one for each label, as (L,)."""
+    """Return a number, or one number per label, as an array (L,)."""
     count = 1 if labels is None else len(labels)
     if isinstance(value, list) and (labels is None or len(value) != count):
         wanted = "one number (it has no dimension)"

@@ -1,4 +1,4 @@
-"""The keys of a config file: their names, kinds and defaults, and what can be checked without other files."""
+"""The tables of a configuration file except [forward], [inference] and [output]."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ColumnSection(Section):
 
 
 class ObservationSection(Section):
-    """What was measured."""
+    """An observation."""
 
     columns: list[str] = Field(
         description="a list of the survey file's columns, one for each label of its dimension", min_length=1
@@ -77,7 +77,7 @@ class SurveySection(Section):
 
 
 class AxisSection(Section):
-    """A coordinate of the grid: start, stop and step of a regular one, or a column of the grid's file."""
+    """A coordinate of the grid: start, stop and step of a regular grid, or a column of the grid file."""
 
     described: ClassVar[str] = 'a table such as { unit = "m", start = 0, stop = 5000, step = 100 }'
     unit: UnitText = UNIT
@@ -91,7 +91,7 @@ class AxisSection(Section):
 
 
 class GridSection(Section):
-    """Where the latents of a field model live: a regular grid, or the points of a file."""
+    """The grid of a field model: a regular grid, or the nodes of a file."""
 
     file: str | None = Field(
         default=None, description="a CSV or netCDF file with one row per node; none: a regular grid"
@@ -104,7 +104,7 @@ class GridSection(Section):
 
 
 class KernelSection(Section):
-    """How a latent varies from site to site."""
+    """The kernel of a latent."""
 
     described: ClassVar[str] = 'a table such as { kind = "matern 5/2", length_scale = 500 }'
     kind: Literal[tuple(CORRELATIONS)] = Field(  # type: ignore[valid-type]
@@ -157,7 +157,7 @@ class LatentSection(Section):
 
 
 class NoiseSection(Section):
-    """What separates the observations from the simulator's outputs."""
+    """The noise: observations minus simulator outputs."""
 
     kind: Literal["gaussian", "student-t", "laplace"] = Field(default="gaussian", description="the distribution")
     std: dict[str, NoiseSpreads] = Field(
@@ -192,7 +192,7 @@ class NoiseSection(Section):
 
 
 class Config(Section):
-    """A whole config file."""
+    """A configuration file."""
 
     version: Literal[1] = Field(default=VERSION, description="version of the file format")
     title: str = Field(default="", description="title of the survey, for the posterior file and figures")

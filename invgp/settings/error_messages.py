@@ -1,4 +1,4 @@
-"""Sentences about what pydantic finds: which key, what it must be, what it was, what would be valid."""
+"""Messages for the errors that pydantic finds: the key, what it must be, what it was, what would be valid."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COMMANDS = ("command", "driver", "fallback")
 
 
 class WholeSentenceError(ValueError):
-    """Sentences that start with a key of the section and need no value added."""
+    """Complete messages, which start with a key of the section."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         super().__init__("; ".join(texts))
@@ -42,7 +42,7 @@ class WholeSentenceError(ValueError):
 
 
 def sentences(error: ValidationError, but: str = "") -> list[str]:
-    """One sentence for each thing that pydantic found, but for things of one type."""
+    """Return one message per error, except for errors of the type `but`."""
     return [sentence for item in error.errors() if item["type"] != but for sentence in _of(item)]
 
 

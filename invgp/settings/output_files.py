@@ -1,4 +1,4 @@
-"""The keys of an entry of `forward.output_files`, for each way to read a file."""
+"""The keys of an entry of `forward.output_files`, for each format."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class JsonFileSection(ReaderSection):
 
 
 class RegexFileSection(ReaderSection):
-    """Numbers that a regular expression finds."""
+    """Numbers that match a regular expression."""
 
     format: Literal["regex"] = FORMAT
     pattern: str = Field(description="Python's regular expression; its groups are the numbers, or the whole match")
@@ -77,7 +77,7 @@ class NetcdfFileSection(ReaderSection):
 
 
 class InstructionFileSection(ReaderSection):
-    """A file that PEST instructions read."""
+    """A file for which there are PEST instructions."""
 
     format: Literal["ins"] = FORMAT
     instructions: str = Field(description="the path of the .ins file, relative to the config")
@@ -105,7 +105,7 @@ _KEYS = {name: set(section.model_fields) for name, section in zip(READERS, _SECT
 
 
 def _known_format(value: object) -> object:
-    """Before pydantic looks at `format` to know which of the tables it has before it."""
+    """Check `format`, by which pydantic selects the table."""
     if not isinstance(value, dict):
         raise ValueError('must be a table such as { path = "times.txt" }')  # noqa: TRY004 - as above
     chosen = value.get("format", "numbers")

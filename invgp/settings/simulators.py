@@ -60,7 +60,7 @@ PARTIAL: Any = Field(
 
 
 class InputFileSection(Section):
-    """A file that is written for each run."""
+    """An input file that is written for each run."""
 
     template: str = Field(description="the template's path, relative to the config")
     path: str = Field(description="the file's path in the run's directory")
@@ -80,7 +80,7 @@ class LocalFileSection(Section):
 
 
 class BoundsSection(Section):
-    """What an output may be in a run that went well."""
+    """Bounds of an output; a run outside them has failed."""
 
     described: ClassVar[str] = "a table such as { min = 0, max = 10 }"
     min: float | None = Field(default=None, description="the smallest number; none: any")
@@ -88,7 +88,7 @@ class BoundsSection(Section):
 
 
 class ForwardSection(Section):
-    """What every simulator has."""
+    """Keys of all simulators."""
 
     kind: Literal["site", "field"] = Field(
         default="site",
@@ -100,7 +100,7 @@ class ForwardSection(Section):
 
 
 class ProgramSection(ForwardSection):
-    """What every program has."""
+    """Keys of all programs."""
 
     timeout: float | None = Field(
         default=None,
@@ -114,7 +114,7 @@ class ProgramSection(ForwardSection):
 
 
 class FilesSection(ProgramSection):
-    """What every program has that runs in a directory of its own, once for each run."""
+    """Keys of programs that are started in a private directory for each run."""
 
     files: list[LocalFileSection] = Field(
         default=[], description="files and directories copied or linked into each run's directory"
@@ -139,7 +139,7 @@ class CallableSection(ForwardSection):
 
 
 class ExecutableSection(FilesSection):
-    """A program, with files in and out."""
+    """A program with input and output files."""
 
     adapter: Literal["executable"] = ADAPTER
     command: list[str] = COMMAND
@@ -176,7 +176,7 @@ class DakotaSection(FilesSection):
 
 
 class PersistentSection(ProgramSection):
-    """A program that stays, and is asked row after row."""
+    """A program that stays running and answers one row at a time."""
 
     adapter: Literal["persistent"] = ADAPTER
     command: list[str] = COMMAND
@@ -190,7 +190,7 @@ class PersistentSection(ProgramSection):
 
 
 class BatchedSection(ProgramSection):
-    """A program that takes many rows at once, with a table in and a table out."""
+    """A program that reads a table of many rows and writes a table."""
 
     adapter: Literal["batched"] = ADAPTER
     command: list[str] = COMMAND
@@ -214,7 +214,7 @@ class BatchedSection(ProgramSection):
 
 
 class UmbridgeSection(ForwardSection):
-    """A model that UM-Bridge servers offer."""
+    """A model on UM-Bridge servers."""
 
     adapter: Literal["umbridge"] = ADAPTER
     urls: list[str] = Field(
@@ -249,7 +249,7 @@ class UmbridgeSection(ForwardSection):
 
 
 def _known_adapter(value: object) -> object:
-    """Before pydantic looks at `adapter` to know which of the tables it has before it."""
+    """Check `adapter`, by which pydantic selects the table."""
     if not isinstance(value, dict):
         raise ValueError("must be a table")  # noqa: TRY004 - pydantic reports ValueError, not TypeError
     if "adapter" not in value:

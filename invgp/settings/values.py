@@ -13,7 +13,7 @@ from invgp.units import is_unit
 
 
 def percentage(value: object) -> float | None:
-    """``"15%"`` -> 0.15; None for anything that is not a percentage."""
+    """Convert ``"15%"`` to 0.15; return None for a value that is not a percentage."""
     match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*%\s*", value) if isinstance(value, str) else None
     try:
         return float(match[1]) / 100.0 if match else None
@@ -155,7 +155,7 @@ LONGEST = 1e9  # s; the clocks of the system take no more
 
 
 class Kind(NamedTuple):
-    """What a value may be, in words for the reference of the config."""
+    """Description of a type for the configuration reference."""
 
     words: str
 
