@@ -23,8 +23,8 @@ KEPT = 20_000  # draws that are stored
 REACH = 6.0  # prior standard deviations: half-width of the grids
 WIDENED = 1.5  # standard deviation of the points of importance sampling, in those of the prior
 FEWEST = 400  # effective draws of an importance sample; with fewer it is not used
-ROUNDS = (4000, 4000, 4000, 4000, 30_000)  # draws of each site in adaptive importance sampling
-KERNEL_WIDTH = 0.5  # of the kernels, in standard deviations of the draws
+ROUNDS = (4000, 4000, 4000, 4000, 8000, 40_000)  # draws of each site in adaptive importance sampling
+KERNEL_WIDTHS = (0.3, 0.5, 1.0)  # of the kernels, in standard deviations of the draws; each is used equally often
 PRIOR_SHARE = 0.1  # of draws from the prior among them
 DEGREE = 4  # of the polynomial whose gradient is the force of a costly simulator
 RECENT = 6000  # runs that it is fitted to
@@ -187,7 +187,7 @@ def adaptive_importance_sampling(survey: Survey, rng: np.random.Generator, effor
             log_fit = _fit(case.outputs(center + scale * points), data, noise)
         weight = _normalised(log_fit + log_ratio)
         effective = 1.0 / np.sum(weight**2)
-        if effective < 10 * FEWEST:
+        if effective < 5 * FEWEST:
             raise SystemExit(f"{case.name}: the weights leave {effective:.0f} effective points")
         values = case.physical(center + scale * points)
         mean = weight @ values
@@ -221,18 +221,21 @@ def _kernel_draws(points, log_fit, log_ratio, count: int, rng: np.random.Generat
     power = 1.0
     while 1.0 / np.sum(_normalised(power * log_fit + log_ratio) ** 2) < 300.0:
         power *= 0.8
-    centers = points[_resampled(_normalised(power * log_fit + log_ratio), 500, rng)]
+    centers = points[_resampled(_normalised(power * log_fit + log_ratio), 1000, rng)]
     dimension = points.shape[1]
-    factor = KERNEL_WIDTH * np.linalg.cholesky(np.cov(centers, rowvar=False) + 1e-8 * np.eye(dimension))
-    drawn = centers[rng.integers(len(centers), size=count)] + rng.standard_normal((count, dimension)) @ factor.T
+    factor = np.linalg.cholesky(np.cov(centers, rowvar=False) + 1e-8 * np.eye(dimension))
+    width = rng.choice(KERNEL_WIDTHS, size=(count, 1))
+    steps = width * rng.standard_normal((count, dimension)) @ factor.T
+    drawn = centers[rng.integers(len(centers), size=count)] + steps
     prior = rng.random(count) < PRIOR_SHARE
     drawn[prior] = rng.standard_normal((int(prior.sum()), dimension))
     inverse = np.linalg.inv(factor)
     log_prior = -0.5 * np.sum(drawn**2, axis=-1)
     log_kernels = np.empty(count)
-    for part in np.array_split(np.arange(count), max(1, count // 2000)):
-        moved = (drawn[part, None] - centers[None]) @ inverse.T
-        log_kernels[part] = logsumexp(-0.5 * np.sum(moved**2, axis=-1), axis=1) - np.log(len(centers))
+    for part in np.array_split(np.arange(count), max(1, count // 500)):
+        distance = np.sum(((drawn[part, None] - centers[None]) @ inverse.T) ** 2, axis=-1)
+        terms = [-0.5 * distance / width**2 - dimension * np.log(width) for width in KERNEL_WIDTHS]
+        log_kernels[part] = logsumexp(terms, axis=(0, 2)) - np.log(len(centers) * len(KERNEL_WIDTHS))
     log_kernels -= np.sum(np.log(np.diag(factor)))
     log_proposal = np.logaddexp(np.log(PRIOR_SHARE) + log_prior, np.log(1.0 - PRIOR_SHARE) + log_kernels)
     return drawn, log_prior - log_proposal
