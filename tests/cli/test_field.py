@@ -106,6 +106,7 @@ def test_that_a_table_has_one_row_per_node(inverted: Path, invgp_here: Command, 
         np.testing.assert_allclose(table[name], posterior[name].values)
 
 
+@pytest.mark.slow
 def test_that_all_figures_are_drawn(inverted: Path, invgp_here: Command, tmp_path: Path) -> None:
     done = invgp_here("plot", "posterior.nc", "--kind", "all", "-o", tmp_path / "figure.png", cwd=inverted)
     assert done.returncode == 0, done.stderr
@@ -113,6 +114,7 @@ def test_that_all_figures_are_drawn(inverted: Path, invgp_here: Command, tmp_pat
     assert drawn == {"", "_fit", "_correlation", "_draws", "_convergence"}
 
 
+@pytest.mark.slow
 def test_that_the_report_is_of_nodes(inverted: Path, invgp_here: Command, tmp_path: Path) -> None:
     done = invgp_here("report", "posterior.nc", "-o", tmp_path / "page.html", cwd=inverted)
     assert done.returncode == 0, done.stderr

@@ -96,6 +96,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_that_a_killed_inversion_resumes_bit_identically(undisturbed: xr.Dataset, workers: str, tmp_path: Path) -> None:
     folder = survey(tmp_path / "killed")

@@ -63,6 +63,7 @@ def test_that_a_variable_without_limits_is_named(finished: Finished, invgp_here:
     assert "must be of one of depth, depth_std, depth_difference, depth_information, was 'deepth'" in result.stderr
 
 
+@pytest.mark.slow
 def test_that_a_report_is_written(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
     result = invgp_here("report", finished[0] / "posterior.nc", "-o", "new/line.html", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
@@ -84,6 +85,7 @@ def test_that_a_report_of_nothing_is_refused(finished: Finished, invgp_here: Com
     assert not (tmp_path / "line.html").exists()
 
 
+@pytest.mark.slow
 def test_that_few_runs_are_drawn_of_fields_alone(finished: Finished, invgp_here: Command, tmp_path: Path) -> None:
     told = invgp_here("plot", finished[0] / "posterior.nc", "--show", "few-runs", "-o", "line.png", cwd=tmp_path)
     assert told.returncode == 2

@@ -80,6 +80,7 @@ def test_that_a_command_finishes_with_any_standard_streams(
         assert found["told"].splitlines()[-1] == sentence
 
 
+@pytest.mark.slow
 def test_that_closed_streams_change_nothing(project: Path) -> None:
     line = f"{SCRIPT} runs list posterior.ledger.sqlite"
     for closed in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):

@@ -90,6 +90,7 @@ def test_that_a_limit_of_open_files_that_may_be_raised_is_raised(tmp_path: Path)
     assert (result.returncode, result.stderr) == (0, ""), most
 
 
+@pytest.mark.slow
 def test_that_a_limit_of_processor_time_asks_any_command_to_end(tmp_path: Path) -> None:
     write_files(tmp_path, with_program(body="touch ../../started; sleep 60", directory=tmp_path))
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -291,6 +291,7 @@ def test_that_links_between_files_lead_somewhere(root):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+@pytest.mark.slow
 def test_that_the_python_example_of_the_readme_runs(root, otway):
     [example] = [text for _, text in blocks(root / "README.md", "python")]
     outcome = subprocess.run(
@@ -301,6 +302,7 @@ def test_that_the_python_example_of_the_readme_runs(root, otway):
     assert 1000 < depth < 2200
 
 
+@pytest.mark.slow
 def test_that_the_examples_of_the_models_page_run(root):
     examples = [text for _, text in blocks(root / "docs" / "models.md", "python")]
     assert len(examples) == 7
@@ -312,6 +314,7 @@ def test_that_the_examples_of_the_models_page_run(root):
     assert outcome.returncode == 0, outcome.stderr
 
 
+@pytest.mark.slow
 def test_that_the_page_about_python_runs(root, tmp_path):
     examples = [text for _, text in blocks(root / "docs" / "python.md", "python")]
     outcome = subprocess.run(
