@@ -66,12 +66,17 @@ def default_samples(latents: int) -> int:
     to four latents, and of degree two for many: a fit to fewer samples adapts the posterior to them.
     """
     wanted = min(6 * math.comb(latents + 4, 4), max(512, 4 * math.comb(latents + 2, 2)))
-    return max(128, 2 ** math.ceil(math.log2(wanted)))
+    return max(128, _next_power_of_two(wanted))
 
 
 def default_batch_samples(latents: int) -> int:
     """Return the samples per site with which mini-batches are fitted; their points are new in each batch."""
-    return max(64, min(256, 2 ** math.ceil(math.log2(2 * math.comb(latents + 2, 2)))), fewest_samples(latents))
+    wanted = _next_power_of_two(2 * math.comb(latents + 2, 2))
+    return max(64, min(256, wanted), fewest_samples(latents))
+
+
+def _next_power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length()
 
 
 def score(points: Points, scale: Array, log_density: Array, valid: Array | None = None) -> SiteTerms:

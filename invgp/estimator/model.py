@@ -316,12 +316,13 @@ class SAVIGP(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         if is_classifier(self.likelihood):
             if return_std:
                 raise ValueError("return_std must be False for labels of classes, was True: use predict_proba")
-            return self.classes_[np.argmax(self.predict_proba(X, likelihood=likelihood), axis=1)]
+            shares: Floats = self.predict_proba(X, likelihood=likelihood)
+            return np.asarray(self.classes_[np.argmax(shares, axis=1)])
         mean, variance = self._output_moments(X, likelihood)
         shaped = [a[:, 0] if a.shape[1] == 1 else a for a in (mean, np.sqrt(variance))]
         return (shaped[0], shaped[1]) if return_std else shaped[0]
 
-    @available_if(lambda self: is_classifier(self.likelihood))
+    @available_if(lambda self: is_classifier(self.likelihood))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, *, likelihood: Likelihood | None = None) -> Floats:
         """Compute the probabilities of the classes; only for likelihoods of classes, such as Logistic and Softmax.
 

@@ -7,6 +7,7 @@ is positive. In this case, the search is repeated from draws of the prior.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -121,7 +122,7 @@ def _distance(one: Trial, other: Trial) -> float:
         (m1, v1), (m2, v2) = (t.bound_state.marginals(t.bound_state.geometry(*sites)) for t in (one, other))
         squares += float(xp.sum(xp.square(m1 - m2) / xp.maximum(v1, v2)))
         count += m1.shape[1] * m1.shape[2]
-    return (squares / count) ** 0.5
+    return math.sqrt(squares / count)
 
 
 def draw_starts(rng: np.random.Generator, count: int, like: Array) -> Starts:
