@@ -64,6 +64,7 @@ def test_that_a_posterior_is_the_same_after_a_file(posterior: xr.Dataset) -> Non
     assert invgp.has_converged(posterior.drop_attrs().assign_attrs({**old, "invgp_settled": "yes"})) is True
 
 
+@pytest.mark.slow
 def test_that_datasets_and_files_give_the_same_results(posterior: xr.Dataset) -> None:
     path = invgp.write(posterior, "line.nc")
     assert invgp.plot(posterior, "memory.png", dpi=50) == (Path("memory.png"), Path("memory_fit.png"))
@@ -82,6 +83,7 @@ def test_that_a_single_figure_is_written_to_its_own_file(posterior: xr.Dataset) 
     assert "<svg" in Path("line.svg").read_text()
 
 
+@pytest.mark.slow
 def test_that_a_posterior_is_compared_with_chains_of_its_problem(problem: invgp.Problem, posterior: xr.Dataset) -> None:
     found = invgp.compare(posterior, problem, chains=2, draws=300, burn_in=50, output="draws.nc", plot="draws.png")
     # The problem is linear and Gaussian, so that the posterior is exact.
@@ -91,6 +93,7 @@ def test_that_a_posterior_is_compared_with_chains_of_its_problem(problem: invgp.
     assert sorted(path.name for path in Path().iterdir()) == ["draws.nc", "draws.png"]
 
 
+@pytest.mark.slow
 def test_that_a_calibration_continues_from_its_output(problem: invgp.Problem) -> None:
     first = invgp.calibrate(problem, 2, output="line.nc", plot="line.png")
     more = invgp.calibrate(problem, 3, output="line.nc")

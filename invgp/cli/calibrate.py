@@ -83,7 +83,7 @@ def command(
         print_note(f"interrupted after {done:,} of {surveys:,} surveys")
         if partial is None:
             raise SystemExit(INTERRUPTED) from None
-        print_note(f"they are kept in {output.with_suffix('.surveys')}; the same command goes on from there")
+        print_note(f"they are kept in {output.with_suffix('.surveys')}; the same command continues from there")
         result, output, plot = partial, api.interrupted_path(output), api.interrupted_path(plot)
     outside = print_table(result)
     for path in (output, plot):

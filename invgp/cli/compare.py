@@ -86,7 +86,7 @@ def command(posterior: Path, output: Path | None, plot: Path | None, **options: 
 def describe_interruption(interruption: Any) -> str:
     """Return what was kept, and how to continue."""
     if interruption.chains is not None:
-        return f"; the chains are kept in {interruption.chains}, and the same command goes on from there"
+        return f"; the chains are kept in {interruption.chains}, and the same command continues from there"
     ledger = interruption.ledger
-    kept = f"the runs are kept in {ledger}, and the same command goes on from there" if ledger else "nothing was kept"
+    kept = f"the runs are kept in {ledger}, and the same command continues from there" if ledger else "nothing was kept"
     return f", before the chains had started; {kept}"

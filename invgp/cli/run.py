@@ -95,7 +95,7 @@ def report_interruption(output: Path, ledger: Path | None) -> Iterator[ProgressS
         if ledger is not None:
             with Ledger(ledger, read_only=True) as runs:
                 if runs.models():
-                    print_note(f"the runs are kept in {ledger}; the same command goes on from there")
+                    print_note(f"the runs are kept in {ledger}; the same command continues from there")
         click.echo(f"invgp: interrupted {write_interrupted(interruption, tally, output)}", err=True)
         raise SystemExit(INTERRUPTED) from None
     except RunsFailedError as failure:

@@ -133,7 +133,7 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
         )
     remove_if_empty(kept)
     bad = np.flatnonzero(~outcome.ok)
-    print_line(f"{count_noun(len(ours), 'run')} made again: {len(ours) - len(bad):,} went well, {len(bad):,} failed")
+    print_line(f"{count_noun(len(ours), 'run')} repeated: {len(ours) - len(bad):,} succeeded, {len(bad):,} failed")
     if bad.size:
         raise RunsFailedError(
             f"{len(bad):,} of {count_noun(len(ours), 'run')} failed again; the first: {outcome.messages[bad[0]]}"

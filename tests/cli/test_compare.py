@@ -102,7 +102,8 @@ def test_that_ctrl_c_keeps_the_chains_and_states_how_to_continue(tmp_path: Path)
     assert process.returncode == 130
     said = own_words(errors)[-1]
     assert said.startswith("invgp: interrupted after ")
-    assert said.endswith(" runs; the chains are kept in posterior.chains.npz, and the same command goes on from there")
+    kept = "the chains are kept in posterior.chains.npz, and the same command continues from there"
+    assert said.endswith(f" runs; {kept}")
     assert "Traceback" not in errors
     assert seconds < PROMPT
     assert left_behind(mark) == []
@@ -199,7 +200,7 @@ def test_that_a_stopped_comparison_on_an_emulator_continues_with_the_runs_of_the
         wait_for(tmp_path / "second", process)
         errors, _ = interrupt(process)
     assert process.returncode == 130
-    kept = "the runs are kept in posterior.ledger.sqlite, and the same command goes on from there"
+    kept = "the runs are kept in posterior.ledger.sqlite, and the same command continues from there"
     assert own_words(errors)[-1].endswith(f", before the chains had started; {kept}")
 
     stopped = len(called())
@@ -228,7 +229,7 @@ def test_that_a_comparison_stopped_while_its_gaussian_is_fitted_repeats_no_run(t
         wait_for(tmp_path / "third", process)
         errors, _ = interrupt(process)
     assert process.returncode == 130
-    kept = "the runs are kept in posterior.ledger.sqlite, and the same command goes on from there"
+    kept = "the runs are kept in posterior.ledger.sqlite, and the same command continues from there"
     assert own_words(errors)[-1].endswith(f", before the chains had started; {kept}")
     stopped = len(calls.read_text().split())
     result = here(*command, cwd=tmp_path)

@@ -89,7 +89,7 @@ def test_that_a_stopped_inversion_continues_where_it_was(
         assert before <= known
         seen = len(started(directory))
         if how is signal.SIGINT and known:
-            assert f"the runs are kept in {directory / LEDGER}; the same command goes on from there" in said
+            assert f"the runs are kept in {directory / LEDGER}; the same command continues from there" in said
     assert 0 < len(known) < RUNS
     result = here("run", "survey.toml", "--workers", workers, cwd=directory)
     assert result.returncode == 0, result.stderr

@@ -115,7 +115,7 @@ def test_that_failed_runs_are_made_again(directory: Path, invgp_here: Command) -
     (directory / "licence").touch()
     result = invgp_here(*command, "--workers", "2", cwd=directory)
     assert result.returncode == 0, result.stderr
-    assert result.stdout == f"{len(failed)} runs made again: {len(failed)} went well, 0 failed\n"
+    assert result.stdout == f"{len(failed)} runs repeated: {len(failed)} succeeded, 0 failed\n"
     again = {run.run: run for run in runs(directory)}
     assert [again[run.run].status for run in failed] == [Status.OK] * len(failed)
     assert [again[run.run].attempts for run in failed] == [3] * len(failed)
