@@ -35,7 +35,9 @@ NEGLIGIBLE = 0.01  # error in noise standard deviations below which no larger po
 HOPELESS = 1.0  # noise standard deviations: larger errors count as this value, since the emulator is not used there
 
 
-def fit_emulator(problem: Problem, runs: Runs, *, noise_std: Floats, rng: np.random.Generator) -> Emulator | None:
+def fit_emulator(
+    problem: Problem, runs: Runs, *, noise_std: Floats, rng: np.random.Generator, everywhere: bool = False
+) -> Emulator | None:
     """Fit several regressions and return the one with the smallest error on the latest runs.
 
     The candidates are polynomials of degree 1 to 4, fitted to all runs or to the runs of the last stages. If the error
@@ -53,6 +55,8 @@ def fit_emulator(problem: Problem, runs: Runs, *, noise_std: Floats, rng: np.ran
         Standard deviation of the noise.
     rng : numpy.random.Generator
         Selects the folds, and the runs of a fit if there are more than enough.
+    everywhere : bool
+        Whether to compare the errors on all runs instead of the latest.
 
     Returns
     -------
@@ -61,7 +65,7 @@ def fit_emulator(problem: Problem, runs: Runs, *, noise_std: Floats, rng: np.ran
     """
     inputs, unit = Inputs.of(problem), _median_over_sites(noise_std)
     y = np.where(np.isfinite(runs.outputs), runs.outputs, np.nan) / unit
-    trial = _EmulatorSelection(runs, inputs.rows(runs.latents, runs.sites), y, problem.survey.X, rng)
+    trial = _EmulatorSelection(runs, inputs.rows(runs.latents, runs.sites), y, problem.survey.X, rng, everywhere=everywhere)
     with threadpool_limits(1):  # the matrices are small
         best = trial.best()
     if best is None:
@@ -118,9 +122,11 @@ class _EmulatorSelection:
     rng : numpy.random.Generator
     """
 
-    def __init__(self, runs: Runs, x: Floats, y: Floats, X: Floats, rng: np.random.Generator) -> None:
+    def __init__(
+        self, runs: Runs, x: Floats, y: Floats, X: Floats, rng: np.random.Generator, *, everywhere: bool = False
+    ) -> None:
         self.runs, self.x, self.y, self.X, self.rng = runs, x, y, X, rng
-        self.test_runs = runs.latest(FEWEST_TEST_RUNS)
+        self.test_runs = np.ones(len(runs), dtype=bool) if everywhere else runs.latest(FEWEST_TEST_RUNS)
         self.folds = _folds(runs.sites, rng)
         self.order = rng.permutation(len(runs))
 

@@ -11,8 +11,21 @@ from invgp.problem import Floats, Problem
 
 RUNS_PER_FEATURE = 1.3  # fewest runs of the first step, per coefficient of a quadratic polynomial in the latents
 ENOUGH_PER_FEATURE = 4  # most runs of a step, per coefficient of a cubic polynomial, before they are doubled
+FEWEST_PER_LATENT = 60  # runs in all that are always allowed, per latent and one more, if draws are the result
+FEWEST_IN_A_STEP = 4  # fewest runs of a step, per latent and one more, if draws are the result
 FEWEST_STEPS = 2  # outer steps without which no emulator is used
 MOST_COMPARED_SITES = 1000  # sites with which all sites are compared; a random subset if there are more
+
+
+def run_budget(problem: Problem) -> int:
+    """Return the largest number of runs on which an emulator is built: `inference.runs_per_site`, and enough for one.
+
+    A survey of few sites needs more runs per site, since the emulator is fitted to the runs of all sites.
+    """
+    runs = problem.inference.runs_per_site * problem.survey.size
+    if problem.inference.posterior != "sampled":
+        return runs
+    return max(runs, FEWEST_PER_LATENT * (problem.latent_count + 1))
 
 
 def runs_in_a_step(problem: Problem, step: int = 0) -> int:
@@ -27,7 +40,10 @@ def runs_in_a_step(problem: Problem, step: int = 0) -> int:
     step : int
         Number of the step, from 0.
     """
-    return min(problem.survey.size, (ENOUGH_PER_FEATURE * math.comb(problem.latent_count + 3, 3)) << step)
+    sites = problem.survey.size
+    if problem.inference.posterior == "sampled":  # several runs per site if there are few sites
+        sites *= math.ceil(FEWEST_IN_A_STEP * (problem.latent_count + 1) / sites)
+    return min(sites, (ENOUGH_PER_FEATURE * math.comb(problem.latent_count + 3, 3)) << step)
 
 
 def runs_in_first_step(problem: Problem) -> int:
@@ -38,7 +54,7 @@ def runs_in_first_step(problem: Problem) -> int:
 
 def runs_of_steps(problem: Problem) -> list[int]:
     """Return the runs of each outer step within `inference.runs_per_site`, less the runs of the verification."""
-    left = problem.inference.runs_per_site * problem.survey.size - runs_in_a_step(problem)
+    left = run_budget(problem) - runs_in_a_step(problem)
     steps: list[int] = []
     while (runs := runs_in_a_step(problem, len(steps)) if steps else runs_in_first_step(problem)) <= left:
         steps.append(runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,14 +69,18 @@ class CoupledInversion(Inversion):
 
     def search(self) -> SearchResult:
         """Search from the prior, or from a narrower start if the simulator fails too often under the prior."""
+        return self.search_from_narrower_starts(self.search_from_start)
+
+    def search_from_narrower_starts(self, search: Callable[[], SearchResult]) -> SearchResult:
+        """Call a search, and again from narrower starts if the simulator fails too often."""
         for precision in NARROWER_STARTS:
             try:
-                return self.search_from_start()
+                return search()
             except RunsFailedError:
                 if self.trace or self.simulator.failed == self.simulator.runs:
                     raise
             self.start = self.algorithm(self.stages()).init(precision)
-        return self.search_from_start()
+        return search()
 
     def search_from_start(self) -> SearchResult:
         """Optimise on the simulator, again with more samples if too many outputs are missing, and test the result."""

@@ -117,9 +117,7 @@ class EmulatedInversion(CoupledInversion):
                         continue
                     break
             algorithm = self.algorithm(self.emulator_stages, self.with_emulator_error())
-            result = self.optimise(
-                algorithm, algorithm.start_from(posterior, near_optimum=False), self.evaluate_emulator
-            )
+            result = self.optimise_on_emulator(posterior, algorithm)
             if self.candidate is None or self.emulator is None:
                 break
             moved = movement(posterior, self.candidate.posterior)
@@ -136,6 +134,13 @@ class EmulatedInversion(CoupledInversion):
         limit = self.problem.inference.runs_per_site
         status = f"stopped at inference.runs_per_site = {limit} before the emulator was good"
         return SearchResult(status, converged=False)
+
+    def optimise_on_emulator(
+        self, posterior: GaussianPosterior, algorithm: CoupledSavigp | None = None
+    ) -> SearchResult:
+        """Optimise on the emulator from a posterior."""
+        algorithm = algorithm or self.algorithm(self.emulator_stages, self.with_emulator_error())
+        return self.optimise(algorithm, algorithm.start_from(posterior, near_optimum=False), self.evaluate_emulator)
 
     def search_with_simulator(self) -> SearchResult:
         """Optimise with the simulator at the sites where the emulator is not accurate enough."""
@@ -158,15 +163,16 @@ class EmulatedInversion(CoupledInversion):
         self.emulator = fit_emulator(self.problem, self.known, noise_std=noise_std, rng=self.design)
         return self.emulator is not None
 
-    def with_emulator_error(self) -> Problem:
-        """Return the problem with the emulator error added to the noise.
+    def with_emulator_error(self, emulator: Emulator | None = None) -> Problem:
+        """Return the problem with the error of an emulator, by default the current one, added to the noise.
 
         Sites within a length-scale have nearly the same error, which does not average out; the error is scaled
         accordingly. Learnt noise includes the error anyway.
         """
-        if self.emulator is None:
+        emulator = emulator or self.emulator
+        if emulator is None:
             return self.problem
-        error = np.minimum(self.emulator.output_error(self.all_sites), LARGEST_ERROR)
+        error = np.minimum(emulator.output_error(self.all_sites), LARGEST_ERROR)
         for name in self.problem.noise.learn:
             error[:, self.problem.observation_slices[name]] = 0.0
         return self.problem.with_scaled_noise(np.hypot(1.0, np.sqrt(self.neighbour_counts)[:, None] * error))
@@ -256,13 +262,20 @@ class EmulatedInversion(CoupledInversion):
 
     def emulator_errors(self, batch: Batch, latents: Floats, sites: NDArray[np.intp]) -> Floats:
         """Compute the root mean square emulator error (B,) at runs, in noise standard deviations; NaN if all failed."""
+        return self._errors(batch, latents, sites, (0, 2))
+
+    def run_errors(self, batch: Batch, latents: Floats, sites: NDArray[np.intp]) -> Floats:
+        """Compute the root mean square emulator error (S, B) of each run over its outputs, as `emulator_errors`."""
+        return self._errors(batch, latents, sites, 2)
+
+    def _errors(self, batch: Batch, latents: Floats, sites: NDArray[np.intp], axis: int | tuple[int, int]) -> Floats:
         if self.emulator is None or self.candidate is None:
-            return np.full(len(sites), np.nan)
+            return np.full(np.mean(batch.valid, axis=0 if axis != 2 else ()).shape, np.nan)
         noise_std = with_learned_hyperparameters(self.problem, self.candidate.posterior).noise_std[sites]
         errors = (batch.outputs - self.emulator.predict(latents, sites)) / noise_std
         observed = batch.valid[..., None] & np.isfinite(self.problem.survey.Y[sites]) & np.isfinite(errors)
-        counts = observed.sum(axis=(0, 2))
-        error = np.sqrt(np.sum(np.where(observed, errors, 0.0) ** 2, axis=(0, 2)) / np.maximum(counts, 1))
+        counts = observed.sum(axis=axis)
+        error = np.sqrt(np.sum(np.where(observed, errors, 0.0) ** 2, axis=axis) / np.maximum(counts, 1))
         return np.where(counts > 0, error, np.nan)
 
     def report(self) -> EmulatorReport | None:

@@ -23,6 +23,7 @@ from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.factorised import FactorisedInversion
 from invgp.inference.field import FieldInversion
 from invgp.inference.inversion import Inversion, SearchResult
+from invgp.inference.sampled import SampledInversion
 from invgp.inference.sample_sizes import refuse_to_learn_noise
 from invgp.ledger import Ledger, Recorder
 from invgp.posterior import to_dataset
@@ -149,7 +150,9 @@ def inversion_of(problem: Problem) -> type[Inversion]:
         return FieldInversion
     if problem.inference.posterior == "full gaussian":
         return FactorisedInversion
-    return EmulatedInversion if problem.inference.emulator and can_emulate(problem) else CoupledInversion
+    if not (problem.inference.emulator and can_emulate(problem)):
+        return CoupledInversion
+    return SampledInversion if problem.inference.posterior == "sampled" else EmulatedInversion
 
 
 def _posterior(inversion: Inversion, result: SearchResult) -> xr.Dataset | None:

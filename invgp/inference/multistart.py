@@ -35,16 +35,16 @@ PART = 32  # sites of a subset: enough for correlations, few enough to be cheap
 PART_REACH = 5.0  # radius of a subset, in length-scales
 
 
-def subset_of_sites(problem: Problem, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Select `PART` sites (B,) near a random site; all sites if there are fewer."""
+def subset_of_sites(problem: Problem, rng: np.random.Generator, most: int = PART) -> NDArray[np.intp]:
+    """Select at most `most` sites (B,) near a random site; all sites if there are fewer."""
     X = problem.survey.X
-    if len(X) <= PART:
+    if len(X) <= most:
         return np.arange(len(X))
     centre = X[rng.integers(len(X))]
     distance = np.mean([np.linalg.norm((X - centre) / v.length_scale, axis=1) for v in problem.latents], axis=0)
     nearest = np.argsort(distance, kind="stable")
-    within = max(int(np.sum(distance <= PART_REACH)), PART)
-    return np.sort(nearest[np.linspace(0, within - 1, PART).astype(np.intp)])
+    within = max(int(np.sum(distance <= PART_REACH)), most)
+    return np.sort(nearest[np.linspace(0, within - 1, most).astype(np.intp)])
 
 
 class Multistart:

@@ -29,6 +29,7 @@ LogDensity = Callable[[Array], tuple[Array, Array]]
 # Linear map (D, D) -> log density of x with z = x @ map, and its gradient. A density that depends on z by a matrix
 # product can include the map in its matrix.
 Transform = Callable[[Array], LogDensity]
+MOST_WHITENED = 2000  # variables above which the covariance of the draws is not used
 LOST = 1000.0  # nats below the starting point at which a trajectory ends; it will be rejected
 
 
@@ -367,6 +368,9 @@ def sample(
     tuning = Tuning(start.shape[1] ** -0.25, options.first_length)
     first = warmup // 2
     points, tuning, visited = adapt(log_density, points, tuning, first, rng, options)
+    if start.shape[1] > MOST_WHITENED:
+        points, tuning, _ = adapt(log_density, points, tuning, warmup - first, rng, options)
+        return draw(log_density, points, tuning, iterations, rng, options)
     recent = visited[first // 2 :].reshape(-1, start.shape[1])
     factor = covariance_factor(recent)
     whitened = transform(backend.asarray(factor.T))

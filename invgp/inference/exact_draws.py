@@ -1,0 +1,331 @@
+"""Draws from the exact posterior of a site model, with the emulator in the simulator's place.
+
+Three samplers are used, the cheapest that is right. Importance sampling reweights draws from the Gaussian
+approximation; it is reliable if the Pareto k of the weights is small. Hamiltonian Monte Carlo starts at draws from the
+Gaussian, and is right for any shape with one mode. Tempered sequential Monte Carlo starts at the prior; it finds all
+modes and their probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from arviz_stats.base.array import array_stats
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from invgp.core.backend import Array, Backend, array_namespace, to_numpy
+from invgp.core.coupled.coupled_gaussian import SiteFactors
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior
+from invgp.core.coupled.prior import Prior
+from invgp.core.sampling.hamiltonian import HamiltonianOptions, sample
+from invgp.core.sampling.site_target import SiteTarget, gaussian_root
+from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
+from invgp.core.sampling.tempering import Population, TemperingOptions, temper
+from invgp.emulation import Emulator
+from invgp.latent_model.noise_density import noise_log_density_gradient
+from invgp.posterior import Samples
+from invgp.problem import Floats, Problem
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """Tuning of the samplers.
+
+    Parameters
+    ----------
+    proposals : int
+        Draws from the Gaussian for importance sampling.
+    largest_k_hat : float
+        Largest Pareto k of their weights at which importance sampling is used.
+    fewest_effective : int
+        Fewest effective draws of importance sampling.
+    draws : int
+        Equally weighted draws that importance sampling selects.
+    chains, warmup, iterations : int
+        Chains of Hamiltonian Monte Carlo, and their iterations that are discarded and kept.
+    largest_r_hat : float
+        Largest R-hat of chains that have converged.
+    populations : int
+        Populations of the tempered sampler.
+    fewest_particles, most_particles : int
+        Particles of each population, before they are limited by `numbers_at_once`.
+    numbers_at_once : int
+        Latent values of all particles together, which determine time and memory.
+    most_tempered : int
+        Largest number of variables (sites times latents) of the tempered sampler.
+    gap : float
+        Smallest gap between the draws of two modes, in standard deviations of all draws.
+    smallest_mode : float
+        Smallest probability of a mode.
+    most_modes : int
+        Largest number of modes that are distinguished.
+    rows_at_once : int
+        Rows for the emulator in one call, to limit memory.
+    """
+
+    proposals: int = 6000
+    largest_k_hat: float = 0.5
+    fewest_effective: int = 1000
+    draws: int = 2000
+    chains: int = 64
+    warmup: int = 60
+    iterations: int = 48
+    largest_r_hat: float = 1.05
+    populations: int = 4
+    fewest_particles: int = 64
+    most_particles: int = 512
+    numbers_at_once: int = 100_000
+    most_tempered: int = 1500
+    gap: float = 0.5
+    smallest_mode: float = 0.01
+    most_modes: int = 20
+    rows_at_once: int = 200_000
+
+
+class EmulatedPosterior:
+    """Posterior of a problem with the emulator in the simulator's place.
+
+    Parameters
+    ----------
+    problem : Problem
+        Problem with learnt hyperparameters, and with the error of the emulator in its noise.
+    emulator : Emulator
+    sites : array of int, shape (N,)
+        Numbers of the problem's sites in the survey of the emulator.
+    prior : Prior
+        Prior of the latents at these sites.
+    backend : Backend
+    """
+
+    def __init__(
+        self, problem: Problem, emulator: Emulator, sites: NDArray[np.intp], prior: Prior, backend: Backend
+    ) -> None:
+        self.emulator, self.sites, self.backend = emulator, sites, backend
+        self.density = noise_log_density_gradient(problem, backend)
+        self.target = SiteTarget(prior, self._likelihood)
+
+    def _likelihood(self, latents: Array) -> tuple[Array, Array]:
+        outputs, pull_back = self.emulator.linearise(latents, self.sites)
+        value, slopes = self.density(outputs)
+        return value, pull_back(slopes)
+
+    def latents(self, v: Floats) -> Floats:
+        """Compute latents (..., N, Q) from variables of the prior (..., D)."""
+        flat = to_numpy(self.target.latents(self.backend.asarray(v.reshape(-1, v.shape[-1]))))
+        return flat.reshape(*v.shape[:-1], *flat.shape[1:])
+
+
+def draw_by_importance(
+    posterior: EmulatedPosterior, gaussian: GaussianPosterior, rng: np.random.Generator, options: SamplingOptions
+) -> tuple[Samples, float]:
+    """Draw from a Gaussian approximation, and select draws by their importance weights.
+
+    Returns
+    -------
+    samples : Samples
+    effective : float
+        Effective number of draws by the weights.
+    """
+    target, backend = posterior.target, posterior.backend
+    centre, root = _extend(backend, gaussian, target.size)
+    z = rng.standard_normal((options.proposals, target.size))
+    step = max(options.rows_at_once // target.prior.site_count, 1)
+    log_weights, variables = [], []
+    for i in range(0, len(z), step):
+        part = backend.asarray(z[i : i + step])
+        v = target.variables(part, centre, root)
+        value, _ = target.log_density(v)
+        log_weights.append(to_numpy(value))
+        variables.append(to_numpy(v))
+    weights = np.concatenate(log_weights) + 0.5 * np.sum(z**2, axis=1) - 0.5 * float(gaussian.q.log_determinant)
+    weights = np.where(np.isfinite(weights), weights, -np.inf)
+    log_evidence = float(logsumexp(weights) - math.log(len(weights)))
+    smoothed, k_hat = array_stats.psislw(weights) if np.isfinite(weights).all() else (weights, np.inf)
+    shares = np.exp(smoothed - logsumexp(smoothed))
+    effective = float(1.0 / np.sum(shares**2))
+    places = (rng.random() + np.arange(options.draws)) / options.draws
+    chosen = rng.permutation(np.minimum(np.searchsorted(np.cumsum(shares), places), len(shares) - 1))
+    latents = posterior.latents(np.concatenate(variables)[chosen])
+    count = (latents.shape[1], latents.shape[2])
+    samples = Samples(
+        latents,
+        np.arange(len(latents)) * options.populations // len(latents),
+        np.zeros(len(latents), dtype=np.intp),
+        "importance sampling of the Gaussian approximation",
+        float(k_hat),
+        np.ones(count),
+        np.full(count, min(effective, float(options.draws))),
+        log_evidence,
+        1.0 / math.sqrt(effective),
+    )
+    return samples, effective
+
+
+def draw_by_hamiltonian(
+    posterior: EmulatedPosterior, gaussian: GaussianPosterior, rng: np.random.Generator, options: SamplingOptions
+) -> Samples:
+    """Draw by Hamiltonian Monte Carlo in coordinates in which a Gaussian approximation is standard normal."""
+    target, backend = posterior.target, posterior.backend
+    centre, root = _extend(backend, gaussian, target.size)
+    xp = array_namespace(root)
+
+    def transform(matrix: Array) -> object:
+        return target.around(centre, matrix @ root if matrix.shape == root.shape else _block(xp, matrix, root))
+
+    start = backend.asarray(rng.standard_normal((options.chains, target.size)))
+    found = sample(
+        target.around(centre, root),
+        transform,  # type: ignore[arg-type]
+        start,
+        rng,
+        warmup=options.warmup,
+        iterations=options.iterations,
+        options=HamiltonianOptions(harmonic=True),
+    )
+    draws = found.z.swapaxes(0, 1)
+    latents = np.stack(
+        [posterior.latents(to_numpy(target.variables(backend.asarray(chain), centre, root))) for chain in draws]
+    )
+    return _from_chains(latents, "Hamiltonian Monte Carlo", options)
+
+
+def draw_by_tempering(
+    posterior: EmulatedPosterior, factors: SiteFactors, rng: np.random.Generator, options: SamplingOptions
+) -> tuple[Samples, Floats]:
+    """Draw by tempered sequential Monte Carlo from the prior.
+
+    Parameters
+    ----------
+    posterior : EmulatedPosterior
+    factors : SiteFactors
+        Site factors of a Gaussian approximation, which give the scale of the tempered posteriors.
+    rng : numpy.random.Generator
+    options : SamplingOptions
+
+    Returns
+    -------
+    samples : Samples
+    tempered : array, shape (R, N, Q)
+        Draws from a wider distribution: the prior times a small power of the likelihood.
+    """
+    target, backend = posterior.target, posterior.backend
+    most = options.numbers_at_once // (options.populations * target.prior.site_count * target.prior.latent_count)
+    particles = int(np.clip(most, options.fewest_particles, options.most_particles))
+    convex = positive_factors(factors)
+    start = backend.asarray(rng.standard_normal((options.populations, particles, target.size)))
+    found = temper(
+        target.log_likelihood, lambda power: gaussian_root(target.prior, convex, power), start, rng, TemperingOptions()
+    )
+    return _from_population(posterior, found, options), posterior.latents(found.tempered)
+
+
+def positive_factors(factors: SiteFactors) -> SiteFactors:
+    """Return site factors whose precisions have no negative eigenvalues."""
+    xp = array_namespace(factors.shift)
+    values, vectors = xp.linalg.eigh(factors.precision)
+    values = xp.maximum(values, xp.zeros_like(values))
+    precision = (vectors * values[:, None, :]) @ xp.matrix_transpose(vectors)
+    return SiteFactors(precision, factors.shift)
+
+
+def _extend(backend: Backend, gaussian: GaussianPosterior, size: int) -> tuple[Array, Array]:
+    """Return centre (D,) and root (Q M, Q M) of a Gaussian; variables beyond the inducing ones have mean zero."""
+    xp = backend.namespace
+    mean = xp.reshape(gaussian.q.mean, (-1,))
+    rest = backend.asarray(np.zeros(size - mean.shape[0]))
+    return xp.concat([mean, rest]), gaussian.q.root
+
+
+def _block(xp: object, matrix: Array, root: Array) -> Array:
+    """Multiply a matrix (D, D) by the root of the inducing variables, with the identity for the other variables."""
+    size, whole = root.shape[0], matrix.shape[0]
+    left = matrix[:, :size] @ root
+    return xp.concat([left, matrix[:, size:whole]], axis=1)  # type: ignore[attr-defined]
+
+
+def _from_chains(latents: Floats, method: str, options: SamplingOptions) -> Samples:
+    """Return draws (C, n, N, Q) of chains that each visit the whole posterior."""
+    C, n, N, Q = latents.shape
+    by_variable = latents.reshape(C, n, N * Q)
+    flat = latents.swapaxes(0, 1).reshape(C * n, N, Q)
+    return Samples(
+        flat,
+        np.tile(np.arange(C), n),
+        label_modes(flat, options),
+        method,
+        np.nan,
+        split_r_hat(by_variable).reshape(N, Q),
+        effective_sample_size(by_variable).reshape(N, Q),
+    )
+
+
+def _from_population(posterior: EmulatedPosterior, found: Population, options: SamplingOptions) -> Samples:
+    """Return the particles of several populations; R-hat compares populations, since particles may keep their modes."""
+    iterations, K, n, _ = found.v.shape
+    last = min(iterations, max(options.draws * 2 // (K * n), 4))
+    chosen = np.linspace(iterations - 1, iterations // 4, last).round().astype(np.intp)
+    latents = posterior.latents(found.v[np.unique(chosen)])
+    I, _, _, N, Q = latents.shape  # noqa: E741
+    grouped = latents.swapaxes(0, 1).reshape(K, I * n, N * Q)
+    flat = latents.reshape(I * K * n, N, Q)
+    # The populations are independent: the variance of their means gives the effective number of draws.
+    means = grouped.mean(axis=1)
+    within = grouped.var(axis=1).mean(axis=0)
+    ratio = within / np.maximum(means.var(axis=0, ddof=1), 1e-300)
+    effective = float(K * np.median(ratio))
+    error = float(np.std(found.log_evidence, ddof=1) / math.sqrt(K))
+    return Samples(
+        flat,
+        np.tile(np.repeat(np.arange(K), n), I),
+        label_modes(flat, options),
+        "tempered sequential Monte Carlo",
+        np.nan,
+        split_r_hat(grouped).reshape(N, Q),
+        np.full((N, Q), min(effective, float(len(flat)))),
+        float(logsumexp(found.log_evidence) - math.log(K)),
+        error,
+    )
+
+
+def find_gaps(latents: Floats, options: SamplingOptions) -> tuple[NDArray[np.bool_], Floats]:
+    """Find variables whose draws lie in separate groups.
+
+    Parameters
+    ----------
+    latents : array, shape (R, N, Q)
+    options : SamplingOptions
+
+    Returns
+    -------
+    separate : array of bool, shape (N, Q)
+        Whether there is a wide gap between two groups of draws, each with at least the smallest probability of a mode.
+    middle : array, shape (N, Q)
+        Middle of the widest gap.
+    """
+    ordered = np.sort(latents, axis=0)
+    count = len(ordered)
+    few = max(int(options.smallest_mode * count), 2)
+    inner = ordered[few - 1 : count - few + 1]
+    gaps = np.diff(inner, axis=0)
+    widest = gaps.argmax(axis=0)
+    left = np.take_along_axis(inner, widest[None], axis=0)[0]
+    gap = np.take_along_axis(gaps, widest[None], axis=0)[0]
+    return gap > options.gap * latents.std(axis=0), left + 0.5 * gap
+
+
+def label_modes(latents: Floats, options: SamplingOptions) -> NDArray[np.intp]:
+    """Number the mode (R,) of each draw (R, N, Q) from 0, the most probable first.
+
+    Draws are in the same mode if they lie on the same side of all gaps. Rare combinations share the last number.
+    """
+    separate, middle = find_gaps(latents, options)
+    if not separate.any():
+        return np.zeros(len(latents), dtype=np.intp)
+    sides = latents[:, separate] > middle[separate]
+    _, pattern, counts = np.unique(sides, axis=0, return_inverse=True, return_counts=True)
+    order = np.empty(len(counts), dtype=np.intp)
+    order[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    return np.minimum(order[pattern.ravel()], options.most_modes - 1)
