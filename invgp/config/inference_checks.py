@@ -69,7 +69,9 @@ def _check_ignored_keys(config: Config) -> list[str]:
         return [f"{key}: must be left out with inference.posterior = 'full gaussian', was given" for key in keys]
     ignored = []
     if "tolerance" in given:
-        ignored.append("inference.tolerance: must be left out with inference.posterior = 'coupled gaussian', was given")
+        ignored.append(
+            f"inference.tolerance: must be left out with inference.posterior = {section.posterior!r}, was given"
+        )
     if not section.emulator:
         ignored += [
             f"inference.{key}: must be left out with inference.emulator = false, was given"
@@ -109,9 +111,10 @@ def _check_field_model(config: Config) -> list[str]:
     """Return messages about settings that field models do not have."""
     section, given = config.inference, config.inference.model_fields_set
     wrong = []
-    if section.posterior != "coupled gaussian":
+    if section.posterior == "full gaussian":
         wrong.append(
-            f"inference.posterior: must be 'coupled gaussian' with forward.kind = 'field', was {section.posterior!r}"
+            "inference.posterior: must be 'sampled' or 'coupled gaussian' with forward.kind = 'field', "
+            f"was {section.posterior!r}"
         )
     if config.noise.kind == "laplace":
         wrong.append("noise.kind: must be 'gaussian' or 'student-t' with forward.kind = 'field', was 'laplace'")

@@ -85,7 +85,7 @@ class NoiseKeys(TypedDict, total=False):
 class InferenceKeys(TypedDict, total=False):
     """The settings of the inference, as [inference]."""
 
-    posterior: Literal["coupled gaussian", "full gaussian"]
+    posterior: Literal["sampled", "coupled gaussian", "full gaussian"]
     estimator: Literal["auto", "linearisation", "hermite", "score"]
     emulator: bool
     runs_per_site: int

@@ -65,7 +65,9 @@ def fit_emulator(
     """
     inputs, unit = Inputs.of(problem), _median_over_sites(noise_std)
     y = np.where(np.isfinite(runs.outputs), runs.outputs, np.nan) / unit
-    trial = _EmulatorSelection(runs, inputs.rows(runs.latents, runs.sites), y, problem.survey.X, rng, everywhere=everywhere)
+    trial = _EmulatorSelection(
+        runs, inputs.rows(runs.latents, runs.sites), y, problem.survey.X, rng, everywhere=everywhere
+    )
     with threadpool_limits(1):  # the matrices are small
         best = trial.best()
     if best is None:

@@ -248,7 +248,7 @@ class Simulator:
             Posterior covariance at each site.
         """
         some, problem = [], self.problem
-        each = problem.noise.kind == "gaussian" and problem.inference.posterior == "coupled gaussian"
+        each = problem.noise.kind == "gaussian" and problem.inference.posterior != "full gaussian"
         if self.partial:
             some = [
                 f"{self.partial} of {self.runs} runs gave only some of their outputs; "

@@ -67,7 +67,7 @@ class SamplingOptions:
     """
 
     proposals: int = 6000
-    largest_k_hat: float = 0.5
+    largest_k_hat: float = 0.7
     fewest_effective: int = 1000
     draws: int = 2000
     chains: int = 64

@@ -23,8 +23,8 @@ from invgp.inference.emulated import EmulatedInversion
 from invgp.inference.factorised import FactorisedInversion
 from invgp.inference.field import FieldInversion
 from invgp.inference.inversion import Inversion, SearchResult
-from invgp.inference.sampled import SampledInversion
 from invgp.inference.sample_sizes import refuse_to_learn_noise
+from invgp.inference.sampled import SampledInversion
 from invgp.ledger import Ledger, Recorder
 from invgp.posterior import to_dataset
 from invgp.problem import Problem, fewest_samples

@@ -1,9 +1,9 @@
 """Inversion with draws from the exact posterior, on an emulator that is verified at the draws.
 
-A Gaussian approximation is found first, with a few runs per site. Then the posterior is sampled with the emulator in the
-simulator's place, the simulator is run at some of the draws, and the emulator is fitted again, until its error at new
-draws is small compared with the noise. If the posterior is not Gaussian, part of the runs comes from a wider, tempered
-posterior: an emulator that is tested only where its own posterior lies would confirm itself.
+A Gaussian approximation is found first, with a few runs per site. Then the posterior is sampled with the emulator in
+the simulator's place, the simulator is run at some of the draws, and the emulator is fitted again, until its error at
+new draws is small compared with the noise. If the posterior is not Gaussian, part of the runs comes from a wider,
+tempered posterior: an emulator that is tested only where its own posterior lies would confirm itself.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class SampledInversion(Inversion):
 
     def _search_without_emulator(self) -> SearchResult:
         self.notes.append(
-            f"No emulator could be fitted, since too many of its runs {self.simulator.lost}: the simulator was used for "
-            "every step, and the posterior is a Gaussian approximation."
+            f"No emulator could be fitted, since too many of its runs {self.simulator.lost}: the simulator was used "
+            "for every step, and the posterior is a Gaussian approximation."
         )
         return CoupledInversion.search_from_start(self.gaussian)
 
@@ -134,15 +134,15 @@ class SampledInversion(Inversion):
             explained = result.converged and not self._unexplained().any()
             samples, tempered = self._draw(candidate.posterior, emulator, gaussian_holds=explained)
             self.samples, self.emulator = samples, emulator
-            latents, sites, wide = self._choose_runs(samples, tempered)
-            if not self._affords(latents.shape[0] * latents.shape[1]):
+            batches = self._choose_runs(samples, tempered)
+            if not self._affords(sum(latents.shape[0] * len(sites) for latents, sites in batches)):
                 return self._out_of_runs(count, errors)
-            batch = gaussian.evaluate_simulator(latents, f"sampling-round-{count + 1}", sites)
-            error = gaussian.run_errors(batch, latents, sites)
-            gaussian.verification[sites] = _root_mean_square(error[~wide], axis=0)
-            errors.append(float(_root_mean_square(error[~wide])))
-            gaussian.known = gaussian.known.append(latents, batch.outputs, batch.valid, sites, stage + count)
-            if self._is_good(error, wide):
+            near, *beyond = [
+                self._verify(latents, sites, f"sampling-round-{count + 1}", stage + count) for latents, sites in batches
+            ]
+            gaussian.verification[batches[0][1]] = _root_mean_square(near, axis=0)
+            errors.append(float(_root_mean_square(near)))
+            if self._is_good(near, *beyond):
                 return SearchResult("the draws have converged", converged=True)
             if self._has_stalled(errors):
                 self.notes.append(
@@ -162,7 +162,7 @@ class SampledInversion(Inversion):
         self, gaussian: GaussianPosterior, emulator: Emulator, *, gaussian_holds: bool
     ) -> tuple[Samples, Floats | None]:
         """Draw from the posterior with the cheapest sampler that is right; tempered draws if it is not Gaussian."""
-        posterior = self._posterior(emulator, gaussian, self.gaussian.all_sites, gaussian.prior.dense)
+        posterior = self._posterior(emulator, gaussian, self.gaussian.all_sites)
         size = posterior.target.prior.site_count * posterior.target.prior.latent_count
         can_temper = gaussian.prior.dense and size <= self.options.most_tempered
         several = can_temper and self._suspects_modes(gaussian)
@@ -179,20 +179,18 @@ class SampledInversion(Inversion):
         return draw_by_tempering(posterior, gaussian.sites, self.sampling, self.options)
 
     def _tempered(self, posterior: EmulatedPosterior, gaussian: GaussianPosterior) -> Floats:
-        """Draw from a wider distribution: the Gaussian approximation with twice its spread, but not beyond the prior."""
+        """Draw from a wider distribution: the Gaussian approximation with twice its spread."""
         root, mean = to_numpy(gaussian.q.root), to_numpy(gaussian.q.mean).ravel()
         normals = self.sampling.standard_normal((256, posterior.target.size))
         v = np.concatenate([mean + 2.0 * normals[:, : len(mean)] @ root, normals[:, len(mean) :]], axis=1)
         return posterior.latents(v)
 
-    def _posterior(
-        self, emulator: Emulator, gaussian: GaussianPosterior, sites: NDArray[np.intp], whole: bool
-    ) -> EmulatedPosterior:
+    def _posterior(self, emulator: Emulator, gaussian: GaussianPosterior, sites: NDArray[np.intp]) -> EmulatedPosterior:
         """Return the posterior of some sites on an emulator, with its error in the noise."""
         problem = with_learned_hyperparameters(self.gaussian.with_emulator_error(emulator), gaussian)
         if len(sites) == self.problem.survey.size:
             return EmulatedPosterior(problem, emulator, sites, gaussian.prior, self.backend)
-        part = problem.at_sites(sites)
+        part = problem.select_sites(sites)
         return EmulatedPosterior(part, emulator, sites, prior_of(part, self.backend), self.backend)
 
     def _suspects_modes(self, gaussian: GaussianPosterior) -> bool:
@@ -205,7 +203,7 @@ class SampledInversion(Inversion):
         sites = self.gaussian.all_sites
         if problem.survey.size * problem.latent_count > self.rounds.searched:
             sites = subset_of_sites(problem, self.modes, self.rounds.searched // problem.latent_count)
-        posterior = self._posterior(emulator, gaussian, sites, whole=len(sites) == problem.survey.size)
+        posterior = self._posterior(emulator, gaussian, sites)
         xp, backend = self.backend.namespace, self.backend
         index = xp.asarray(sites.astype(np.int32), device=backend.device)
         factors = SiteFactors(*(xp.take(part, index, axis=0) for part in gaussian.sites))
@@ -213,38 +211,31 @@ class SampledInversion(Inversion):
         separate, _ = find_gaps(samples.latents, SEARCH)
         return bool(separate.any())
 
-    def _choose_runs(
-        self, samples: Samples, tempered: Floats | None
-    ) -> tuple[Floats, NDArray[np.intp], NDArray[np.bool_]]:
-        """Choose draws for the next runs: latents (S, B, Q) of sites (B,), and which of the S are tempered (S,)."""
-        problem = self.problem
-        each = runs_in_a_step(problem)
-        sites = self.gaussian.all_sites
-        if each < problem.survey.size:
-            sites = np.sort(self.design.choice(sites, each, replace=False))
-        rows = max(each // len(sites), 1)
-        latents = _pick(samples.latents, rows, sites, self.design)
-        if tempered is None:
-            return latents, sites, np.zeros(rows, dtype=bool)
-        wide = max(math.ceil(self.rounds.tempered_share * rows), 1)
-        if rows == 1 and len(sites) > 1:  # about half of the sites each
-            other = _pick(tempered, 1, sites, self.design)
-            return np.concatenate([latents, other]), sites, np.asarray([False, True])
-        other = _pick(tempered, wide, sites, self.design)
-        return np.concatenate([latents, other]), sites, np.arange(rows + wide) >= rows
+    def _choose_runs(self, samples: Samples, tempered: Floats | None) -> list[tuple[Floats, NDArray[np.intp]]]:
+        """Choose draws for the next runs, latents (S, B, Q) at sites (B,): of the posterior, then tempered ones."""
+        N, each = self.problem.survey.size, runs_in_a_step(self.problem)
+        chosen = [_pick(samples.latents, each, N, self.design)]
+        if tempered is not None:
+            wide = math.ceil(self.rounds.tempered_share * each)
+            chosen.append(_pick(tempered, wide, N, self.design))
+        return chosen
 
-    def _is_good(self, error: Floats, wide: NDArray[np.bool_]) -> bool:
-        """Whether errors (S, B) of the emulator at new draws are small enough, where `wide` (S,) marks tempered ones."""
+    def _verify(self, latents: Floats, sites: NDArray[np.intp], label: str, stage: int) -> Floats:
+        """Run the simulator at latents (S, B, Q) of sites (B,), keep the runs, and return the errors (S, B)."""
+        gaussian = self.gaussian
+        batch = gaussian.evaluate_simulator(latents, label, sites)
+        gaussian.known = gaussian.known.append(latents, batch.outputs, batch.valid, sites, stage)
+        return gaussian.run_errors(batch, latents, sites)
+
+    def _is_good(self, near: Floats, beyond: Floats | None = None) -> bool:
+        """Return whether the emulator's errors at draws, and at tempered draws if there are any, are small enough."""
         limit, options = self.problem.inference.emulator_error, self.rounds
-        known = error[~wide]
-        known = known[np.isfinite(known)]
+        known = near[np.isfinite(near)]
         if not known.size or _root_mean_square(known) > options.good * limit:
             return False
         if np.mean(known > options.bad * limit) > options.most_bad:
             return False
-        beyond = error[wide]
-        beyond = beyond[np.isfinite(beyond)]
-        return not beyond.size or float(_root_mean_square(beyond)) <= options.good_tempered * limit
+        return beyond is None or not _root_mean_square(beyond) > options.good_tempered * limit
 
     def _has_stalled(self, errors: list[float]) -> bool:
         if len(errors) < 4:
@@ -298,7 +289,9 @@ class SampledInversion(Inversion):
                 problem, predicted_mean, predicted_std, np.empty(0), notes, converged=result.converged
             ),
             emulator=report,
-            samples=samples,
+            samples=replace(
+                samples, gaussian_error=samples.distance_from(approximation.mean, approximation.covariance)
+            ),
         )
 
     def _sampling_notes(self, samples: Samples) -> list[str]:
@@ -316,16 +309,20 @@ class SampledInversion(Inversion):
             listed = ", ".join(f"{share:.0%}" for share in shares[:3])
             notes.append(
                 f"The posterior has {modes if modes < self.options.most_modes else 'many'} modes, with probabilities "
-                f"{listed}{' and others' if modes > 3 else ''}: means and standard deviations summarise all of them; look "
-                "at the draws of each mode."
+                f"{listed}{' and others' if modes > 3 else ''}: means and standard deviations summarise all of "
+                "them; look at the draws of each mode."
             )
         return notes
 
 
-def _pick(draws: Floats, rows: int, sites: NDArray[np.intp], rng: np.random.Generator) -> Floats:
-    """Pick another draw for every run: latents (rows, B, Q) at sites (B,) from draws (R, N, Q)."""
-    numbers = rng.integers(len(draws), size=(rows, len(sites)))
-    return draws[numbers, sites]
+def _pick(draws: Floats, runs: int, sites: int, rng: np.random.Generator) -> tuple[Floats, NDArray[np.intp]]:
+    """Pick a different draw for each of about `runs` runs: latents (S, B, Q), and their sites (B,).
+
+    Each site gets the same number of runs; if there are more sites than runs, a random selection gets one each.
+    """
+    chosen = np.arange(sites) if runs >= sites else np.sort(rng.choice(sites, runs, replace=False))
+    numbers = rng.integers(len(draws), size=(max(runs // len(chosen), 1), len(chosen)))
+    return draws[numbers, chosen], chosen
 
 
 def _root_mean_square(errors: Floats, axis: int | None = None) -> Floats:
@@ -334,4 +331,3 @@ def _root_mean_square(errors: Floats, axis: int | None = None) -> Floats:
     count = known.sum(axis=axis)
     mean = np.where(known, errors, 0.0)
     return np.sqrt(np.where(count > 0, (mean**2).sum(axis=axis) / np.maximum(count, 1), np.nan))
-

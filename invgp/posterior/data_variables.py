@@ -71,7 +71,17 @@ def diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.D
     """
     diagnostics = solution.diagnostics
     variables = {}
-    if problem.grid is None:
+    if solution.samples is not None and solution.samples.gaussian_error is not None:
+        variables["gaussian_error"] = make_array(
+            (solution.points,),
+            solution.samples.gaussian_error,
+            {
+                "long_name": f"distance of the Gaussian approximation from the draws at a {solution.points}",
+                "units": "1",
+                "comment": "in standard deviations: of the mean, or the logarithm of the ratio of standard deviations",
+            },
+        )
+    if problem.grid is None and solution.samples is None:
         variables["shape_error"] = make_array(
             ("site",),
             diagnostics.shape_error,

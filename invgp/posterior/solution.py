@@ -75,6 +75,9 @@ class Samples:
         Smaller of the bulk and tail effective sample sizes of each latent process.
     log_evidence, log_evidence_error : float, nats
         Logarithm of the marginal likelihood and its standard error; NaN if unknown.
+    gaussian_error : array, shape (N,), in standard deviations, or None
+        Distance of the stored Gaussian approximation from the draws at each site or node: the largest over the latents
+        of the error of the mean and the logarithm of the ratio of standard deviations.
     """
 
     latents: Floats
@@ -86,6 +89,7 @@ class Samples:
     effective: Floats
     log_evidence: float = np.nan
     log_evidence_error: float = np.nan
+    gaussian_error: Floats | None = None
 
     def thin(self, count: int) -> NDArray[np.intp]:
         """Return the numbers of at most `count` draws, evenly spaced."""
@@ -96,6 +100,13 @@ class Samples:
         mean = self.latents.mean(axis=0)
         offset = (self.latents - mean).transpose(1, 2, 0)
         return mean, offset @ offset.swapaxes(-1, -2) / (len(self.latents) - 1)
+
+    def distance_from(self, mean: Floats, covariance: Floats) -> Floats:
+        """Compute the distance (N,) of a Gaussian with mean (N, Q) and covariance (N, Q, Q), as `gaussian_error`."""
+        std = self.latents.std(axis=0)
+        other = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        shift = np.abs(self.latents.mean(axis=0) - mean) / std
+        return np.asarray(np.maximum(shift, np.abs(np.log(other / std))).max(axis=1))
 
 
 @dataclass(frozen=True)

@@ -42,10 +42,11 @@ class Settings(Section):
 class InferenceSettings(Settings):
     """How the posterior is computed; the description of each field is the reference of its key."""
 
-    posterior: Literal["coupled gaussian", "full gaussian"] = Field(
-        default="coupled gaussian",
-        description="the posterior family: with a covariance across all latents and sites, or that of the paper, in "
-        "which the latents are independent",
+    posterior: Literal["sampled", "coupled gaussian", "full gaussian"] = Field(
+        default="sampled",
+        description="'sampled' gives draws from the exact posterior, of any shape, with the emulator in the place of "
+        "the simulator; 'coupled gaussian' is a Gaussian with a covariance across all latents and sites; 'full "
+        "gaussian' is the Gaussian of the paper, in which the latents are independent",
     )
     estimator: Literal["auto", "linearisation", "hermite", "score"] = Field(
         default="auto",
