@@ -180,26 +180,32 @@ def diagnose(
     sentences = [
         *notes,
         *far,
-        *(_misfit_sentences(problem, misfit) if converged else ()),
+        *(_misfit_sentences(problem, misfit, predicted_std) if converged else ()),
         *_shape_sentences(shape_error, latents),
     ]
     return Diagnostics(misfit, shape_error, (*sentences, *_length_scale_sentences(problem)))
 
 
-def _misfit_sentences(problem: Problem, misfit: Floats) -> list[str]:
+def _misfit_sentences(problem: Problem, misfit: Floats, predicted_std: Floats) -> list[str]:
     sentences = []
-    counts = np.sum(np.isfinite(problem.survey.Y), axis=0)
+    observed = np.isfinite(problem.survey.Y)
+    counts = np.sum(observed, axis=0)
+    # Where each datum is fitted by latents of its own, residuals of the mean are small whatever the noise; the
+    # posterior spread of the prediction is then as large as the noise.
+    spread = np.sum(np.where(observed, predicted_std / problem.noise_std, 0.0) ** 2, axis=0) / np.maximum(counts, 1)
+    expected = np.where(counts >= FEWEST_DATA, misfit + spread, 1.0)
     misfit = np.where(counts >= FEWEST_DATA, misfit, 1.0)
     for observation in problem.survey.observations:
         labels: Sequence[object] = observation.labels or [""]
-        for label, value in zip(labels, misfit[problem.observation_slices[observation.name]], strict=True):
+        columns = problem.observation_slices[observation.name]
+        for label, value, whole in zip(labels, misfit[columns], expected[columns], strict=True):
             what = f"{observation.name} {label}".strip()
             if value > POOR_FIT:
                 sentences.append(
                     f"{what} is fitted worse than its noise allows (mean squared normalised residual "
                     f"{value:.2g}): the noise may be larger than stated, or the simulator misses something."
                 )
-            elif value < CLOSE_FIT:
+            elif whole < CLOSE_FIT:
                 sentences.append(
                     f"{what} is fitted far more closely than its noise asks for (mean squared normalised residual "
                     f"{value:.2g}): the noise may be smaller than stated."

@@ -9,6 +9,7 @@ modes and their probabilities.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +67,7 @@ class SamplingOptions:
         Rows for the emulator in one call, to limit memory.
     """
 
-    proposals: int = 6000
+    proposals: int = 4000
     largest_k_hat: float = 0.7
     fewest_effective: int = 1000
     draws: int = 2000
@@ -77,12 +78,12 @@ class SamplingOptions:
     populations: int = 4
     fewest_particles: int = 64
     most_particles: int = 512
-    numbers_at_once: int = 100_000
+    numbers_at_once: int = 20_000
     most_tempered: int = 1500
     gap: float = 0.5
     smallest_mode: float = 0.01
     most_modes: int = 20
-    rows_at_once: int = 200_000
+    rows_at_once: int = 50_000
 
 
 class EmulatedPosterior:
@@ -107,10 +108,10 @@ class EmulatedPosterior:
         self.density = noise_log_density_gradient(problem, backend)
         self.target = SiteTarget(prior, self._likelihood)
 
-    def _likelihood(self, latents: Array) -> tuple[Array, Array]:
+    def _likelihood(self, latents: Array) -> tuple[Array, Callable[[], Array]]:
         outputs, pull_back = self.emulator.linearise(latents, self.sites)
         value, slopes = self.density(outputs)
-        return value, pull_back(slopes)
+        return value, lambda: pull_back(slopes)
 
     def latents(self, v: Floats) -> Floats:
         """Compute latents (..., N, Q) from variables of the prior (..., D)."""
@@ -137,8 +138,7 @@ def draw_by_importance(
     for i in range(0, len(z), step):
         part = backend.asarray(z[i : i + step])
         v = target.variables(part, centre, root)
-        value, _ = target.log_density(v)
-        log_weights.append(to_numpy(value))
+        log_weights.append(to_numpy(target.log_density_value(v)))
         variables.append(to_numpy(v))
     weights = np.concatenate(log_weights) + 0.5 * np.sum(z**2, axis=1) - 0.5 * float(gaussian.q.log_determinant)
     weights = np.where(np.isfinite(weights), weights, -np.inf)

@@ -81,10 +81,10 @@ class RoundOptions:
     stalled: float = 0.2
     tolerable: float = 0.5
     predicted: int = 500
-    searched: int = 256
+    searched: int = 128
 
 
-SEARCH = SamplingOptions(populations=2, fewest_particles=64, most_particles=128, numbers_at_once=40_000, gap=0.8)
+SEARCH = SamplingOptions(populations=2, fewest_particles=64, most_particles=128, numbers_at_once=16_000, gap=0.8)
 
 
 class SampledInversion(Inversion):

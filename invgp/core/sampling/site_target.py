@@ -17,8 +17,8 @@ from invgp.core.coupled.coupled_gaussian import NaturalParameters, SiteFactors, 
 from invgp.core.coupled.prior import Prior
 from invgp.core.sampling.hamiltonian import LogDensity
 
-# Latents (C, N, Q) -> log likelihoods (C, N) of the sites, and their gradients (C, N, Q).
-SiteLikelihood = Callable[[Array], tuple[Array, Array]]
+# Latents (C, N, Q) -> log likelihoods (C, N) of the sites, and a function that computes their gradients (C, N, Q).
+SiteLikelihood = Callable[[Array], tuple[Array, Callable[[], Array]]]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,13 @@ class SiteTarget:
         """Compute the log likelihood (C,) of variables v (C, D), and its gradient (C, D)."""
         xp = array_namespace(v)
         value, gradient = self.likelihood(self.latents(v))
-        return xp.sum(value, axis=1), self.pull_back(gradient)
+        return xp.sum(value, axis=1), self.pull_back(gradient())
+
+    def log_density_value(self, v: Array) -> Array:
+        """Compute the log density (C,) as `log_density` does, without its gradient."""
+        xp = array_namespace(v)
+        value, _ = self.likelihood(self.latents(v))
+        return xp.sum(value, axis=1) - 0.5 * xp.sum(xp.square(v), axis=1)
 
     def log_density(self, v: Array) -> tuple[Array, Array]:
         """Compute the log density (C,) of the posterior at variables v (C, D), up to the evidence, and its gradient."""

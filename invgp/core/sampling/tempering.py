@@ -184,16 +184,16 @@ def _whitening_root(v: Array, root: Array) -> Array:
 def _next_change(levels: Floats, most: float, effective: float) -> float:
     """Return the largest change of the power, up to `most`, that keeps the effective share in every population."""
 
+    offset = levels - levels.max(axis=1, keepdims=True)
+
     def share(change: float) -> float:
-        weights = change * (levels - levels.max(axis=1, keepdims=True))
-        return float(
-            np.exp(2.0 * logsumexp(weights, axis=1) - logsumexp(2.0 * weights, axis=1)).min() / levels.shape[1]
-        )
+        weights = np.exp(change * offset)
+        return float((weights.sum(axis=1) ** 2 / (weights**2).sum(axis=1)).min() / levels.shape[1])
 
     if share(most) >= effective:
         return most
     low, high = -60.0, math.log(most)
-    for _ in range(50):
+    for _ in range(40):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if share(math.exp(middle)) >= effective else (low, middle)
     return math.exp(low)
