@@ -170,7 +170,7 @@ class OutputSettings(Settings):
     quantiles: Quantiles = Field(
         default=(0.025, 0.25, 0.5, 0.75, 0.975), description="probabilities of the quantiles of each latent"
     )
-    realizations: int = Field(default=20, ge=0, le=10**6, description="number of joint samples from the posterior")
+    realizations: int = Field(default=200, ge=0, le=10**6, description="number of joint samples from the posterior")
     ledger: bool | None = Field(
         default=None,
         description="whether every run is recorded in a ledger next to the netCDF file, so that `invgp run` can "

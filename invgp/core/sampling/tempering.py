@@ -183,7 +183,6 @@ def _whitening_root(v: Array, root: Array) -> Array:
 
 def _next_change(levels: Floats, most: float, effective: float) -> float:
     """Return the largest change of the power, up to `most`, that keeps the effective share in every population."""
-
     offset = levels - levels.max(axis=1, keepdims=True)
 
     def share(change: float) -> float:
