@@ -18,6 +18,7 @@ from invgp.emulation.polynomial import PullBack
 from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import Floats
 
+NUMBERS_AT_ONCE = 2**15  # features or kernel values in one block of `linearise`
 ROWS_AT_ONCE = 16_384  # rows that one call of the regression evaluates, to limit memory
 MOST_CHECKED_SAMPLES = 32  # samples per site that `is_among_runs` compares with the runs
 FEWEST_AMONG_RUNS = 0.9  # fraction of these samples that must lie among the runs
@@ -29,6 +30,10 @@ class Surface(Protocol):
     @property
     def name(self) -> str:
         """Name of the regression, for users."""
+
+    @property
+    def width(self) -> int:
+        """Numbers that one prediction takes: features, or runs of a process."""
 
     def __call__(self, x: Floats, sites: Integers) -> Floats:
         """Predict outputs (B, P), in units of the median noise standard deviation of each output."""
@@ -128,7 +133,8 @@ class Emulator:
         unit, tiled = backend.asarray(self.unit), np.tile(sites, samples)
         rows = xp.reshape(latents, (samples * batch, processes))
         x = self.inputs.rows_of(rows, tiled)
-        step, parts = max(ROWS_AT_ONCE, 1), []
+        # Small blocks stay in the cache, and their memory is used again.
+        step, parts = max(NUMBERS_AT_ONCE // self.surface.width, 64), []
         for i in range(0, samples * batch, step):
             parts.append(self.surface.linearise(x[i : i + step, :], tiled[i : i + step]))
         outputs = xp.concat([y for y, _ in parts]) * unit

@@ -17,7 +17,7 @@ from invgp.emulation.local_polynomials import fit_local
 from invgp.emulation.monomial_basis import Basis, bases
 from invgp.emulation.neighbours import Neighbours
 from invgp.emulation.polynomial import Polynomial, fit_polynomial
-from invgp.emulation.residual_process import add_process
+from invgp.emulation.residual_process import ROUGH, SMOOTH, add_process
 from invgp.emulation.training_runs import Integers, Runs
 from invgp.problem import Floats, Problem
 
@@ -32,6 +32,7 @@ FOLDS = 200  # of the cross-validation
 FEWEST_SITES = 20  # with fewer sites, folds consist of runs instead of sites
 SMALL = 0.1  # error in noise standard deviations below which only polynomials are fitted
 NEGLIGIBLE = 0.01  # error in noise standard deviations below which no larger polynomial is fitted
+LARGEST_SAMPLED = 10.0  # the same limit for emulators that are sampled
 HOPELESS = 1.0  # noise standard deviations: larger errors count as this value, since the emulator is not used there
 
 
@@ -68,6 +69,8 @@ def fit_emulator(
     trial = _EmulatorSelection(
         runs, inputs.rows(runs.latents, runs.sites), y, problem.survey.X, rng, everywhere=everywhere
     )
+    if problem.inference.posterior == "sampled":  # draws go wherever the emulator allows it
+        trial.largest_error = LARGEST_SAMPLED
     with threadpool_limits(1):  # the matrices are small
         best = trial.best()
     if best is None:
@@ -128,6 +131,7 @@ class _EmulatorSelection:
         self, runs: Runs, x: Floats, y: Floats, X: Floats, rng: np.random.Generator, *, everywhere: bool = False
     ) -> None:
         self.runs, self.x, self.y, self.X, self.rng = runs, x, y, X, rng
+        self.largest_error = HOPELESS
         self.test_runs = np.ones(len(runs), dtype=bool) if everywhere else runs.latest(FEWEST_TEST_RUNS)
         self.folds = _folds(runs.sites, rng)
         self.order = rng.permutation(len(runs))
@@ -137,7 +141,16 @@ class _EmulatorSelection:
         best = self._best_polynomial()
         if best is None or best.loss <= SMALL:
             return best
-        return _lowest_loss([best, self._fit_process(best), *(self._fit_local(degree) for degree in (1, 2))])
+        # Outside the runs, a linear function and a process go on more sensibly than a polynomial of high degree.
+        linear = self._fit_polynomial(Basis(self.x.shape[1], 1, 1), int(self.runs.stage.min()))
+        return _lowest_loss(
+            [
+                best,
+                self._fit_process(best, ROUGH),
+                None if linear is None else self._fit_process(linear, SMOOTH),
+                *(self._fit_local(degree) for degree in (1, 2)),
+            ]
+        )
 
     def _best_polynomial(self) -> _CandidateFit | None:
         best: _CandidateFit | None = None
@@ -161,8 +174,8 @@ class _EmulatorSelection:
             surface, errors, self._loss(errors), surface.name + self._describe_stages(stage), surface, stage
         )
 
-    def _fit_process(self, fit: _CandidateFit) -> _CandidateFit | None:
-        """Add a Gaussian process to the polynomial, for outputs with large errors, fitted to the newest of its runs."""
+    def _fit_process(self, fit: _CandidateFit, smoothness: float) -> _CandidateFit | None:
+        """Add a Gaussian process to a polynomial, for outputs with large errors, fitted to the newest of its runs."""
         candidates = self.order[(self.complete & self.runs.since(fit.stage))[self.order]]
         used = candidates[np.argsort(-self.runs.stage[candidates], kind="stable")]
         used = used[: min(MOST_PROCESS_RUNS, MOST_PROCESS_PAIRS // len(self.X))]
@@ -172,7 +185,14 @@ class _EmulatorSelection:
         if not len(outputs):
             return None
         surface, left_out = add_process(
-            fit.polynomial, self.x[used], self.y[used], fit.errors[used], self.folds[used], outputs, self.rng
+            fit.polynomial,
+            self.x[used],
+            self.y[used],
+            fit.errors[used],
+            self.folds[used],
+            outputs,
+            self.rng,
+            smoothness,
         )
         errors = fit.errors.copy()
         errors[:, outputs] = (self.y - surface(self.x, self.runs.sites))[:, outputs]
@@ -199,8 +219,8 @@ class _EmulatorSelection:
         return Neighbours.of(self.runs, self.x, self.test_runs, self.X)
 
     def _loss(self, errors: Floats) -> float:
-        """Return the root mean square of the errors over the test runs, each error clipped to `HOPELESS`."""
-        return _root_mean_square(np.clip(errors[self.test_runs], -HOPELESS, HOPELESS))
+        """Return the root mean square of the errors over the test runs, each error clipped to `largest_error`."""
+        return _root_mean_square(np.clip(errors[self.test_runs], -self.largest_error, self.largest_error))
 
     def _describe_stages(self, stage: int) -> str:
         stages = np.unique(self.runs.stage)

@@ -47,6 +47,11 @@ class LocalPolynomials:
         """Name of the regression, for users."""
         return f"local {self.basis.name}"
 
+    @property
+    def width(self) -> int:
+        """Numbers that one prediction takes."""
+        return self.coefficients[0].size
+
     def __call__(self, x: Floats, sites: Integers) -> Floats:
         """Predict outputs (B, P) at inputs (B, I) of sites (B,)."""
         y = np.empty((len(x), self.coefficients.shape[-1]))

@@ -51,6 +51,11 @@ class Polynomial:
         """Standardise inputs (B, I) for the basis."""
         return np.asarray((x - self.centre) / self.scale)
 
+    @property
+    def width(self) -> int:
+        """Numbers that one prediction takes."""
+        return len(self.basis)
+
     def __call__(self, x: Floats, sites: Integers) -> Floats:  # noqa: ARG002 - the same function at all sites
         """Predict outputs (B, P) at inputs (B, I)."""
         y = np.empty((len(x), self.coefficients.shape[1]))

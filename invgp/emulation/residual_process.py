@@ -19,8 +19,8 @@ from invgp.emulation.training_runs import Integers
 from invgp.problem import Floats
 
 MOST_LEARNING_RUNS = 250  # runs from which the kernel is learnt; each step costs their cube
+ROUGH, SMOOTH = 1.5, 2.5  # nu of the Matérn kernels
 STEPS = 40  # most iterations of L-BFGS-B on the kernel parameters
-SMOOTHNESS = 1.5  # nu of the Matérn kernel
 ROWS_AT_ONCE = 1024  # rows per block of a prediction, to limit memory
 
 
@@ -53,6 +53,11 @@ class PolynomialAndProcess:
         """Name of the regression, for users."""
         return f"{self.polynomial.name} + Gaussian process"
 
+    @property
+    def width(self) -> int:
+        """Numbers that one prediction takes."""
+        return len(self.x) + len(self.polynomial.basis)
+
     def __call__(self, x: Floats, sites: Integers) -> Floats:
         """Predict outputs (B, P) at inputs (B, I)."""
         y = self.polynomial(x, sites)
@@ -70,21 +75,26 @@ class PolynomialAndProcess:
         runs = backend.asarray(self.x / length_scale)
         weights = backend.asarray(variance * self.weights)
         scaled = (x - backend.asarray(self.polynomial.centre)) / unit
-        # Matérn kernel with nu = 3/2: (1 + s) exp(-s) with s = sqrt(3) distance.
-        distance = xp.sqrt(3.0 * clip_negative(squared_distances(scaled, runs)))
+        # Matérn kernel: (1 + s) exp(-s) with s = sqrt(3) distance, or (1 + s + s^2 / 3) exp(-s) with s = sqrt(5)
+        # distance.
+        smooth = self.kernel.k2.nu == SMOOTH
+        distance = xp.sqrt((5.0 if smooth else 3.0) * clip_negative(squared_distances(scaled, runs)))
         decay = xp.exp(-distance)
+        values = (1.0 + distance + (xp.square(distance) / 3.0 if smooth else 0.0)) * decay
         places = xp.asarray(self.outputs.astype(np.int32), device=backend.device)
         selected = xp.zeros((len(self.outputs), y.shape[1]), dtype=y.dtype, device=backend.device)
         for k, output in enumerate(self.outputs.tolist()):
             selected[k, output] = 1.0
 
         def pull_back(cotangents: Array) -> Array:
-            # The derivative of (1 + s) exp(-s) with respect to the scaled inputs is -3 exp(-s) (scaled - run).
-            slopes = -3.0 * decay * (xp.take(cotangents, places, axis=1) @ xp.matrix_transpose(weights))
+            # The derivative with respect to the scaled inputs is (scaled - run) times -3 exp(-s) or -5 (1 + s) exp(-s)
+            # / 3.
+            factor = -5.0 / 3.0 * (1.0 + distance) if smooth else -3.0
+            slopes = factor * decay * (xp.take(cotangents, places, axis=1) @ xp.matrix_transpose(weights))
             gradient = scaled * xp.sum(slopes, axis=1)[:, None] - slopes @ runs
             return pull_back_polynomial(cotangents) + gradient / unit
 
-        return y + (((1.0 + distance) * decay) @ weights) @ selected, pull_back
+        return y + (values @ weights) @ selected, pull_back
 
     def is_outside(self, x: Floats, sites: Integers) -> NDArray[np.bool_]:
         """Return a mask (B,) of the inputs that lie outside the region of the runs."""
@@ -99,6 +109,7 @@ def add_process(
     folds: Integers,
     outputs: Integers,
     rng: np.random.Generator,
+    smoothness: float = ROUGH,
 ) -> tuple[PolynomialAndProcess, Floats]:
     """Fit the coefficients of the polynomial and a process together, for some of the outputs.
 
@@ -115,6 +126,8 @@ def add_process(
         Numbers of the outputs that get a process.
     rng : numpy.random.Generator
         Selects the runs from which the kernel is learnt.
+    smoothness : float
+        nu of the Matérn kernel: `ROUGH` or `SMOOTH`.
 
     Returns
     -------
@@ -124,7 +137,7 @@ def add_process(
     """
     z = polynomial.standardise(x)
     some = rng.permutation(len(x))[:MOST_LEARNING_RUNS]
-    kernel, noise = _learn(z[some], errors[np.ix_(some, outputs)])
+    kernel, noise = _learn(z[some], errors[np.ix_(some, outputs)], smoothness)
     factor = np.linalg.cholesky(kernel(z) + noise * np.eye(len(z)))
     features = polynomial.basis(z).T
     whitened = solve_triangular(factor, np.concatenate([features, y[:, outputs]], axis=1), lower=True)
@@ -143,7 +156,7 @@ def add_process(
     return PolynomialAndProcess(replace(polynomial, coefficients=coefficients), outputs, kernel, z, weights), errors
 
 
-def _learn(x: Floats, y: Floats) -> tuple[Any, float]:
+def _learn(x: Floats, y: Floats, smoothness: float) -> tuple[Any, float]:
     """Learn kernel and noise variance from inputs x (R, I) and scaled outputs y (R, P), by marginal likelihood."""
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
     from sklearn.gaussian_process import GaussianProcessRegressor, kernels  # noqa: PLC0415 - takes a second
@@ -154,7 +167,7 @@ def _learn(x: Floats, y: Floats) -> tuple[Any, float]:
         return found.x, float(found.fun)
 
     smooth = kernels.ConstantKernel(1.0, (1e-2, 1e3)) * kernels.Matern(
-        np.full(x.shape[1], 3.0), (0.05, 100.0), nu=SMOOTHNESS
+        np.full(x.shape[1], 3.0), (0.05, 100.0), nu=smoothness
     )
     process = GaussianProcessRegressor(smooth + kernels.WhiteKernel(0.1, (1e-6, 2.0)), optimizer=search)
     with warnings.catch_warnings():

@@ -152,7 +152,8 @@ class EmulatedInversion(CoupledInversion):
 
     def add_runs(self, posterior: GaussianPosterior, runs: int, step: int) -> bool:
         """Run the simulator at samples from a posterior and refit the emulator; return whether this was possible."""
-        latents, sites = self.draw(posterior, runs, WIDENED if step else 1.0)
+        first = WIDENED if self.problem.inference.posterior == "sampled" else 1.0
+        latents, sites = self.draw(posterior, runs, WIDENED if step else first)
         batch = self.evaluate_simulator(latents, f"emulator-step-{step + 1}", sites)
         self.known = self.known.append(latents, batch.outputs, batch.valid, sites, step)
         return self.fit(posterior) and bool(batch.valid.any())

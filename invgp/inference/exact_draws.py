@@ -113,6 +113,12 @@ class EmulatedPosterior:
         value, slopes = self.density(outputs)
         return value, lambda: pull_back(slopes)
 
+    def whitened(self, v: Floats) -> Floats:
+        """Return the whitened inducing variables (R, Q, M) of variables (..., D)."""
+        prior = self.target.prior
+        inducing = v.reshape(-1, v.shape[-1])[:, : self.target.inducing_size]
+        return inducing.reshape(-1, prior.latent_count, prior.inducing_count)
+
     def latents(self, v: Floats) -> Floats:
         """Compute latents (..., N, Q) from variables of the prior (..., D)."""
         flat = to_numpy(self.target.latents(self.backend.asarray(v.reshape(-1, v.shape[-1]))))
@@ -148,7 +154,8 @@ def draw_by_importance(
     effective = float(1.0 / np.sum(shares**2))
     places = (rng.random() + np.arange(options.draws)) / options.draws
     chosen = rng.permutation(np.minimum(np.searchsorted(np.cumsum(shares), places), len(shares) - 1))
-    latents = posterior.latents(np.concatenate(variables)[chosen])
+    v = np.concatenate(variables)[chosen]
+    latents = posterior.latents(v)
     count = (latents.shape[1], latents.shape[2])
     samples = Samples(
         latents,
@@ -160,6 +167,7 @@ def draw_by_importance(
         np.full(count, min(effective, float(options.draws))),
         log_evidence,
         1.0 / math.sqrt(effective),
+        posterior.whitened(v),
     )
     return samples, effective
 
@@ -186,10 +194,8 @@ def draw_by_hamiltonian(
         options=HamiltonianOptions(harmonic=True),
     )
     draws = found.z.swapaxes(0, 1)
-    latents = np.stack(
-        [posterior.latents(to_numpy(target.variables(backend.asarray(chain), centre, root))) for chain in draws]
-    )
-    return _from_chains(latents, "Hamiltonian Monte Carlo", options)
+    v = np.stack([to_numpy(target.variables(backend.asarray(chain), centre, root)) for chain in draws])
+    return _from_chains(posterior, v, "Hamiltonian Monte Carlo", options)
 
 
 def draw_by_tempering(
@@ -246,8 +252,9 @@ def _block(xp: object, matrix: Array, root: Array) -> Array:
     return xp.concat([left, matrix[:, size:whole]], axis=1)  # type: ignore[attr-defined]
 
 
-def _from_chains(latents: Floats, method: str, options: SamplingOptions) -> Samples:
-    """Return draws (C, n, N, Q) of chains that each visit the whole posterior."""
+def _from_chains(posterior: EmulatedPosterior, v: Floats, method: str, options: SamplingOptions) -> Samples:
+    """Return draws v (C, n, D) of chains that each visit the whole posterior."""
+    latents = np.stack([posterior.latents(chain) for chain in v])
     C, n, N, Q = latents.shape
     by_variable = latents.reshape(C, n, N * Q)
     flat = latents.swapaxes(0, 1).reshape(C * n, N, Q)
@@ -259,6 +266,7 @@ def _from_chains(latents: Floats, method: str, options: SamplingOptions) -> Samp
         np.nan,
         split_r_hat(by_variable).reshape(N, Q),
         effective_sample_size(by_variable).reshape(N, Q),
+        whitened=posterior.whitened(v.swapaxes(0, 1)),
     )
 
 
@@ -267,7 +275,8 @@ def _from_population(posterior: EmulatedPosterior, found: Population, options: S
     iterations, K, n, _ = found.v.shape
     last = min(iterations, max(options.draws * 2 // (K * n), 4))
     chosen = np.linspace(iterations - 1, iterations // 4, last).round().astype(np.intp)
-    latents = posterior.latents(found.v[np.unique(chosen)])
+    v = found.v[np.unique(chosen)]
+    latents = posterior.latents(v)
     I, _, _, N, Q = latents.shape  # noqa: E741
     grouped = latents.swapaxes(0, 1).reshape(K, I * n, N * Q)
     flat = latents.reshape(I * K * n, N, Q)
@@ -287,6 +296,7 @@ def _from_population(posterior: EmulatedPosterior, found: Population, options: S
         np.full((N, Q), min(effective, float(len(flat)))),
         float(logsumexp(found.log_evidence) - math.log(K)),
         error,
+        posterior.whitened(v),
     )
 
 

@@ -17,6 +17,7 @@ from invgp.posterior.latent_variables import (
     draw_variables,
     latent_variables,
     sampling_variables,
+    whitened_draws,
 )
 from invgp.posterior.solution import Solution
 from invgp.problem import Problem
@@ -56,6 +57,8 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
         for latent in problem.latents:
             variables |= sampling_variables(latent, solution, solution.samples, problem.latent_slices[latent.name])
         variables |= draw_variables(solution.samples, len(solution.draws))
+        if solution.processes is not None:
+            variables |= whitened_draws(solution.samples, solution.processes)
     if solution.processes is not None:
         variables |= solution.processes.to_variables({c.name: c.unit for c in latent_coordinates(problem)})
     dataset = xr.Dataset(

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from invgp.gaussian_processes import ProcessPosterior
 from invgp.posterior.data_arrays import label_array, make_array
 from invgp.posterior.solution import Samples, Solution
 from invgp.problem import Floats, Latent, Problem
 
 _PROCESSES = ("process", "other_process")
+WHITENED_NUMBERS, FEWEST_WHITENED = 10**6, 200  # numbers of all stored draws for prediction; fewest draws
 
 
 def latent_variables(
@@ -147,6 +149,21 @@ def draw_variables(samples: Samples, count: int) -> dict[str, xr.DataArray]:
             {"long_name": "mode of the draw, the most probable first", "units": "1"},
         ),
     }
+
+
+def whitened_draws(samples: Samples, processes: ProcessPosterior) -> dict[str, xr.DataArray]:
+    """Return the draws of the whitened inducing variables, as many as fit in `WHITENED_NUMBERS`."""
+    if samples.whitened is None:
+        return {}
+    count = max(WHITENED_NUMBERS // samples.whitened[0].size, FEWEST_WHITENED)
+    points = "inducing" if getattr(processes, "inducing", None) is not None else "site"
+    about = {
+        "long_name": "draws of the processes at the inducing points, whitened by the Cholesky factor of their prior "
+        "covariance",
+        "units": "1",
+    }
+    values = samples.whitened[samples.thin(count)].astype(np.float32)
+    return {"whitened_sample": make_array(("draw", "process", points), values, about)}
 
 
 def _prior_attributes(latent: Latent, process_mean: Floats, process_std: Floats) -> dict[str, Any]:

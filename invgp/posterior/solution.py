@@ -75,6 +75,9 @@ class Samples:
         Smaller of the bulk and tail effective sample sizes of each latent process.
     log_evidence, log_evidence_error : float, nats
         Logarithm of the marginal likelihood and its standard error; NaN if unknown.
+    whitened : array, shape (R, Q, M), or None
+        Draws of the whitened inducing variables, from which the latents can be predicted at any point; None if they are
+        not stored.
     gaussian_error : array, shape (N,), in standard deviations, or None
         Distance of the stored Gaussian approximation from the draws at each site or node: the largest over the latents
         of the error of the mean and the logarithm of the ratio of standard deviations.
@@ -89,6 +92,7 @@ class Samples:
     effective: Floats
     log_evidence: float = np.nan
     log_evidence_error: float = np.nan
+    whitened: Floats | None = None
     gaussian_error: Floats | None = None
 
     def thin(self, count: int) -> NDArray[np.intp]:

@@ -96,12 +96,15 @@ class Transition(NamedTuple):
         Acceptance probabilities.
     proposal, momentum : Array, shape (C, D)
         Ends of the trajectories, accepted or not.
+    possible : array of bool, shape (C,)
+        Whether the density at the end is positive. Shorter steps do not help where it is zero.
     """
 
     points: Points
     acceptance: Floats
     proposal: Array
     momentum: Array
+    possible: NDArray[np.bool_]
 
 
 def evaluate(log_density: LogDensity, z: Array) -> Points:
@@ -160,7 +163,7 @@ def move(
         xp.where(accepted, here.value, points.value),
         xp.where(accepted[:, None], here.gradient, points.gradient),
     )
-    return Transition(kept, acceptance, here.z, momentum)
+    return Transition(kept, acceptance, here.z, momentum, np.isfinite(to_numpy(here.value)))
 
 
 def _force(points: Points, *, harmonic: bool) -> Array:
@@ -257,7 +260,7 @@ def adapt(
         before = points.z
         moved = move(log_density, points, here, float(fraction), rng, options)
         points = moved.points
-        steps = steps.update(options.acceptance - _harmonic_mean(moved.acceptance))
+        steps = steps.update(options.acceptance - _harmonic_mean(moved.acceptance[moved.possible]))
         lengths = lengths.update(
             before, moved, float(fraction) * here.length, options.max_leapfrogs * math.exp(steps.averaged)
         )
@@ -266,7 +269,7 @@ def adapt(
 
 
 def _harmonic_mean(acceptance: Floats) -> float:
-    return float(1.0 / np.mean(1.0 / np.maximum(acceptance, 1e-2)))
+    return float(1.0 / np.mean(1.0 / np.maximum(acceptance, 1e-2))) if acceptance.size else 0.0
 
 
 class Draws(NamedTuple):
