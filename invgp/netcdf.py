@@ -246,8 +246,6 @@ def _encoding(posterior: xr.Dataset) -> dict[str, dict[str, Any]]:
         how: dict[str, Any] = {"_FillValue": np.nan if floating and name not in posterior.coords else None}
         if variable.ndim and np.issubdtype(variable.dtype, np.number) and variable.size:
             how |= {"zlib": True, "complevel": 1, "shuffle": True}
-            if "realization" in variable.dims and floating:  # draws are known to far fewer digits
-                how["dtype"] = "float32"
             how["chunksizes"] = _chunks(variable.shape)
         encoding[str(name)] = how
     return encoding

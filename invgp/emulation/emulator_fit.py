@@ -69,8 +69,7 @@ def fit_emulator(
     trial = _EmulatorSelection(
         runs, inputs.rows(runs.latents, runs.sites), y, problem.survey.X, rng, everywhere=everywhere
     )
-    if problem.inference.posterior == "sampled":  # draws go wherever the emulator allows it
-        trial.largest_error = LARGEST_SAMPLED
+    trial.sampled = problem.inference.posterior == "sampled"
     with threadpool_limits(1):  # the matrices are small
         best = trial.best()
     if best is None:
@@ -125,13 +124,20 @@ class _EmulatorSelection:
     X : array, shape (N, D)
         Coordinates of the sites.
     rng : numpy.random.Generator
+    everywhere : bool
+        Whether candidates are compared on all runs instead of the latest.
+
+    Attributes
+    ----------
+    sampled : bool
+        Whether the emulator will be sampled: draws go wherever it allows them, so that large errors count.
     """
 
     def __init__(
         self, runs: Runs, x: Floats, y: Floats, X: Floats, rng: np.random.Generator, *, everywhere: bool = False
     ) -> None:
         self.runs, self.x, self.y, self.X, self.rng = runs, x, y, X, rng
-        self.largest_error = HOPELESS
+        self.sampled = False
         self.test_runs = np.ones(len(runs), dtype=bool) if everywhere else runs.latest(FEWEST_TEST_RUNS)
         self.folds = _folds(runs.sites, rng)
         self.order = rng.permutation(len(runs))
@@ -141,8 +147,9 @@ class _EmulatorSelection:
         best = self._best_polynomial()
         if best is None or best.loss <= SMALL:
             return best
-        # Outside the runs, a linear function and a process go on more sensibly than a polynomial of high degree.
-        linear = self._fit_polynomial(Basis(self.x.shape[1], 1, 1), int(self.runs.stage.min()))
+        linear = None
+        if self.sampled:  # draws go outside the runs, where a linear function and a process extrapolate more sensibly
+            linear = self._fit_polynomial(Basis(self.x.shape[1], 1, 1), int(self.runs.stage.min()))
         return _lowest_loss(
             [
                 best,
@@ -219,8 +226,9 @@ class _EmulatorSelection:
         return Neighbours.of(self.runs, self.x, self.test_runs, self.X)
 
     def _loss(self, errors: Floats) -> float:
-        """Return the root mean square of the errors over the test runs, each error clipped to `largest_error`."""
-        return _root_mean_square(np.clip(errors[self.test_runs], -self.largest_error, self.largest_error))
+        """Return the root mean square of the errors over the test runs, each error clipped to a largest one."""
+        largest = LARGEST_SAMPLED if self.sampled else HOPELESS
+        return _root_mean_square(np.clip(errors[self.test_runs], -largest, largest))
 
     def _describe_stages(self, stage: int) -> str:
         stages = np.unique(self.runs.stage)

@@ -27,6 +27,7 @@ from invgp.inference.alternative_modes import search_alternative_modes
 from invgp.inference.coupled import CoupledInversion
 from invgp.inference.diagnostics import DOUBTFUL
 from invgp.inference.earlier_runs import earlier_runs
+from invgp.inference.exact_draws import EmulatedPosterior, SamplingOptions, check_gaussian
 from invgp.inference.inversion import BudgetSpent, SearchResult
 from invgp.inference.optimisation import Evaluate
 from invgp.inference.restart import restart_around, restart_where_unexplained
@@ -35,6 +36,7 @@ from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.posterior import EmulatorReport
 from invgp.problem import Floats, Problem
 
+MOST_CHECKED = 2000  # sites times latents up to which the whole posterior is checked
 CONVERGED = 0.15  # largest movement of the posterior of a site in the last outer step, in standard deviations
 WIDENED = 1.2  # factor on the posterior spread for new runs, so that the emulator does not extrapolate
 GOOD_ENOUGH = 1.0  # largest emulator error at the start of a second search, in noise standard deviations
@@ -82,7 +84,26 @@ class EmulatedInversion(CoupledInversion):
             result = self.search_with_simulator()
         result = restart_where_unexplained(self, result)
         self.check_shape(self.evaluator, int(self.direct.sum()))
-        return self.restart_where_doubtful(result)
+        result = self.restart_where_doubtful(result)
+        self.check_whole_posterior()
+        return result
+
+    def check_whole_posterior(self) -> None:
+        """Add a note if the posterior of all sites together is not Gaussian; the shape test sees single sites only."""
+        emulator, candidate = self.emulator, self.candidate
+        if emulator is None or candidate is None or not candidate.posterior.prior.dense:
+            return
+        if self.problem.survey.size * self.problem.latent_count > MOST_CHECKED:
+            return
+        gaussian = candidate.posterior
+        problem = with_learned_hyperparameters(self.with_emulator_error(), gaussian)
+        posterior = EmulatedPosterior(problem, emulator, self.all_sites, gaussian.prior, self.backend)
+        check = check_gaussian(posterior, gaussian, np.random.default_rng([self.seed, 2]), SamplingOptions())
+        if not check.holds:
+            self.notes.append(
+                f"The posterior of all sites together is not Gaussian (Pareto k {check.k_hat:.2g}): its standard "
+                "deviations may be too small. inference.posterior = 'sampled' draws from the exact posterior."
+            )
 
     def restart_where_doubtful(self, result: SearchResult) -> SearchResult:
         """Search again around sites that use the simulator and have a large shape error, if these are few.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from arviz_stats.base.array import array_stats
@@ -86,6 +87,11 @@ class SamplingOptions:
     rows_at_once: int = 50_000
 
 
+RELIABLE, HOPELESS = 0.7, 1.0  # Pareto k below which weights are reliable, and above which they contain nothing
+EQUAL = 0.1  # nats: weights that differ by less have no tail
+LARGEST_CHANGE = 0.1  # relative change of the spread by weights between these that a good approximation may have
+
+
 class EmulatedPosterior:
     """Posterior of a problem with the emulator in the simulator's place.
 
@@ -125,6 +131,68 @@ class EmulatedPosterior:
         return flat.reshape(*v.shape[:-1], *flat.shape[1:])
 
 
+class GaussianCheck(NamedTuple):
+    """Comparison of a Gaussian approximation with the exact posterior by importance weights.
+
+    Attributes
+    ----------
+    k_hat : float
+        Pareto k of the weights.
+    spread_change : float
+        Median over sites and latents of the absolute logarithm of the ratio of standard deviations.
+    """
+
+    k_hat: float
+    spread_change: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the Gaussian is a good approximation: reliable weights, or weights that hardly change the spread."""
+        return self.k_hat <= RELIABLE or (self.k_hat <= HOPELESS and self.spread_change <= LARGEST_CHANGE)
+
+
+def check_gaussian(
+    posterior: EmulatedPosterior, gaussian: GaussianPosterior, rng: np.random.Generator, options: SamplingOptions
+) -> GaussianCheck:
+    """Compare a Gaussian approximation with the posterior on the emulator, jointly over all sites and latents."""
+    z = rng.standard_normal((options.draws, posterior.target.size))
+    weights, variables = _importance_weights(posterior, gaussian, z, options.rows_at_once)
+    if not np.isfinite(weights).any():
+        return GaussianCheck(np.inf, np.inf)
+    smoothed, k_hat = _smooth_weights(weights)
+    shares = np.exp(smoothed - logsumexp(smoothed))[:, None, None]
+    latents = posterior.latents(variables)
+    mean = np.sum(shares * latents, axis=0)
+    variance = np.sum(shares * (latents - mean) ** 2, axis=0)
+    change = np.abs(0.5 * np.log(np.maximum(variance, 1e-300) / latents.var(axis=0)))
+    return GaussianCheck(k_hat, float(np.median(change)))
+
+
+def _smooth_weights(weights: Floats) -> tuple[Floats, float]:
+    """Smooth the largest of log weights (R,), and return the Pareto k; weights that are nearly equal have k = 0."""
+    finite = weights[np.isfinite(weights)]
+    if np.ptp(finite) < EQUAL:
+        return weights, 0.0
+    smoothed, k_hat = array_stats.psislw(np.maximum(weights, finite.min() - 100.0))
+    return np.asarray(smoothed), float(k_hat)
+
+
+def _importance_weights(
+    posterior: EmulatedPosterior, gaussian: GaussianPosterior, z: Floats, rows: int
+) -> tuple[Floats, Floats]:
+    """Return logarithms (R,) of the importance weights of draws z (R, D), and the variables (R, D) of the prior."""
+    target, backend = posterior.target, posterior.backend
+    centre, root = _extend(backend, gaussian, target.size)
+    step = max(rows // target.prior.site_count, 1)
+    values, variables = [], []
+    for i in range(0, len(z), step):
+        v = target.variables(backend.asarray(z[i : i + step]), centre, root)
+        values.append(to_numpy(target.log_density_value(v)))
+        variables.append(to_numpy(v))
+    weights = np.concatenate(values) + 0.5 * np.sum(z**2, axis=1) - 0.5 * float(gaussian.q.log_determinant)
+    return np.where(np.isfinite(weights), weights, -np.inf), np.concatenate(variables)
+
+
 def draw_by_importance(
     posterior: EmulatedPosterior, gaussian: GaussianPosterior, rng: np.random.Generator, options: SamplingOptions
 ) -> tuple[Samples, float]:
@@ -136,25 +204,15 @@ def draw_by_importance(
     effective : float
         Effective number of draws by the weights.
     """
-    target, backend = posterior.target, posterior.backend
-    centre, root = _extend(backend, gaussian, target.size)
-    z = rng.standard_normal((options.proposals, target.size))
-    step = max(options.rows_at_once // target.prior.site_count, 1)
-    log_weights, variables = [], []
-    for i in range(0, len(z), step):
-        part = backend.asarray(z[i : i + step])
-        v = target.variables(part, centre, root)
-        log_weights.append(to_numpy(target.log_density_value(v)))
-        variables.append(to_numpy(v))
-    weights = np.concatenate(log_weights) + 0.5 * np.sum(z**2, axis=1) - 0.5 * float(gaussian.q.log_determinant)
-    weights = np.where(np.isfinite(weights), weights, -np.inf)
+    z = rng.standard_normal((options.proposals, posterior.target.size))
+    weights, variables = _importance_weights(posterior, gaussian, z, options.rows_at_once)
     log_evidence = float(logsumexp(weights) - math.log(len(weights)))
-    smoothed, k_hat = array_stats.psislw(weights) if np.isfinite(weights).all() else (weights, np.inf)
+    smoothed, k_hat = _smooth_weights(weights)
     shares = np.exp(smoothed - logsumexp(smoothed))
     effective = float(1.0 / np.sum(shares**2))
     places = (rng.random() + np.arange(options.draws)) / options.draws
     chosen = rng.permutation(np.minimum(np.searchsorted(np.cumsum(shares), places), len(shares) - 1))
-    v = np.concatenate(variables)[chosen]
+    v = variables[chosen]
     latents = posterior.latents(v)
     count = (latents.shape[1], latents.shape[2])
     samples = Samples(
@@ -162,7 +220,7 @@ def draw_by_importance(
         np.arange(len(latents)) * options.populations // len(latents),
         np.zeros(len(latents), dtype=np.intp),
         "importance sampling of the Gaussian approximation",
-        float(k_hat),
+        k_hat,
         np.ones(count),
         np.full(count, min(effective, float(options.draws))),
         log_evidence,

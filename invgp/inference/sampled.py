@@ -69,6 +69,8 @@ class RoundOptions:
         Draws for the predicted outputs.
     searched : int
         Largest number of variables (sites times latents) of the search for modes.
+    most_sampled : int
+        Largest number of variables that are sampled; beyond, the posterior is a Gaussian approximation.
     """
 
     gaussian_steps: int = 4
@@ -82,6 +84,7 @@ class RoundOptions:
     tolerable: float = 0.5
     predicted: int = 500
     searched: int = 128
+    most_sampled: int = 20_000
 
 
 SEARCH = SamplingOptions(populations=2, fewest_particles=64, most_particles=128, numbers_at_once=16_000, gap=0.8)
@@ -114,12 +117,19 @@ class SampledInversion(Inversion):
         result = gaussian.search_on_emulator(gaussian.start.trial)
         if gaussian.emulator is None or gaussian.candidate is None:
             return self._search_without_emulator()
+        if self.problem.survey.size * self.problem.latent_count > self.rounds.most_sampled:
+            self.notes.append(
+                f"The survey has more than {self.rounds.most_sampled:,} unknowns, too many for the sampler: the "
+                "posterior is a Gaussian approximation."
+            )
+            gaussian.verify(runs_in_a_step(self.problem))
+            return result
         return self._sample_in_rounds(result)
 
     def _search_without_emulator(self) -> SearchResult:
         self.notes.append(
-            f"No emulator could be fitted, since too many of its runs {self.simulator.lost}: the simulator was used "
-            "for every step, and the posterior is a Gaussian approximation."
+            f"No emulator could be fitted, since too many of its runs {self.simulator.failure_words}: the simulator was "
+            "used for every step, and the posterior is a Gaussian approximation."
         )
         return CoupledInversion.search_from_start(self.gaussian)
 
@@ -244,12 +254,12 @@ class SampledInversion(Inversion):
         return now <= self.rounds.tolerable and now > (1.0 - self.rounds.stalled) * before
 
     def _affords(self, runs: int) -> bool:
-        return self.simulator.affords(runs) and self.simulator.runs + runs <= run_budget(self.problem)
+        return self.simulator.can_afford(runs) and self.simulator.runs + runs <= run_budget(self.problem)
 
     def _out_of_runs(self, rounds: int, errors: list[float]) -> SearchResult:
         if rounds and errors[-1] <= self.problem.inference.emulator_error:
             return SearchResult("the draws have converged", converged=True)
-        if self.simulator.left is not None and self.simulator.left < runs_in_a_step(self.problem):
+        if self.simulator.runs_left is not None and self.simulator.runs_left < runs_in_a_step(self.problem):
             return self.out_of_runs
         limit = self.problem.inference.runs_per_site
         status = f"stopped at inference.runs_per_site = {limit} before the emulator was accurate at the draws"
@@ -266,8 +276,12 @@ class SampledInversion(Inversion):
         """Return the draws, or the Gaussian posterior if there are none; see `Inversion.solution`."""
         found = self.gaussian.solution(result)
         candidate, samples, emulator = self.gaussian.candidate, self.samples, self.emulator
-        if found is None or candidate is None or samples is None or emulator is None:
+        if found is None or candidate is None:
             return found
+        if samples is None or emulator is None:
+            problem, approximation = found
+            sentences = (*self.notes, *approximation.diagnostics.sentences)
+            return problem, replace(approximation, diagnostics=replace(approximation.diagnostics, sentences=sentences))
         problem, approximation = found
         few = samples.thin(self.rounds.predicted)
         predicted = emulator.predict(samples.latents[few], self.gaussian.all_sites)

@@ -91,7 +91,7 @@ def latent_variables(
             ("quantile",),
         ),
         f"{name}_sample": field(
-            link(solution.draws[..., columns]),
+            link(solution.draws[..., columns]).astype(np.float32),
             {"long_name": f"posterior draw of {what}", **unit, "comment": f"joint over {solution.points}s and latents"},
             ("realization",),
         ),

@@ -43,7 +43,7 @@ class InferenceSettings(Settings):
     """How the posterior is computed; the description of each field is the reference of its key."""
 
     posterior: Literal["sampled", "coupled gaussian", "full gaussian"] = Field(
-        default="sampled",
+        default="coupled gaussian",
         description="'sampled' gives draws from the exact posterior, of any shape, with the emulator in the place of "
         "the simulator; 'coupled gaussian' is a Gaussian with a covariance across all latents and sites; 'full "
         "gaussian' is the Gaussian of the paper, in which the latents are independent",
@@ -170,7 +170,7 @@ class OutputSettings(Settings):
     quantiles: Quantiles = Field(
         default=(0.025, 0.25, 0.5, 0.75, 0.975), description="probabilities of the quantiles of each latent"
     )
-    realizations: int = Field(default=200, ge=0, le=10**6, description="number of joint samples from the posterior")
+    realizations: int = Field(default=20, ge=0, le=10**6, description="number of joint samples from the posterior")
     ledger: bool | None = Field(
         default=None,
         description="whether every run is recorded in a ledger next to the netCDF file, so that `invgp run` can "

@@ -124,7 +124,7 @@ def test_that_left_out_errors_of_a_process_are_those_of_fits_without_the_fold(mo
     y = np.abs(x[:, :1])
     polynomial, errors = fit_polynomial(Basis(2, 1, 1), x, y, folds)
     whole, _ = add_process(polynomial, x, y, errors, folds, outputs, rng)
-    monkeypatch.setattr("invgp.emulation.residual_process._learn", lambda x, y: (whole.kernel, 1e-3))
+    monkeypatch.setattr("invgp.emulation.residual_process._learn", lambda x, y, smoothness: (whole.kernel, 1e-3))
     _, left_out = add_process(polynomial, x, y, errors, folds, outputs, rng)
     for fold in range(10):
         out = folds == fold

@@ -29,7 +29,7 @@ def sites_on_a_line(x, length_scales=(1.0,), **inference):
         ),
         inputs=tuple(SimulatorVariable(n) for n in names),
         outputs=(SimulatorVariable("t"),),
-        inference=InferenceSettings(**inference),
+        inference=InferenceSettings(**{"posterior": "coupled gaussian", **inference}),
     )
 
 

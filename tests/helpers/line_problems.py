@@ -54,7 +54,7 @@ def line_problem(function, sites=40, seed=0, links=("identity", "identity"), **i
         forward=model,
         inputs=(SimulatorVariable("a"), SimulatorVariable("b")),
         outputs=(SimulatorVariable("t"),),
-        inference=InferenceSettings(**inference),
+        inference=InferenceSettings(**{"posterior": "coupled gaussian", **inference}),
     )
     return problem, truth
 
@@ -70,5 +70,5 @@ def one_site(function, noise, **inference):
         forward=model,
         inputs=(SimulatorVariable("a"),),
         outputs=(SimulatorVariable("t"),),
-        inference=InferenceSettings(**inference),
+        inference=InferenceSettings(**{"posterior": "coupled gaussian", **inference}),
     )

@@ -73,7 +73,11 @@ def map_problem(**inference) -> Problem:
         inputs=(SimulatorVariable("resistivity"), SimulatorVariable("thickness"), SimulatorVariable("elevation")),
         outputs=(SimulatorVariable("near"), SimulatorVariable("far", conversion("ohm m", "kohm m"))),
         inference=InferenceSettings(
-            **{"seed": 3, **({"samples": 64} if "posterior" in inference else {}), **inference}
+            **(
+                {"posterior": "coupled gaussian", "seed": 3}
+                | ({"samples": 64} if "posterior" in inference else {})
+                | inference
+            )
         ),
         output=OutputSettings(file=Path("unused.nc"), quantiles=(0.05, 0.5, 0.95), realizations=7),
     )
@@ -117,7 +121,7 @@ def linear_problem(link="identity", **inference) -> Problem:
         ),
         inputs=(SimulatorVariable("velocity"), SimulatorVariable("depth")),
         outputs=(SimulatorVariable("first"), SimulatorVariable("second")),
-        inference=InferenceSettings(**{"seed": 3, **inference}),
+        inference=InferenceSettings(**{"posterior": "coupled gaussian", "seed": 3, **inference}),
         output=OutputSettings(file=Path("unused.nc"), quantiles=(0.05, 0.5, 0.95), realizations=7),
     )
 
@@ -160,6 +164,6 @@ def reflector_map(sites: int = 150, **inference) -> Problem:
         forward=model,
         inputs=(SimulatorVariable("depth"), SimulatorVariable("velocity")),
         outputs=(SimulatorVariable("time"),),
-        inference=InferenceSettings(**{"seed": 3, **inference}),
+        inference=InferenceSettings(**{"posterior": "coupled gaussian", "seed": 3, **inference}),
         output=OutputSettings(file=Path("unused.nc"), quantiles=(0.025, 0.5, 0.975), realizations=20),
     )

@@ -41,7 +41,7 @@ def mirrored_problem(prior_mean, truth_side, **inference):
         forward=CallableModel(function=squared, inputs=(Quantity("h", "m"),), outputs=(Quantity("t", "s"),)),
         inputs=(SimulatorVariable("h"),),
         outputs=(SimulatorVariable("t"),),
-        inference=InferenceSettings(**inference),
+        inference=InferenceSettings(**{"posterior": "coupled gaussian", **inference}),
     )
     return problem, h
 

@@ -253,7 +253,7 @@ def test_that_ordered_depths_stay_ordered_and_fit():
         outputs=(SimulatorVariable("t"),),
     )
     few = invgp.invert(problem)
-    many = invgp.invert(replace(problem, inference=InferenceSettings(emulator=False)))
+    many = invgp.invert(replace(problem, inference=InferenceSettings(posterior="coupled gaussian", emulator=False)))
     assert (few["depth_sample"].diff("layer") > 0).all()
     assert float(np.abs((few["depth"] - many["depth"]) / many["depth_std"]).max()) < 0.2
     inside = (few["depth_quantile"].isel(quantile=0) < truth) & (truth < few["depth_quantile"].isel(quantile=-1))
@@ -266,7 +266,8 @@ def test_that_realizations_with_inducing_points_are_as_smooth_as_the_field():
     problem, _ = line_problem(smooth, sites=60)
     problem = replace(problem, output=OutputSettings(file=Path("unused.nc"), quantiles=(0.5,), realizations=2000))
     dense, sparse = (
-        invgp.invert(replace(problem, inference=InferenceSettings(inducing=inducing))) for inducing in (None, 12)
+        invgp.invert(replace(problem, inference=InferenceSettings(posterior="coupled gaussian", inducing=inducing)))
+        for inducing in (None, 12)
     )
 
     def roughness(posterior):

@@ -44,7 +44,7 @@ def line_problem(noise: float = 2.0, function=twice) -> Problem:
         forward=CallableModel(function=function, inputs=(Quantity("depth", "m"),), outputs=(Quantity("time", "s"),)),
         inputs=(SimulatorVariable("depth"),),
         outputs=(SimulatorVariable("time"),),
-        inference=InferenceSettings(seed=4, emulator=False),
+        inference=InferenceSettings(posterior="coupled gaussian", seed=4, emulator=False),
     )
 
 

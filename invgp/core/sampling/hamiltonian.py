@@ -30,6 +30,7 @@ LogDensity = Callable[[Array], tuple[Array, Array]]
 # product can include the map in its matrix.
 Transform = Callable[[Array], LogDensity]
 MOST_WHITENED = 2000  # variables above which the covariance of the draws is not used
+LONGEST_STEP = 1.0  # a harmonic step of half a period or more would bring a trajectory back to its start
 LOST = 1000.0  # nats below the starting point at which a trajectory ends; it will be rejected
 
 
@@ -256,7 +257,7 @@ def adapt(
     lengths = LengthAdaptation(math.log(tuning.length), options.length_rate)
     visited = []
     for fraction in fractions(iterations):
-        here = Tuning(math.exp(steps.log_step), math.exp(lengths.log_length))
+        here = Tuning(min(math.exp(steps.log_step), LONGEST_STEP), math.exp(lengths.log_length))
         before = points.z
         moved = move(log_density, points, here, float(fraction), rng, options)
         points = moved.points
@@ -265,7 +266,7 @@ def adapt(
             before, moved, float(fraction) * here.length, options.max_leapfrogs * math.exp(steps.averaged)
         )
         visited.append(to_numpy(points.z))
-    return points, Tuning(math.exp(steps.averaged), math.exp(lengths.log_length)), np.stack(visited)
+    return points, Tuning(min(math.exp(steps.averaged), LONGEST_STEP), math.exp(lengths.log_length)), np.stack(visited)
 
 
 def _harmonic_mean(acceptance: Floats) -> float:

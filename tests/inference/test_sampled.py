@@ -1,0 +1,116 @@
+"""Draws from the exact posterior on the emulator, against sums over a grid and closed forms."""
+
+import numpy as np
+import pytest
+
+import invgp
+
+SITES = 6
+
+
+def product(a, b):
+    return a * b
+
+
+def square(a):
+    return a**2
+
+
+def weighted_sum(a, b):
+    return 0.7 * a + 0.3 * b
+
+
+def problem(function, latents, y, noise, length_scale=0.001, **inference):
+    """Sites one unit apart; with the default length-scale they are independent."""
+    return invgp.define(
+        {"x": np.arange(float(len(y))), "y": y},
+        coordinates={"x": "km"},
+        observations={"y": {"unit": "1"}},
+        latents={
+            name: {"unit": "1", "mean": mean, "std": std, "kernel": {"length_scale": length_scale}}
+            for name, (mean, std) in latents.items()
+        },
+        noise={"std": {"y": noise}},
+        forward=function,
+        inference={"posterior": "sampled", **inference},
+    )
+
+
+def exact_moments(log_likelihood, priors):
+    """Mean and standard deviation of each unknown of one site, by a sum over a grid."""
+    axes = [mean + std * np.linspace(-5.0, 5.0, 801) for mean, std in priors]
+    mesh = np.meshgrid(*axes, indexing="ij")
+    log_density = log_likelihood(*mesh) - sum(0.5 * ((m - p) / s) ** 2 for m, (p, s) in zip(mesh, priors, strict=True))
+    weight = np.exp(log_density - log_density.max())
+    means = [float(np.sum(weight * m) / weight.sum()) for m in mesh]
+    stds = [float(np.sqrt(np.sum(weight * (m - c) ** 2) / weight.sum())) for m, c in zip(mesh, means, strict=True)]
+    return means, stds
+
+
+def test_that_a_ridge_has_its_exact_spread():
+    """Only the product of two unknowns is known; the Gaussian approximation is half as wide."""
+    y, noise, priors = np.linspace(0.8, 1.2, SITES), 0.02, {"a": (1.0, 0.3), "b": (1.0, 0.3)}
+    posterior = invgp.invert(problem(product, priors, y, noise))
+    for site in range(SITES):
+        means, stds = exact_moments(lambda a, b, y=y[site]: -0.5 * ((y - a * b) / noise) ** 2, [*priors.values()])
+        for name, mean, std in zip(priors, means, stds, strict=True):
+            assert posterior[name].values[site] == pytest.approx(mean, abs=0.2 * std)
+            assert posterior[f"{name}_std"].values[site] == pytest.approx(std, rel=0.12)
+    assert posterior.attrs["invgp_converged"] == "yes"
+    assert posterior["gaussian_error"].max() > 0.3
+    assert posterior["y_predicted_std"].max() < 2.0 * noise  # the draws fit the data
+
+
+def test_that_two_modes_have_their_probabilities():
+    y, noise = np.full(3, 1.0), 0.1
+    posterior = invgp.invert(problem(square, {"a": (0.3, 1.0)}, y, noise))
+    axis = np.linspace(-5.0, 5.0, 20_001)
+    weight = np.exp(-0.5 * ((1.0 - axis**2) / noise) ** 2 - 0.5 * (axis - 0.3) ** 2)
+    positive = weight[axis > 0.0].sum() / weight.sum()
+    mean = np.sum(weight * axis) / weight.sum()
+    std = np.sqrt(np.sum(weight * (axis - mean) ** 2) / weight.sum())
+    np.testing.assert_allclose(posterior["a"].values, mean, atol=0.3 * std)
+    np.testing.assert_allclose(posterior["a_std"].values, std, rtol=0.1)
+    probabilities = np.atleast_1d(posterior.attrs["invgp_mode_probabilities"])
+    assert len(probabilities) == 8  # two signs at each of three sites
+    assert probabilities[0] == pytest.approx(positive**3, abs=0.1)
+    assert "modes" in posterior.attrs["invgp_diagnostics"]
+
+
+def test_that_draws_of_a_linear_simulator_are_those_of_the_exact_gaussian():
+    rng = np.random.default_rng(1)
+    y, noise, priors = rng.normal(1.0, 0.3, 8), 0.1, {"a": (1.0, 0.5), "b": (0.5, 0.4)}
+    definition = problem(weighted_sum, priors, y, noise, length_scale=2.0)
+    posterior = invgp.invert(definition)
+    gaussian = invgp.invert(definition.with_inference(posterior="coupled gaussian"))
+    for name in priors:
+        error = (posterior[name] - gaussian[name]) / gaussian[f"{name}_std"]
+        assert abs(error).max() < 0.12
+        np.testing.assert_allclose(posterior[f"{name}_std"] / gaussian[f"{name}_std"], 1.0, atol=0.08)
+    assert posterior.attrs["invgp_draws"].startswith("importance")
+    assert posterior.attrs["invgp_gaussian_k_hat"] < 0.5
+    # The evidence of a linear model has a closed form; the bound of the Gaussian is exact.
+    assert posterior.attrs["invgp_log_evidence"] == pytest.approx(float(gaussian["elbo"][-1]), abs=0.1)
+    assert posterior.sizes["realization"] == posterior["chain"].size == posterior["mode"].size
+
+
+def test_that_the_same_seed_gives_the_same_draws_and_another_seed_others():
+    y = np.linspace(0.9, 1.1, 3)
+    one, again, other = (
+        invgp.invert(problem(product, {"a": (1.0, 0.3), "b": (1.0, 0.3)}, y, 0.05, seed=seed)) for seed in (3, 3, 4)
+    )
+    np.testing.assert_array_equal(one["a_sample"], again["a_sample"])
+    assert np.abs(one["a_sample"].values - other["a_sample"].values).max() > 1e-3
+
+
+def test_that_no_more_runs_are_made_than_the_budget():
+    y = np.linspace(0.9, 1.1, 3)
+    posterior = invgp.invert(problem(product, {"a": (1.0, 0.3), "b": (1.0, 0.3)}, y, 0.05, max_runs=30))
+    assert posterior.attrs["invgp_runs"] <= 30
+
+
+def test_that_the_gaussian_posterior_of_a_ridge_warns():
+    y = np.linspace(0.8, 1.2, SITES)
+    definition = problem(product, {"a": (1.0, 0.3), "b": (1.0, 0.3)}, y, 0.02, length_scale=3.0)
+    posterior = invgp.invert(definition.with_inference(posterior="coupled gaussian"))
+    assert "inference.posterior = 'sampled'" in posterior.attrs["invgp_diagnostics"]
