@@ -50,7 +50,7 @@ class LocalPolynomials:
     @property
     def width(self) -> int:
         """Numbers that one prediction takes."""
-        return self.coefficients[0].size
+        return int(self.coefficients[0].size)
 
     def __call__(self, x: Floats, sites: Integers) -> Floats:
         """Predict outputs (B, P) at inputs (B, I) of sites (B,)."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from arviz_stats.base.array import array_stats
@@ -22,7 +22,7 @@ from invgp.core.backend import Array, Backend, array_namespace, to_numpy
 from invgp.core.coupled.coupled_gaussian import SiteFactors
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.prior import Prior
-from invgp.core.sampling.hamiltonian import HamiltonianOptions, sample
+from invgp.core.sampling.hamiltonian import HamiltonianOptions, LogDensity, sample
 from invgp.core.sampling.site_target import SiteTarget, gaussian_root
 from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
 from invgp.core.sampling.tempering import Population, TemperingOptions, temper
@@ -173,7 +173,7 @@ def _smooth_weights(weights: Floats) -> tuple[Floats, float]:
     finite = weights[np.isfinite(weights)]
     if np.ptp(finite) < EQUAL:
         return weights, 0.0
-    smoothed, k_hat = array_stats.psislw(np.maximum(weights, finite.min() - 100.0))
+    smoothed, k_hat = array_stats.psislw(np.maximum(weights, finite.min() - 100.0))  # type: ignore[no-untyped-call]
     return np.asarray(smoothed), float(k_hat)
 
 
@@ -238,13 +238,13 @@ def draw_by_hamiltonian(
     centre, root = _extend(backend, gaussian, target.size)
     xp = array_namespace(root)
 
-    def transform(matrix: Array) -> object:
+    def transform(matrix: Array) -> LogDensity:
         return target.around(centre, matrix @ root if matrix.shape == root.shape else _block(xp, matrix, root))
 
     start = backend.asarray(rng.standard_normal((options.chains, target.size)))
     found = sample(
         target.around(centre, root),
-        transform,  # type: ignore[arg-type]
+        transform,
         start,
         rng,
         warmup=options.warmup,
@@ -303,11 +303,11 @@ def _extend(backend: Backend, gaussian: GaussianPosterior, size: int) -> tuple[A
     return xp.concat([mean, rest]), gaussian.q.root
 
 
-def _block(xp: object, matrix: Array, root: Array) -> Array:
+def _block(xp: Any, matrix: Array, root: Array) -> Array:
     """Multiply a matrix (D, D) by the root of the inducing variables, with the identity for the other variables."""
     size, whole = root.shape[0], matrix.shape[0]
     left = matrix[:, :size] @ root
-    return xp.concat([left, matrix[:, size:whole]], axis=1)  # type: ignore[attr-defined]
+    return xp.concat([left, matrix[:, size:whole]], axis=1)
 
 
 def _from_chains(posterior: EmulatedPosterior, v: Floats, method: str, options: SamplingOptions) -> Samples:

@@ -128,14 +128,14 @@ class SampledInversion(Inversion):
 
     def _search_without_emulator(self) -> SearchResult:
         self.notes.append(
-            f"No emulator could be fitted, since too many of its runs {self.simulator.failure_words}: the simulator was "
-            "used for every step, and the posterior is a Gaussian approximation."
+            f"No emulator could be fitted, since too many of its runs {self.simulator.failure_words}: the simulator "
+            "was used for every step, and the posterior is a Gaussian approximation."
         )
         return CoupledInversion.search_from_start(self.gaussian)
 
     def _sample_in_rounds(self, result: SearchResult) -> SearchResult:
         """Sample, verify the emulator at draws and fit it again, until its error is small or the budget is used."""
-        gaussian, errors = self.gaussian, []
+        gaussian, errors = self.gaussian, list[float]()
         stage = int(gaussian.known.stage.max()) + 1
         for count in range(self.rounds.most_rounds):
             emulator, candidate = gaussian.emulator, gaussian.candidate

@@ -80,7 +80,7 @@ def has_converged(posterior: xr.Dataset) -> bool:
     return str(posterior.attrs.get("invgp_converged", posterior.attrs.get("invgp_settled", "yes"))) == "yes"
 
 
-def _sample_attributes(samples: Samples | None) -> dict[str, str | float]:
+def _sample_attributes(samples: Samples | None) -> dict[str, Any]:
     if samples is None:
         return {"invgp_draws": "Gaussian approximation"}
     evidence = {"invgp_log_evidence": samples.log_evidence, "invgp_log_evidence_error": samples.log_evidence_error}

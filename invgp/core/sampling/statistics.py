@@ -10,6 +10,8 @@ for the Pareto k of importance weights.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
@@ -50,11 +52,8 @@ def effective_sample_size(draws: Floats) -> Floats:
     return _in_blocks(_effective_of_block, draws)
 
 
-def _in_blocks(function: object, draws: Floats) -> Floats:
-    parts = [
-        function(draws[..., i : i + VARIABLES_AT_ONCE])  # type: ignore[operator]
-        for i in range(0, draws.shape[-1], VARIABLES_AT_ONCE)
-    ]
+def _in_blocks(function: Callable[[Floats], Floats], draws: Floats) -> Floats:
+    parts = [function(draws[..., i : i + VARIABLES_AT_ONCE]) for i in range(0, draws.shape[-1], VARIABLES_AT_ONCE)]
     return np.concatenate(parts)
 
 
@@ -68,7 +67,7 @@ def _effective_of_block(draws: Floats) -> Floats:
     halves = _split(draws)
     bulk = _effective(_rank_normalise(halves))
     tails = [_effective((halves <= np.quantile(halves, q, axis=(0, 1))).astype(np.float64)) for q in TAILS]
-    return np.minimum.reduce([bulk, *tails])
+    return np.asarray(np.minimum.reduce([bulk, *tails]))
 
 
 def _split(draws: Floats) -> Floats:
