@@ -120,7 +120,7 @@ def test_that_the_report_is_of_nodes(inverted: Path, invgp_here: Command, tmp_pa
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "on 77 nodes, from 40 observations" in page
-    assert "each of the whole field" in page
+    assert "each for the whole field" in page
 
 
 @pytest.mark.parametrize("command", [("compare", "posterior.nc"), ("calibrate", "survey.toml")])

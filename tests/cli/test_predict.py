@@ -56,7 +56,7 @@ def test_that_the_same_seed_gives_the_same_draws(finished: Finished, invgp_here:
             "--grid: must be position=start:stop:step with a step that is greater than 0, was '0:10'",
         ),
         (["--latent", "dept"], "--latent: must be a latent of the posterior, was 'dept'; valid: 'depth'"),
-        (["--quantiles", "0.5,high"], "--quantiles: must be numbers with commas between, was '0.5,high'"),
+        (["--quantiles", "0.5,high"], "--quantiles: must be numbers separated by commas, was '0.5,high'"),
         (["--quantiles", "0,0.5"], "--quantiles: must be between 0 and 1, were 0, 0.5"),
         (["--derive", "elbo = depth"], "--derive: must give a new name, was 'elbo', as 'elbo' is taken"),
         (["--exceed", "depth < 500"], "--exceed: must be 'name > number unit', was 'depth < 500'"),
