@@ -176,10 +176,10 @@ class MapLayout(NamedTuple):
 
     @property
     def cell(self) -> tuple[float, float]:
-        """Approximate width and height per map without labels and titles, which have two lines over a narrow map."""
+        """Approximate width and height per map without labels and titles, which have up to three lines if narrow."""
         few = self.columns <= 2
         width = (self.size[0] - 0.55) / self.columns - (0.75 if few else 0.8)
-        height = (self.size[1] - 0.6) / self.rows - (0.3 if few and self.size[0] > 5.0 else 0.45)
+        height = (self.size[1] - 0.6) / self.rows - (0.3 if few and self.size[0] > 5.0 else 0.45 if few else 0.6)
         return width, height
 
     @property
