@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from invgp import adapters, forward_models, likelihoods, measures, netcdf, plots
-    from invgp.api import calibrate, compare, export, has_converged, open_posterior, plot, report, write
+    from invgp.api import calibrate, compare, export, open_posterior, plot, report, write
     from invgp.config import define, load
     from invgp.errors import InvgpError
     from invgp.estimator import SAVIGP
     from invgp.inference.invert import invert
     from invgp.maps.predict import predict
+    from invgp.posterior.attributes import has_converged
     from invgp.problem import Problem
 
     __version__: str
@@ -56,7 +57,7 @@ _MODULES = {
     "compare": "invgp.api",
     "define": "invgp.config",
     "export": "invgp.api",
-    "has_converged": "invgp.api",
+    "has_converged": "invgp.posterior.attributes",
     "invert": "invgp.inference.invert",
     "load": "invgp.config",
     "open_posterior": "invgp.api",

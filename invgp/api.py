@@ -100,23 +100,6 @@ def write(posterior: xr.Dataset, path: str | Path) -> Path:
     return netcdf.write(posterior, path)
 
 
-def has_converged(posterior: xr.Dataset) -> bool:
-    """Return whether the inversion converged.
-
-    Parameters
-    ----------
-    posterior : xarray.Dataset
-        From `invgp.invert`; ``posterior.attrs["invgp_status"]`` describes why the inversion ended.
-
-    Examples
-    --------
-    >>> invgp.has_converged(posterior)
-    True
-    """
-    attributes = posterior.attrs
-    return bool(attributes.get("invgp_converged", attributes.get("invgp_settled")) == "yes")
-
-
 def plot(
     posterior: xr.Dataset | str | Path,
     output: str | Path | None = None,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import invgp
 from invgp import netcdf
-from invgp.api import has_converged, ledger_path
+from invgp.api import ledger_path
 from invgp.cli import INTERRUPTED
 from invgp.cli.console import current_console, json_option, print_json, print_line, print_note, print_warning
 from invgp.cli.options import LARGEST_SEED, FilePath, config_argument, data_option, scheduler_option, workers_option
@@ -127,7 +128,7 @@ def print_result(posterior: xr.Dataset, output: Path, seconds: float) -> None:
         f"{count_noun(runs, 'run')}{known}, {failed:,} failed, "
         f"{format_duration(seconds)}{describe_concurrency(posterior.attrs['invgp_runs_at_once'])}"
     )
-    if not has_converged(posterior):
+    if not invgp.has_converged(posterior):
         print_warning(f"the posterior has not converged; {convergence_advice(posterior)}")
     for sentence in notes(posterior):
         print_note(f"note: {sentence}")
@@ -143,7 +144,7 @@ def as_dictionary(posterior: xr.Dataset, output: Path, ledger: Path | None) -> d
         "posterior": output,
         "ledger": ledger,
         "status": attributes["invgp_status"],
-        "converged": has_converged(posterior),
+        "converged": invgp.has_converged(posterior),
         "elbo": float(posterior["elbo"][-1]),
         "runs": attributes["invgp_runs"],
         "runs_from_ledger": attributes["invgp_runs_from_ledger"],

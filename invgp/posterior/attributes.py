@@ -70,12 +70,17 @@ def has_converged(posterior: xr.Dataset) -> bool:
     Parameters
     ----------
     posterior : Dataset
-        A posterior from any version of invgp.
+        A posterior from any version of invgp; its attribute ``invgp_status`` states why the inference ended.
 
     Returns
     -------
     bool
         True if the dataset has neither attribute.
+
+    Examples
+    --------
+    >>> invgp.has_converged(posterior)
+    True
     """
     return str(posterior.attrs.get("invgp_converged", posterior.attrs.get("invgp_settled", "yes"))) == "yes"
 

@@ -35,6 +35,7 @@ WITH_POSTERIOR = [
     "invgp.errors",
     "invgp.formatting",
     "invgp.maps.predict",
+    "invgp.posterior.attributes",
     "invgp.netcdf",
     *(f"invgp.plots.{name}" for name in ("draws", "figures", "fit", "inference_figures", "sections")),
     "invgp.scaffolds.column_headers",
