@@ -124,7 +124,7 @@ def test_that_what_is_computed_between_runs_is_not_taken_for_their_time() -> Non
     [
         (['backend = "dask"'], [], "inference.scheduler: must be the address or file of a Dask scheduler with"),
         (['backend = "dask"', 'scheduler = "none.json"'], [], "inference.scheduler: must be the address or file of"),
-        ([], ["--scheduler", "nonsense://x"], "inference.scheduler: must be the address or file of a Dask scheduler"),
+        ([], ["--scheduler", "nonsense://x"], "inference.scheduler: must be the address or file of a running Dask"),
         (['scheduler = "tcp://x:1"'], [], "inference.scheduler: must be left out with inference.backend = 'loky', was"),
     ],
     ids=["left out", "no file", "no address", "unused"],
