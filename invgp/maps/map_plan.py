@@ -109,6 +109,8 @@ class MapPlan:
         )
         numbers = M * (len(posterior_field.kernels) + most * most + KERNEL_ARRAYS)
         numbers += (len(self.levels) + 10) * Q + 6 * self.draws * Q
+        if posterior_field.draws is not None:
+            numbers += 4 * len(posterior_field.draws) * Q
         return max(1, min(LARGEST_BLOCK, self.memory // (8 * numbers)))
 
     def block_shape(self) -> tuple[int, ...]:

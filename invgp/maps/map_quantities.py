@@ -82,6 +82,14 @@ class LatentQuantity:
     def summary(self, field: PosteriorField, at: Projections, levels: Floats) -> PointSummary:
         """Return its summary at points, as `invgp run` computes it at the sites."""
         link, size = self.field.link, self.field.size
+        if field.draws is not None:
+            f = field.process_draws(at, self.processes)
+            summary = _summarise_draws(link(f), levels, self.thresholds)
+            if link.elementwise:
+                ratio = f.var(axis=0) / self.field.std**2
+            else:
+                ratio = (summary.std / self.field.prior_moments()[1]) ** 2
+            return summary._replace(information=1.0 - ratio)
         if link.elementwise:
             # Labels do not mix, and one process at a time costs the fewest operations.
             parts = [field.moments(at, [j]) for j in self.processes]
@@ -126,6 +134,9 @@ class DerivedQuantity:
 
     def summary(self, field: PosteriorField, at: Projections, levels: Floats) -> PointSummary:
         """Return its summary at points with these projections."""
+        if field.draws is not None:
+            f = field.process_draws(at, self.processes)
+            return _summarise_draws(self._evaluate(f), levels, self.thresholds)
         mean, covariance = field.moments(at, self.processes)
         if self.expression.linear:
             return self._closed_form_summary(mean, covariance, levels)
@@ -242,3 +253,12 @@ def expression_latents(posterior: xr.Dataset, fields: Sequence[LatentField]) -> 
 
 def _stack(parts: list[Floats], like: Floats) -> Floats:
     return np.stack(parts) if parts else np.empty((0, *like.shape))
+
+
+def _summarise_draws(values: Floats, levels: Floats, thresholds: Sequence[float]) -> PointSummary:
+    """Return the summary of draws (R, B, L) of a quantity."""
+    with np.errstate(invalid="ignore"):
+        centre = values.mean(axis=0)
+        above = [np.where(np.isnan(centre), np.nan, np.mean(values > t, axis=0)) for t in thresholds]
+        quantiles = np.quantile(values, levels, axis=0) if len(levels) else np.empty((0, *centre.shape))
+        return PointSummary(centre, values.std(axis=0, ddof=1), quantiles, _stack(above, centre))

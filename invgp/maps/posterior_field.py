@@ -7,7 +7,7 @@ the inducing points, one triangular solve and one matrix product per process.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.linalg
@@ -125,6 +125,8 @@ class PosteriorField:
     roots : tuple of array
         T with T^T T the covariance of the whitened inducing variables: one (Q M, Q M), or one (M, M) for each of Q
         independent processes.
+    draws : array, shape (R, Q, M), or None
+        Draws of the whitened inducing variables from the exact posterior; None if the posterior is a Gaussian.
     """
 
     fields: tuple[LatentField, ...]
@@ -134,6 +136,7 @@ class PosteriorField:
     kernel_index: tuple[int, ...]
     centre: Floats
     roots: tuple[Floats, ...]
+    draws: Floats | None = None
     _root_cache: dict[tuple[int, ...], Floats] = field(default_factory=dict)
 
     @staticmethod
@@ -164,7 +167,7 @@ class PosteriorField:
         fields = _read_fields(posterior)
         X = np.stack([np.asarray(posterior[name].values, dtype=np.float64) for name in coordinates], axis=-1)
         try:
-            return _build_posterior_field(fields, X, stored)
+            return replace(_build_posterior_field(fields, X, stored), draws=_read_draws(posterior))
         except np.linalg.LinAlgError as error:
             raise ConfigError(
                 "the posterior is damaged: its variable 'site_precision' gives a covariance that is not positive "
@@ -213,8 +216,27 @@ class PosteriorField:
             covariance[:, i, i] += W[i][1]
         return self.mean[list(processes)] + std * mean, covariance * std[:, None] * std
 
+    def process_draws(self, at: Projections, processes: Sequence[int]) -> Floats:
+        """Return draws (R, B, g) of g processes at each of B points from the exact posterior.
+
+        They are joint over the processes, not over the points: the conditional variance given the inducing variables is
+        drawn for each point by itself.
+        """
+        if self.draws is None:
+            raise ValueError("the posterior has no draws")
+        rng = np.random.default_rng(0)
+        found = []
+        for j in processes:
+            W, conditional = at[self.kernel_index[j]]
+            f = self.draws[:, j] @ W
+            f += np.sqrt(np.maximum(conditional, 0.0)) * rng.standard_normal(f.shape)
+            found.append(self.mean[j] + self.std[j] * f)
+        return np.stack(found, axis=-1)
+
     def draw_inducing(self, rng: np.random.Generator, count: int) -> Floats:
         """Return draws (R, Q, M) of the whitened inducing variables."""
+        if self.draws is not None:
+            return self.draws[rng.choice(len(self.draws), count, replace=count > len(self.draws))]
         parts = [rng.standard_normal((count, len(root))) @ root for root in self.roots]
         return np.concatenate(parts, axis=1).reshape(count, *self.centre.shape) + self.centre
 
@@ -229,6 +251,19 @@ class PosteriorField:
                 root = scipy.linalg.qr(columns, mode="r")[0][: columns.shape[1]]
             self._root_cache[processes] = root
         return self._root_cache[processes]
+
+
+def _read_draws(posterior: xr.Dataset) -> Floats | None:
+    """Return the draws (R, Q, M) of the whitened inducing variables; None if the file has none."""
+    if "whitened_sample" not in posterior:
+        return None
+    draws = posterior["whitened_sample"]
+    if draws.dims[:2] != ("draw", "process") or draws.ndim != 3 or not np.isfinite(draws.values).all():
+        raise ConfigError(
+            "the posterior is damaged: its variable 'whitened_sample' must hold finite numbers along draws, processes "
+            "and points"
+        )
+    return np.asarray(draws.values, dtype=np.float64)
 
 
 def _read_fields(posterior: xr.Dataset) -> tuple[LatentField, ...]:

@@ -113,3 +113,20 @@ def test_that_the_gaussian_posterior_of_a_ridge_warns():
     definition = problem(product, {"a": (1.0, 0.3), "b": (1.0, 0.3)}, y, 0.02, length_scale=3.0)
     posterior = invgp.invert(definition.with_inference(posterior="coupled gaussian"))
     assert "inference.posterior = 'sampled'" in posterior.attrs["invgp_diagnostics"]
+
+
+def test_that_a_map_has_the_draws_of_the_sites(tmp_path):
+    """At the sites a map agrees with the file; far from them it is the prior; two modes stay two modes."""
+    y, noise = np.full(4, 1.0), 0.1
+    posterior = invgp.invert(problem(square, {"a": (0.3, 1.0)}, y, noise, length_scale=0.7))
+    file = tmp_path / "posterior.nc"
+    invgp.write(posterior, file)
+    with invgp.open_posterior(file) as stored:
+        there = invgp.predict(stored, grid="x=0:50:1", draws=30, exceed=["a > 0"])
+    np.testing.assert_allclose(there["a"].values[:4], posterior["a"].values, atol=0.15)
+    np.testing.assert_allclose(there["a_std"].values[:4], posterior["a_std"].values, rtol=0.1)
+    assert there["a"].values[-1] == pytest.approx(0.3, abs=0.15)
+    assert there["a_std"].values[-1] == pytest.approx(1.0, rel=0.1)
+    positive = (posterior["a_sample"] > 0.0).mean("realization").values
+    np.testing.assert_allclose(there["a_exceedance"].values.reshape(-1)[:4], positive, atol=0.3)
+    assert np.abs(np.abs(there["a_sample"].values[:, :4]) - 1.0).max() < 0.5
