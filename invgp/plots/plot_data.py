@@ -339,8 +339,8 @@ def predict_between_sites(ds: xr.Dataset, draws: int = 0) -> xr.Dataset:
     Returns
     -------
     Dataset
-        The prediction, or `ds` itself if it cannot be predicted, or not fast enough for a figure, or if its values at
-        the sites are those of Markov chains: a prediction would be that of the Gaussian approximation.
+        The prediction, or `ds` itself if it cannot be predicted, or not fast enough for a figure, or if its draws are
+        those of Markov chains, which are shown at the sites.
     """
     if "site" not in ds.dims or "node" in ds.dims or is_sampled(ds):
         return ds
