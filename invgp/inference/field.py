@@ -38,7 +38,7 @@ from invgp.inference.notes import noise_notes
 from invgp.latent_model.changed_prior import ChangedPrior
 from invgp.latent_model.grid_modes import MOST_MODES, Field
 from invgp.posterior import EmulatorReport, Samples, Solution
-from invgp.problem import FEWEST_FIELD_RUNS, Floats, Problem
+from invgp.problem import FEWEST_FIELD_RUNS, Floats, InferenceSettings, Problem
 
 FEWEST_FIRST, MOST_FIRST = 24, 100  # runs of the first batch
 FEWEST_LATER = 16  # runs of later batches
@@ -55,7 +55,7 @@ NARROWER_SPREADS = (
 )  # factors on the spread of the samples, tried in turn if the simulator fails too often
 LEARNABLE = 0.5  # part of the variance due to few runs above which hyperparameters are not learnt
 SAME = 0.01  # change of all log hyperparameters below which the posterior is not updated
-SAMPLED_BY_DEFAULT = True  # until inference.posterior has the value "sampled"
+GAUSSIAN = "coupled gaussian"  # value of `inference.posterior` for a Gaussian posterior, unless it is the default
 # Hyperparameters from their posterior over which the posterior is averaged, if it is Gaussian and if it is not.
 GAUSSIAN_NODES, NODES = 64, 24
 REFINING_STEPS = 200  # steps of slice sampling at the end, for a Gaussian posterior
@@ -104,7 +104,8 @@ class FieldInversion(Inversion):
     @property
     def samples_exactly(self) -> bool:
         """Whether the result are draws from the exact posterior of the regression, not a Gaussian."""
-        return SAMPLED_BY_DEFAULT or self.problem.inference.posterior != "coupled gaussian"
+        default = InferenceSettings.model_fields["posterior"].default
+        return default == GAUSSIAN or self.problem.inference.posterior != GAUSSIAN
 
     def _build(self, problem: Problem) -> FieldModel:
         return FieldModel.build(problem, self.backend, self.missing_counts, self.points.spawn(1)[0])

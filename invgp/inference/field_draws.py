@@ -72,7 +72,8 @@ class Node(NamedTuple):
         """Return draws (S, G, Q) on the grid, from draws (S, V)."""
         if self.prior is not None:
             return self.prior.draw_latents(v, rng)
-        return self.model.field.latents(v) + self.model.field.draw_omitted(rng, len(v))
+        omitted = self.model.field.draw_omitted(rng, len(v))
+        return self.model.field.latents(v) + omitted - omitted.mean(axis=0)  # the mean is known to be 0
 
 
 def draw_variables(

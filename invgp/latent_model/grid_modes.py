@@ -16,6 +16,7 @@ from invgp.gaussian_processes import WhitenedInducing
 from invgp.problem import Floats, Problem
 
 MOST_MODES = 1000  # most modes of one process
+MOST_SCALED = 4.0  # largest factor on the variance of the weaker modes at a node
 FAR_AWAY = 1e6  # distance of unused inducing points, in length-scales and extents of the grid: no correlation left
 
 
@@ -76,8 +77,16 @@ class Field:
         return found
 
     def draw_omitted(self, rng: np.random.Generator, count: int) -> Floats:
-        """Draw samples (count, G, Q) of the part of the prior that the modes omit."""
-        weaker = [s * to_numpy(basis.weaker_modes) for s, basis in zip(self.std, self.bases, strict=True)]
+        """Draw samples (count, G, Q) of the part of the prior that the modes omit.
+
+        The weaker modes, which contain almost all of its variance, are scaled at each node to contain all of it.
+        """
+        weaker = []
+        for s, basis in zip(self.std, self.bases, strict=True):
+            modes = to_numpy(basis.weaker_modes)
+            known = np.sum(modes**2, axis=1)
+            ratio = to_numpy(basis.omitted_variance) / np.where(known > 0.0, known, np.inf)
+            weaker.append(s * modes * np.sqrt(np.minimum(ratio, MOST_SCALED))[:, None])
         return np.stack([rng.standard_normal((count, part.shape[1])) @ part.T for part in weaker], axis=-1)
 
     @property
