@@ -27,6 +27,7 @@ from invgp.inference.field_draws import (
     Node,
     draw_variables,
     draw_with_prior,
+    gaussian_k_hat,
     has_several_modes,
     pick,
     to_samples,
@@ -38,7 +39,7 @@ from invgp.inference.notes import noise_notes
 from invgp.latent_model.changed_prior import ChangedPrior
 from invgp.latent_model.grid_modes import MOST_MODES, Field
 from invgp.posterior import EmulatorReport, Samples, Solution
-from invgp.problem import FEWEST_FIELD_RUNS, Floats, InferenceSettings, Problem
+from invgp.problem import FEWEST_FIELD_RUNS, Floats, Problem
 
 FEWEST_FIRST, MOST_FIRST = 24, 100  # runs of the first batch
 FEWEST_LATER = 16  # runs of later batches
@@ -55,7 +56,7 @@ NARROWER_SPREADS = (
 )  # factors on the spread of the samples, tried in turn if the simulator fails too often
 LEARNABLE = 0.5  # part of the variance due to few runs above which hyperparameters are not learnt
 SAME = 0.01  # change of all log hyperparameters below which the posterior is not updated
-GAUSSIAN = "coupled gaussian"  # value of `inference.posterior` for a Gaussian posterior, unless it is the default
+LARGEST_K_HAT = 0.7  # Pareto k of the weights of a Gaussian posterior above which a note is added
 # Hyperparameters from their posterior over which the posterior is averaged, if it is Gaussian and if it is not.
 GAUSSIAN_NODES, NODES = 64, 24
 REFINING_STEPS = 200  # steps of slice sampling at the end, for a Gaussian posterior
@@ -104,8 +105,7 @@ class FieldInversion(Inversion):
     @property
     def samples_exactly(self) -> bool:
         """Whether the result are draws from the exact posterior of the regression, not a Gaussian."""
-        default = InferenceSettings.model_fields["posterior"].default
-        return default == GAUSSIAN or self.problem.inference.posterior != GAUSSIAN
+        return self.problem.inference.posterior == "sampled"
 
     def _build(self, problem: Problem) -> FieldModel:
         return FieldModel.build(problem, self.backend, self.missing_counts, self.points.spawn(1)[0])
@@ -405,7 +405,7 @@ class FieldInversion(Inversion):
 
     def _notes_on_sampling(self, samples: Samples | None) -> list[str]:
         if samples is None:
-            return []
+            return self._notes_on_shape()
         notes = []
         if self.verification.error >= VERIFIED:
             notes.append(
@@ -435,6 +435,17 @@ class FieldInversion(Inversion):
                 f"a relative error of about {1.0 / np.sqrt(len(samples.latents)):.0%}."
             )
         return notes
+
+    def _notes_on_shape(self) -> list[str]:
+        """Add a note if the posterior is described by a Gaussian and is not Gaussian."""
+        if self.samples_exactly or self.model.is_gaussian(self.state):
+            return []
+        if gaussian_k_hat(self.model, self.state, self.sampling.spawn(1)[0]) <= LARGEST_K_HAT:
+            return []
+        return [
+            "The posterior is far from Gaussian, so that intervals and draws may be wrong: inference.posterior = "
+            "'sampled' draws from the exact one without more runs."
+        ]
 
     def _notes_on_modes(self) -> list[str]:
         """Add a note if the prior has more modes than `MOST_MODES`."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from invgp.core.field.field_sampling import (
     label_modes,
     sample_posterior,
 )
+from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
 from invgp.inference.field_model import FieldModel
 from invgp.latent_model.changed_prior import ChangedPrior
 from invgp.posterior import Samples
@@ -30,10 +30,9 @@ from invgp.problem import Floats
 CHAINS = 64  # chains of Hamiltonian Monte Carlo
 MOST_NUMBERS = 5e7  # largest number of latent values of all draws together, which determines the memory
 MOST_VARIABLES = 600  # variables above which modes are not searched, since the search would take minutes
-DIAGNOSED = 100  # most latent values whose R-hat is computed; the others have that of the next one before them
+DIAGNOSED = 1000  # most latent values whose R-hat is computed; the others have that of the next one before them
 GAUSSIAN_DRAWS = 4000  # independent draws if the posterior is Gaussian
 PREDICTED = 1000  # draws for the predicted outputs
-TAILS = (0.05, 0.95)  # quantiles of the tail effective sample size
 PROPOSALS = 1000  # draws from the Gaussian for the Pareto k of its weights
 
 # Between batches of runs; at the end; if too few independent draws remain; and for several modes, whose weights are
@@ -161,7 +160,7 @@ def to_samples(nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator)
         np.concatenate(chains),
         np.concatenate(modes),
         _method(nodes),
-        _k_hat(nodes[0], rng.spawn(1)[0]),
+        gaussian_k_hat(nodes[0].model, nodes[0].state, rng.spawn(1)[0]),
         np.mean(r_hats, axis=0),  # each node has few draws, so that the largest would be high by chance
         np.minimum(np.sum(sizes, axis=0), sum(len(part) for part in parts)),
         *(_log_evidence(nodes[0]) if len(nodes) == 1 else (np.nan, np.nan)),
@@ -194,25 +193,18 @@ def _convergence(node: Node, *, several: bool) -> tuple[Floats, Floats]:
         K = int(node.draws.population.max()) + 1
         draws = np.stack([draws[node.draws.population == k].reshape(-1, draws.shape[-1]) for k in range(K)])
         # The particles of a population keep their modes: only the populations are independent.
-        r_hat = _over_variables(array_stats.rhat, draws)
+        r_hat = split_r_hat(draws)
         between = np.maximum(draws.mean(axis=1).var(axis=0, ddof=1), 1e-300)
         effective = np.minimum(K * draws.var(axis=1).mean(axis=0) / between, n * C)
     else:
-        r_hat = _over_variables(array_stats.rhat, draws)
-        bulk = _over_variables(array_stats.ess, draws)
-        effective = np.minimum(bulk, _over_variables(partial(array_stats.ess, method="tail", prob=TAILS), draws))
+        r_hat = split_r_hat(draws)
+        effective = effective_sample_size(draws)
     nearest = np.arange(G) // stride
     return r_hat.reshape(-1, Q)[nearest], effective.reshape(-1, Q)[nearest]
 
 
-def _over_variables(statistic: Callable[..., float], draws: Floats) -> Floats:
-    """Compute a statistic (V,) of draws (C, n, V) of each variable."""
-    return np.asarray([float(statistic(draws[..., v], chain_axis=0, draw_axis=1)) for v in range(draws.shape[-1])])
-
-
-def _k_hat(node: Node, rng: np.random.Generator) -> float:
-    """Compute the Pareto k of the weights of draws from the Gaussian."""
-    model, state = node.model, node.state
+def gaussian_k_hat(model: FieldModel, state: FieldState, rng: np.random.Generator) -> float:
+    """Compute the Pareto k of the importance weights of draws from the Gaussian posterior of a state."""
     normals = model.backend.asarray(rng.standard_normal((PROPOSALS, model.variables)))
     target = RegressionTarget.from_state(model.algorithm, state)
     weights = to_numpy(model.algorithm.log_density(target.regression, state.q.samples(normals), target.weights))

@@ -90,7 +90,7 @@ def test_that_the_posterior_is_averaged_over_hyperparameters(changed: Callable[.
         {
             'positive = "down"\n': f'positive = "down"\n{learnt}',
             "kept_variance = 0.999": "kept_variance = 0.99999",
-            "seed = 3": "seed = 3\nmax_runs = 120",
+            "seed = 3": 'seed = 3\nmax_runs = 120\nposterior = "sampled"',
         }
     )
     posterior = invgp.invert(problem)
