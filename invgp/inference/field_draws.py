@@ -72,7 +72,8 @@ class Node(NamedTuple):
         if self.prior is not None:
             return self.prior.draw_latents(v, rng)
         omitted = self.model.field.draw_omitted(rng, len(v))
-        return self.model.field.latents(v) + omitted - omitted.mean(axis=0)  # the mean is known to be 0
+        omitted -= omitted.mean(axis=0)  # which is known to be 0
+        return self.model.field.latents(v) + omitted
 
 
 def draw_variables(
