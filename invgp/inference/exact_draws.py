@@ -332,7 +332,7 @@ def _from_population(posterior: EmulatedPosterior, found: Population, options: S
     """Return the particles of several populations; R-hat compares populations, since particles may keep their modes."""
     iterations, K, n, _ = found.v.shape
     last = min(iterations, max(options.draws * 2 // (K * n), 4))
-    chosen = np.linspace(iterations - 1, iterations // 4, last).round().astype(np.intp)
+    chosen = np.linspace(iterations - 1, iterations // 2, last).round().astype(np.intp)
     v = found.v[np.unique(chosen)]
     latents = posterior.latents(v)
     I, _, _, N, Q = latents.shape  # noqa: E741

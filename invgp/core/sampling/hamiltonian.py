@@ -261,7 +261,7 @@ def adapt(
         before = points.z
         moved = move(log_density, points, here, float(fraction), rng, options)
         points = moved.points
-        steps = steps.update(options.acceptance - _harmonic_mean(moved.acceptance[moved.possible]))
+        steps = steps.update(options.acceptance - harmonic_mean(moved.acceptance[moved.possible]))
         lengths = lengths.update(
             before, moved, float(fraction) * here.length, options.max_leapfrogs * math.exp(steps.averaged)
         )
@@ -269,7 +269,8 @@ def adapt(
     return points, Tuning(min(math.exp(steps.averaged), LONGEST_STEP), math.exp(lengths.log_length)), np.stack(visited)
 
 
-def _harmonic_mean(acceptance: Floats) -> float:
+def harmonic_mean(acceptance: Floats) -> float:
+    """Return the harmonic mean of acceptance probabilities, which the smallest dominate; 0 if there are none."""
     return float(1.0 / np.mean(1.0 / np.maximum(acceptance, 1e-2))) if acceptance.size else 0.0
 
 

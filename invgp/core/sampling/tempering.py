@@ -29,6 +29,7 @@ from invgp.core.sampling.hamiltonian import (
     covariance_factor,
     evaluate,
     fractions,
+    harmonic_mean,
     move,
     transforms_of,
 )
@@ -64,10 +65,10 @@ class TemperingOptions:
 
     effective: float = 0.6
     moves: int = 3
-    final_moves: int = 20
+    final_moves: int = 40
     acceptance: float = 0.8
     length: float = math.pi
-    max_leapfrogs: int = 32
+    max_leapfrogs: int = 64
     max_powers: int = 300
     tempered_power: float = 0.2
 
@@ -144,7 +145,9 @@ def temper(
         for fraction in fractions(options.final_moves if last else options.moves):
             length = max(float(fraction), 0.25) * options.length
             moved = move(target, points, Tuning(step, length), 1.0, rng, leapfrog)
-            points, rate = moved.points, float(moved.acceptance.mean())
+            # The harmonic mean: particles in narrow parts of the posterior must be able to move, and others to get
+            # there.
+            points, rate = moved.points, harmonic_mean(moved.acceptance[moved.possible])
             step *= math.exp(0.5 * (rate - options.acceptance))
             if last:
                 visited.append(to_numpy(points.z @ root).reshape(K, n, D))
