@@ -82,7 +82,8 @@ def build_dakota(section: DakotaSection, inputs: Quantities, outputs: Quantities
 
 def settings_of(section: Section, *handled: str) -> dict[str, Any]:
     """Return the keys of a table as keyword arguments of an adapter or reader, without those in `handled`."""
-    keys = section.model_dump(exclude=set(handled))
+    # Not model_dump: it would turn a function that is an instance of a dataclass into a dict.
+    keys = {key: getattr(section, key) for key in type(section).model_fields if key not in handled}
     return {key: tuple(value) if isinstance(value, list) else value for key, value in keys.items()}
 
 

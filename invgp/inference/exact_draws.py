@@ -78,8 +78,8 @@ class SamplingOptions:
     largest_r_hat: float = 1.05
     populations: int = 4
     fewest_particles: int = 64
-    most_particles: int = 512
-    numbers_at_once: int = 20_000
+    most_particles: int = 1024
+    numbers_at_once: int = 60_000
     most_tempered: int = 1500
     gap: float = 0.5
     smallest_mode: float = 0.01

@@ -71,6 +71,8 @@ class RoundOptions:
         Largest number of variables (sites times latents) of the search for modes.
     most_sampled : int
         Largest number of variables that are sampled; beyond, the posterior is a Gaussian approximation.
+    largest_widening : float
+        Factor on the noise due to the error of the emulator above which a note is added.
     """
 
     gaussian_steps: int = 4
@@ -85,6 +87,7 @@ class RoundOptions:
     predicted: int = 500
     searched: int = 128
     most_sampled: int = 20_000
+    largest_widening: float = 1.2
 
 
 SEARCH = SamplingOptions(populations=2, fewest_particles=64, most_particles=128, numbers_at_once=16_000, gap=0.8)
@@ -291,6 +294,7 @@ class SampledInversion(Inversion):
             emulator.name, emulator.error, self.gaussian.verification, np.zeros(problem.survey.size, dtype=bool)
         )
         notes = [*self.notes, *self.gaussian.all_notes(candidate.posterior), *self._sampling_notes(samples)]
+        notes += self._emulator_notes(emulator)
         return problem, replace(
             approximation,
             mean=mean,
@@ -307,6 +311,19 @@ class SampledInversion(Inversion):
                 samples, gaussian_error=samples.distance_from(approximation.mean, approximation.covariance)
             ),
         )
+
+    def _emulator_notes(self, emulator: Emulator) -> list[str]:
+        """Name the sites where the error of the emulator, which is part of the noise, widens the posterior."""
+        widened = self.gaussian.with_emulator_error(emulator).noise_std / self.problem.noise_std
+        widened = np.where(np.isfinite(self.problem.survey.Y), widened, 1.0).max(axis=1)
+        sites = np.flatnonzero(widened > self.rounds.largest_widening)
+        if not sites.size:
+            return []
+        worst = ", ".join(str(n + 1) for n in sites[np.argsort(-widened[sites])][:5])
+        return [
+            f"At {sites.size} of {count_noun(len(widened), 'site')} the error of the emulator is not small compared "
+            f"with the noise, and widens the posterior: site {worst}{' and others' if sites.size > 5 else ''}."
+        ]
 
     def _sampling_notes(self, samples: Samples) -> list[str]:
         notes = []

@@ -156,8 +156,8 @@ WRONG_INFERENCE = [
     Case(
         "unknown posterior",
         inference('posterior = "full gausian"'),
-        "inference.posterior: must be 'coupled gaussian' or 'full gaussian', was 'full gausian'; did you mean "
-        "'full gaussian'?",
+        "inference.posterior: must be 'sampled', 'coupled gaussian' or 'full gaussian', was 'full gausian'; did you "
+        "mean 'full gaussian'?",
     ),
     Case(
         "unknown estimator",
