@@ -52,7 +52,9 @@ def run(main: Callable[[], None]) -> None:
     try:
         main()
     except InvgpError as error:
-        end(error.sentences if isinstance(error, ConfigError) else [str(error)])
+        sentences = error.sentences if isinstance(error, ConfigError) else [str(error)]
+        # The argument `data` of `invgp.load` is the option of the scripts.
+        end([f"--{sentence}" if sentence.startswith("data: ") else sentence for sentence in sentences])
     except OSError as error:
         named = error.filename is not None
         end([f"the file {str(error.filename)!r} cannot be used: {error.strerror}" if named else str(error)])

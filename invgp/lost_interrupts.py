@@ -44,8 +44,12 @@ def resend_lost_interrupts() -> Iterator[None]:
     sys.unraisablehook = resend_or_report
     try:
         yield
-    except BaseException:
+    except KeyboardInterrupt:
         _cancel(timers)
+        raise
+    except BaseException as error:
+        if _cancel(timers):
+            raise KeyboardInterrupt from error
         raise
     else:
         if _cancel(timers):

@@ -32,9 +32,9 @@ def test_that_the_files_of_the_robot_arm_are_read(root, tmp_path):
     assert "joints 4 and 7 of 100 poses, 300 for training" in said
     error, nlpd = map(float, re.search(r"SSE ([\d.]+), NLPD ([-\d.]+)", said).groups())
     assert error < 1.0
-    # On the scale of the torques, and after so few steps about as good as their mean and spread.
+    # On the scale of the torques, and after so few steps about as good as their mean and spread, or better.
     known = np.mean(np.log(torque[:300, [3, 6]].std(axis=0))) + 0.5 * np.log(2 * np.pi * np.e)
-    assert nlpd == pytest.approx(known, abs=0.5)
+    assert known - 3.0 < nlpd < known + 0.5
 
 
 @pytest.mark.parametrize("name", ["sarcos_inv.mat", "sarcos_inv_test.mat"])

@@ -260,7 +260,8 @@ def test_that_a_pest_ensemble_has_one_row_per_realisation(source, request, tmp_p
     [path] = export(dataset, "pest", tmp_path / "ensemble.csv")
     table = pd.read_csv(path, index_col=0)
     draws = dataset["resistivity_sample"].sel(layer=2).values.reshape(len(table), -1)
-    np.testing.assert_array_equal(table[[f"resistivity_2_{i + 1}" for i in range(draws.shape[1])]], draws)
+    written = table[[f"resistivity_2_{i + 1}" for i in range(draws.shape[1])]].to_numpy()
+    np.testing.assert_array_equal(written.astype(draws.dtype), draws)
     assert table.index.to_list() == dataset["realization"].values.tolist()
     assert table.shape[1] == 3 * draws.shape[1]
 
