@@ -149,20 +149,20 @@ class SampledInversion(Inversion):
             self.samples, self.emulator = samples, emulator
             batches = self._choose_runs(samples, tempered)
             if not self._affords(sum(latents.shape[0] * len(sites) for latents, sites in batches)):
-                return self._out_of_runs(count, errors)
+                return self._out_of_runs(samples, errors)
             near, *beyond = [
                 self._verify(latents, sites, f"sampling-round-{count + 1}", stage + count) for latents, sites in batches
             ]
             gaussian.verification[batches[0][1]] = _root_mean_square(near, axis=0)
             errors.append(float(_root_mean_square(near)))
             if self._is_good(near, *beyond):
-                return SearchResult("the draws have converged", converged=True)
+                return self._judge_draws(samples)
             if self._has_stalled(errors):
                 self.notes.append(
                     f"The error of the emulator does not fall below {errors[-1]:.2g} noise standard deviations with "
                     "more runs: the simulator may be noisy. The error is part of the posterior."
                 )
-                return SearchResult("the draws have converged", converged=True)
+                return self._judge_draws(samples)
             if not gaussian.fit(candidate.posterior):
                 break
             try:
@@ -259,9 +259,15 @@ class SampledInversion(Inversion):
     def _affords(self, runs: int) -> bool:
         return self.simulator.can_afford(runs) and self.simulator.runs + runs <= run_budget(self.problem)
 
-    def _out_of_runs(self, rounds: int, errors: list[float]) -> SearchResult:
-        if rounds and errors[-1] <= self.problem.inference.emulator_error:
-            return SearchResult("the draws have converged", converged=True)
+    def _judge_draws(self, samples: Samples) -> SearchResult:
+        """Return whether the draws have converged, once the emulator is accurate enough."""
+        if samples.r_hat.max() > self.options.largest_r_hat:
+            return SearchResult("stopped before the chains of draws agreed", converged=False)
+        return SearchResult("the draws have converged", converged=True)
+
+    def _out_of_runs(self, samples: Samples, errors: list[float]) -> SearchResult:
+        if errors and errors[-1] <= self.problem.inference.emulator_error:
+            return self._judge_draws(samples)
         if self.simulator.runs_left is not None and self.simulator.runs_left < runs_in_a_step(self.problem):
             return self.out_of_runs
         limit = self.problem.inference.runs_per_site
@@ -328,8 +334,8 @@ class SampledInversion(Inversion):
     def _sampling_notes(self, samples: Samples) -> list[str]:
         notes = []
         worst = float(samples.r_hat.max())
-        if worst > 1.05:
-            sites = int((samples.r_hat > 1.05).any(axis=1).sum())
+        if worst > self.options.largest_r_hat:
+            sites = int((samples.r_hat > self.options.largest_r_hat).any(axis=1).sum())
             notes.append(
                 f"The draws of {count_noun(sites, 'site')} have not converged (R-hat up to {worst:.2f}): means and "
                 "spreads there are doubtful."

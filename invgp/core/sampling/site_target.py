@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from invgp.core.backend import Array, array_namespace, cholesky, device_of, lower_inverse
-from invgp.core.coupled.coupled_gaussian import NaturalParameters, SiteFactors, natural_parameters
+from invgp.core.coupled.coupled_gaussian import SiteFactors, natural_parameters
 from invgp.core.coupled.prior import Prior
 from invgp.core.sampling.hamiltonian import LogDensity
 
@@ -143,6 +143,3 @@ def gaussian_root(prior: Prior, sites: SiteFactors, power: float) -> Array:
     natural = natural_parameters(prior, sites)
     eye = xp.eye(natural.precision.shape[0], dtype=natural.precision.dtype, device=device_of(natural.precision))
     return lower_inverse(cholesky(eye + power * (natural.precision - eye)))
-
-
-__all__ = ["NaturalParameters", "SiteLikelihood", "SiteTarget", "gaussian_root", "multiply"]

@@ -1,6 +1,6 @@
 """Convergence statistics of draws, for many variables at once.
 
-The definitions are those of ArviZ, which computes one variable at a time and would take minutes for a survey.
+The definitions are those of ArviZ, which computes one variable at a time.
 
 References
 ----------
