@@ -72,7 +72,9 @@ def _check_ignored_keys(config: Config) -> list[str]:
         ignored.append(
             f"inference.tolerance: must be left out with inference.posterior = {section.posterior!r}, was given"
         )
-    if not section.emulator:
+    if not section.emulator and section.posterior == "sampled":
+        ignored.append("inference.emulator: must be true with inference.posterior = 'sampled', was false")
+    elif not section.emulator:
         ignored += [
             f"inference.{key}: must be left out with inference.emulator = false, was given"
             for key in OF_EMULATOR

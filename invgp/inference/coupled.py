@@ -60,6 +60,8 @@ class CoupledInversion(Inversion):
                 f"inference.runs_per_site = {problem.inference.runs_per_site} is too few for an emulator of this "
                 "survey: the simulator was used for every step, which takes far more runs."
             )
+            if problem.inference.posterior == "sampled":
+                self.notes.append("The posterior is a Gaussian approximation, because draws need an emulator.")
         self.shape_notes: list[str] = []
         self.shape_errors = np.full((problem.survey.size, problem.latent_count), np.nan)
         self.direct = np.ones(problem.survey.size, dtype=bool)

@@ -194,4 +194,6 @@ def _check(problem: Problem, seed: int) -> None:
         raise ConfigError(f"inference.samples: must be at least {least}, was {samples}")
     if seed < 0:
         raise ConfigError(f"seed: must be at least 0, was {seed}")
+    if problem.grid is None and problem.inference.posterior == "sampled" and not problem.inference.emulator:
+        raise ConfigError("inference.emulator: must be true with inference.posterior = 'sampled', was false")
     refuse_to_learn_noise(problem)

@@ -209,6 +209,11 @@ WRONG_INFERENCE = [
         "inference.tolerance: must be left out with inference.posterior = 'coupled gaussian', was given",
     ),
     Case(
+        "draws without an emulator",
+        inference('posterior = "sampled"', "emulator = false"),
+        "inference.emulator: must be true with inference.posterior = 'sampled', was false",
+    ),
+    Case(
         "a key of the emulator, without one",
         inference("emulator = false", "runs_per_site = 5"),
         "inference.runs_per_site: must be left out with inference.emulator = false, was given",
