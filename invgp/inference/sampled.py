@@ -90,7 +90,10 @@ class RoundOptions:
     largest_widening: float = 1.2
 
 
-SEARCH = SamplingOptions(populations=2, fewest_particles=64, most_particles=128, numbers_at_once=16_000, gap=0.8)
+# The draws of one particle stay close together: a mode has several of the 128 or more particles.
+SEARCH = SamplingOptions(
+    populations=2, fewest_particles=64, most_particles=128, numbers_at_once=16_000, gap=0.8, smallest_mode=0.04
+)
 
 
 class SampledInversion(Inversion):
