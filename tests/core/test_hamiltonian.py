@@ -7,7 +7,7 @@ import pytest
 from arviz_stats.base.array import array_stats
 
 from invgp.core.backend import to_numpy
-from invgp.core.sampling.hamiltonian import HamiltonianOptions, Tuning, evaluate, move, sample, transforms_of
+from invgp.core.sampling.hamiltonian import HamiltonianOptions, Tuning, evaluate, follow, move, sample, transforms_of
 from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
 from invgp.core.sampling.tempering import TemperingOptions, temper
 
@@ -154,3 +154,21 @@ def test_that_a_constant_variable_has_converged():
     draws = np.ones((4, 20, 1))
     assert split_r_hat(draws) == pytest.approx([1.0])
     assert np.isfinite(effective_sample_size(draws)).all()
+
+
+def test_that_each_chain_can_have_its_own_step(backend):
+    rng = np.random.default_rng(0)
+    z, momentum = (backend.asarray(rng.standard_normal((3, 2))) for _ in range(2))
+
+    def log_density(z):
+        xp = backend.namespace
+        return -xp.sum(z**4, axis=1), -4.0 * z**3
+
+    steps = np.asarray([[0.1], [0.2], [0.05]])
+    tolerance = 1e-12 if backend.dtype == "float64" else 1e-5
+    for harmonic in (False, True):
+        points = evaluate(log_density, z)
+        together, _ = follow(log_density, points, momentum, backend.asarray(steps), 4, harmonic=harmonic)
+        for chain, step in enumerate(steps[:, 0].tolist()):
+            alone, _ = follow(log_density, points, momentum, step, 4, harmonic=harmonic)
+            np.testing.assert_allclose(to_numpy(together.z)[chain], to_numpy(alone.z)[chain], atol=tolerance)

@@ -144,18 +144,7 @@ def move(
     xp, backend = array_namespace(points.z), backend_of(points.z)
     leapfrogs = min(max(math.ceil(fraction * tuning.length / tuning.step), 1), options.max_leapfrogs)
     start = backend.asarray(rng.standard_normal(points.z.shape))
-    cosine, sine = (math.cos(tuning.step), math.sin(tuning.step)) if options.harmonic else (1.0, tuning.step)
-    here, momentum = points, start + 0.5 * tuning.step * _force(points, harmonic=options.harmonic)
-    for k in range(leapfrogs):
-        z = cosine * here.z + sine * momentum
-        if options.harmonic:
-            momentum = cosine * momentum - sine * here.z
-        here = evaluate(log_density, z)
-        kick = tuning.step if k < leapfrogs - 1 else 0.5 * tuning.step
-        momentum = momentum + kick * _force(here, harmonic=options.harmonic)
-        lost = (here.value < points.value - LOST)[:, None]
-        momentum = xp.where(lost, xp.zeros_like(momentum), momentum)
-        here = here._replace(gradient=xp.where(lost, xp.zeros_like(momentum), here.gradient))
+    here, momentum = follow(log_density, points, start, tuning.step, leapfrogs, harmonic=options.harmonic)
     gain = here.value - points.value - 0.5 * (xp.sum(xp.square(momentum), axis=1) - xp.sum(xp.square(start), axis=1))
     acceptance = np.exp(np.minimum(np.nan_to_num(to_numpy(gain), nan=-np.inf), 0.0))
     accepted = backend.asmask(rng.random(len(acceptance)) < acceptance)
@@ -165,6 +154,52 @@ def move(
         xp.where(accepted[:, None], here.gradient, points.gradient),
     )
     return Transition(kept, acceptance, here.z, momentum, np.isfinite(to_numpy(here.value)))
+
+
+def follow(
+    log_density: LogDensity, points: Points, momentum: Array, step: float | Array, leapfrogs: int, *, harmonic: bool
+) -> tuple[Points, Array]:
+    """Follow the trajectory of every chain by leapfrog steps.
+
+    Parameters
+    ----------
+    log_density : callable
+    points : Points
+    momentum : Array, shape (C, D)
+        Momentum at the start.
+    step : float, or Array of shape (C, 1)
+        Step size, of all chains or of each.
+    leapfrogs : int
+        Number of steps.
+    harmonic : bool
+        As in `HamiltonianOptions`.
+
+    Returns
+    -------
+    points : Points
+        Ends of the trajectories.
+    momentum : Array, shape (C, D)
+        Momentum there.
+    """
+    xp = array_namespace(points.z)
+    if not harmonic:
+        cosine, sine = 1.0, step
+    elif isinstance(step, float):
+        cosine, sine = math.cos(step), math.sin(step)
+    else:
+        cosine, sine = xp.cos(step), xp.sin(step)
+    here, momentum = points, momentum + 0.5 * step * _force(points, harmonic=harmonic)
+    for k in range(leapfrogs):
+        z = cosine * here.z + sine * momentum
+        if harmonic:
+            momentum = cosine * momentum - sine * here.z
+        here = evaluate(log_density, z)
+        kick = step if k < leapfrogs - 1 else 0.5 * step
+        momentum = momentum + kick * _force(here, harmonic=harmonic)
+        lost = (here.value < points.value - LOST)[:, None]
+        momentum = xp.where(lost, xp.zeros_like(momentum), momentum)
+        here = here._replace(gradient=xp.where(lost, xp.zeros_like(momentum), here.gradient))
+    return here, momentum
 
 
 def _force(points: Points, *, harmonic: bool) -> Array:

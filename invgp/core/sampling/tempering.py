@@ -130,11 +130,11 @@ def temper(
     while power < 1.0:
         levels = to_numpy(here.value).reshape(K, n)
         left = 1.0 - power
-        change = left if powers >= options.max_powers - 1 else _next_change(levels, left, options.effective)
+        change = left if powers >= options.max_powers - 1 else next_change(levels, left, options.effective)
         power = 1.0 if change == left else power + change
         weights = change * levels
         log_evidence += logsumexp(weights, axis=1) - math.log(n)
-        chosen = np.concatenate([k * n + _resample(weights[k], rng) for k in range(K)])
+        chosen = np.concatenate([k * n + resample(weights[k], rng) for k in range(K)])
         index = xp.asarray(chosen.astype(np.int32), device=backend.device)
         z = xp.take(here.z, index, axis=0)
         root = _whitening_root(z, scale(power))
@@ -184,7 +184,7 @@ def _whitening_root(v: Array, root: Array) -> Array:
     return factor @ root
 
 
-def _next_change(levels: Floats, most: float, effective: float) -> float:
+def next_change(levels: Floats, most: float, effective: float) -> float:
     """Return the largest change of the power, up to `most`, that keeps the effective share in every population."""
     offset = levels - levels.max(axis=1, keepdims=True)
 
@@ -201,7 +201,7 @@ def _next_change(levels: Floats, most: float, effective: float) -> float:
     return math.exp(low)
 
 
-def _resample(log_weights: Floats, rng: np.random.Generator) -> NDArray[np.intp]:
+def resample(log_weights: Floats, rng: np.random.Generator) -> NDArray[np.intp]:
     """Return the numbers (n,) of the particles that systematic resampling selects."""
     shares = np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
     places = (rng.random() + np.arange(len(shares))) / len(shares)
