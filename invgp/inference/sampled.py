@@ -71,6 +71,9 @@ class RoundOptions:
         Largest number of variables (sites times latents) of the search for modes.
     most_sampled : int
         Largest number of variables that are sampled; beyond, the posterior is a Gaussian approximation.
+    gaussian_error : float
+        Largest distance of the Gaussian approximation from the draws, in standard deviations, at which no runs are
+        made beyond the posterior.
     largest_widening : float
         Factor on the noise due to the error of the emulator above which a note is added.
     """
@@ -87,6 +90,7 @@ class RoundOptions:
     predicted: int = 500
     searched: int = 128
     most_sampled: int = 20_000
+    gaussian_error: float = 0.25
     largest_widening: float = 1.2
 
 
@@ -191,8 +195,15 @@ class SampledInversion(Inversion):
         if not several:
             samples = replace(draw_by_hamiltonian(posterior, gaussian, self.sampling, self.options), k_hat=k_hat)
             if samples.r_hat.max() <= self.options.largest_r_hat or not can_temper:
-                return samples, self._tempered(posterior, gaussian)
+                near = gaussian_holds and self._is_gaussian(samples, gaussian)
+                return samples, None if near else self._tempered(posterior, gaussian)
         return draw_by_tempering(posterior, gaussian.sites, self.sampling, self.options)
+
+    def _is_gaussian(self, samples: Samples, gaussian: GaussianPosterior) -> bool:
+        """Return whether the draws hardly differ from the Gaussian approximation at any site."""
+        marginals = gaussian.marginals
+        error = samples.distance_from(to_numpy(marginals.mean), to_numpy(marginals.covariance))
+        return bool(error.max() <= self.rounds.gaussian_error)
 
     def _tempered(self, posterior: EmulatedPosterior, gaussian: GaussianPosterior) -> Floats:
         """Draw from a wider distribution: the Gaussian approximation with twice its spread."""

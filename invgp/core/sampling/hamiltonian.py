@@ -30,6 +30,7 @@ LogDensity = Callable[[Array], tuple[Array, Array]]
 # product can include the map in its matrix.
 Transform = Callable[[Array], LogDensity]
 MOST_WHITENED = 2000  # variables above which the covariance of the draws is not used
+SAMPLES_PER_VARIABLE = 10  # below, the covariance of the draws is used only where it is clearly not the identity
 LONGEST_STEP = 1.0  # a harmonic step of half a period or more would bring a trajectory back to its start
 LOST = 1000.0  # nats below the starting point at which a trajectory ends; it will be rejected
 
@@ -63,8 +64,8 @@ class HamiltonianOptions:
     max_leapfrogs : int
         Largest number of leapfrog steps of a trajectory.
     first_length : float
-        Length of the trajectories before adaptation. A quarter of the period of a standard normal is pi / 2; the random
-        factor of the length has a mean of one half.
+        Smallest length of the trajectories, from which it is adapted. A quarter of the period of a standard normal is pi / 2; the random
+        factor of the length has a mean of 0.7.
     length_rate : float
         Rate at which the logarithm of the length is adapted.
     harmonic : bool
@@ -74,7 +75,7 @@ class HamiltonianOptions:
 
     acceptance: float = 0.8
     max_leapfrogs: int = 64
-    first_length: float = math.pi
+    first_length: float = math.pi / 1.4
     length_rate: float = 0.1
     harmonic: bool = False
 
@@ -142,9 +143,11 @@ def move(
     options : HamiltonianOptions
     """
     xp, backend = array_namespace(points.z), backend_of(points.z)
-    leapfrogs = min(max(math.ceil(fraction * tuning.length / tuning.step), 1), options.max_leapfrogs)
+    length = fraction * tuning.length
+    leapfrogs = min(max(math.ceil(length / tuning.step), 1), options.max_leapfrogs)
+    step = min(length / leapfrogs, tuning.step)
     start = backend.asarray(rng.standard_normal(points.z.shape))
-    here, momentum = follow(log_density, points, start, tuning.step, leapfrogs, harmonic=options.harmonic)
+    here, momentum = follow(log_density, points, start, step, leapfrogs, harmonic=options.harmonic)
     gain = here.value - points.value - 0.5 * (xp.sum(xp.square(momentum), axis=1) - xp.sum(xp.square(start), axis=1))
     acceptance = np.exp(np.minimum(np.nan_to_num(to_numpy(gain), nan=-np.inf), 0.0))
     accepted = backend.asmask(rng.random(len(acceptance)) < acceptance)
@@ -238,6 +241,7 @@ class LengthAdaptation:
 
     log_length: float
     rate: float
+    shortest: float
     first: float = 0.0
     second: float = 0.0
     count: int = 0
@@ -261,13 +265,13 @@ class LengthAdaptation:
         first = 0.8 * self.first + 0.2 * slope
         second = 0.95 * self.second + 0.05 * slope**2
         scaled = (first / (1.0 - 0.8**count)) / (math.sqrt(second / (1.0 - 0.95**count)) + 1e-30)
-        log_length = min(self.log_length + self.rate * scaled, math.log(longest))
-        return LengthAdaptation(log_length, self.rate, first, second, count)
+        log_length = max(min(self.log_length + self.rate * scaled, math.log(longest)), self.shortest)
+        return LengthAdaptation(log_length, self.rate, self.shortest, first, second, count)
 
 
 def fractions(count: int) -> Floats:
-    """Return a low-discrepancy sequence (count,) in (0, 1]: factors of the trajectory length."""
-    return np.asarray([1.0 - (k * 0.6180339887498949) % 1.0 for k in range(1, count + 1)])
+    """Return a low-discrepancy sequence (count,) in (0.4, 1]: factors of the trajectory length."""
+    return np.asarray([1.0 - 0.6 * ((k * 0.6180339887498949) % 1.0) for k in range(1, count + 1)])
 
 
 def adapt(
@@ -289,7 +293,7 @@ def adapt(
         All positions.
     """
     steps = StepSizeAdaptation.start(tuning.step)
-    lengths = LengthAdaptation(math.log(tuning.length), options.length_rate)
+    lengths = LengthAdaptation(math.log(tuning.length), options.length_rate, math.log(options.first_length))
     visited = []
     for fraction in fractions(iterations):
         here = Tuning(min(math.exp(steps.log_step), LONGEST_STEP), math.exp(lengths.log_length))
@@ -344,15 +348,47 @@ def draw(
     return Draws(np.stack(visited), float(np.mean(rates)), tuning)
 
 
-def covariance_factor(samples: Floats) -> Floats:
-    """Return the Cholesky factor (D, D) of a regularised covariance of samples (n, D).
+def covariance_factor(samples: Floats, effective: float) -> Floats:
+    """Return a factor A (D, D), with A A^T the regularised covariance of samples that are roughly whitened.
 
-    The covariance is shrunk towards a multiple of the identity (Ledoit and Wolf, 2004).
+    With many samples per variable the covariance is shrunk towards a multiple of the identity (Ledoit and Wolf, 2004).
+    With few, only the eigenvalues that stand out of those of uncorrelated samples are kept, without their bias
+    (Donoho, Gavish and Johnstone, 2018); the other directions are taken for whitened already.
+
+    Parameters
+    ----------
+    samples : array, shape (n, D)
+    effective : float
+        Number of independent samples that they are worth.
     """
-    from sklearn.covariance import ledoit_wolf  # noqa: PLC0415 - takes a second
+    count, size = samples.shape
+    if effective >= SAMPLES_PER_VARIABLE * size:
+        from sklearn.covariance import ledoit_wolf  # noqa: PLC0415 - takes a second
 
-    covariance, _ = ledoit_wolf(samples)
-    return np.asarray(np.linalg.cholesky(covariance))
+        covariance, _ = ledoit_wolf(samples)
+        return np.asarray(np.linalg.cholesky(covariance))
+    centred = samples - samples.mean(axis=0)
+    _, values, vectors = np.linalg.svd(centred / math.sqrt(count), full_matrices=False)
+    ratio, squares = size / effective, values**2
+    large = squares > (1.0 + math.sqrt(ratio)) ** 2
+    small = squares < (1.0 - math.sqrt(ratio)) ** 2 if ratio < 1.0 else np.zeros_like(large)
+    shifted = squares + 1.0 - ratio
+    root = np.sqrt(np.maximum(shifted**2 - 4.0 * squares, 0.0))
+    eigenvalues = 0.5 * np.where(large, shifted + root, shifted - root)
+    spiked = large | small
+    directions = vectors[spiked]
+    return np.eye(size) + (directions.T * (np.sqrt(eigenvalues[spiked]) - 1.0)) @ directions
+
+
+def _independent_draws(visited: Floats) -> float:
+    """Estimate the number of independent draws in chains (n, C, D), from the correlation of successive ones.
+
+    The estimate is halved: correlated draws have more extreme eigenvalues than so many independent ones.
+    """
+    centred = visited - visited.mean(axis=(0, 1))
+    correlation = float(np.mean(centred[1:] * centred[:-1]) / max(np.mean(centred**2), 1e-300))
+    correlation = min(max(correlation, 0.0), 0.99)
+    return 0.5 * centred.shape[0] * centred.shape[1] * (1.0 - correlation) / (1.0 + correlation)
 
 
 def transforms_of(log_density: LogDensity) -> Transform:
@@ -411,8 +447,8 @@ def sample(
     if start.shape[1] > MOST_WHITENED:
         points, tuning, _ = adapt(log_density, points, tuning, warmup - first, rng, options)
         return draw(log_density, points, tuning, iterations, rng, options)
-    recent = visited[first // 2 :].reshape(-1, start.shape[1])
-    factor = covariance_factor(recent)
+    recent = visited[first // 2 :]
+    factor = covariance_factor(recent.reshape(-1, start.shape[1]), _independent_draws(recent))
     whitened = transform(backend.asarray(factor.T))
     points = evaluate(whitened, backend.asarray(np.linalg.solve(factor, to_numpy(points.z).T).T))
     # Chains that are held in the narrow parts of a density need a smaller step than the first half found.

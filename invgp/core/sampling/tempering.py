@@ -54,7 +54,7 @@ class TemperingOptions:
     acceptance : float
         Acceptance rate that the step size is adapted to.
     length : float
-        Length of the trajectories, in standard deviations; each has a random factor with a mean of about one half.
+        Length of the trajectories, in standard deviations; each has a random factor with a mean of 0.7.
     max_leapfrogs : int
         Largest number of leapfrog steps of a trajectory.
     max_powers : int
@@ -67,7 +67,7 @@ class TemperingOptions:
     moves: int = 3
     final_moves: int = 40
     acceptance: float = 0.8
-    length: float = math.pi
+    length: float = math.pi / 1.4
     max_leapfrogs: int = 64
     max_powers: int = 300
     tempered_power: float = 0.2
@@ -137,14 +137,13 @@ def temper(
         chosen = np.concatenate([k * n + resample(weights[k], rng) for k in range(K)])
         index = xp.asarray(chosen.astype(np.int32), device=backend.device)
         z = xp.take(here.z, index, axis=0)
-        root = _whitening_root(z, scale(power))
+        root = _whitening_root(z, scale(power), len(np.unique(chosen)))
         target = transforms_of(_tempered(log_likelihood, power))(root)
         position = xp.matrix_transpose(xp.linalg.solve(xp.matrix_transpose(root), xp.matrix_transpose(z)))
         points = evaluate(target, position)
         last = power >= 1.0
         for fraction in fractions(options.final_moves if last else options.moves):
-            length = max(float(fraction), 0.25) * options.length
-            moved = move(target, points, Tuning(step, length), 1.0, rng, leapfrog)
+            moved = move(target, points, Tuning(step, options.length), float(fraction), rng, leapfrog)
             # The harmonic mean: particles in narrow parts of the posterior must be able to move, and others to get
             # there.
             points, rate = moved.points, harmonic_mean(moved.acceptance[moved.possible])
@@ -176,11 +175,14 @@ def _tempered(log_likelihood: LogDensity, power: float) -> LogDensity:
     return log_density
 
 
-def _whitening_root(v: Array, root: Array) -> Array:
-    """Return a root (D, D) of the covariance of particles v (C, D), regularised in the coordinates of a first root."""
+def _whitening_root(v: Array, root: Array, different: int) -> Array:
+    """Return a root (D, D) of the covariance of particles v (C, D), regularised in the coordinates of a first root.
+
+    So many of the particles are different; the others are copies.
+    """
     xp = array_namespace(v)
     whitened = to_numpy(xp.linalg.solve(xp.matrix_transpose(root), xp.matrix_transpose(v))).T
-    factor = backend_of(v).asarray(covariance_factor(whitened).T)
+    factor = backend_of(v).asarray(covariance_factor(whitened, different).T)
     return factor @ root
 
 
