@@ -1,128 +1,74 @@
 """Joint posterior draws of the processes at any number of points, by Matheron's rule.
 
 With a draw g from the prior and a draw v of the whitened inducing variables, f(x) = mean + g(x) + w(x)^T (v - L^-1
-g(Z)) is a draw from the posterior, one function of position. For few points, g is exact. For many, g is a sum of waves
-whose frequencies are Sobol points of the spectral density of the kernel, each with a sine and a cosine. The prior
-variance is then exact everywhere, and the error of correlations within ten length-scales is at most `WAVE_ERROR`.
+g(Z)) is a draw from the posterior, one function of position. If the posterior file has draws from the exact posterior,
+v is one of them. `invgp.maps.prior_draws` has the methods for g.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal
 
 import numpy as np
-import scipy.linalg
-from scipy.special import ndtri
-from scipy.stats import chi2, qmc
 
-from invgp.core.kernels import Kernel
-from invgp.maps.posterior_field import PosteriorField, Projections, SharedKernel
+from invgp.maps.grids import MapGrid
+from invgp.maps.posterior_field import LocatedPosterior, PosteriorField, ProcessPrior, SharedKernel
+from invgp.maps.prior_draws import (
+    DENSE_POINTS,
+    GRID_BYTES,
+    WAVES,
+    DenseDraw,
+    Embedding,
+    GridDraw,
+    Indices,
+    PriorDraw,
+    WaveDraw,
+    is_regular,
+)
 from invgp.problem import Floats
 
-EXACT_POINTS = 2000  # points of the map plus inducing points; for more, prior draws are sums of waves
-WAVES = 2**12
-WAVE_ERROR = 0.05  # largest error, in three dimensions; the average is a tenth of it
-POINTS_AT_ONCE = 512
-DEGREES = {"matern 3/2": 3.0, "matern 5/2": 5.0}  # of freedom of the Student-t spectral density; else it is normal
-
-
-class PriorDraw(Protocol):
-    """K prior draws of a process with unit variance."""
-
-    def at_inducing(self) -> Floats:
-        """Return the draws at the inducing points, (K, M), with the jitter of their covariance."""
-
-    def at(self, X: Floats, start: int) -> Floats:
-        """Return the draws (K, B) at points X (B, D), the first of which has the index `start` among all points."""
+Method = Literal["exact", "circulant embedding", "sums of waves"]
 
 
 @dataclass(frozen=True)
-class ExactDraw:
-    """Draws from the covariance of all inducing points and points of the map.
+class DrawMethods:
+    """Methods of the prior draws of a map.
 
     Attributes
     ----------
-    values : array, shape (K, M + N)
-    inducing : int
-        Number of inducing points, M.
+    grid : MapGrid
+    embeddings : tuple of tuple of Embedding or None
+        For each prior and kernel, its embedding; empty if no method needs one.
     """
 
-    values: Floats
-    inducing: int
+    grid: MapGrid
+    embeddings: tuple[tuple[Embedding | None, ...], ...] = ()
 
     @staticmethod
-    def sample(kernel: SharedKernel, X: Floats, count: int, rng: np.random.Generator) -> ExactDraw:
-        """Draw at points X (N, D) and at the inducing points."""
-        both = np.concatenate([kernel.Z, X])
-        # Points may coincide with inducing points; the covariance is then singular and has no Cholesky factor.
-        values, vectors = scipy.linalg.eigh(kernel.kernel(both, both), overwrite_a=True, check_finite=False)
-        draws = rng.standard_normal((count, len(both))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
-        draws[:, : len(kernel.Z)] += _draw_jitter(kernel, count, rng)
-        return ExactDraw(draws, len(kernel.Z))
+    def choose(field: PosteriorField, grid: MapGrid, count: int) -> DrawMethods:
+        """Choose the methods for `count` draws on a grid or at points."""
+        if not count or grid.size <= DENSE_POINTS or not _fit_on_grid(field, grid, count):
+            return DrawMethods(grid)
+        embeddings = (tuple(Embedding.build(kernel.kernel, grid) for kernel in p.kernels) for p in field.priors)
+        return DrawMethods(grid, tuple(embeddings))
 
-    def at_inducing(self) -> Floats:
-        """Return the draws at the inducing points, (K, M)."""
-        return self.values[:, : self.inducing]
+    @property
+    def name(self) -> Method:
+        """The least accurate of the methods, for the file."""
+        if self.grid.size <= DENSE_POINTS:
+            return "exact"
+        known = [embedding for embeddings in self.embeddings for embedding in embeddings]
+        return "circulant embedding" if known and all(known) else "sums of waves"
 
-    def at(self, X: Floats, start: int) -> Floats:
-        """Return the draws (K, B) at points X (B, D)."""
-        first = self.inducing + start
-        return self.values[:, first : first + len(X)]
-
-
-@dataclass(frozen=True)
-class WaveDraw:
-    """Draws that are sums of waves.
-
-    Attributes
-    ----------
-    kernel : SharedKernel
-    frequencies : array, shape (F, D)
-        For coordinates in length-scales.
-    cosines, sines : array, shape (K, F)
-        Weights of the waves.
-    jitter : array, shape (K, M)
-        Part of the draws at the inducing points that is due to the jitter.
-    """
-
-    kernel: SharedKernel
-    frequencies: Floats
-    cosines: Floats
-    sines: Floats
-    jitter: Floats
-
-    @staticmethod
-    def sample(kernel: SharedKernel, count: int, rng: np.random.Generator) -> WaveDraw:
-        """Draw random weights for the waves of a kernel."""
-        waves = spectral_frequencies(kernel.kernel, WAVES)
-        cosines, sines = rng.standard_normal((2, count, WAVES)) / math.sqrt(WAVES)
-        return WaveDraw(kernel, waves, cosines, sines, _draw_jitter(kernel, count, rng))
-
-    def at_inducing(self) -> Floats:
-        """Return the draws at the inducing points, (K, M)."""
-        return self.at(self.kernel.Z, 0) + self.jitter
-
-    def at(self, X: Floats, start: int) -> Floats:  # noqa: ARG002 - waves need no index
-        """Return the draws (K, B) at points X (B, D)."""
-        scaled = (X - self.kernel.Z[0]) / self.kernel.kernel.length_scale
-        parts = []
-        for first in range(0, len(X), POINTS_AT_ONCE):
-            phase = self.frequencies @ scaled[first : first + POINTS_AT_ONCE].T
-            parts.append(self.cosines @ np.cos(phase) + self.sines @ np.sin(phase))
-        return np.concatenate(parts, axis=1)
-
-
-def spectral_frequencies(kernel: Kernel, count: int) -> Floats:
-    """Return Sobol points (F, D) of the spectral density of a kernel, for coordinates in length-scales."""
-    dimensions = len(kernel.length_scale)
-    uniforms = qmc.Sobol(dimensions + 1, rng=np.random.default_rng(0)).random(count)
-    normals = ndtri(uniforms[:, :dimensions])
-    degrees = DEGREES.get(kernel.name)
-    if degrees is None:
-        return np.asarray(normals)
-    return np.asarray(normals * np.sqrt(degrees / chi2.ppf(uniforms[:, dimensions:], degrees)))
+    def sample(self, number: int, index: int, kernel: SharedKernel, count: int, rng: np.random.Generator) -> PriorDraw:
+        """Draw `count` times with the kernel `index` of the prior `number`."""
+        if self.grid.size <= DENSE_POINTS:
+            return DenseDraw.sample(kernel, self.grid.at(tuple(slice(0, n) for n in self.grid.shape)), count, rng)
+        embedding = self.embeddings[number][index] if self.embeddings else None
+        if embedding is None:
+            return WaveDraw.sample(kernel, count, rng)
+        return GridDraw.sample(kernel, embedding, self.grid, count, rng)
 
 
 @dataclass(frozen=True)
@@ -131,26 +77,20 @@ class JointDraws:
 
     Attributes
     ----------
-    field : PosteriorField
-    draws : tuple of PriorDraw
-        For each kernel, prior draws of the processes that have it.
-    corrections : array, shape (Q, R, M)
-        v - L^-1 g(Z).
+    parts : tuple of PartialDraws
+        Draws of each of the priors of the posterior.
     """
 
-    field: PosteriorField
-    draws: tuple[PriorDraw, ...]
-    corrections: Floats
+    parts: tuple[PartialDraws, ...]
 
     @staticmethod
-    def sample(field: PosteriorField, points: Floats | None, count: int, rng: np.random.Generator) -> JointDraws:
+    def sample(field: PosteriorField, methods: DrawMethods, count: int, rng: np.random.Generator) -> JointDraws:
         """Draw from the posterior.
 
         Parameters
         ----------
         field : PosteriorField
-        points : array, shape (N, D), or None
-            All points of the map; None if they are too many for exact draws.
+        methods : DrawMethods
         count : int
             Number of draws, R.
         rng : Generator
@@ -159,59 +99,90 @@ class JointDraws:
         -------
         JointDraws
         """
-        inducing, *streams = rng.spawn(1 + len(field.kernels))
-        corrections = field.draw_inducing(inducing, count).swapaxes(0, 1)
-        draws: list[PriorDraw] = []
-        for number, (kernel, stream) in enumerate(zip(field.kernels, streams, strict=True)):
-            members = field.processes_with_kernel(number)
-            rows = len(members) * count
-            draw = (
-                WaveDraw.sample(kernel, rows, stream)
-                if points is None
-                else ExactDraw.sample(kernel, points, rows, stream)
+        inducing, *streams = rng.spawn(1 + len(field.priors))
+        whitened = field.draw_inducing(inducing, count)
+        return JointDraws(
+            tuple(
+                PartialDraws.sample(prior, v, methods, number, stream)
+                for number, (prior, v, stream) in enumerate(zip(field.priors, whitened, streams, strict=True))
             )
-            whitened = scipy.linalg.solve_triangular(kernel.factor, draw.at_inducing().T, lower=True).T
-            corrections[members] -= whitened.reshape(len(members), count, -1)
-            draws.append(draw)
-        return JointDraws(field, tuple(draws), corrections)
+        )
 
-    def at(self, X: Floats, start: int, projections: Projections) -> Floats:
+    def at(self, X: Floats, rows: Indices, located: LocatedPosterior) -> Floats:
         """Return the draws at some points.
 
         Parameters
         ----------
         X : array, shape (B, D)
-        start : int
-            Index of the first of these points among all points of the map.
-        projections : Projections
-            Projections of these points for all kernels.
+        rows : array of int, shape (B,)
+            Indices of these points among all points of the map.
+        located : LocatedPosterior
+            The posterior of all processes at these points.
 
         Returns
         -------
         array, shape (R, B, Q)
         """
-        field, (Q, R, _) = self.field, self.corrections.shape
+        parts = [
+            part.at(X, rows, projections) for part, projections in zip(self.parts, located.projections, strict=True)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class PartialDraws:
+    """Joint draws that have the same prior.
+
+    Attributes
+    ----------
+    prior : ProcessPrior
+    draws : tuple of PriorDraw
+        For each kernel, prior draws of the processes that have it.
+    corrections : array, shape (Q, R, M)
+        Weights of the projections that are added to the draws.
+    """
+
+    prior: ProcessPrior
+    draws: tuple[PriorDraw, ...]
+    corrections: Floats
+
+    @staticmethod
+    def sample(
+        prior: ProcessPrior, whitened: Floats, methods: DrawMethods, number: int, rng: np.random.Generator
+    ) -> PartialDraws:
+        """Draw given whitened inducing variables (R, Q, M), with the methods of the prior `number`."""
+        corrections = whitened.swapaxes(0, 1).copy()
+        count, draws = len(whitened), list[PriorDraw]()
+        for index, (kernel, stream) in enumerate(zip(prior.kernels, rng.spawn(len(prior.kernels)), strict=True)):
+            members = prior.processes_with_kernel(index)
+            draw = methods.sample(number, index, kernel, len(members) * count, stream)
+            flat = corrections[members].reshape(len(members) * count, -1)
+            corrections[members] = draw.corrections(flat).reshape(len(members), count, -1)
+            draws.append(draw)
+        return PartialDraws(prior, tuple(draws), corrections)
+
+    def at(self, X: Floats, rows: Indices, projections: dict[int, tuple[Floats, Floats]]) -> Floats:
+        """Return the draws (R, B, Q) at points X (B, D), with their indices and projections."""
+        prior, (Q, R, _) = self.prior, self.corrections.shape
         f = np.empty((Q, R, len(X)))
-        for number, draw in enumerate(self.draws):
-            members = field.processes_with_kernel(number)
+        for index, draw in enumerate(self.draws):
+            members = prior.processes_with_kernel(index)
             f[members] = (
-                draw.at(X, start).reshape(len(members), R, len(X)) + self.corrections[members] @ projections[number][0]
+                draw.at(X, rows).reshape(len(members), R, len(X)) + self.corrections[members] @ projections[index][0]
             )
-        return field.mean + field.std * f.transpose(1, 2, 0)
+        return np.asarray(prior.mean + prior.std * f.transpose(1, 2, 0))
 
 
-def draws_are_exact(field: PosteriorField, points: int) -> bool:
-    """Return whether draws at this number of points are exact."""
-    return points + field.inducing <= EXACT_POINTS
-
-
-def draw_bytes(field: PosteriorField, points: int, count: int) -> int:
-    """Return the memory, in bytes, that draws need from the first block to the last."""
+def draw_bytes(field: PosteriorField, grid: MapGrid, count: int) -> int:
+    """Return the memory, in bytes, that draws need from the first block to the last, and to prepare them."""
     Q, M = field.centre.shape
-    numbers = M + points if draws_are_exact(field, points) else M + 2 * WAVES
-    return int(8 * count * Q * (numbers + M))
+    if grid.size <= DENSE_POINTS:
+        return 8 * (count * Q * (grid.size + M) + 3 * grid.size**2) if count else 0
+    if _fit_on_grid(field, grid, count):
+        return 4 * count * Q * (grid.size + 4 * M)
+    return 8 * count * Q * (2 * M + 2 * WAVES)
 
 
-def _draw_jitter(kernel: SharedKernel, count: int, rng: np.random.Generator) -> Floats:
-    """Draw the contribution (K, M) of the jitter at the inducing points."""
-    return math.sqrt(kernel.jitter) * rng.standard_normal((count, len(kernel.Z)))
+def _fit_on_grid(field: PosteriorField, grid: MapGrid, count: int) -> bool:
+    """Return whether the grid is regular, and draws on all of it are small enough to be kept."""
+    return is_regular(grid) and 4 * count * field.process_count * grid.size <= GRID_BYTES

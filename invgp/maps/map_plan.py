@@ -8,15 +8,17 @@ from functools import cached_property
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from invgp.maps.grids import MapGrid, Slices
-from invgp.maps.joint_draws import JointDraws, draws_are_exact
+from invgp.maps.joint_draws import DrawMethods, JointDraws
 from invgp.maps.map_quantities import LatentQuantity, MapQuantity
 from invgp.maps.map_variables import map_attributes, map_coordinates, quantity_variables
 from invgp.maps.nodes import survey_positions
-from invgp.maps.posterior_field import PosteriorField, Projections
+from invgp.maps.posterior_field import FEWEST_VALUES, LocatedPosterior, PosteriorField
 from invgp.netcdf import BlockVariable
+from invgp.posterior.modes import mode_probabilities
 from invgp.problem import Floats
 
 LARGEST_BLOCK = 2**16  # points
@@ -44,6 +46,8 @@ class MapPlan:
         Random seed of the draws.
     memory : int
         Approximate size of temporary arrays, in bytes.
+    mode : int or None
+        Number of the mode that is mapped; None for all.
     undefined : set of str
         Derived quantities that are undefined at some point; complete after all blocks are computed.
     """
@@ -58,12 +62,13 @@ class MapPlan:
     draws: int
     seed: int
     memory: int
+    mode: int | None = None
     undefined: set[str] = field(default_factory=set)
 
     @cached_property
-    def draws_are_exact(self) -> bool:
-        """Whether the draws are exact."""
-        return draws_are_exact(self.posterior_field, self.grid.size)
+    def draw_methods(self) -> DrawMethods:
+        """Methods of the draws."""
+        return DrawMethods.choose(self.posterior_field, self.grid, self.draws)
 
     @cached_property
     def variables(self) -> dict[str, BlockVariable]:
@@ -94,7 +99,10 @@ class MapPlan:
         names = [q.name for q in self.quantities]
         dataset = xr.Dataset(coords={**kept, **coordinates}, attrs=map_attributes(self.posterior, self.grid, names))
         if self.draws:
-            dataset.attrs["invgp_draws"] = "exact" if self.draws_are_exact else "sums of waves"
+            dataset.attrs["invgp_map_draws"] = self.draw_methods.name
+        if self.mode is not None:
+            probability = float(mode_probabilities(self.posterior)[self.mode - 1])
+            dataset.attrs |= {"invgp_mode": self.mode, "invgp_mode_probability": probability}
         dataset = dataset.assign(survey_positions(self.posterior))
         return dataset.assign(crs=self.posterior["crs"]) if "crs" in self.posterior else dataset
 
@@ -102,15 +110,16 @@ class MapPlan:
     def block_points(self) -> int:
         """Number of points per block, so that temporary arrays fit in `memory`."""
         posterior_field = self.posterior_field
-        M, Q = posterior_field.inducing, len(posterior_field.kernel_index)
+        M, Q = posterior_field.inducing, posterior_field.process_count
         most = max(
             1 if isinstance(q, LatentQuantity) and q.field.link.elementwise else len(q.processes)
             for q in self.quantities
         )
-        numbers = M * (len(posterior_field.kernels) + most * most + KERNEL_ARRAYS)
+        kernels = sum(len(prior.kernels) for prior in posterior_field.priors)
+        numbers = M * (kernels + most * most + KERNEL_ARRAYS)
         numbers += (len(self.levels) + 10) * Q + 6 * self.draws * Q
-        if posterior_field.draws is not None:
-            numbers += 4 * len(posterior_field.draws) * Q
+        if posterior_field.groups:
+            numbers += 6 * max(posterior_field.draw_count, FEWEST_VALUES) * (most + 1)
         return max(1, min(LARGEST_BLOCK, self.memory // (8 * numbers)))
 
     def block_shape(self) -> tuple[int, ...]:
@@ -134,22 +143,22 @@ class MapPlan:
         posterior_field, processes = self.posterior_field, sorted({j for q in self.quantities for j in q.processes})
         joint_draws = None
         if self.draws:
-            points = self.grid.at(tuple(slice(0, size) for size in self.grid.shape)) if self.draws_are_exact else None
-            joint_draws = JointDraws.sample(posterior_field, points, self.draws, np.random.default_rng(self.seed))
-            processes = list(range(len(posterior_field.kernel_index)))
+            rng = np.random.default_rng(self.seed)
+            joint_draws = JointDraws.sample(posterior_field, self.draw_methods, self.draws, rng)
+            processes = list(range(posterior_field.process_count))
         for block in self.grid.blocks(self.block_points)[1]:
             X = self.grid.at(block)
-            at = posterior_field.projections(X, processes)
-            f = None if joint_draws is None else joint_draws.at(X, self._first_index(block), at)
+            at = posterior_field.at(X, processes)
+            f = None if joint_draws is None else joint_draws.at(X, self._indices(block), at)
             found: dict[str, Floats] = {}
             for quantity in self.quantities:
                 for name, values in self._values(quantity, at, f).items():
                     found[name] = self._arrange(values, block, self.dimensions[quantity.name])
             yield block, found
 
-    def _values(self, quantity: MapQuantity, at: Projections, f: Floats | None) -> dict[str, Floats]:
+    def _values(self, quantity: MapQuantity, at: LocatedPosterior, f: Floats | None) -> dict[str, Floats]:
         """Return the values (..., B, L) of each variable of a quantity."""
-        summary, name = quantity.summary(self.posterior_field, at, self.levels), quantity.name
+        summary, name = quantity.summary(at, self.levels), quantity.name
         if not np.all(np.isfinite(summary.mean)):
             self.undefined.add(name)
         found = {name: summary.mean, f"{name}_std": summary.std}
@@ -176,6 +185,7 @@ class MapPlan:
             return values.reshape(*leading, *shape)
         return np.moveaxis(values, -1, -2).reshape(*leading, L, *shape)
 
-    def _first_index(self, block: Slices) -> int:
-        """Return the index of the first point of a block among all points; blocks are contiguous for exact draws."""
-        return int(np.ravel_multi_index([part.start for part in block], self.grid.shape))
+    def _indices(self, block: Slices) -> NDArray[np.intp]:
+        """Return the indices of the points of a block among all points."""
+        ranges = [np.arange(part.start, part.stop) for part in block]
+        return np.asarray(np.ravel_multi_index(np.meshgrid(*ranges, indexing="ij"), self.grid.shape)).ravel()

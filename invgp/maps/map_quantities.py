@@ -15,7 +15,7 @@ from invgp.errors import ArgumentError
 from invgp.formatting import suggest
 from invgp.links import LINKS, normal_draws
 from invgp.maps.expressions import DerivedExpression, ExpressionLatent, Values
-from invgp.maps.posterior_field import LatentField, PosteriorField, Projections
+from invgp.maps.posterior_field import LatentField, LocatedPosterior
 from invgp.problem import Floats
 from invgp.units import conversion, is_unit
 
@@ -55,8 +55,8 @@ class MapQuantity(Protocol):
     def thresholds(self) -> tuple[float, ...]:
         """Thresholds, in its unit."""
 
-    def summary(self, field: PosteriorField, at: Projections, levels: Floats) -> PointSummary:
-        """Return its summary at points with these projections; `levels` are the probabilities of the quantiles."""
+    def summary(self, at: LocatedPosterior, levels: Floats) -> PointSummary:
+        """Return its summary at points; `levels` are the probabilities of the quantiles."""
 
     def values(self, f: Floats) -> Floats:
         """Return physical values (R, B, L) for draws (R, B, Q) of all processes."""
@@ -79,24 +79,18 @@ class LatentQuantity:
         """Indices of its processes."""
         return self.field.processes
 
-    def summary(self, field: PosteriorField, at: Projections, levels: Floats) -> PointSummary:
+    def summary(self, at: LocatedPosterior, levels: Floats) -> PointSummary:
         """Return its summary at points, as `invgp run` computes it at the sites."""
+        if at.posterior.groups:
+            return self._summary_of_draws(at, levels)
         link, size = self.field.link, self.field.size
-        if field.draws is not None:
-            f = field.process_draws(at, self.processes)
-            summary = _summarise_draws(link(f), levels, self.thresholds)
-            if link.elementwise:
-                ratio = f.var(axis=0) / self.field.std**2
-            else:
-                ratio = (summary.std / self.field.prior_moments()[1]) ** 2
-            return summary._replace(information=1.0 - ratio)
         if link.elementwise:
             # Labels do not mix, and one process at a time costs the fewest operations.
-            parts = [field.moments(at, [j]) for j in self.processes]
+            parts = [at.moments([j]) for j in self.processes]
             mean = np.concatenate([m for m, _ in parts], axis=-1)
             covariance = np.stack([c[:, 0, 0] for _, c in parts], axis=-1)[..., None] * np.eye(size)
         else:
-            mean, covariance = field.moments(at, self.processes)
+            mean, covariance = at.moments(self.processes)
         centre, std = link.moments(mean, covariance)
         return PointSummary(
             centre,
@@ -104,6 +98,33 @@ class LatentQuantity:
             link.quantiles(mean, covariance, levels),
             _stack([link.exceedance(mean, covariance, t) for t in self.thresholds], centre),
             1.0 - self.field.variance_ratio(covariance, std),
+        )
+
+    def _summary_of_draws(self, at: LocatedPosterior, levels: Floats) -> PointSummary:
+        """Return the summary of draws from the exact posterior.
+
+        For an elementwise link, mean and standard deviation are those of the mixture, without the error of the draws
+        given the inducing variables.
+        """
+        link = self.field.link
+        if not link.elementwise:
+            summary = _summarise_values(link(_stack_draws(at, self.processes)), levels, self.thresholds)
+            return summary._replace(information=1.0 - (summary.std / self.field.prior_moments()[1]) ** 2)
+        parts = [self._summary_of_process(at, j, self.field.std[i], levels) for i, j in enumerate(self.processes)]
+        return PointSummary(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
+
+    def _summary_of_process(self, at: LocatedPosterior, process: int, prior_std: float, levels: Floats) -> PointSummary:
+        """Return the summary (..., B, 1) of one label of a latent with an elementwise link."""
+        link = self.field.link
+        mean, variance = at.mixture(process)
+        centres, spreads = link.moments(mean[..., None], variance[..., None, None])
+        values = link(at.process_draws(process))[..., None]
+        summary = _summarise_values(values, levels, self.thresholds)
+        ratio = _mixture_variance(mean, variance) / prior_std**2
+        return summary._replace(
+            mean=centres.mean(axis=1),
+            std=np.sqrt(_mixture_variance(centres[..., 0], spreads[..., 0] ** 2))[:, None],
+            information=(1.0 - ratio)[:, None],
         )
 
     def values(self, f: Floats) -> Floats:
@@ -132,15 +153,22 @@ class DerivedQuantity:
         """Indices of the processes of its latents."""
         return [j for latent in self.fields for j in latent.processes]
 
-    def summary(self, field: PosteriorField, at: Projections, levels: Floats) -> PointSummary:
-        """Return its summary at points with these projections."""
-        if field.draws is not None:
-            f = field.process_draws(at, self.processes)
-            return _summarise_draws(self._evaluate(f), levels, self.thresholds)
-        mean, covariance = field.moments(at, self.processes)
+    def summary(self, at: LocatedPosterior, levels: Floats) -> PointSummary:
+        """Return its summary at points."""
+        if at.posterior.groups:
+            values = self._evaluate(_stack_draws(at, self.processes))
+            return _summarise_values(values, levels, self.thresholds)
+        mean, covariance = at.moments(self.processes)
         if self.expression.linear:
             return self._closed_form_summary(mean, covariance, levels)
-        return self._sampled_summary(mean, covariance, levels)
+        parts = [_summarise_values(self._evaluate(f), levels, self.thresholds) for f in normal_draws(mean, covariance)]
+        means, stds, quantiles, exceedance, _ = zip(*parts, strict=True)
+        return PointSummary(
+            np.concatenate(means),
+            np.concatenate(stds),
+            np.concatenate(quantiles, axis=1),
+            np.concatenate(exceedance, axis=1),
+        )
 
     def values(self, f: Floats) -> Floats:
         """Return values (R, B, L) for draws (R, B, Q) of all processes."""
@@ -155,23 +183,6 @@ class DerivedQuantity:
         above = [normal.exceedance(centre, spread, t) for t in self.thresholds]
         return PointSummary(
             *normal.moments(centre, spread), normal.quantiles(centre, spread, levels), _stack(above, centre)
-        )
-
-    def _sampled_summary(self, mean: Floats, covariance: Floats, levels: Floats) -> PointSummary:
-        parts = []
-        for f in normal_draws(mean, covariance):
-            values = self._evaluate(f)
-            with np.errstate(invalid="ignore"):
-                centre = np.mean(values, axis=1)
-                above = [np.where(np.isnan(centre), np.nan, np.mean(values > t, axis=1)) for t in self.thresholds]
-                spread = np.std(values, axis=1), np.quantile(values, levels, axis=1)
-            parts.append((centre, *spread, _stack(above, centre)))
-        means, stds, quantiles, exceedance = zip(*parts, strict=True)
-        return PointSummary(
-            np.concatenate(means),
-            np.concatenate(stds),
-            np.concatenate(quantiles, axis=1),
-            np.concatenate(exceedance, axis=1),
         )
 
     def _evaluate(self, f: Floats) -> Floats:
@@ -255,10 +266,32 @@ def _stack(parts: list[Floats], like: Floats) -> Floats:
     return np.stack(parts) if parts else np.empty((0, *like.shape))
 
 
-def _summarise_draws(values: Floats, levels: Floats, thresholds: Sequence[float]) -> PointSummary:
-    """Return the summary of draws (R, B, L) of a quantity."""
+def _stack_draws(at: LocatedPosterior, processes: Sequence[int]) -> Floats:
+    """Return draws (B, S, g) of g processes at each point from the exact posterior."""
+    return np.stack([at.process_draws(j) for j in processes], axis=-1)
+
+
+def _mixture_variance(mean: Floats, variance: Floats) -> Floats:
+    """Return the variance (B,) of a mixture with means and variances (B, R); draws of the means are independent."""
+    between = mean.var(axis=1, ddof=1) if mean.shape[1] > 1 else 0.0
+    return np.asarray(variance.mean(axis=1) + between)
+
+
+def _summarise_values(values: Floats, levels: Floats, thresholds: Sequence[float]) -> PointSummary:
+    """Return the summary of S values (B, S, L) of a quantity at each point."""
     with np.errstate(invalid="ignore"):
-        centre = values.mean(axis=0)
-        above = [np.where(np.isnan(centre), np.nan, np.mean(values > t, axis=0)) for t in thresholds]
-        quantiles = np.quantile(values, levels, axis=0) if len(levels) else np.empty((0, *centre.shape))
-        return PointSummary(centre, values.std(axis=0, ddof=1), quantiles, _stack(above, centre))
+        centre = values.mean(axis=1)
+        above = [np.where(np.isnan(centre), np.nan, np.mean(values > t, axis=1)) for t in thresholds]
+        quantiles = _quantiles(values, levels) if len(levels) else np.empty((0, *centre.shape))
+        return PointSummary(centre, values.std(axis=1), quantiles, _stack(above, centre))
+
+
+def _quantiles(values: Floats, levels: Floats) -> Floats:
+    """Return quantiles (K, B, L) of values (B, S, L), as `numpy.quantile` but faster: whole rows are sorted."""
+    ordered = np.sort(values.swapaxes(1, 2), axis=-1)
+    place = levels * (ordered.shape[-1] - 1)
+    below = np.floor(place).astype(np.intp)
+    above = np.minimum(below + 1, ordered.shape[-1] - 1)
+    share = place - below
+    found = np.moveaxis((1.0 - share) * ordered[..., below] + share * ordered[..., above], -1, 0)
+    return np.where(np.isnan(ordered[..., -1]), np.nan, found)  # NaN sorts to the end

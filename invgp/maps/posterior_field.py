@@ -2,22 +2,29 @@
 
 The factors of the prior and posterior covariances are computed once. Each batch of points needs the covariances with
 the inducing points, one triangular solve and one matrix product per process.
+
+If the file has draws from the exact posterior, the distribution at a point is a mixture with one Gaussian per draw: its
+mean is interpolated from the draw at the inducing points, and its variance is the prior variance given their values.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import scipy.linalg
 import xarray as xr
+from scipy.special import ndtri
 
 from invgp.core.coupled.coupled_gaussian import CoupledGaussian, SiteFactors, gaussian_from_natural, natural_parameters
 from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import inducing_factor, sparse_geometry
 from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.errors import ConfigError
+from invgp.errors import ArgumentError, ConfigError
 from invgp.gaussian_processes import (
     ProcessPosterior,
     StoredSiteFactors,
@@ -26,9 +33,11 @@ from invgp.gaussian_processes import (
     read_process_posterior,
 )
 from invgp.links import LINKS, Link
+from invgp.posterior.modes import draws_of_mode
 from invgp.problem import Floats
 
 Projections = dict[int, tuple[Floats, Floats]]  # result of `SharedKernel.project` by index of the kernel
+FEWEST_VALUES = 2000  # values of a process at a point from which quantiles are computed
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,49 @@ class SharedKernel:
 
 
 @dataclass(frozen=True)
+class ProcessPrior:
+    """Prior of the Q processes: moments, and kernels with their inducing points.
+
+    Attributes
+    ----------
+    mean, std : array, shape (Q,)
+        Prior mean and standard deviation of the processes.
+    kernels : tuple of SharedKernel
+        The distinct kernels.
+    kernel_index : tuple of int, length Q
+        Index of the kernel of each process.
+    """
+
+    mean: Floats
+    std: Floats
+    kernels: tuple[SharedKernel, ...]
+    kernel_index: tuple[int, ...]
+
+    def processes_with_kernel(self, number: int) -> list[int]:
+        """Return the processes that have the kernel with this index."""
+        return [j for j, index in enumerate(self.kernel_index) if index == number]
+
+    def projections(self, X: Floats, processes: Sequence[int]) -> Projections:
+        """Return the projections of points X (B, D) for the kernels of some processes."""
+        return {number: self.kernels[number].project(X) for number in {self.kernel_index[j] for j in processes}}
+
+
+@dataclass(frozen=True)
+class DrawGroup:
+    """Draws from the exact posterior that have the same prior, with given hyperparameters.
+
+    Attributes
+    ----------
+    prior : ProcessPrior
+    whitened : array, shape (R, Q, M)
+        Draws of the whitened inducing variables.
+    """
+
+    prior: ProcessPrior
+    whitened: Floats
+
+
+@dataclass(frozen=True)
 class PosteriorField:
     """The posterior of all latent processes as functions of position.
 
@@ -114,38 +166,32 @@ class PosteriorField:
     ----------
     fields : tuple of LatentField
         The latents, in order.
-    mean, std : array, shape (Q,)
-        Prior mean and standard deviation of the processes.
-    kernels : tuple of SharedKernel
-        The distinct kernels.
-    kernel_index : tuple of int, length Q
-        Index of the kernel of each process.
+    prior : ProcessPrior
     centre : array, shape (Q, M)
-        Mean of the whitened inducing variables.
+        Mean of the whitened inducing variables of a Gaussian posterior.
     roots : tuple of array
         T with T^T T the covariance of the whitened inducing variables: one (Q M, Q M), or one (M, M) for each of Q
         independent processes.
-    draws : array, shape (R, Q, M), or None
-        Draws of the whitened inducing variables from the exact posterior; None if the posterior is a Gaussian.
+    groups : tuple of DrawGroup
+        Draws from the exact posterior; empty if the posterior is a Gaussian.
     """
 
     fields: tuple[LatentField, ...]
-    mean: Floats
-    std: Floats
-    kernels: tuple[SharedKernel, ...]
-    kernel_index: tuple[int, ...]
+    prior: ProcessPrior
     centre: Floats
     roots: tuple[Floats, ...]
-    draws: Floats | None = None
+    groups: tuple[DrawGroup, ...] = ()
     _root_cache: dict[tuple[int, ...], Floats] = field(default_factory=dict)
 
     @staticmethod
-    def from_dataset(posterior: xr.Dataset) -> PosteriorField:
+    def from_dataset(posterior: xr.Dataset, mode: int | None = None) -> PosteriorField:
         """Return the posterior of a dataset that `invgp run` wrote.
 
         Parameters
         ----------
         posterior : Dataset
+        mode : int, optional
+            Number of a mode, from 1; by default all.
 
         Returns
         -------
@@ -154,7 +200,7 @@ class PosteriorField:
         Raises
         ------
         ConfigError
-            The dataset does not have the variables for prediction, or is damaged.
+            The dataset does not have the variables for prediction or this mode, or is damaged.
         """
         coordinates = posterior.attrs["invgp_coordinates"].split()
         stored = read_process_posterior(posterior, coordinates)
@@ -167,80 +213,55 @@ class PosteriorField:
         fields = _read_fields(posterior)
         X = np.stack([np.asarray(posterior[name].values, dtype=np.float64) for name in coordinates], axis=-1)
         try:
-            return replace(_build_posterior_field(fields, X, stored), draws=_read_draws(posterior))
+            found = _build_posterior_field(fields, X, stored)
         except np.linalg.LinAlgError as error:
             raise ConfigError(
                 "the posterior is damaged: its variable 'site_precision' gives a covariance that is not positive "
                 "definite"
             ) from error
+        draws = read_draws(posterior, mode)
+        return found if draws is None else replace(found, groups=(DrawGroup(found.prior, draws),))
+
+    @property
+    def process_count(self) -> int:
+        """Number of processes, Q."""
+        return int(self.centre.shape[0])
 
     @property
     def inducing(self) -> int:
         """Number of inducing points per process, M."""
         return int(self.centre.shape[1])
 
-    def processes_with_kernel(self, number: int) -> list[int]:
-        """Return the processes that have the kernel with this index."""
-        return [j for j, index in enumerate(self.kernel_index) if index == number]
+    @property
+    def draw_count(self) -> int:
+        """Number of draws from the exact posterior; 0 if the posterior is a Gaussian."""
+        return sum(len(group.whitened) for group in self.groups)
 
-    def projections(self, X: Floats, processes: Sequence[int]) -> Projections:
-        """Return the projections of points X (B, D) for the kernels of some processes."""
-        return {number: self.kernels[number].project(X) for number in {self.kernel_index[j] for j in processes}}
+    @property
+    def priors(self) -> tuple[ProcessPrior, ...]:
+        """The prior of each group of draws, or of the Gaussian."""
+        return tuple(group.prior for group in self.groups) or (self.prior,)
 
-    def moments(self, at: Projections, processes: Sequence[int]) -> tuple[Floats, Floats]:
-        """Return the posterior moments of processes at each point.
+    def at(self, X: Floats, processes: Sequence[int]) -> LocatedPosterior:
+        """Return the posterior of some processes at points X (B, D)."""
+        return LocatedPosterior(self, tuple(prior.projections(X, processes) for prior in self.priors))
 
-        Parameters
-        ----------
-        at : Projections
-            Projections of B points.
-        processes : sequence of int
-            Indices of g processes.
+    def draw_inducing(self, rng: np.random.Generator, count: int) -> list[Floats]:
+        """Return draws (R, Q, M) of the whitened inducing variables, for each of `priors`; R sums up to `count`.
 
-        Returns
-        -------
-        mean : array, shape (B, g)
-        covariance : array, shape (B, g, g)
-            Between the processes at the same point.
+        Draws from the exact posterior are repeated only if there are fewer than `count`.
         """
-        M, g = self.inducing, len(processes)
-        R = self._root(tuple(processes))
-        W = [at[self.kernel_index[j]] for j in processes]
-        std = self.std[list(processes)]
-        mean = np.stack([self.centre[j] @ w for j, (w, _) in zip(processes, W, strict=True)], axis=-1)
-        covariance = np.zeros((len(mean), g, g))
-        scaled = [R[:, i * M : (i + 1) * M] @ w for i, (w, _) in enumerate(W)]
-        for i in range(g):
-            for k in range(i + 1):
-                covariance[:, i, k] = covariance[:, k, i] = np.einsum("mb,mb->b", scaled[i], scaled[k])
-            covariance[:, i, i] += W[i][1]
-        return self.mean[list(processes)] + std * mean, covariance * std[:, None] * std
+        if not self.groups:
+            parts = [rng.standard_normal((count, len(root))) @ root for root in self.roots]
+            return [np.concatenate(parts, axis=1).reshape(count, *self.centre.shape) + self.centre]
+        chosen = np.sort(rng.choice(self.draw_count, count, replace=count > self.draw_count))
+        ends = np.cumsum([0, *(len(group.whitened) for group in self.groups)])
+        return [
+            group.whitened[chosen[(chosen >= first) & (chosen < last)] - first]
+            for group, (first, last) in zip(self.groups, pairwise(ends.tolist()), strict=True)
+        ]
 
-    def process_draws(self, at: Projections, processes: Sequence[int]) -> Floats:
-        """Return draws (R, B, g) of g processes at each of B points from the exact posterior.
-
-        They are joint over the processes, not over the points: the conditional variance given the inducing variables is
-        drawn for each point by itself.
-        """
-        if self.draws is None:
-            raise ValueError("the posterior has no draws")
-        rng = np.random.default_rng(0)
-        found = []
-        for j in processes:
-            W, conditional = at[self.kernel_index[j]]
-            f = self.draws[:, j] @ W
-            f += np.sqrt(np.maximum(conditional, 0.0)) * rng.standard_normal(f.shape)
-            found.append(self.mean[j] + self.std[j] * f)
-        return np.stack(found, axis=-1)
-
-    def draw_inducing(self, rng: np.random.Generator, count: int) -> Floats:
-        """Return draws (R, Q, M) of the whitened inducing variables."""
-        if self.draws is not None:
-            return self.draws[rng.choice(len(self.draws), count, replace=count > len(self.draws))]
-        parts = [rng.standard_normal((count, len(root))) @ root for root in self.roots]
-        return np.concatenate(parts, axis=1).reshape(count, *self.centre.shape) + self.centre
-
-    def _root(self, processes: tuple[int, ...]) -> Floats:
+    def root(self, processes: tuple[int, ...]) -> Floats:
         """Return a square T with T^T T the covariance of the whitened inducing variables of some processes."""
         if processes not in self._root_cache:
             M = self.inducing
@@ -253,9 +274,103 @@ class PosteriorField:
         return self._root_cache[processes]
 
 
-def _read_draws(posterior: xr.Dataset) -> Floats | None:
-    """Return the draws (R, Q, M) of the whitened inducing variables; None if the file has none."""
+@dataclass(frozen=True)
+class LocatedPosterior:
+    """The posterior of the processes at B points.
+
+    Attributes
+    ----------
+    posterior : PosteriorField
+    projections : tuple of Projections
+        Projections of the points, for each of the priors of the posterior.
+    """
+
+    posterior: PosteriorField
+    projections: tuple[Projections, ...]
+
+    def moments(self, processes: Sequence[int]) -> tuple[Floats, Floats]:
+        """Return the moments of g processes of a Gaussian posterior at each point.
+
+        Returns
+        -------
+        mean : array, shape (B, g)
+        covariance : array, shape (B, g, g)
+            Between the processes at the same point.
+        """
+        field, prior, [at] = self.posterior, self.posterior.prior, self.projections
+        M, g = field.inducing, len(processes)
+        R = field.root(tuple(processes))
+        W = [at[prior.kernel_index[j]] for j in processes]
+        std = prior.std[list(processes)]
+        mean = np.stack([field.centre[j] @ w for j, (w, _) in zip(processes, W, strict=True)], axis=-1)
+        covariance = np.zeros((len(mean), g, g))
+        scaled = [R[:, i * M : (i + 1) * M] @ w for i, (w, _) in enumerate(W)]
+        for i in range(g):
+            for k in range(i + 1):
+                covariance[:, i, k] = covariance[:, k, i] = np.einsum("mb,mb->b", scaled[i], scaled[k])
+            covariance[:, i, i] += W[i][1]
+        return prior.mean[list(processes)] + std * mean, covariance * std[:, None] * std
+
+    def mixture(self, process: int) -> tuple[Floats, Floats]:
+        """Return the distribution of a process given each draw at the inducing points.
+
+        Returns
+        -------
+        mean : array, shape (B, R)
+            Mean given each of R draws.
+        variance : array, shape (B, R)
+            Variance given each draw; the same for draws of one group.
+        """
+        means, variances = [], []
+        for group, at in zip(self.posterior.groups, self.projections, strict=True):
+            prior, j = group.prior, process
+            W, conditional = at[prior.kernel_index[j]]
+            mean = W.T @ group.whitened[:, j].T
+            mean *= prior.std[j]
+            mean += prior.mean[j]
+            means.append(mean)
+            variances.append(np.broadcast_to((prior.std[j] ** 2 * conditional)[:, None], mean.shape))
+        if len(means) == 1:
+            return means[0], variances[0]
+        return np.concatenate(means, axis=1), np.concatenate(variances, axis=1)
+
+    def process_draws(self, process: int) -> Floats:
+        """Return draws (B, S) of a process at each point, from the mixture; S is a multiple of the number of draws.
+
+        All points have the same standard normal numbers, which are evenly spaced quantiles, so that summaries of the
+        draws are smooth functions of position. Draws of different processes at one point are joint. For draws that are
+        joint over the points, see `invgp.maps.joint_draws`.
+        """
+        mean, variance = self.mixture(process)
+        spread = np.sqrt(np.maximum(variance, 0.0))
+        return np.concatenate([mean + spread * z for z in _scores(mean.shape[1], process)], axis=1)
+
+
+@lru_cache(maxsize=64)
+def _scores(draws: int, process: int) -> Floats:
+    """Return standard normal numbers (n, R) for n values of a process for each draw, in random order."""
+    repeats = math.ceil(FEWEST_VALUES / draws)
+    z = ndtri((np.arange(repeats * draws) + 0.5) / (repeats * draws))
+    return np.random.default_rng([1, process]).permutation(z / z.std()).reshape(repeats, draws)
+
+
+def read_draws(posterior: xr.Dataset, mode: int | None = None) -> Floats | None:
+    """Return the draws (R, Q, M) of the whitened inducing variables; None if the file has none.
+
+    Parameters
+    ----------
+    posterior : Dataset
+    mode : int, optional
+        Number of a mode, from 1; by default all.
+
+    Raises
+    ------
+    ConfigError
+        The draws are damaged, or there are none of this mode.
+    """
     if "whitened_sample" not in posterior:
+        if mode is not None:
+            raise ArgumentError(f"mode: must not be given, since the posterior is a Gaussian, was {mode}")
         return None
     draws = posterior["whitened_sample"]
     if draws.dims[:2] != ("draw", "process") or draws.ndim != 3 or not np.isfinite(draws.values).all():
@@ -263,7 +378,8 @@ def _read_draws(posterior: xr.Dataset) -> Floats | None:
             "the posterior is damaged: its variable 'whitened_sample' must hold finite numbers along draws, processes "
             "and points"
         )
-    return np.asarray(draws.values, dtype=np.float64)
+    values = np.asarray(draws.values, dtype=np.float64)
+    return values if mode is None else values[draws_of_mode(posterior, "draw_mode", mode)]
 
 
 def _read_fields(posterior: xr.Dataset) -> tuple[LatentField, ...]:
@@ -297,7 +413,7 @@ def _build_posterior_field(fields: tuple[LatentField, ...], X: Floats, stored: P
             natural_parameters(prior, SiteFactors(stored.precision, stored.shift))
         )
         centre, roots = q.mean, (q.root,)
-    return PosteriorField(fields, mean, std, shared, kernel_index, centre, roots)
+    return PosteriorField(fields, ProcessPrior(mean, std, shared, kernel_index), centre, roots)
 
 
 def _share_kernels(

@@ -36,6 +36,7 @@ def plan_map(
     exceed: Sequence[str] = (),
     quantiles: Sequence[float] | None = None,
     draws: int = 0,
+    mode: int | None = None,
     seed: int | None = None,
     memory: int = MEMORY,
 ) -> MapPlan:
@@ -43,7 +44,7 @@ def plan_map(
 
     Parameters
     ----------
-    posterior, grid, latents, derive, exceed, quantiles, draws, seed, memory
+    posterior, grid, latents, derive, exceed, quantiles, draws, mode, seed, memory
         As in `predict`.
 
     Returns
@@ -56,7 +57,7 @@ def plan_map(
         An argument is invalid, or the posterior lacks the variables for prediction.
     """
     posterior = as_points(posterior)
-    posterior_field = PosteriorField.from_dataset(posterior)
+    posterior_field = PosteriorField.from_dataset(posterior, mode)
     levels = np.asarray(posterior["quantile"].values if quantiles is None else quantiles, dtype=np.float64)
     if levels.size and not np.all((levels > 0.0) & (levels < 1.0)):
         raise ArgumentError(f"quantiles: must be between 0 and 1, were {', '.join(f'{level:g}' for level in levels)}")
@@ -105,12 +106,13 @@ def plan_map(
         draws,
         int(posterior.attrs["invgp_seed"]) if seed is None else seed,
         memory,
+        mode,
     )
 
 
 def _check_draws(posterior_field: PosteriorField, grid: MapGrid, draws: int) -> None:
     """Raise `ConfigError` if the draws do not fit in memory."""
-    needed, free = draw_bytes(posterior_field, grid.size, draws), psutil.virtual_memory().available
+    needed, free = draw_bytes(posterior_field, grid, draws), psutil.virtual_memory().available
     if needed > free:
         raise ArgumentError(
             f"draws: must fit in memory, was {draws:,}, which need {needed / 2**30:,.1f} GiB of the "
@@ -127,6 +129,7 @@ def predict(
     exceed: Sequence[str] = (),
     quantiles: Sequence[float] | None = None,
     draws: int = 0,
+    mode: int | None = None,
     seed: int | None = None,
     memory: int = MEMORY,
 ) -> xr.Dataset:
@@ -149,6 +152,8 @@ def predict(
         Probabilities of the quantiles; by default those of the posterior.
     draws : int
         Number of posterior draws, joint over the points and the latents.
+    mode : int
+        Number of a mode of a sampled posterior, from 1, the most probable; by default all modes together.
     seed : int
         Random seed of the draws; by default that of the posterior.
     memory : int
@@ -179,6 +184,7 @@ def predict(
         exceed=exceed,
         quantiles=quantiles,
         draws=draws,
+        mode=mode,
         seed=seed,
         memory=memory,
     )

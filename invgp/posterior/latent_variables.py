@@ -162,8 +162,16 @@ def whitened_draws(samples: Samples, processes: ProcessPosterior) -> dict[str, x
         "covariance",
         "units": "1",
     }
-    values = samples.whitened[samples.thin(count)].astype(np.float32)
-    return {"whitened_sample": make_array(("draw", "process", points), values, about)}
+    stored = samples.thin(count)
+    values = samples.whitened[stored].astype(np.float32)
+    return {
+        "whitened_sample": make_array(("draw", "process", points), values, about),
+        "draw_mode": make_array(
+            ("draw",),
+            samples.mode[stored].astype(np.int32) + 1,
+            {"long_name": "mode of the draw for prediction, the most probable first", "units": "1"},
+        ),
+    }
 
 
 def _prior_attributes(latent: Latent, process_mean: Floats, process_std: Floats) -> dict[str, Any]:

@@ -13,12 +13,8 @@ from helpers.compliance import LOCAL_AXES, complaints
 from helpers.exact_posterior import joint_posterior
 from helpers.problems import linear_problem, map_problem
 from invgp import netcdf
-from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import ConfigError
 from invgp.links import LINKS
-from invgp.maps import joint_draws
-from invgp.maps.joint_draws import JointDraws
-from invgp.maps.posterior_field import PosteriorField
 from invgp.maps.predict import plan_map, predict, write
 
 FAMILIES = {
@@ -180,47 +176,6 @@ def test_that_the_summary_of_a_quantity_agrees_with_its_joint_draws(change):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("exact", [True, False], ids=["exact", "waves"])
-def test_that_draws_have_the_joint_covariance_of_the_exact_posterior(linear, exact, monkeypatch):
-    if not exact:
-        monkeypatch.setattr(joint_draws, "EXACT_POINTS", 0)
-    found = predict(linear, grid="easting=10:90:20,northing=0:100:25", draws=4000, derive=["both = depth * velocity"])
-    assert found.attrs["invgp_draws"] == ("exact" if exact else "sums of waves")
-    northing, easting = np.meshgrid(found["northing"], found["easting"], indexing="ij")
-    X = np.stack([easting.ravel(), northing.ravel()], axis=-1)
-    mean, covariance = joint_posterior(linear_problem(), X)
-    draws = np.concatenate([found[f"{n}_sample"].values.reshape(4000, -1) for n in ("velocity", "depth")], axis=1)
-    std = np.sqrt(np.diag(covariance))
-    np.testing.assert_allclose((draws.mean(axis=0) - mean) / std, 0.0, atol=0.08)
-    prior = np.repeat([2.0, 1.5], len(X))
-    error = (np.cov(draws.T) - covariance) / (prior[:, None] * prior)
-    assert np.max(np.abs(error)) < (0.07 if exact else 0.07 + joint_draws.WAVE_ERROR)
-    np.testing.assert_allclose(found["both_sample"], found["velocity_sample"] * found["depth_sample"])
-
-
-@pytest.mark.parametrize("dimensions", [1, 2, 3])
-@pytest.mark.parametrize("name", CORRELATIONS)
-def test_that_waves_have_the_correlations_of_the_kernel(name, dimensions, rng):
-    kernel = Kernel(CORRELATIONS[name], 1.0, np.ones(dimensions))
-    lags = rng.standard_normal((2000, dimensions))
-    lags *= (10.0 * rng.random(2000) / np.linalg.norm(lags, axis=1))[:, None]
-    found = np.mean(np.cos(lags @ joint_draws.spectral_frequencies(kernel, joint_draws.WAVES).T), axis=1)
-    error = np.abs(found - kernel(lags, np.zeros((1, dimensions)))[:, 0])
-    assert error.max() < joint_draws.WAVE_ERROR
-    assert np.sqrt(np.mean(error**2)) < 0.01
-
-
-def test_that_draws_do_not_change_with_the_size_of_the_blocks(layered):
-    for most in (2000, 0):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(joint_draws, "EXACT_POINTS", most)
-            whole = predict(layered, grid="10", draws=3, exceed=["thickness > 9"])
-            pieces = predict(layered, grid="10", draws=3, exceed=["thickness > 9"], memory=10_000)
-        assert plan_map(layered, grid="10", draws=3, memory=10_000).block_points < whole.sizes["easting"]
-        xr.testing.assert_allclose(whole.drop_attrs(), pieces.drop_attrs(), rtol=1e-9)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_that_draws_at_a_point_have_the_spread_of_the_map(family):
     found = predict(inverted(family), grid="easting=500020:500080:30,northing=6000040", draws=8000)
@@ -228,18 +183,6 @@ def test_that_draws_at_a_point_have_the_spread_of_the_map(family):
         draws = found[f"{name}_sample"]
         np.testing.assert_allclose(draws.mean("realization"), found[name], rtol=0.03)
         np.testing.assert_allclose(draws.std("realization"), found[f"{name}_std"], rtol=0.06)
-
-
-def test_that_waves_keep_the_covariance_between_inducing_points_and_the_map(linear):
-    # At the sites of a dense posterior nothing is left open: a draw there is what the inducing variables say.
-    field = PosteriorField.from_dataset(linear)
-    X = np.stack([linear["easting"], linear["northing"]], axis=-1)
-    drawn = JointDraws.sample(field, None, 50, np.random.default_rng(1))
-    f = drawn.at(X, 0, field.projections(X, [0, 1]))
-    again = field.draw_inducing(np.random.default_rng(1).spawn(3)[0], 50)
-    for j in (0, 1):
-        shape = field.kernels[field.kernel_index[j]]
-        np.testing.assert_allclose(f[..., j], field.mean[j] + field.std[j] * again[:, j] @ shape.factor.T, atol=1e-6)
 
 
 @pytest.mark.slow

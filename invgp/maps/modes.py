@@ -1,0 +1,116 @@
+"""The part of a posterior that one of its modes contributes."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from invgp.maps.map_quantities import LatentQuantity, PointSummary
+from invgp.maps.nodes import as_points
+from invgp.maps.posterior_field import PosteriorField, read_draws
+from invgp.posterior.modes import draws_of_mode, mode_probabilities
+from invgp.problem import Floats
+
+POINTS_AT_ONCE = 500  # to limit memory
+ALL_MODES_SUFFIXES = ("_r_hat", "_effective_sample_size")  # of latents: diagnostics of all draws together
+ALL_MODES = ("gaussian_error",)
+
+
+def select_mode(posterior: xr.Dataset, mode: int) -> xr.Dataset:
+    """Return the posterior given one of its modes.
+
+    Parameters
+    ----------
+    posterior : Dataset
+        A posterior of `invgp run` with draws from the exact posterior.
+    mode : int
+        Number of the mode, from 1; mode 1 is the most probable.
+
+    Returns
+    -------
+    Dataset
+        The same variables, computed from the stored draws of the mode, without diagnostics of all draws. The attribute
+        ``invgp_mode`` is the number of the mode.
+
+    Raises
+    ------
+    ConfigError
+        The posterior has no such mode, or no draws for prediction.
+
+    Examples
+    --------
+    >>> invgp.select_mode(posterior, mode=2)  # doctest: +SKIP
+    """
+    points = as_points(posterior)
+    read_draws(points, mode)  # refuses a posterior without modes before anything else
+    field = PosteriorField.from_dataset(points, mode)
+    found = posterior.isel(realization=draws_of_mode(posterior, "mode", mode))
+    found = found.isel(draw=draws_of_mode(posterior, "draw_mode", mode))
+    levels = np.asarray(posterior["quantile"].values, dtype=np.float64)
+    names = posterior.attrs["invgp_coordinates"].split()
+    X = np.stack([np.asarray(points[name].values, dtype=np.float64) for name in names], axis=-1)
+    blocks = [X[i : i + POINTS_AT_ONCE] for i in range(0, len(X), POINTS_AT_ONCE)]
+    for latent in field.fields:
+        quantity = LatentQuantity(latent)
+        parts = [quantity.summary(field.at(block, latent.processes), levels) for block in blocks]
+        found = found.assign(_latent_variables(posterior, latent.name, _join(parts)))
+    if "correlation" in found:
+        found["correlation"] = found["correlation"].copy(data=_correlations(field, blocks).astype(np.float32))
+    for name in str(posterior.attrs.get("invgp_observations", "")).split():
+        found = _with_predictions(found, name, mode)
+    dropped = [name + suffix for name in posterior.attrs["invgp_latents"].split() for suffix in ALL_MODES_SUFFIXES]
+    return found.drop_vars([*dropped, *ALL_MODES], errors="ignore").assign_attrs(
+        invgp_mode=mode, invgp_mode_probability=float(mode_probabilities(posterior)[mode - 1])
+    )
+
+
+def _join(parts: list[PointSummary]) -> dict[str, Floats]:
+    """Return mean, spread, quantiles and information at all points."""
+    return {
+        "": np.concatenate([part.mean for part in parts]),
+        "_std": np.concatenate([part.std for part in parts]),
+        "_quantile": np.concatenate([part.quantiles for part in parts], axis=1),
+        "_information": np.concatenate([part.information for part in parts if part.information is not None]),
+    }
+
+
+def _latent_variables(posterior: xr.Dataset, name: str, values: dict[str, Floats]) -> dict[str, xr.DataArray]:
+    return {
+        name + suffix: posterior[name + suffix].copy(data=value.reshape(posterior[name + suffix].shape))
+        for suffix, value in values.items()
+    }
+
+
+def _correlations(field: PosteriorField, blocks: list[Floats]) -> Floats:
+    """Return the correlations (N, Q, Q) of the processes at each point."""
+    Q, found = field.process_count, []
+    for X in blocks:
+        at = field.at(X, range(Q))
+        f = np.stack([at.process_draws(j) for j in range(Q)], axis=1)
+        f -= f.mean(axis=-1, keepdims=True)
+        covariance = f @ f.swapaxes(1, 2)
+        std = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        found.append(covariance / (std[:, :, None] * std[:, None, :]))
+    return np.concatenate(found)
+
+
+def _with_predictions(posterior: xr.Dataset, name: str, mode: int) -> xr.Dataset:
+    """Replace the predicted data by those of a mode; without the variables of the modes they are left out."""
+    by_mode = f"{name}_predicted_by_mode"
+    if by_mode not in posterior:
+        return posterior.drop_vars([f"{name}_{what}" for what in ("predicted", "predicted_std", "residual")])
+    observed = posterior[f"{name}_observed"]
+    predicted, std = (
+        posterior[f"{name}_{what}_by_mode"].isel(posterior_mode=mode - 1, drop=True).astype(np.float64)
+        for what in ("predicted", "predicted_std")
+    )
+    residual = observed.values - predicted.values
+    noise = posterior[f"{name}_noise_std"].values
+    seen = np.isfinite(observed.values)
+    squares = np.where(seen, (residual / noise) ** 2, 0.0).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        chi_square = squares / seen.sum(axis=0)
+    values = {"predicted": predicted.values, "predicted_std": std.values, "residual": residual}
+    changed = {f"{name}_{what}": posterior[f"{name}_{what}"].copy(data=value) for what, value in values.items()}
+    chi = f"{name}_chi_square"
+    return posterior.assign(changed | {chi: posterior[chi].copy(data=chi_square.reshape(posterior[chi].shape))})

@@ -1,0 +1,346 @@
+"""Draws from the prior of a process with unit variance, jointly at the points of a map and at the inducing points.
+
+There are three methods. Up to `DENSE_POINTS` points, draws come from the Cholesky factor of their covariance given the
+inducing variables. On larger regular grids they come from a periodic covariance that agrees with the kernel on the grid
+(circulant embedding), which the fast Fourier transform diagonalises. For other sets of points, and where an embedding
+would be too large, a draw is a sum of waves.
+
+References
+----------
+Dietrich and Newsam (1997), for circulant embedding; Wilson et al. (2021), for draws by Matheron's rule.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import scipy.fft
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from scipy.special import ndtri
+from scipy.stats import f as f_distribution
+from scipy.stats import qmc
+
+from invgp.core.kernels import Kernel
+from invgp.maps.grids import MapGrid
+from invgp.maps.posterior_field import SharedKernel
+from invgp.problem import Floats
+
+Indices = NDArray[np.intp]
+
+DENSE_POINTS = 4000  # points of a map up to which draws use the Cholesky factor of their covariance
+LARGEST_EMBEDDING = 2**24  # points of a periodic grid; draws on larger ones would take too long
+EMBEDDING_ERROR = 1e-6  # largest error of a covariance by the embedding, relative to the variance
+GRID_BYTES = 2**31  # largest size of all draws on a grid together
+ENLARGEMENT = 1.3  # of a periodic grid whose covariance is not positive definite
+REGULAR = 1e-6  # largest deviation of a regular axis from equal steps, in steps
+GRID_NEIGHBOURS, INDUCING_NEIGHBOURS = 60, 20  # of an inducing point, on which its value is conditioned
+NUGGET = 1e-9  # added to the covariance of neighbours, which may be singular
+LOCATION_ERROR = 1e-8  # variance of the error of draws at inducing points, which nearly coincident points would amplify
+SMALLEST_JITTER, LARGEST_JITTER = 1e-12, 1e-6  # added to a conditional covariance, which may be singular
+WAVES = 2**13
+WAVE_ERROR = 0.03  # largest error of a correlation by the waves within ten length-scales
+POINTS_AT_ONCE = 512
+DEGREES = {"matern 3/2": 3.0, "matern 5/2": 5.0}  # of freedom of the Student-t spectral density; else it is normal
+SMALLEST_TAIL = 1e-8  # share of the spectral density beyond the highest frequency
+FREQUENCY_STEPS = 4000  # of the table of the distribution of frequencies
+
+
+class PriorDraw(Protocol):
+    """K prior draws of a process with unit variance, or their deviation from the mean given the inducing variables."""
+
+    def corrections(self, whitened: Floats) -> Floats:
+        """Return c (K, M): given whitened inducing variables (K, M), the process at x is the draw plus w(x)^T c."""
+
+    def at(self, X: Floats, rows: Indices) -> Floats:
+        """Return the draws (K, B) at points X (B, D), which have the indices `rows` (B,) among all points."""
+
+
+@dataclass(frozen=True)
+class DenseDraw:
+    """Draws of the deviation of a process from its mean given the inducing variables, at all points of a map.
+
+    Attributes
+    ----------
+    values : array, shape (K, N)
+    """
+
+    values: Floats
+
+    @staticmethod
+    def sample(kernel: SharedKernel, X: Floats, count: int, rng: np.random.Generator) -> DenseDraw:
+        """Draw at points X (N, D)."""
+        W, _ = kernel.project(X)
+        covariance = kernel.kernel(X, X) - W.T @ W
+        return DenseDraw(rng.standard_normal((count, len(X))) @ _singular_factor(covariance).T)
+
+    def corrections(self, whitened: Floats) -> Floats:
+        """Return the inducing variables themselves: the draws are deviations."""
+        return whitened
+
+    def at(self, X: Floats, rows: Indices) -> Floats:  # noqa: ARG002 - the points are known
+        """Return the draws (K, B) at the points with the indices `rows`."""
+        return self.values[:, rows]
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Square roots of the eigenvalues of a periodic covariance that agrees with a kernel on a regular grid.
+
+    Attributes
+    ----------
+    roots : array, shape (P_1, ..., P_D)
+    shape : tuple of int
+        Shape of the grid.
+    """
+
+    roots: Floats
+    shape: tuple[int, ...]
+
+    @staticmethod
+    def build(kernel: Kernel, grid: MapGrid) -> Embedding | None:
+        """Return the embedding of a regular grid.
+
+        Returns
+        -------
+        Embedding or None
+            None if a periodic covariance that is positive definite would be too large.
+        """
+        shape, steps = grid.shape, [_step(_axis(grid, name)) for name in grid.dims]
+        order = [grid.dims.index(name) for name in grid.coordinates]
+        periods = [2 * (n - 1) if n > 1 else 1 for n in shape]
+        while True:
+            periods = [scipy.fft.next_fast_len(period) for period in periods]
+            if math.prod(periods) > LARGEST_EMBEDDING:
+                return None
+            lags = [h * np.minimum(np.arange(P), P - np.arange(P)) for h, P in zip(steps, periods, strict=True)]
+            points = np.stack([lag.ravel() for lag in np.meshgrid(*lags, indexing="ij")], axis=-1)[:, order]
+            covariance = kernel(points, np.zeros((1, len(order)))).reshape(periods)
+            eigenvalues = scipy.fft.fftn(covariance).real
+            total = float(eigenvalues.sum())
+            negative = float(-np.minimum(eigenvalues, 0.0).sum())
+            if negative <= EMBEDDING_ERROR * total:
+                # The positive eigenvalues alone have a larger sum: scaled, they keep the variance.
+                scale = total / (total + negative) / eigenvalues.size
+                return Embedding(np.sqrt(scale * np.maximum(eigenvalues, 0.0)), shape)
+            periods = [math.ceil(ENLARGEMENT * P) if P > 1 else 1 for P in periods]
+
+    def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """Draw (count, n_1, ..., n_D) on the grid."""
+        found = np.empty((count, *self.shape), dtype=np.float32)
+        inner = tuple(slice(n) for n in self.shape)
+        for k in range(0, count, 2):
+            noise = rng.standard_normal((2, *self.roots.shape))
+            # The real and the imaginary part are independent draws.
+            both = scipy.fft.fftn(self.roots * (noise[0] + 1j * noise[1]), overwrite_x=True)[inner]
+            found[k] = both.real
+            if k + 1 < count:
+                found[k + 1] = both.imag
+        return found
+
+
+@dataclass(frozen=True)
+class GridDraw:
+    """Draws on a regular grid by circulant embedding, and at the inducing points given the nearest nodes.
+
+    Attributes
+    ----------
+    kernel : SharedKernel
+    values : array, shape (K, N)
+    at_inducing : array, shape (K, M)
+        With the jitter of the covariance of the inducing points, and that of `LOCATION_ERROR`.
+    """
+
+    kernel: SharedKernel
+    values: NDArray[np.float32]
+    at_inducing: Floats
+
+    @staticmethod
+    def sample(
+        kernel: SharedKernel, embedding: Embedding, grid: MapGrid, count: int, rng: np.random.Generator
+    ) -> GridDraw:
+        """Draw on a grid, and at the inducing points."""
+        values = embedding.draw(count, rng).reshape(count, -1)
+        nodes = grid.at(tuple(slice(0, size) for size in grid.shape))
+        inducing = InducingConditionals.build(kernel, nodes).draw(values, rng)
+        return GridDraw(kernel, values, inducing + _draw_jitter(kernel, count, rng, LOCATION_ERROR))
+
+    def corrections(self, whitened: Floats) -> Floats:
+        """Return L^T (L L^T + e I)^-1 (L v - g(Z)), with e the variance of the error of g(Z)."""
+        factor = self.kernel.factor
+        apart = whitened @ factor.T - self.at_inducing
+        covariance = factor @ factor.T + LOCATION_ERROR * np.eye(len(factor))
+        return np.asarray(scipy.linalg.solve(covariance, apart.T, assume_a="pos", check_finite=False).T @ factor)
+
+    def at(self, X: Floats, rows: Indices) -> Floats:  # noqa: ARG002 - the points are known
+        """Return the draws (K, B) at the points with the indices `rows`."""
+        return self.values[:, rows].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class InducingConditionals:
+    """Distribution of a process at inducing points given its values at the nodes of a grid.
+
+    Each inducing point is conditioned on the nearest nodes and the nearest of the previous inducing points (the
+    approximation of Vecchia).
+
+    Attributes
+    ----------
+    nodes : array of int, shape (M, n)
+        Nearest nodes of each inducing point.
+    previous : list of array of int
+        For each inducing point, the nearest of those before it.
+    weights : list of array
+        Weights of the nodes and the previous inducing points.
+    spread : array, shape (M,)
+        Conditional standard deviations.
+    """
+
+    nodes: Indices
+    previous: list[Indices]
+    weights: list[Floats]
+    spread: Floats
+
+    @staticmethod
+    def build(kernel: SharedKernel, nodes: Floats) -> InducingConditionals:
+        """Return the conditional distributions for nodes (N, D)."""
+        scale, Z = kernel.kernel.length_scale, kernel.Z
+        _, nearest = cKDTree(nodes / scale).query(Z / scale, k=min(GRID_NEIGHBOURS, len(nodes)))
+        nearest = np.asarray(nearest, dtype=np.intp).reshape(len(Z), -1)
+        previous, weights, spread = [], [], np.empty(len(Z))
+        for i in range(len(Z)):
+            distance = np.sum(((Z[:i] - Z[i]) / scale) ** 2, axis=1)
+            before = np.argsort(distance, kind="stable")[:INDUCING_NEIGHBOURS]
+            around = np.concatenate([nodes[nearest[i]], Z[before]])
+            own = kernel.kernel(around, Z[i : i + 1])[:, 0]
+            weight = scipy.linalg.solve(
+                kernel.kernel(around, around) + NUGGET * np.eye(len(around)), own, assume_a="pos", check_finite=False
+            )
+            previous.append(before)
+            weights.append(weight)
+            spread[i] = math.sqrt(max(1.0 - float(weight @ own), 0.0))
+        return InducingConditionals(nearest, previous, weights, spread)
+
+    def draw(self, values: NDArray[np.float32], rng: np.random.Generator) -> Floats:
+        """Draw at the inducing points, (K, M), given draws (K, N) at the nodes."""
+        found = np.empty((len(values), len(self.nodes)))
+        for i, (before, weight, spread) in enumerate(zip(self.previous, self.weights, self.spread, strict=True)):
+            known = np.concatenate([values[:, self.nodes[i]], found[:, before]], axis=1)
+            found[:, i] = known @ weight + spread * rng.standard_normal(len(values))
+        return found
+
+
+@dataclass(frozen=True)
+class WaveDraw:
+    """Draws that are sums of waves.
+
+    Attributes
+    ----------
+    kernel : SharedKernel
+    frequencies : array, shape (F, D)
+        For coordinates in length-scales.
+    cosines, sines : array, shape (K, F)
+        Amplitudes of the waves.
+    at_inducing : array, shape (K, M)
+    """
+
+    kernel: SharedKernel
+    frequencies: Floats
+    cosines: Floats
+    sines: Floats
+    at_inducing: Floats
+
+    @staticmethod
+    def sample(kernel: SharedKernel, count: int, rng: np.random.Generator) -> WaveDraw:
+        """Draw random amplitudes for the waves of a kernel."""
+        waves, shares = spectral_frequencies(kernel.kernel.name, len(kernel.kernel.length_scale), WAVES)
+        cosines, sines = rng.standard_normal((2, count, len(waves))) * np.sqrt(shares)
+        found = WaveDraw(kernel, waves, cosines, sines, np.empty(0))
+        inducing = found.at(kernel.Z, np.arange(len(kernel.Z))) + _draw_jitter(kernel, count, rng)
+        return replace(found, at_inducing=inducing)
+
+    def corrections(self, whitened: Floats) -> Floats:
+        """Return v - L^-1 g(Z)."""
+        return whitened - scipy.linalg.solve_triangular(self.kernel.factor, self.at_inducing.T, lower=True).T
+
+    def at(self, X: Floats, rows: Indices) -> Floats:  # noqa: ARG002 - waves need no index
+        """Return the draws (K, B) at points X (B, D)."""
+        scaled = (X - self.kernel.Z[0]) / self.kernel.kernel.length_scale
+        parts = []
+        for first in range(0, len(X), POINTS_AT_ONCE):
+            phase = self.frequencies @ scaled[first : first + POINTS_AT_ONCE].T
+            parts.append(self.cosines @ np.cos(phase) + self.sines @ np.sin(phase))
+        return np.concatenate(parts, axis=1)
+
+
+@lru_cache(maxsize=16)
+def spectral_frequencies(name: str, dimensions: int, count: int) -> tuple[Floats, Floats]:
+    """Return frequencies (F, D) for coordinates in length-scales, and their shares (F,) of the variance.
+
+    The frequencies are Sobol points. Those of a Matérn kernel are half of its spectral density and half uniform in the
+    logarithm of the frequency: the few waves of the tails of the density alone would be visible as parallel ripples.
+
+    Parameters
+    ----------
+    name : str
+        Key of `invgp.core.kernels.CORRELATIONS`.
+    dimensions, count : int
+        D and F.
+    """
+    uniforms = qmc.Sobol(dimensions + 1, rng=np.random.default_rng(0)).random(count)
+    normals = ndtri(uniforms[:, :dimensions])
+    degrees = DEGREES.get(name)
+    if degrees is None:
+        return np.asarray(normals), np.full(count, 1.0 / count)
+    # The squared length of a frequency over the number of dimensions has an F distribution.
+    squared = f_distribution(dimensions, degrees)
+    low, high = math.sqrt(dimensions * squared.median()), math.sqrt(dimensions * squared.isf(SMALLEST_TAIL))
+    table = np.geomspace(1e-3 * low, high, FREQUENCY_STEPS)
+    inside = squared.cdf(table**2 / dimensions) / squared.cdf(high**2 / dimensions)
+    beyond = np.clip(np.log(table / low) / math.log(high / low), 0.0, 1.0)
+    length = np.interp(uniforms[:, dimensions], 0.5 * (inside + beyond), table)
+    density = squared.pdf(length**2 / dimensions) * 2.0 * length / dimensions
+    extra = np.where(length >= low, 1.0 / (length * math.log(high / low)), 0.0)
+    shares = density / (0.5 * density + 0.5 * extra)
+    directions = normals / np.linalg.norm(normals, axis=1, keepdims=True)
+    return directions * length[:, None], shares / shares.sum()
+
+
+def is_regular(grid: MapGrid) -> bool:
+    """Return whether the points are a grid with equal steps along each axis."""
+    if grid.axes is None:
+        return False
+    steps = [np.diff(axis) for axis in grid.axes if len(axis) > 2]
+    return all(np.ptp(step) <= REGULAR * np.abs(step).max() for step in steps)
+
+
+def _axis(grid: MapGrid, name: str) -> Floats:
+    if grid.axes is None:
+        raise ValueError("the points are not a grid")
+    return grid.axes[grid.coordinates.index(name)]
+
+
+def _step(axis: Floats) -> float:
+    return float((axis[-1] - axis[0]) / (len(axis) - 1)) if len(axis) > 1 else 0.0
+
+
+def _singular_factor(covariance: Floats) -> Floats:
+    """Return a Cholesky factor of a covariance that may be singular: points may be inducing points."""
+    jitter = SMALLEST_JITTER
+    while True:
+        try:
+            return np.asarray(np.linalg.cholesky(covariance + jitter * np.eye(len(covariance))))
+        except np.linalg.LinAlgError:
+            if jitter >= LARGEST_JITTER:
+                raise
+            jitter *= 10.0
+
+
+def _draw_jitter(kernel: SharedKernel, count: int, rng: np.random.Generator, more: float = 0.0) -> Floats:
+    """Draw the contribution (K, M) of the jitter, and of `more`, to the variance at the inducing points."""
+    return math.sqrt(kernel.jitter + more) * rng.standard_normal((count, len(kernel.Z)))
