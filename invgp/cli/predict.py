@@ -13,6 +13,7 @@ from invgp.api import refuse_calibration
 from invgp.cli.console import current_console, json_option, print_json, print_line, print_warning
 from invgp.cli.options import FilePath, FiniteRange
 from invgp.errors import ArgumentError
+from invgp.formatting import count_noun
 from invgp.output_paths import check_map_path, check_not_survey
 
 GIBIBYTE = 2**30
@@ -41,6 +42,11 @@ GIBIBYTE = 2**30
     default=0,
     help="Number of samples, joint over the map and the latents.  [default: 0]",
 )
+@click.option(
+    "--mode",
+    type=click.IntRange(min=1),
+    help="Number of a mode of a sampled posterior, 1 for the most probable.  [default: all modes together]",
+)
 @click.option("--seed", type=click.IntRange(min=0), help="Random seed of the samples.  [default: that of POSTERIOR]")
 @click.option(
     "--memory",
@@ -58,6 +64,7 @@ def command(
     exceed: tuple[str, ...],
     quantiles: str | None,
     draws: int,
+    mode: int | None,
     seed: int | None,
     memory: float,
 ) -> None:
@@ -68,6 +75,7 @@ def command(
     check_map_path(output, posterior)
     check_not_survey(output, dataset)
     from invgp.maps.predict import format_points, plan_map, write  # noqa: PLC0415 - mistakes are told without SciPy
+    from invgp.posterior.modes import mode_probabilities  # noqa: PLC0415
 
     map_plan = plan_map(
         dataset,
@@ -77,6 +85,7 @@ def command(
         exceed=exceed,
         quantiles=_levels(quantiles),
         draws=draws,
+        mode=mode,
         seed=seed,
         memory=int(memory * GIBIBYTE),
     )
@@ -93,12 +102,11 @@ def command(
             f"{name} is not a number at some points: its expression is not defined for all that the posterior allows"
         )
     names = ", ".join(quantity.name for quantity in map_plan.quantities)
-    drawn = (
-        f"; {draws} {'exact' if map_plan.draws_are_exact else 'approximate'} draw{'s' if draws > 1 else ''}"
-        if draws
-        else ""
+    drawn = f"; {count_noun(draws, 'draw')} ({map_plan.draw_methods.name})" if draws else ""
+    of_mode = (
+        "" if mode is None else f"; mode {mode}, with a probability of {mode_probabilities(dataset)[mode - 1]:.0%}"
     )
-    print_line(f"{output}: {names} at {format_points(map_plan.grid)}{drawn}")
+    print_line(f"{output}: {names} at {format_points(map_plan.grid)}{of_mode}{drawn}")
     print_json(
         {"map": output, "quantities": [quantity.name for quantity in map_plan.quantities], "points": map_plan.grid.size}
     )

@@ -15,7 +15,7 @@ from invgp.errors import ArgumentError
 from invgp.formatting import suggest
 from invgp.links import LINKS, normal_draws
 from invgp.maps.expressions import DerivedExpression, ExpressionLatent, Values
-from invgp.maps.posterior_field import LatentField, LocatedPosterior
+from invgp.maps.posterior_field import LatentField, LocatedPosterior, draw_mixture
 from invgp.problem import Floats
 from invgp.units import conversion, is_unit
 
@@ -118,7 +118,7 @@ class LatentQuantity:
         link = self.field.link
         mean, variance = at.mixture(process)
         centres, spreads = link.moments(mean[..., None], variance[..., None, None])
-        values = link(at.process_draws(process))[..., None]
+        values = link(draw_mixture(mean, variance, process))[..., None]
         summary = _summarise_values(values, levels, self.thresholds)
         ratio = _mixture_variance(mean, variance) / prior_std**2
         return summary._replace(

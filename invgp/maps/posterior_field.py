@@ -335,15 +335,31 @@ class LocatedPosterior:
         return np.concatenate(means, axis=1), np.concatenate(variances, axis=1)
 
     def process_draws(self, process: int) -> Floats:
-        """Return draws (B, S) of a process at each point, from the mixture; S is a multiple of the number of draws.
+        """Return draws (B, S) of a process at each point, from its mixture; see `draw_mixture`."""
+        return draw_mixture(*self.mixture(process), process)
 
-        All points have the same standard normal numbers, which are evenly spaced quantiles, so that summaries of the
-        draws are smooth functions of position. Draws of different processes at one point are joint. For draws that are
-        joint over the points, see `invgp.maps.joint_draws`.
-        """
-        mean, variance = self.mixture(process)
-        spread = np.sqrt(np.maximum(variance, 0.0))
-        return np.concatenate([mean + spread * z for z in _scores(mean.shape[1], process)], axis=1)
+
+def draw_mixture(mean: Floats, variance: Floats, process: int) -> Floats:
+    """Draw values of a process at B points from mixtures of Gaussians.
+
+    All points have the same standard normal numbers, which are evenly spaced quantiles, so that summaries of the draws
+    are smooth functions of position. Draws of different processes at one point are joint. For draws that are joint over
+    the points, see `invgp.maps.joint_draws`.
+
+    Parameters
+    ----------
+    mean, variance : array, shape (B, R)
+        Moments given each of R draws at the inducing points.
+    process : int
+        Index of the process, which selects the numbers.
+
+    Returns
+    -------
+    array, shape (B, S)
+        S is a multiple of R.
+    """
+    spread = np.sqrt(np.maximum(variance, 0.0))
+    return np.concatenate([mean + spread * z for z in _scores(mean.shape[1], process)], axis=1)
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,8 @@ from invgp.posterior.solution import Samples, Solution
 from invgp.problem import Floats, Latent, Problem
 
 _PROCESSES = ("process", "other_process")
-WHITENED_NUMBERS, FEWEST_WHITENED = 10**6, 200  # numbers of all stored draws for prediction; fewest draws
+WHITENED_NUMBERS = 10**6  # numbers of all stored draws for prediction
+FEWEST_WHITENED, MOST_WHITENED = 200, 4000  # draws for prediction
 
 
 def latent_variables(
@@ -152,10 +153,10 @@ def draw_variables(samples: Samples, count: int) -> dict[str, xr.DataArray]:
 
 
 def whitened_draws(samples: Samples, processes: ProcessPosterior) -> dict[str, xr.DataArray]:
-    """Return the draws of the whitened inducing variables, as many as fit in `WHITENED_NUMBERS`."""
+    """Return the draws of the whitened inducing variables, as many as fit in `WHITENED_NUMBERS`, and their modes."""
     if samples.whitened is None:
         return {}
-    count = max(WHITENED_NUMBERS // samples.whitened[0].size, FEWEST_WHITENED)
+    count = int(np.clip(WHITENED_NUMBERS // samples.whitened[0].size, FEWEST_WHITENED, MOST_WHITENED))
     points = "inducing" if getattr(processes, "inducing", None) is not None else "site"
     about = {
         "long_name": "draws of the processes at the inducing points, whitened by the Cholesky factor of their prior "
