@@ -175,7 +175,7 @@ class PartialDraws:
 
 def draw_bytes(field: PosteriorField, grid: MapGrid, count: int) -> int:
     """Return the memory, in bytes, that draws need from the first block to the last, and to prepare them."""
-    Q, M = field.centre.shape
+    Q, M = field.process_count, field.inducing
     if grid.size <= DENSE_POINTS:
         return 8 * (count * Q * (grid.size + M) + 3 * grid.size**2) if count else 0
     if _fit_on_grid(field, grid, count):

@@ -17,7 +17,7 @@ def test_that_predict_writes_a_map_and_prints_its_path(finished: Finished, invgp
     posterior, output = finished[0] / "posterior.nc", tmp_path / "line.nc"
     result = invgp_here("predict", posterior, "--grid", "100", "--draws", "3", "-o", output, cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == f"{output}: depth at 21 points; 3 exact draws\n"
+    assert result.stdout == f"{output}: depth at 21 points; 3 draws (exact)\n"
     with xr.open_dataset(output) as line, xr.open_dataset(posterior) as sites:
         at_sites = line.sel(position=sites["position"].values)
         np.testing.assert_allclose(at_sites["depth"], sites["depth"], rtol=1e-6)

@@ -15,6 +15,7 @@ from invgp import netcdf
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("electrical")
     netcdf.write(invgp.invert(map_problem()), folder / "posterior.nc")
+    netcdf.write(invgp.invert(map_problem(posterior="sampled")), folder / "sampled.nc")
     (folder / "wells.csv").write_text("well,easting,northing\nA,500010,6000020\nB,500030,6000050\n")
     return folder
 
