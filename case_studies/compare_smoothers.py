@@ -25,6 +25,7 @@ from invgp.core.backend import select_backend
 from invgp.core.field.elliptical_slices import Density, run_slice_chains
 from invgp.execution.simulator import Simulator
 from invgp.inference.field import FieldInversion
+from invgp.inference.runner import Runner
 from invgp.latent_model.data_whitening import Whitening
 from invgp.latent_model.grid_modes import field_of
 from invgp.problem import Problem
@@ -67,8 +68,8 @@ def inversion_of(target: Target, runs: int, seed: int) -> FieldInversion:
     problem = target.problem
     simulator = Simulator(problem, target.directory, budget=runs)
     settings = problem.inference.replace(max_runs=runs)
-    inversion = FieldInversion(replace(problem, inference=settings), select_backend("cpu"), simulator, seed)
-    inversion.run()
+    inversion = FieldInversion(replace(problem, inference=settings), select_backend("cpu"), Runner(simulator), seed)
+    inversion.search()
     return inversion
 
 

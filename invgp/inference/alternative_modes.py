@@ -8,23 +8,20 @@ solution that may be as probable as the first is explored with new runs, because
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from invgp.core.backend import to_numpy
-from invgp.emulation import Emulator, Runs
 from invgp.errors import RunsFailedError
 from invgp.formatting import count_noun
-from invgp.inference.diagnostics import find_unexplained
-from invgp.inference.inversion import BudgetSpent, SearchResult
-from invgp.inference.multistart import Multistart, are_distinct, subset_of_sites
-from invgp.inference.optimisation import Candidate
+from invgp.inference.emulator_search import emulated_bound, search_on_emulator
+from invgp.inference.multistart import are_distinct, find_alternatives, subset_of_sites
+from invgp.inference.restart import unexplained_sites
+from invgp.inference.runner import BudgetSpent, Runner
+from invgp.inference.search_state import SearchState
+from invgp.inference.site_model import SiteModel
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
-
-if TYPE_CHECKING:
-    from invgp.inference.emulated import EmulatedInversion
 
 ODDS = 100.0  # an alternative that is less probable than the best solution by a larger factor is not reported
 MOST_EXPLORED = 2  # most alternatives that are explored with new runs
@@ -36,23 +33,16 @@ class ExploredMode:
 
     Attributes
     ----------
-    candidate : Candidate
-    emulator : Emulator
-    known : Runs
-        Runs of this emulator.
+    state : SearchState
+        State of its search.
     elbo : float, nats
-        Bound on this emulator, without the emulator error in the noise.
-    result : SearchResult
-        Outcome of its search.
+        Bound on its emulator, without the emulator error in the noise.
     sure : bool
         Whether the emulator was fitted to runs near this solution.
     """
 
-    candidate: Candidate
-    emulator: Emulator
-    known: Runs
+    state: SearchState
     elbo: float
-    result: SearchResult
     sure: bool = True
 
     def is_plausible(self, best: ExploredMode) -> bool:
@@ -60,77 +50,74 @@ class ExploredMode:
         return self.elbo >= best.elbo - math.log(ODDS)
 
 
-def search_alternative_modes(inversion: EmulatedInversion, result: SearchResult) -> SearchResult:
-    """Search for alternative solutions, keep the best one, and add a note if another is nearly as probable.
+def search_alternative_modes(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+    """Search for alternative solutions, and return the state of the best one.
 
-    Parameters
-    ----------
-    inversion : EmulatedInversion
-        Its candidate, emulator and runs become those of the best solution.
-    result : SearchResult
-        Outcome of the first search.
+    A note is added if another solution is nearly as probable.
     """
-    first, emulator = inversion.candidate, inversion.emulator
-    if (
-        emulator is None
-        or first is None
-        or inversion.uses_minibatches
-        or not _suspects_other_modes(inversion, first, converged=result.converged)
-    ):
-        return result
-    elbo = inversion.emulated_bound(first.posterior)
-    best, others = ExploredMode(first, emulator, inversion.known, elbo, result), []
-    search = Multistart(inversion, inversion.all_sites, first.posterior)
+    if state.emulator is None or state.candidate is None or model.uses_minibatches:
+        return state
+    if not _suspects_other_modes(model, runner, state):
+        return state
+    elbo, steps = emulated_bound(model, state), state.steps
+    best, others = ExploredMode(state, elbo), list[ExploredMode]()
+    alternatives = sorted(find_alternatives(model, runner, state, model.all_sites), key=lambda pair: -pair[0])
     try:
-        for lead, rival in sorted(search.alternatives(), key=lambda pair: -pair[0])[:MOST_EXPLORED]:
+        for lead, rival in alternatives[:MOST_EXPLORED]:
             if lead < -math.log(ODDS):
                 break
-            there = _explore(inversion, rival, best, elbo + lead)
-            if there is not None and are_distinct(there.candidate.posterior, best.candidate.posterior):
+            there = _explore(model, runner, replace(best.state, candidate=rival, steps=steps), elbo + lead)
+            steps = runner.latest.steps
+            if there is not None and are_distinct(there.state.posterior, best.state.posterior):
                 best, there = (there, best) if there.sure and there.elbo > best.elbo else (best, there)
                 others.append(there)
     finally:  # after an interruption too, keep the best explored solution
-        inversion.candidate, inversion.emulator, inversion.known = best.candidate, best.emulator, best.known
+        state = runner.keep(replace(best.state, steps=steps))
     if others:
-        inversion.record(best.elbo, accepted=True)
+        runner.record(best.elbo, accepted=True)
     nearest = sorted((other for other in others if other.is_plausible(best)), key=lambda other: -other.elbo)
-    inversion.notes += [describe_alternative(best, other) for other in nearest[:1]]
-    return best.result
+    return state.with_note(describe_alternative(best, nearest[0])) if nearest else state
 
 
-def _suspects_other_modes(inversion: EmulatedInversion, first: Candidate, *, converged: bool) -> bool:
+def _suspects_other_modes(model: SiteModel, runner: Runner, state: SearchState) -> bool:
     """Return whether to search the whole survey: after a poor first search, or if a subset has alternatives."""
-    problem = with_learned_hyperparameters(inversion.problem, first.posterior)
-    if not converged or find_unexplained(problem, first.predicted, first.predicted_std).any():
+    if not state.result.converged or unexplained_sites(model, state).any():
         return True
-    part = subset_of_sites(problem, inversion.multistart)
-    if len(part) == problem.survey.size:
+    part = subset_of_sites(with_learned_hyperparameters(model.problem, state.posterior), model.streams.multistart)
+    if len(part) == model.problem.survey.size:
         return True
-    return any(lead > -math.log(ODDS) for lead, _ in Multistart(inversion, part, first.posterior).alternatives())
+    return any(lead > -math.log(ODDS) for lead, _ in find_alternatives(model, runner, state, part))
 
 
-def _explore(inversion: EmulatedInversion, rival: Candidate, best: ExploredMode, elbo: float) -> ExploredMode | None:
-    """Explore an alternative with new runs near it; None if its search failed."""
-    unsure = ExploredMode(rival, best.emulator, best.known, elbo, best.result, sure=False)
-    if not inversion.steps:
+def _explore(model: SiteModel, runner: Runner, rival: SearchState, elbo: float) -> ExploredMode | None:
+    """Explore an alternative with new runs near it; None if its search failed.
+
+    Parameters
+    ----------
+    model : SiteModel
+    runner : Runner
+    rival : SearchState
+        State with the alternative as its candidate, and with the emulator of the best solution.
+    elbo : float, nats
+        Its bound on that emulator.
+    """
+    runner.keep(rival)
+    unsure = ExploredMode(rival, elbo, sure=False)
+    if not rival.steps:
         return unsure
-    inversion.candidate, inversion.emulator, inversion.known = rival, best.emulator, best.known
     try:
-        result = inversion.search_on_emulator(rival.posterior)
+        found = search_on_emulator(model, runner, rival)
     except BudgetSpent:
         return unsure
     except RunsFailedError:
         return None
-    candidate, emulator = inversion.candidate, inversion.emulator
-    if candidate is None or emulator is None:
-        return None
-    return ExploredMode(candidate, emulator, inversion.known, inversion.emulated_bound(candidate.posterior), result)
+    return None if found.emulator is None else ExploredMode(found, emulated_bound(model, found))
 
 
 def describe_alternative(best: ExploredMode, other: ExploredMode) -> str:
     """Describe an alternative solution in one note for users."""
-    here, there = (to_numpy(one.candidate.posterior.marginals.mean) for one in (best, other))
-    spread = np.sqrt(np.diagonal(to_numpy(best.candidate.posterior.marginals.covariance), axis1=1, axis2=2))
+    here, there = (to_numpy(one.state.posterior.marginals.mean) for one in (best, other))
+    spread = np.sqrt(np.diagonal(to_numpy(best.state.posterior.marginals.covariance), axis1=1, axis2=2))
     differs = (np.abs(here - there) > spread).any(axis=1)
     return (
         f"Another solution {'explains' if other.sure else 'may explain'} the data about as well, "

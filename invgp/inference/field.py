@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
 from invgp.core.field.field_inference import FieldInfo, FieldState
 from invgp.core.field.field_sampling import FieldDraws
 from invgp.errors import RunsFailedError
-from invgp.execution.simulator import Simulator, TooManyFailures
+from invgp.execution.simulator import TooManyFailures
 from invgp.inference.diagnostics import diagnose
 from invgp.inference.earlier_runs import earlier_fields
 from invgp.inference.field_draws import (
@@ -34,8 +34,9 @@ from invgp.inference.field_draws import (
 )
 from invgp.inference.field_learning import FieldLearning
 from invgp.inference.field_model import FieldModel
-from invgp.inference.inversion import BudgetSpent, Inversion, SearchResult
 from invgp.inference.notes import noise_notes
+from invgp.inference.runner import BudgetSpent, Runner
+from invgp.inference.search_state import UNFINISHED, SearchResult
 from invgp.latent_model.changed_prior import ChangedPrior
 from invgp.latent_model.grid_modes import MOST_MODES, Field
 from invgp.posterior import EmulatorReport, Samples, Solution
@@ -71,15 +72,39 @@ LARGEST_R_HAT = 1.05  # above which a note is added
 LEAST_PROBABLE = 0.01  # probability of a mode below which it is not mentioned
 
 
-class FieldInversion(Inversion):
+@dataclass(frozen=True)
+class FieldOutcome:
+    """Outcome of the search for the posterior of a field model."""
+
+    result: SearchResult = UNFINISHED
+
+
+def prepare_field(problem: Problem, backend: Backend, runner: Runner, seed: int) -> tuple[FieldInversion, FieldOutcome]:
+    """Return the inversion of a field model, and its state before the search."""
+    return FieldInversion(problem, backend, runner, seed), FieldOutcome()
+
+
+def search_field(inversion: FieldInversion, _runner: Runner, _state: FieldOutcome) -> FieldOutcome:
+    """Search for the posterior."""
+    return FieldOutcome(inversion.search())
+
+
+def field_solution(inversion: FieldInversion, _runner: Runner, state: FieldOutcome) -> tuple[Problem, Solution] | None:
+    """Return the posterior and its problem; None if there is none yet."""
+    return inversion.solution(state.result)
+
+
+class FieldInversion:
     """Inversion with a posterior of the leading modes of the prior, coupled across latents.
 
     Batches of runs come from a Gaussian approximation of the posterior until a regression of the outputs is
     informative. Then they come from draws from the exact posterior of the regression, and from a wider distribution.
     """
 
-    def __init__(self, problem: Problem, backend: Backend, simulator: Simulator, seed: int) -> None:
-        super().__init__(problem, backend, simulator, seed)
+    def __init__(self, problem: Problem, backend: Backend, runner: Runner, seed: int) -> None:
+        self.problem, self.backend, self.runner, self.seed = problem, backend, runner, seed
+        self.simulator, self.trace = runner.simulator, runner.trace
+        runner.keep(FieldOutcome())
         # One random stream per purpose: the number of realizations must not change the posterior.
         streams = np.random.default_rng(seed).spawn(8)
         self.asking, self.points, self.slices, self.refining, self.realizations, self.predicting = streams[:6]
@@ -96,11 +121,6 @@ class FieldInversion(Inversion):
         self.drawn_moments: tuple[Floats, Floats] | None = None
         self.draws_movement = np.inf
         self.verification = Verification(np.inf, None)
-
-    @classmethod
-    def threads(cls, problem: Problem) -> int:  # noqa: ARG003 - for any size
-        """Return 1: BLAS threads would slow down the many small factorisations."""
-        return 1
 
     @property
     def samples_exactly(self) -> bool:
@@ -126,7 +146,7 @@ class FieldInversion(Inversion):
     def search(self) -> SearchResult:
         """Make batches of runs from the current posterior until it has converged or the budget is used."""
         budget = self.problem.inference.max_runs or MOST_RUNS
-        self.begin(budget)
+        self.runner.begin(budget)
         batch = first_batch(self.model.variables, self.problem.inference.max_runs)
         if self._knows_enough():
             batch = min(batch, FEWEST_LATER)
@@ -179,7 +199,7 @@ class FieldInversion(Inversion):
             self._learn()
         self._draw()
         if self.info is not None:
-            self.record(self.info.elbo + self.model.whitening.log_scale, accepted=True)
+            self.runner.record(self.info.elbo + self.model.whitening.log_scale, accepted=True)
 
     def _update(self, state: FieldState, w: Floats) -> None:
         """Update a state with the last n runs, at variables w (n, R)."""
@@ -273,10 +293,7 @@ class FieldInversion(Inversion):
                     break  # all runs fail, so samples closer to the mean would fail too
                 continue
             return w[valid], (near & (spread == 1.0))[valid], latents[valid], outputs[valid]
-        allowed = self.problem.inference.max_failed_share
-        raise RunsFailedError(
-            self.simulator.describe_failures(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
-        )
+        raise self.runner.too_many_failures()
 
     def moments(self) -> Gaussian:
         """Return the mean and the covariance of the variables, from draws unless the posterior is Gaussian."""
@@ -288,7 +305,7 @@ class FieldInversion(Inversion):
         return self.model.algorithm.refine(self.state, self.refining.spawn(1)[0], REFINING_STEPS).q
 
     def solution(self, result: SearchResult) -> tuple[Problem, Solution] | None:
-        """Return the posterior and its problem; see `Inversion.solution`."""
+        """Return the posterior and its problem; None if there is none yet."""
         info = self.info
         if info is None or self.state.regression is None:
             return None

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from invgp.core.backend import DeviceError, select_backend
-from invgp.emulation.run_schedule import can_emulate
+from invgp.core.backend import Backend, DeviceError, select_backend
 from invgp.errors import ConfigError, DeviceMissingError, RunsFailedError
 from invgp.execution.monitor import Monitor, SilentMonitor
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import make_run_directory, remove_run_directories
 from invgp.execution.simulator import Simulator
-from invgp.inference.coupled import CoupledInversion
-from invgp.inference.emulated import EmulatedInversion
-from invgp.inference.factorised import FactorisedInversion
-from invgp.inference.field import FieldInversion
-from invgp.inference.inversion import Inversion, SearchResult
+from invgp.inference.factorised import factorised_solution, prepare_factorised, search_factorised
+from invgp.inference.field import field_solution, prepare_field, search_field
+from invgp.inference.gaussian import search_gaussian
+from invgp.inference.runner import BudgetSpent, Runner
 from invgp.inference.sample_sizes import refuse_to_learn_noise
-from invgp.inference.sampled import SampledInversion
+from invgp.inference.sampled import sampled_solution, search_sampled
+from invgp.inference.search_state import SearchResult
+from invgp.inference.site_model import prepare_site_model
+from invgp.inference.site_solution import site_solution
 from invgp.ledger import Ledger, Recorder
-from invgp.posterior import to_dataset
+from invgp.posterior import Solution, to_dataset
 from invgp.problem import Problem, fewest_samples
 from invgp.progress import show_progress
+
+WORTH_THREADS = 500  # sites below which one BLAS thread is faster than several
 
 
 class InterruptedInversion(KeyboardInterrupt):
@@ -105,62 +110,110 @@ def invert(
         backend = select_backend(device or settings.device)
     except DeviceError as error:
         raise DeviceMissingError(str(error)) from error
-    kind = inversion_of(problem)
+    strategy = strategy_of(problem)
     with (
-        threadpool_limits(kind.threads(problem)),
+        threadpool_limits(blas_threads(problem)),
         open_pool(settings, workers=workers, scheduler=scheduler) as pool,
         _temporary_directory() as scratch,
         make_run_directory(run_directory or scratch) as directory,
         open_recorder(problem, ledger) as recorder,
         show_progress() if progress and monitor is None else nullcontext(SilentMonitor()) as display,
     ):
+        simulator = Simulator(
+            problem,
+            directory,
+            pool,
+            monitor or display,
+            settings.max_runs,
+            recorder,
+            temporary=run_directory is None,
+        )
+        runner = Runner(simulator)
         try:
-            simulator = Simulator(
-                problem,
-                directory,
-                pool,
-                monitor or display,
-                settings.max_runs,
-                recorder,
-                temporary=run_directory is None,
-            )
-            inversion = kind(problem, backend, simulator, seed)
+            model, state = strategy.prepare(problem, backend, runner, seed)
         except np.linalg.LinAlgError as error:
             raise ConfigError(f"latents: the kernels give a covariance that cannot be factorised: {error}") from error
+        runner.keep(state)
         try:
-            found = inversion.run()
+            state = search_within_budget(strategy.search, model, runner, state)
         except KeyboardInterrupt as error:
-            if not inversion.simulator.failed:
+            if not simulator.failed:
                 remove_run_directories(directory)  # directories of interrupted runs contain nothing useful
             stopped = SearchResult("interrupted before it converged", converged=False)
-            raise InterruptedInversion(_posterior(inversion, stopped)) from error
+            state = replace(runner.latest, result=stopped)
+            raise InterruptedInversion(_to_dataset(strategy.solution(model, runner, state), simulator)) from error
         except RunsFailedError as error:
             stopped = SearchResult("stopped because too many runs failed", converged=False)
-            error.posterior = _posterior(inversion, stopped)
+            state = replace(runner.latest, result=stopped)
+            error.posterior = _to_dataset(strategy.solution(model, runner, state), simulator)
             raise
-        result = _posterior(inversion, found)
+        result = _to_dataset(strategy.solution(model, runner, state), simulator)
     if result is None:
-        raise RunsFailedError(inversion.simulator.describe_failures("no posterior could be found"))
+        raise RunsFailedError(simulator.describe_failures("no posterior could be found"))
     return result
 
 
-def inversion_of(problem: Problem) -> type[Inversion]:
-    """Return the type of inversion for a problem."""
+class Strategy(NamedTuple):
+    """A way to find the posterior of a problem, as three functions.
+
+    Attributes
+    ----------
+    prepare : callable
+        Returns what is constant during the search, and the first state, of (problem, backend, runner, seed).
+    search : callable
+        Returns the last state, of (constant parts, runner, first state).
+    solution : callable
+        Returns the problem with learnt hyperparameters and the posterior, of (constant parts, runner, state); None if
+        there is no posterior yet.
+    """
+
+    prepare: Callable[[Problem, Backend, Runner, int], tuple[Any, Any]]
+    search: Callable[[Any, Runner, Any], Any]
+    solution: Callable[[Any, Runner, Any], tuple[Problem, Solution] | None]
+
+
+def strategy_of(problem: Problem) -> Strategy:
+    """Return the strategy for a problem."""
     if problem.grid is not None:
-        return FieldInversion
+        return Strategy(prepare_field, search_field, field_solution)
     if problem.inference.posterior == "full gaussian":
-        return FactorisedInversion
-    if not (problem.inference.emulator and can_emulate(problem)):
-        return CoupledInversion
-    return SampledInversion if problem.inference.posterior == "sampled" else EmulatedInversion
+        return Strategy(prepare_factorised, search_factorised, factorised_solution)
+    if problem.inference.posterior == "sampled":
+        return Strategy(prepare_site_model, search_sampled, sampled_solution)
+    return Strategy(prepare_site_model, search_gaussian, site_solution)
 
 
-def _posterior(inversion: Inversion, result: SearchResult) -> xr.Dataset | None:
-    """Return the best posterior so far as a dataset; None if there is none."""
-    found = inversion.solution(result)
+def blas_threads(problem: Problem) -> int | None:
+    """Return the number of BLAS threads for a problem; None for the default.
+
+    Threads would slow down the many small factorisations of a field model, and those of few sites.
+    """
+    return 1 if problem.grid is not None or problem.survey.size < WORTH_THREADS else None
+
+
+def search_within_budget(search: Callable[[Any, Runner, Any], Any], model: Any, runner: Runner, state: Any) -> Any:
+    """Search from a state, and return the last one, also if the budget ends the search.
+
+    Raises
+    ------
+    ConfigError
+        The budget is too small for a first posterior.
+    """
+    try:
+        return search(model, runner, state)
+    except BudgetSpent as spent:
+        if not runner.trace:
+            needed, budget = runner.simulator.runs + spent.runs, runner.simulator.budget
+            raise ConfigError(
+                f"inference.max_runs: must be at least {needed:,} for a first posterior, was {budget:,}"
+            ) from None
+        return replace(runner.latest, result=runner.out_of_runs)
+
+
+def _to_dataset(found: tuple[Problem, Solution] | None, simulator: Simulator) -> xr.Dataset | None:
+    """Return a posterior as a dataset; None if there is none."""
     if found is None:
         return None
-    simulator = inversion.simulator
     return to_dataset(*found).assign_attrs(
         invgp_runs_from_ledger=simulator.reused, invgp_runs_at_once=round(simulator.concurrency.average, 2)
     )

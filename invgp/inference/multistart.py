@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,19 @@ from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.stage import Stage
 from invgp.core.point_sets import Points
+from invgp.emulation import Emulator
 from invgp.emulation.run_schedule import effective_neighbours
 from invgp.execution.simulator import Batch
-from invgp.inference.optimisation import Candidate, Optimiser
+from invgp.inference.optimisation import Optimiser
 from invgp.inference.restart import site_factors_at
+from invgp.inference.runner import Runner
+from invgp.inference.search_state import Candidate, SearchState
+from invgp.inference.site_evaluation import emulator_evaluator
+from invgp.inference.site_model import SiteModel, simulator_stages
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.latent_model.noise_density import likelihood_of
 from invgp.latent_model.prior import prior_of
 from invgp.problem import Floats, Problem
-
-if TYPE_CHECKING:
-    from invgp.inference.emulated import EmulatedInversion
 
 PAIRS = 2  # pairs of starts, mirrored about the prior mean: of shifted fields, and of samples from the prior
 MANY_SITES, FEWER_PAIRS = 1000, 1  # number of pairs if there are more sites
@@ -47,56 +49,80 @@ def subset_of_sites(problem: Problem, rng: np.random.Generator, most: int = PART
     return np.sort(nearest[np.linspace(0, within - 1, most).astype(np.intp)])
 
 
+def find_alternatives(
+    model: SiteModel, runner: Runner, state: SearchState, sites: NDArray[np.intp]
+) -> Iterator[tuple[float, Candidate]]:
+    """Search on the emulator for solutions at some sites (B,) that are distinct from the posterior of a state.
+
+    Yields
+    ------
+    lead : float, nats
+        Bound of the solution minus the bound of the posterior of the state.
+    candidate : Candidate
+        The solution, for these sites.
+    """
+    search = Multistart.build(model, runner, state, sites)
+    here = search.first_solution()
+    if here is None:
+        return
+    seen, bound = [here], search.bound(here)
+    for start in search.starts():
+        candidate = search.optimise(search.rough, start)
+        if candidate is not None and all(are_distinct(candidate.posterior, other) for other in seen):
+            candidate = search.optimise(search.exact, candidate.posterior)
+        if candidate is not None and all(are_distinct(candidate.posterior, other) for other in seen):
+            seen.append(candidate.posterior)
+            yield search.bound(candidate.posterior) - bound, search.for_all_sites(candidate)
+
+
+@dataclass(frozen=True)
 class Multistart:
-    """Searches at some sites (B,), with the hyperparameters of the first solution.
+    """Searches at some sites, with the hyperparameters of the first solution and the emulator error in the noise.
 
-    The emulator error is added to the noise.
-
-    Parameters
+    Attributes
     ----------
-    inversion : EmulatedInversion
+    model : SiteModel
+    emulator : Emulator
     sites : array of int, shape (B,)
     first : GaussianPosterior
-        First solution.
+        First solution, for all sites.
+    rough, exact : CoupledSavigp
+        Algorithms for these sites, with the first stage for the simulator, and with all stages for the emulator.
+    optimiser : Optimiser
+        Optimiser for these sites.
     """
 
-    def __init__(self, inversion: EmulatedInversion, sites: NDArray[np.intp], first: GaussianPosterior) -> None:
-        self.inversion, self.sites, backend = inversion, sites, inversion.backend
-        self.whole = len(sites) == inversion.problem.survey.size
-        problem = with_learned_hyperparameters(inversion.with_emulator_error(), first).select_sites(sites)
-        prior = first.prior if self.whole else prior_of(problem, backend)
-        likelihood = likelihood_of(problem, backend)
+    model: SiteModel
+    emulator: Emulator
+    sites: NDArray[np.intp]
+    first: GaussianPosterior
+    rough: CoupledSavigp
+    exact: CoupledSavigp
+    optimiser: Optimiser
+
+    @staticmethod
+    def build(model: SiteModel, runner: Runner, state: SearchState, sites: NDArray[np.intp]) -> Multistart:
+        """Prepare searches at sites (B,), with the emulator and the posterior of a state."""
+        emulator, first = state.emulator, state.posterior
+        if emulator is None:
+            raise ValueError("there is no emulator yet")
+        problem = with_learned_hyperparameters(model.with_emulator_error(emulator), first).select_sites(sites)
+        prior = first.prior if len(sites) == model.problem.survey.size else prior_of(problem, model.backend)
+        likelihood = likelihood_of(problem, model.backend)
+        stages = simulator_stages(model, runner)[:1], model.emulator_stages
         rough, exact = (
-            [self._stage(stage) for stage in stages] for stages in (inversion.stages()[:1], inversion.emulator_stages)
+            CoupledSavigp(prior, [_with_points(model, stage, len(sites)) for stage in some], likelihood)
+            for some in stages
         )
-        self.rough, self.exact = (CoupledSavigp(prior, stages, likelihood) for stages in (rough, exact))
-        self.optimiser = Optimiser(problem, backend, inversion.multistart)
-        self.first = first
+        optimiser = Optimiser(problem, model.backend, model.streams.multistart)
+        return Multistart(model, emulator, sites, first, rough, exact, optimiser)
 
-    def _stage(self, stage: Stage) -> Stage:
-        """Return the stage with sample points for these sites."""
-        samples, latents = stage.points.base.shape
-        points = Points.draw(self.inversion.multistart, samples, len(self.sites), latents, self.inversion.backend)
-        return Stage(stage.kind, points, stage.tolerance, stage.max_movement)
+    @property
+    def whole(self) -> bool:
+        """Whether the sites are all sites of the survey."""
+        return len(self.sites) == self.model.problem.survey.size
 
-    def alternatives(self) -> Iterator[tuple[float, Candidate]]:
-        """Yield distinct alternative solutions, each with its bound minus the bound of the first solution."""
-        here = self._first()
-        if here is None:
-            return
-        seen, bound = [here], self.optimiser.bound(self.exact, here, self._answer)
-        for start in self.starts():
-            candidate = self._optimise(self.rough, start)
-            if candidate is not None and all(are_distinct(candidate.posterior, other) for other in seen):
-                candidate = self._optimise(self.exact, candidate.posterior)
-            if candidate is not None and all(are_distinct(candidate.posterior, other) for other in seen):
-                seen.append(candidate.posterior)
-                yield (
-                    self.optimiser.bound(self.exact, candidate.posterior, self._answer) - bound,
-                    self._for_all(candidate),
-                )
-
-    def _first(self) -> GaussianPosterior | None:
+    def first_solution(self) -> GaussianPosterior | None:
         """Return the first solution for these sites; None if it cannot be computed."""
         xp = array_namespace(self.first.sites.shift)
         if self.whole:
@@ -104,41 +130,37 @@ class Multistart:
         index = xp.asarray(self.sites, dtype=xp.int32, device=self.first.sites.shift.device)
         said = SiteFactors(*(xp.take(part, index, axis=0) for part in self.first.sites))
         try:
-            candidate = self._optimise(self.exact, self.exact.posterior(said, self.exact.init().trial.hyper))
+            candidate = self.optimise(self.exact, self.exact.posterior(said, self.exact.init().trial.hyper))
         except np.linalg.LinAlgError:
             return None
         return None if candidate is None else candidate.posterior
 
-    def _for_all(self, candidate: Candidate) -> Candidate:
-        """Return the candidate with the hyperparameters of the inversion, if it is for all sites."""
+    def for_all_sites(self, candidate: Candidate) -> Candidate:
+        """Return a candidate with the hyperparameters of the first solution, if it is for all sites."""
         if not self.whole:
             return candidate
-        return Candidate(
-            self.inversion.algorithm(self.inversion.emulator_stages).posterior(
-                candidate.posterior.sites, self.first.hyper
-            ),
-            candidate.predicted,
-            candidate.predicted_std,
-        )
+        algorithm = self.model.algorithm(self.model.emulator_stages)
+        return replace(candidate, posterior=algorithm.posterior(candidate.posterior.sites, self.first.hyper))
 
-    def _optimise(self, algorithm: CoupledSavigp, posterior: GaussianPosterior) -> Candidate | None:
+    def optimise(self, algorithm: CoupledSavigp, posterior: GaussianPosterior) -> Candidate | None:
+        """Optimise from a posterior; None if no step was accepted."""
         state = algorithm.start_from(posterior, near_optimum=False)
-        return self.optimiser(algorithm, state, self._answer, lambda _elbo, _found: None).candidate
+        return self.optimiser(algorithm, state, self._evaluate, lambda _elbo, _found: None).candidate
 
-    def _answer(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
-        return self.inversion.evaluate_emulator(latents, label, self.sites[sites])
+    def bound(self, posterior: GaussianPosterior) -> float:
+        """Compute the bound at a posterior of these sites."""
+        return self.optimiser.bound(self.exact, posterior, self._evaluate)
+
+    def _evaluate(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
+        return emulator_evaluator(self.emulator)(latents, label, self.sites[sites])
 
     def starts(self) -> Iterator[GaussianPosterior]:
         """Yield starting points: shifted fields and samples from the prior, each with its mirror image about the mean.
 
         The first shift is one prior standard deviation of every latent, up or down, the second two, and so on.
         """
-        prior, start, rng, backend = (
-            self.rough.prior,
-            self.rough.init().trial,
-            self.inversion.multistart,
-            self.inversion.backend,
-        )
+        prior, start = self.rough.prior, self.rough.init().trial
+        rng, backend = self.model.streams.multistart, self.model.backend
         pairs = PAIRS if prior.site_count <= MANY_SITES else FEWER_PAIRS
         xp = backend.namespace
         spread = xp.sqrt(xp.linalg.diagonal(start.marginals.covariance))
@@ -151,6 +173,12 @@ class Multistart:
         for offset in (fields[k, ...] for fields in (shifts, drawn) for k in range(pairs)):
             for sign in (1.0, -1.0):
                 yield self.rough.posterior(site_factors_at(start, prior.mean + sign * offset, share), start.hyper)
+
+
+def _with_points(model: SiteModel, stage: Stage, sites: int) -> Stage:
+    """Return a stage with sample points for another number of sites."""
+    samples, latents = stage.points.base.shape
+    return replace(stage, points=Points.draw(model.streams.multistart, samples, sites, latents, model.backend))
 
 
 def are_distinct(one: GaussianPosterior, other: GaussianPosterior) -> bool:

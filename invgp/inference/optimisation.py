@@ -15,21 +15,12 @@ from invgp.core.coupled.coupled_savigp import CoupledSavigp, State
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.stage import Stage
 from invgp.execution.simulator import Batch
-from invgp.inference.inversion import SearchResult, predictions
 from invgp.inference.sample_sizes import sites_at_once
+from invgp.inference.search_state import Candidate, SearchResult
 from invgp.problem import Floats, Problem
 
 Sites = NDArray[np.intp]
 Evaluate = Callable[[Floats, str, Sites], Batch]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """The best posterior so far, with posterior mean and standard deviation (N, P) of the outputs."""
-
-    posterior: GaussianPosterior
-    predicted: Floats
-    predicted_std: Floats
 
 
 # Called after each evaluation of the bound with its value, and with the posterior if the step was accepted.
@@ -133,3 +124,9 @@ class Optimiser:
         return SearchResult(
             f"stopped at inference.max_evaluations = {most} before the posterior converged", converged=False
         )
+
+
+def predictions(batch: Batch) -> tuple[Floats, Floats]:
+    """Compute mean and standard deviation (N, P) of the outputs of the valid runs."""
+    modelled = np.where(batch.valid[..., None], batch.outputs, np.nan)
+    return np.nanmean(modelled, axis=0), np.nanstd(modelled, axis=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,59 +14,80 @@ from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.errors import RunsFailedError
 from invgp.inference.diagnostics import find_unexplained
-from invgp.inference.inversion import BudgetSpent, SearchResult
+from invgp.inference.runner import BudgetSpent, Runner
+from invgp.inference.search_state import SearchState
+from invgp.inference.site_evaluation import draw_for_runs, evaluator, optimise, site_errors
+from invgp.inference.site_model import SiteModel, simulator_stages
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.problem import Problem
 
-if TYPE_CHECKING:
-    from invgp.inference.coupled import CoupledInversion
-
 ATTEMPTS = 3  # most second searches, each from another random field
 RESET_PRECISION = 0.1  # site precision of a second start, relative to the prior precision
+GOOD_ENOUGH = 1.0  # largest emulator error at the start of a second search, in noise standard deviations
 
 
-def restart_where_unexplained(inversion: CoupledInversion, result: SearchResult) -> SearchResult:
-    """Search again around unexplained sites, with the simulator if necessary, and keep the better posterior.
-
-    Parameters
-    ----------
-    result : SearchResult
-        Outcome of the first search.
-    """
+def restart_where_unexplained(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+    """Search again around unexplained sites, with the simulator if necessary, and keep the better posterior."""
     for _ in range(ATTEMPTS):
-        candidate = inversion.candidate
-        if candidate is None:
-            break
-        problem = with_learned_hyperparameters(inversion.problem, candidate.posterior)
-        sites = find_unexplained(problem, candidate.predicted, candidate.predicted_std)
+        sites = unexplained_sites(model, state)
         if not sites.any():
             break
-        result = restart_around(inversion, sites, result)
-    return result
+        state = restart_around(model, runner, state, sites)
+    return state
 
 
-def restart_around(inversion: CoupledInversion, sites: NDArray[np.bool_], result: SearchResult) -> SearchResult:
-    """Search again around some sites (N,), and keep the better posterior."""
-    first = inversion.candidate
+def unexplained_sites(model: SiteModel, state: SearchState) -> NDArray[np.bool_]:
+    """Return a mask (N,) of the sites whose data the posterior of a state does not explain."""
+    candidate = state.candidate
+    if candidate is None:
+        return np.zeros(model.problem.survey.size, dtype=bool)
+    problem = with_learned_hyperparameters(model.problem, candidate.posterior)
+    return find_unexplained(problem, candidate.predicted, candidate.predicted_std)
+
+
+def restart_around(model: SiteModel, runner: Runner, state: SearchState, sites: NDArray[np.bool_]) -> SearchState:
+    """Search again around some sites (N,), and return the state with the better posterior."""
+    first = state.candidate
     if first is None or not sites.any():
-        return result
-    around = sites_within_length_scale(with_learned_hyperparameters(inversion.problem, first.posterior), sites)
-    kept, algorithm = inversion.direct, inversion.algorithm(inversion.stages())
-    bound, second = inversion.trace[-1][0], result
+        return state
+    around = sites_within_length_scale(with_learned_hyperparameters(model.problem, first.posterior), sites)
+    algorithm, bound, second = model.algorithm(simulator_stages(model, runner)), runner.bound, runner.keep(state)
     try:
-        start = reset_sites(inversion, algorithm, first.posterior, around)
-        inversion.use_simulator_at(around, start)
-        bound = inversion.bound_of(algorithm, first.posterior)
-        second = inversion.optimise(algorithm, algorithm.start_from(start, near_optimum=False), inversion.evaluator)
+        start = reset_sites(model, state, algorithm, around)
+        second = use_simulator_at(model, runner, state, around, start)
+        evaluate = evaluator(runner, second)
+        if second.emulator is not None and not model.uses_minibatches:  # without the emulator error in the noise
+            bound = model.optimiser.bound(algorithm, first.posterior, evaluate)
+        begin = algorithm.start_from(start, near_optimum=False)
+        second = optimise(model, runner, second, algorithm, begin, evaluate)
     except BudgetSpent:
-        second = inversion.out_of_runs
-    except (RunsFailedError, np.linalg.LinAlgError):  # keep the first posterior
-        inversion.candidate = first
-    if inversion.candidate is not first and inversion.trace[-1][0] > bound:
-        return second
-    inversion.candidate, inversion.direct = first, kept
-    inversion.record(bound, accepted=True)
-    return result
+        second = replace(runner.latest, result=runner.out_of_runs)
+    except (RunsFailedError, np.linalg.LinAlgError):
+        return _return_to(runner, state, bound)
+    if second.candidate is first or runner.bound <= bound:
+        return _return_to(runner, state, bound)
+    return second
+
+
+def _return_to(runner: Runner, state: SearchState, bound: float) -> SearchState:
+    """Return to a state with this bound after a search that did not improve it."""
+    runner.record(bound, accepted=True)
+    return runner.keep(state)
+
+
+def use_simulator_at(
+    model: SiteModel, runner: Runner, state: SearchState, sites: NDArray[np.bool_], start: GaussianPosterior
+) -> SearchState:
+    """Use the simulator at these sites (N,), unless one run per site shows that the emulator is accurate enough."""
+    if state.emulator is None:
+        return state
+    latents, _ = draw_for_runs(model, start, model.problem.survey.size, 1.0)
+    chosen = np.flatnonzero(sites)
+    batch = runner.evaluate(latents[:, chosen], "second-start", chosen)
+    errors = site_errors(model, state, batch, latents[:, chosen], chosen)
+    if np.all(errors <= GOOD_ENOUGH):
+        return state
+    return replace(state, direct=state.direct | sites)  # also if runs failed
 
 
 def sites_within_length_scale(problem: Problem, sites: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -80,19 +101,19 @@ def sites_within_length_scale(problem: Problem, sites: NDArray[np.bool_]) -> NDA
 
 
 def reset_sites(
-    inversion: CoupledInversion, algorithm: CoupledSavigp, posterior: GaussianPosterior, sites: NDArray[np.bool_]
+    model: SiteModel, state: SearchState, algorithm: CoupledSavigp, sites: NDArray[np.bool_]
 ) -> GaussianPosterior:
-    """Return a posterior with weak site factors at some sites (N,), towards a field drawn from the prior.
+    """Return the posterior of a state with weak site factors at some sites (N,), towards a field from the prior.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         The precision with these site factors is not positive definite.
     """
-    start, backend = inversion.start.trial, inversion.backend
+    start, posterior, backend = state.start, state.posterior, model.backend
     xp, prior = backend.namespace, start.prior
-    normals = backend.asarray(inversion.inducing.standard_normal((1, prior.latent_count * prior.inducing_count)))
-    weak = site_factors_at(start, start.q.sample_sites(prior, normals)[0, ...], RESET_PRECISION)
+    normals = model.streams.inducing.standard_normal((1, prior.latent_count * prior.inducing_count))
+    weak = site_factors_at(start, start.q.sample_sites(prior, backend.asarray(normals))[0, ...], RESET_PRECISION)
     chosen = backend.asmask(sites)
     return algorithm.posterior(
         SiteFactors(

@@ -9,22 +9,19 @@ tempered posterior: an emulator that is tested only where its own posterior lies
 from __future__ import annotations
 
 import math
-from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from invgp.core.backend import Backend, to_numpy
+from invgp.core.backend import to_numpy
 from invgp.core.coupled.coupled_gaussian import SiteFactors
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.emulation import Emulator, fit_emulator
-from invgp.emulation.run_schedule import run_budget, runs_in_a_step, runs_of_steps
-from invgp.execution.simulator import Simulator
+from invgp.emulation.run_schedule import run_budget, runs_in_a_step
 from invgp.formatting import count_noun
-from invgp.inference.coupled import CoupledInversion, to_stored_factors
-from invgp.inference.diagnostics import diagnose, find_unexplained
-from invgp.inference.emulated import EmulatedInversion
+from invgp.inference.diagnostics import diagnose
+from invgp.inference.emulator_search import fit, optimise_on_emulator, outer_steps, search_on_emulator, verify
 from invgp.inference.exact_draws import (
     EmulatedPosterior,
     SamplingOptions,
@@ -33,8 +30,14 @@ from invgp.inference.exact_draws import (
     draw_by_tempering,
     find_gaps,
 )
-from invgp.inference.inversion import Inversion, SearchResult
+from invgp.inference.gaussian import search_from_narrower_starts, search_gaussian, search_simulated
 from invgp.inference.multistart import subset_of_sites
+from invgp.inference.restart import unexplained_sites
+from invgp.inference.runner import Runner
+from invgp.inference.search_state import SearchResult, SearchState
+from invgp.inference.site_evaluation import run_errors
+from invgp.inference.site_model import SiteModel, uses_emulator
+from invgp.inference.site_solution import all_notes, site_solution
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.latent_model.prior import prior_of
 from invgp.posterior import EmulatorReport, Samples, Solution
@@ -100,94 +103,116 @@ SEARCH = SamplingOptions(
 )
 
 
-class SampledInversion(Inversion):
-    """Inversion that ends with draws from the exact posterior on the emulator.
+def search_sampled(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+    """Find a Gaussian approximation, then draw from the exact posterior on the emulator.
 
-    If no emulator can be fitted, the result is the Gaussian posterior of `CoupledInversion`.
+    Without an emulator the result is the Gaussian posterior.
+    """
+    if not uses_emulator(model.problem):
+        return search_gaussian(model, runner, state)
+    sampling, design, modes = np.random.default_rng([model.seed, 1]).spawn(3)
+    return search_from_narrower_starts(SampledSearch(sampling, design, modes), model, runner, state)
+
+
+@dataclass(frozen=True)
+class SampledSearch:
+    """Rounds of draws, runs at the draws and fits of the emulator.
+
+    Parameters
+    ----------
+    sampling, design, modes : numpy.random.Generator
+        Random streams of the draws, of the choice of runs, and of the search for modes.
+    options : SamplingOptions
+    rounds : RoundOptions
     """
 
-    def __init__(self, problem: Problem, backend: Backend, simulator: Simulator, seed: int) -> None:
-        super().__init__(problem, backend, simulator, seed)
-        self.gaussian = EmulatedInversion(problem, backend, simulator, seed)
-        self.trace = self.gaussian.trace
-        self.options, self.rounds = SamplingOptions(), RoundOptions()
-        self.sampling, self.design, self.modes = np.random.default_rng([seed, 1]).spawn(3)
-        self.samples: Samples | None = None
-        self.emulator: Emulator | None = None
-        self.notes: list[str] = []
+    sampling: np.random.Generator
+    design: np.random.Generator
+    modes: np.random.Generator
+    options: SamplingOptions = field(default_factory=SamplingOptions)
+    rounds: RoundOptions = field(default_factory=RoundOptions)
 
-    def search(self) -> SearchResult:
-        """Find a Gaussian approximation, then sample."""
-        return self.gaussian.search_from_narrower_starts(self._search_from_start)
-
-    def _search_from_start(self) -> SearchResult:
-        gaussian, steps = self.gaussian, runs_of_steps(self.problem)[: self.rounds.gaussian_steps]
-        gaussian.steps = deque(enumerate(steps))
-        self.begin(run_budget(self.problem))
-        result = gaussian.search_on_emulator(gaussian.start.trial)
-        if gaussian.emulator is None or gaussian.candidate is None:
-            return self._search_without_emulator()
-        if self.problem.survey.size * self.problem.latent_count > self.rounds.most_sampled:
-            self.notes.append(
+    def __call__(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+        """Search from a state; the new one has draws if an emulator could be fitted."""
+        problem = model.problem
+        runner.begin(run_budget(problem))
+        steps = outer_steps(problem)[: self.rounds.gaussian_steps]
+        state = search_on_emulator(model, runner, replace(state, steps=steps))
+        if state.emulator is None or state.candidate is None:
+            return search_simulated(
+                model,
+                runner,
+                state.with_note(
+                    f"No emulator could be fitted, since too many of its runs {runner.simulator.failure_words}: the "
+                    "simulator was used for every step, and the posterior is a Gaussian approximation."
+                ),
+            )
+        if problem.survey.size * problem.latent_count > self.rounds.most_sampled:
+            state = state.with_note(
                 f"The survey has more than {self.rounds.most_sampled:,} unknowns, too many for the sampler: the "
                 "posterior is a Gaussian approximation."
             )
-            gaussian.verify(runs_in_a_step(self.problem))
-            return result
-        return self._sample_in_rounds(result)
+            return verify(model, runner, state)
+        return self._sample_in_rounds(model, runner, state)
 
-    def _search_without_emulator(self) -> SearchResult:
-        self.notes.append(
-            f"No emulator could be fitted, since too many of its runs {self.simulator.failure_words}: the simulator "
-            "was used for every step, and the posterior is a Gaussian approximation."
-        )
-        return CoupledInversion.search_from_start(self.gaussian)
-
-    def _sample_in_rounds(self, result: SearchResult) -> SearchResult:
+    def _sample_in_rounds(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
         """Sample, verify the emulator at draws and fit it again, until its error is small or the budget is used."""
-        gaussian, errors = self.gaussian, list[float]()
-        stage = int(gaussian.known.stage.max()) + 1
+        errors = list[float]()
+        stage = int(state.runs.stage.max()) + 1
         for count in range(self.rounds.most_rounds):
-            emulator, candidate = gaussian.emulator, gaussian.candidate
-            if emulator is None or candidate is None:
+            if state.emulator is None:
                 break
-            explained = result.converged and not self._unexplained().any()
-            samples, tempered = self._draw(candidate.posterior, emulator, gaussian_holds=explained)
-            self.samples, self.emulator = samples, emulator
-            batches = self._choose_runs(samples, tempered)
-            if not self._affords(sum(latents.shape[0] * len(sites) for latents, sites in batches)):
-                return self._out_of_runs(samples, errors)
-            near, *beyond = [
-                self._verify(latents, sites, f"sampling-round-{count + 1}", stage + count) for latents, sites in batches
-            ]
-            gaussian.verification[batches[0][1]] = _root_mean_square(near, axis=0)
+            samples, tempered = self._draw(model, state)
+            state = runner.keep(replace(state, samples=samples, sampled_emulator=state.emulator))
+            batches = self._choose_runs(model.problem, samples, tempered)
+            if not _affords(model.problem, runner, sum(latents.shape[0] * len(sites) for latents, sites in batches)):
+                return replace(state, result=self._out_of_runs(model.problem, runner, samples, errors))
+            label, found = f"sampling-round-{count + 1}", []
+            for latents, sites in batches:
+                batch = runner.evaluate(latents, label, sites)
+                runs = state.runs.append(latents, batch.outputs, batch.valid, sites, stage + count)
+                state = replace(state, runs=runs)
+                found.append(run_errors(model, state, batch, latents, sites))
+            near, *beyond = found
+            verification = state.verification.copy()
+            verification[batches[0][1]] = _root_mean_square(near, axis=0)
+            state = runner.keep(replace(state, verification=verification))
             errors.append(float(_root_mean_square(near)))
-            if self._is_good(near, *beyond):
-                return self._judge_draws(samples)
+            if self._is_good(model.problem, near, *beyond):
+                return replace(state, result=self._judge_draws(samples))
             if self._has_stalled(errors):
-                self.notes.append(
+                state = state.with_note(
                     f"The error of the emulator does not fall below {errors[-1]:.2g} noise standard deviations with "
                     "more runs: the simulator may be noisy. The error is part of the posterior."
                 )
-                return self._judge_draws(samples)
-            if not gaussian.fit(candidate.posterior):
-                break
-            try:
-                result = gaussian.optimise_on_emulator(candidate.posterior)
-            except np.linalg.LinAlgError:
-                gaussian.candidate = candidate
-        return SearchResult("stopped before the emulator was accurate at the draws", converged=False)
+                return replace(state, result=self._judge_draws(samples))
+            state = self._refit(model, runner, state)
+        return replace(
+            state, result=SearchResult("stopped before the emulator was accurate at the draws", converged=False)
+        )
 
-    def _draw(
-        self, gaussian: GaussianPosterior, emulator: Emulator, *, gaussian_holds: bool
-    ) -> tuple[Samples, Floats | None]:
+    def _refit(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+        """Fit the emulator to all runs, and find the Gaussian approximation on it."""
+        fitted = fit(model, state, state.posterior)
+        if fitted.emulator is None:
+            return fitted
+        try:
+            return optimise_on_emulator(model, runner, fitted, state.posterior)
+        except np.linalg.LinAlgError:
+            return runner.keep(fitted)
+
+    def _draw(self, model: SiteModel, state: SearchState) -> tuple[Samples, Floats | None]:
         """Draw from the posterior with the cheapest sampler that is right; tempered draws if it is not Gaussian."""
-        posterior = self._posterior(emulator, gaussian, self.gaussian.all_sites)
+        gaussian, emulator = state.posterior, state.emulator
+        if emulator is None:
+            raise ValueError("there is no emulator yet")
+        posterior = _posterior_on(model, emulator, gaussian, model.all_sites)
         size = posterior.target.prior.site_count * posterior.target.prior.latent_count
         can_temper = gaussian.prior.dense and size <= self.options.most_tempered
-        several = can_temper and self._suspects_modes(gaussian)
+        several = can_temper and self._suspects_modes(model, state)
         k_hat, samples = np.nan, None
-        if gaussian_holds and not several:
+        explained = state.result.converged and not unexplained_sites(model, state).any()
+        if explained and not several:
             samples, effective = draw_by_importance(posterior, gaussian, self.sampling, self.options)
             k_hat = samples.k_hat
             if k_hat <= self.options.largest_k_hat and effective >= self.options.fewest_effective:
@@ -195,7 +220,7 @@ class SampledInversion(Inversion):
         if not several:
             samples = replace(draw_by_hamiltonian(posterior, gaussian, self.sampling, self.options), k_hat=k_hat)
             if samples.r_hat.max() <= self.options.largest_r_hat or not can_temper:
-                near = gaussian_holds and self._is_gaussian(samples, gaussian)
+                near = explained and self._is_gaussian(samples, gaussian)
                 return samples, None if near else self._tempered(posterior, gaussian)
         return draw_by_tempering(posterior, gaussian.sites, self.sampling, self.options)
 
@@ -212,51 +237,38 @@ class SampledInversion(Inversion):
         v = np.concatenate([mean + 2.0 * normals[:, : len(mean)] @ root, normals[:, len(mean) :]], axis=1)
         return posterior.latents(v)
 
-    def _posterior(self, emulator: Emulator, gaussian: GaussianPosterior, sites: NDArray[np.intp]) -> EmulatedPosterior:
-        """Return the posterior of some sites on an emulator, with its error in the noise."""
-        problem = with_learned_hyperparameters(self.gaussian.with_emulator_error(emulator), gaussian)
-        if len(sites) == self.problem.survey.size:
-            return EmulatedPosterior(problem, emulator, sites, gaussian.prior, self.backend)
-        part = problem.select_sites(sites)
-        return EmulatedPosterior(part, emulator, sites, prior_of(part, self.backend), self.backend)
-
-    def _suspects_modes(self, gaussian: GaussianPosterior) -> bool:
+    def _suspects_modes(self, model: SiteModel, state: SearchState) -> bool:
         """Search some neighbouring sites for several modes, from the prior, on an emulator for all runs."""
-        problem, known = self.problem, self.gaussian.known
+        problem, gaussian = model.problem, state.posterior
         learned = with_learned_hyperparameters(problem, gaussian)
-        emulator = fit_emulator(problem, known, noise_std=learned.noise_std, rng=self.modes, everywhere=True)
+        emulator = fit_emulator(problem, state.runs, noise_std=learned.noise_std, rng=self.modes, everywhere=True)
         if emulator is None:
             return False
-        sites = self.gaussian.all_sites
+        sites = model.all_sites
         if problem.survey.size * problem.latent_count > self.rounds.searched:
             sites = subset_of_sites(problem, self.modes, self.rounds.searched // problem.latent_count)
-        posterior = self._posterior(emulator, gaussian, sites)
-        xp, backend = self.backend.namespace, self.backend
+        posterior = _posterior_on(model, emulator, gaussian, sites)
+        xp, backend = model.backend.namespace, model.backend
         index = xp.asarray(sites.astype(np.int32), device=backend.device)
         factors = SiteFactors(*(xp.take(part, index, axis=0) for part in gaussian.sites))
         samples, _ = draw_by_tempering(posterior, factors, self.modes, SEARCH)
         separate, _ = find_gaps(samples.latents, SEARCH)
         return bool(separate.any())
 
-    def _choose_runs(self, samples: Samples, tempered: Floats | None) -> list[tuple[Floats, NDArray[np.intp]]]:
+    def _choose_runs(
+        self, problem: Problem, samples: Samples, tempered: Floats | None
+    ) -> list[tuple[Floats, NDArray[np.intp]]]:
         """Choose draws for the next runs, latents (S, B, Q) at sites (B,): of the posterior, then tempered ones."""
-        N, each = self.problem.survey.size, runs_in_a_step(self.problem)
+        N, each = problem.survey.size, runs_in_a_step(problem)
         chosen = [_pick(samples.latents, each, N, self.design)]
         if tempered is not None:
             wide = math.ceil(self.rounds.tempered_share * each)
             chosen.append(_pick(tempered, wide, N, self.design))
         return chosen
 
-    def _verify(self, latents: Floats, sites: NDArray[np.intp], label: str, stage: int) -> Floats:
-        """Run the simulator at latents (S, B, Q) of sites (B,), keep the runs, and return the errors (S, B)."""
-        gaussian = self.gaussian
-        batch = gaussian.evaluate_simulator(latents, label, sites)
-        gaussian.known = gaussian.known.append(latents, batch.outputs, batch.valid, sites, stage)
-        return gaussian.run_errors(batch, latents, sites)
-
-    def _is_good(self, near: Floats, beyond: Floats | None = None) -> bool:
+    def _is_good(self, problem: Problem, near: Floats, beyond: Floats | None = None) -> bool:
         """Return whether the emulator's errors at draws, and at tempered draws if there are any, are small enough."""
-        limit, options = self.problem.inference.emulator_error, self.rounds
+        limit, options = problem.inference.emulator_error, self.rounds
         known = near[np.isfinite(near)]
         if not known.size or _root_mean_square(known) > options.good * limit:
             return False
@@ -270,100 +282,103 @@ class SampledInversion(Inversion):
         before, now = min(errors[-4:-2]), min(errors[-2:])
         return now <= self.rounds.tolerable and now > (1.0 - self.rounds.stalled) * before
 
-    def _affords(self, runs: int) -> bool:
-        return self.simulator.can_afford(runs) and self.simulator.runs + runs <= run_budget(self.problem)
-
     def _judge_draws(self, samples: Samples) -> SearchResult:
         """Return whether the draws have converged, once the emulator is accurate enough."""
         if samples.r_hat.max() > self.options.largest_r_hat:
             return SearchResult("stopped before the chains of draws agreed", converged=False)
         return SearchResult("the draws have converged", converged=True)
 
-    def _out_of_runs(self, samples: Samples, errors: list[float]) -> SearchResult:
-        if errors and errors[-1] <= self.problem.inference.emulator_error:
+    def _out_of_runs(self, problem: Problem, runner: Runner, samples: Samples, errors: list[float]) -> SearchResult:
+        if errors and errors[-1] <= problem.inference.emulator_error:
             return self._judge_draws(samples)
-        if self.simulator.runs_left is not None and self.simulator.runs_left < runs_in_a_step(self.problem):
-            return self.out_of_runs
-        limit = self.problem.inference.runs_per_site
+        left = runner.simulator.runs_left
+        if left is not None and left < runs_in_a_step(problem):
+            return runner.out_of_runs
+        limit = problem.inference.runs_per_site
         status = f"stopped at inference.runs_per_site = {limit} before the emulator was accurate at the draws"
         return SearchResult(status, converged=False)
 
-    def _unexplained(self) -> NDArray[np.bool_]:
-        candidate = self.gaussian.candidate
-        if candidate is None:
-            return np.zeros(self.problem.survey.size, dtype=bool)
-        problem = with_learned_hyperparameters(self.problem, candidate.posterior)
-        return find_unexplained(problem, candidate.predicted, candidate.predicted_std)
 
-    def solution(self, result: SearchResult) -> tuple[Problem, Solution] | None:
-        """Return the draws, or the Gaussian posterior if there are none; see `Inversion.solution`."""
-        found = self.gaussian.solution(result)
-        candidate, samples, emulator = self.gaussian.candidate, self.samples, self.emulator
-        if found is None or candidate is None:
-            return found
-        if samples is None or emulator is None:
-            problem, approximation = found
-            sentences = (*self.notes, *approximation.diagnostics.sentences)
-            return problem, replace(approximation, diagnostics=replace(approximation.diagnostics, sentences=sentences))
-        problem, approximation = found
-        few = samples.thin(self.rounds.predicted)
-        predicted = emulator.predict(samples.latents[few], self.gaussian.all_sites)
-        mean, covariance = samples.moments()
-        predicted_mean, predicted_std = predicted.mean(axis=0), predicted.std(axis=0)
-        report = EmulatorReport(
-            emulator.name, emulator.error, self.gaussian.verification, np.zeros(problem.survey.size, dtype=bool)
+def _posterior_on(
+    model: SiteModel, emulator: Emulator, gaussian: GaussianPosterior, sites: NDArray[np.intp]
+) -> EmulatedPosterior:
+    """Return the posterior of some sites on an emulator, with its error in the noise."""
+    problem = with_learned_hyperparameters(model.with_emulator_error(emulator), gaussian)
+    if len(sites) == model.problem.survey.size:
+        return EmulatedPosterior(problem, emulator, sites, gaussian.prior, model.backend)
+    part = problem.select_sites(sites)
+    return EmulatedPosterior(part, emulator, sites, prior_of(part, model.backend), model.backend)
+
+
+def _affords(problem: Problem, runner: Runner, runs: int) -> bool:
+    return runner.simulator.can_afford(runs) and runner.simulator.runs + runs <= run_budget(problem)
+
+
+def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple[Problem, Solution] | None:
+    """Return the draws of a state, or its Gaussian posterior if there are none; see `site_solution`."""
+    found = site_solution(model, runner, state)
+    samples, emulator = state.samples, state.sampled_emulator
+    if found is None or samples is None or emulator is None:
+        return found
+    (problem, approximation), options, rounds = found, SamplingOptions(), RoundOptions()
+    predicted = emulator.predict(samples.latents[samples.thin(rounds.predicted)], model.all_sites)
+    mean, covariance = samples.moments()
+    predicted_mean, predicted_std = predicted.mean(axis=0), predicted.std(axis=0)
+    notes = [
+        *all_notes(model, runner, state),
+        *_sampling_notes(samples, options),
+        *_emulator_notes(model, emulator, rounds),
+    ]
+    return problem, replace(
+        approximation,
+        mean=mean,
+        covariance=covariance,
+        draws=samples.latents[samples.thin(problem.output.realizations)],
+        predicted=predicted_mean,
+        predicted_std=predicted_std,
+        diagnostics=diagnose(
+            problem, predicted_mean, predicted_std, np.empty(0), notes, converged=state.result.converged
+        ),
+        emulator=EmulatorReport(
+            emulator.name, emulator.error, state.verification, np.zeros(problem.survey.size, dtype=bool)
+        ),
+        samples=replace(samples, gaussian_error=samples.distance_from(approximation.mean, approximation.covariance)),
+    )
+
+
+def _emulator_notes(model: SiteModel, emulator: Emulator, rounds: RoundOptions) -> list[str]:
+    """Name the sites where the error of the emulator, which is part of the noise, widens the posterior."""
+    widened = model.with_emulator_error(emulator).noise_std / model.problem.noise_std
+    widened = np.where(np.isfinite(model.problem.survey.Y), widened, 1.0).max(axis=1)
+    sites = np.flatnonzero(widened > rounds.largest_widening)
+    if not sites.size:
+        return []
+    worst = ", ".join(str(n + 1) for n in sites[np.argsort(-widened[sites])][:5])
+    return [
+        f"At {sites.size} of {count_noun(len(widened), 'site')} the error of the emulator is not small compared "
+        f"with the noise, and widens the posterior: site {worst}{' and others' if sites.size > 5 else ''}."
+    ]
+
+
+def _sampling_notes(samples: Samples, options: SamplingOptions) -> list[str]:
+    notes = []
+    worst = float(samples.r_hat.max())
+    if worst > options.largest_r_hat:
+        sites = int((samples.r_hat > options.largest_r_hat).any(axis=1).sum())
+        notes.append(
+            f"The draws of {count_noun(sites, 'site')} have not converged (R-hat up to {worst:.2f}): means and "
+            "spreads there are doubtful."
         )
-        notes = [*self.notes, *self.gaussian.all_notes(candidate.posterior), *self._sampling_notes(samples)]
-        notes += self._emulator_notes(emulator)
-        return problem, replace(
-            approximation,
-            mean=mean,
-            covariance=covariance,
-            draws=samples.latents[samples.thin(problem.output.realizations)],
-            processes=to_stored_factors(candidate.posterior),
-            predicted=predicted_mean,
-            predicted_std=predicted_std,
-            diagnostics=diagnose(
-                problem, predicted_mean, predicted_std, np.empty(0), notes, converged=result.converged
-            ),
-            emulator=report,
-            samples=replace(
-                samples, gaussian_error=samples.distance_from(approximation.mean, approximation.covariance)
-            ),
+    modes = int(samples.mode.max()) + 1
+    if modes > 1:
+        shares = np.bincount(samples.mode) / len(samples.mode)
+        listed = ", ".join(f"{share:.0%}" for share in shares[:3])
+        notes.append(
+            f"The posterior has {modes if modes < options.most_modes else 'many'} modes, with probabilities "
+            f"{listed}{' and others' if modes > 3 else ''}: means and standard deviations summarise all of "
+            "them; look at the draws of each mode."
         )
-
-    def _emulator_notes(self, emulator: Emulator) -> list[str]:
-        """Name the sites where the error of the emulator, which is part of the noise, widens the posterior."""
-        widened = self.gaussian.with_emulator_error(emulator).noise_std / self.problem.noise_std
-        widened = np.where(np.isfinite(self.problem.survey.Y), widened, 1.0).max(axis=1)
-        sites = np.flatnonzero(widened > self.rounds.largest_widening)
-        if not sites.size:
-            return []
-        worst = ", ".join(str(n + 1) for n in sites[np.argsort(-widened[sites])][:5])
-        return [
-            f"At {sites.size} of {count_noun(len(widened), 'site')} the error of the emulator is not small compared "
-            f"with the noise, and widens the posterior: site {worst}{' and others' if sites.size > 5 else ''}."
-        ]
-
-    def _sampling_notes(self, samples: Samples) -> list[str]:
-        notes = []
-        worst = float(samples.r_hat.max())
-        if worst > self.options.largest_r_hat:
-            sites = int((samples.r_hat > self.options.largest_r_hat).any(axis=1).sum())
-            notes.append(
-                f"The draws of {count_noun(sites, 'site')} have not converged (R-hat up to {worst:.2f}): means and "
-                "spreads there are doubtful."
-            )
-        modes = int(samples.mode.max()) + 1
-        if modes > 1:
-            shares = np.bincount(samples.mode) / len(samples.mode)
-            listed = ", ".join(f"{share:.0%}" for share in shares[:3])
-            notes.append(
-                f"The posterior has {modes if modes < self.options.most_modes else 'many'} modes, with probabilities "
-                f"{listed}{' and others' if modes > 3 else ''}: means and standard deviations summarise all of "
-                "them; look at the draws of each mode."
-            )
-        return notes
+    return notes
 
 
 def _pick(draws: Floats, runs: int, sites: int, rng: np.random.Generator) -> tuple[Floats, NDArray[np.intp]]:

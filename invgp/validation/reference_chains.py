@@ -16,7 +16,11 @@ from invgp.errors import RunsFailedError
 from invgp.execution.monitor import Monitor
 from invgp.execution.pools import Pool
 from invgp.execution.simulator import Batch, Simulator, TooManyFailures
-from invgp.inference.emulated import EmulatedInversion
+from invgp.inference.gaussian import search_gaussian
+from invgp.inference.invert import search_within_budget
+from invgp.inference.runner import Runner
+from invgp.inference.site_evaluation import evaluator
+from invgp.inference.site_model import prepare_site_model
 from invgp.ledger import Recorder
 from invgp.problem import Floats, Problem
 from invgp.sampling.chains import Chains
@@ -118,19 +122,21 @@ def emulated_reference(
         No emulator could be fitted.
     """
     dense = problem.with_inference(posterior="coupled gaussian", inducing=None)
-    inversion = EmulatedInversion(dense, select_backend("cpu"), run.simulator, seed)
+    runner = Runner(run.simulator)
     with threadpool_limits(1):
-        inversion.run()
-    if inversion.candidate is None or inversion.emulator is None:
+        model, state = prepare_site_model(dense, select_backend("cpu"), runner, seed)
+        state = search_within_budget(search_gaussian, model, runner, state)
+    if state.candidate is None or state.emulator is None:
         raise RunsFailedError("no emulator could be fitted")
-    q = inversion.candidate.posterior.q
+    q = state.posterior.q
     covariance = to_numpy(q.root).T @ to_numpy(q.root)
     proposal = Proposal.from_covariance(to_numpy(q.mean).ravel(), covariance, run.simulator.runs)
+    evaluate = evaluator(runner, state)
 
     def answer(f: Floats, sites: NDArray[np.intp]) -> Batch:
-        return inversion.evaluate_mixed(f, "chains", sites)
+        return evaluate(f, "chains", sites)
 
-    return sample(problem, answer, proposal, seed=seed, simulated=inversion.direct, checkpoint=checkpoint, **settings)
+    return sample(problem, answer, proposal, seed=seed, simulated=state.direct, checkpoint=checkpoint, **settings)
 
 
 def fit_runs(problem: Problem) -> int:

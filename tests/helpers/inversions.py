@@ -1,12 +1,16 @@
 """Inversions of sites on a line."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from invgp.adapters import CallableModel, Quantity
 from invgp.core.backend import select_backend
-from invgp.execution.simulator import Batch, Simulator
-from invgp.inference.emulated import EmulatedInversion
+from invgp.execution.simulator import Simulator
 from invgp.inference.restart import site_factors_at
+from invgp.inference.runner import Runner
+from invgp.inference.site_evaluation import emulator_evaluator
+from invgp.inference.site_model import prepare_site_model
 from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, SimulatorVariable, Survey
 
 
@@ -33,21 +37,35 @@ def sites_on_a_line(x, length_scales=(1.0,), **inference):
     )
 
 
-def inversion_on(function, problem, tmp_path, seed=0):
-    """An inversion whose emulator is exact, and its posterior about the field where the latent is `about`."""
-    inversion = EmulatedInversion(problem, select_backend("cpu"), Simulator(problem, tmp_path), seed)
-    inversion.asked_of = set()
+class ExactEmulator:
+    """An emulator that is the simulator itself, a function of the first latent."""
 
-    def evaluate_emulator(latents, label, sites):
-        inversion.asked_of |= set(sites)
-        return Batch(function(latents[..., 0])[..., None], np.ones(latents.shape[:2], dtype=bool))
+    name, error = "exact", 0.0
 
-    inversion.evaluate_emulator = evaluate_emulator
+    def __init__(self, function, errors=0.0):
+        self.function, self.errors, self.asked_of = function, errors, set()
 
-    def converged(about):
-        algorithm, start = inversion.algorithm(inversion.emulator_stages), inversion.start.trial
-        said = site_factors_at(start, np.full(start.marginals.mean.shape, about), 3.0)
-        state = algorithm.start_from(algorithm.posterior(said, start.hyper), near_optimum=False)
-        return inversion.optimiser(algorithm, state, evaluate_emulator, lambda _elbo, _found: None).candidate
+    def predict(self, latents, sites):
+        self.asked_of |= set(sites)
+        return self.function(latents[..., 0])[..., None]
 
-    return inversion, converged
+    def output_error(self, sites):
+        return np.zeros((len(sites), 1)) + self.errors
+
+
+class SearchUnderWay:
+    """A search on an exact emulator: its model, its runner and its state."""
+
+    def __init__(self, function, problem, tmp_path, seed=0):
+        self.runner = Runner(Simulator(problem, tmp_path))
+        self.model, state = prepare_site_model(problem, select_backend("cpu"), self.runner, seed)
+        self.emulator = ExactEmulator(function)
+        self.state = self.runner.keep(replace(state, emulator=self.emulator))
+
+    def find(self, about):
+        """The solution of a search that starts where the latent is `about`."""
+        algorithm, start = self.model.algorithm(self.model.emulator_stages), self.state.start
+        factors = site_factors_at(start, np.full(start.marginals.mean.shape, about), 3.0)
+        begin = algorithm.start_from(algorithm.posterior(factors, start.hyper), near_optimum=False)
+        evaluate = emulator_evaluator(self.emulator)
+        return self.model.optimiser(algorithm, begin, evaluate, lambda _elbo, _found: None).candidate

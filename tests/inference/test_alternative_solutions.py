@@ -1,5 +1,6 @@
 """Second solutions of the whole field: where they are looked for, whether they are found, and what is said of them."""
 
+import contextlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -7,18 +8,20 @@ import numpy as np
 import pytest
 
 import invgp
-from helpers.inversions import inversion_on, sites_on_a_line
+from helpers.inversions import ExactEmulator, SearchUnderWay, sites_on_a_line
 from helpers.line_problems import NOISE, line_problem, one_site, smooth
 from invgp.adapters import CallableModel, Quantity
 from invgp.emulation.run_schedule import can_emulate, effective_neighbours, runs_of_steps
 from invgp.errors import RunsFailedError
-from invgp.inference import alternative_modes as other_solutions
-from invgp.inference.inversion import BudgetSpent, SearchResult
-from invgp.inference.multistart import Multistart, are_distinct, subset_of_sites
+from invgp.inference import alternative_modes
+from invgp.inference.alternative_modes import describe_alternative, search_alternative_modes
+from invgp.inference.multistart import Multistart, are_distinct, find_alternatives, subset_of_sites
 from invgp.inference.restart import sites_within_length_scale
+from invgp.inference.runner import BudgetSpent
+from invgp.inference.search_state import SearchResult, Step
 from invgp.problem import Column, InferenceSettings, Latent, Noise, Observation, Problem, SimulatorVariable, Survey
 
-CONVERGED = SearchResult("converged", converged=True)
+CONVERGED, EXPLORED = SearchResult("converged", converged=True), SearchResult("explored", converged=True)
 
 
 def mirrored_problem(prior_mean, truth_side, **inference):
@@ -176,8 +179,8 @@ def test_that_what_is_within_a_length_scale_of_any_latent_is_near():
 def test_that_searches_start_on_either_side_of_the_prior_by_one_and_two_standard_deviations(x, tmp_path):
     line = sites_on_a_line(x)
     prior = replace(line.latents[0], mean=np.full(1, 5.0), std=np.full(1, 2.0))
-    inversion, _ = inversion_on(np.square, replace(line, latents=(prior,)), tmp_path)
-    starts = Multistart(inversion, np.arange(len(x)), inversion.start.trial).starts()
+    search = SearchUnderWay(np.square, replace(line, latents=(prior,)), tmp_path)
+    starts = Multistart.build(search.model, search.runner, search.state, np.arange(len(x))).starts()
     means = np.asarray([start.marginals.mean[:, 0] - 5.0 for start in starts])
     assert len(means) == 8
     np.testing.assert_allclose(means[::2], -means[1::2])  # each with its mirror image about the prior's mean
@@ -188,15 +191,15 @@ def test_that_searches_start_on_either_side_of_the_prior_by_one_and_two_standard
 
 def test_that_many_sites_have_half_the_starts(tmp_path, monkeypatch):
     monkeypatch.setattr("invgp.inference.multistart.MANY_SITES", 2)
-    inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 1.0, 2.0]), tmp_path)
-    assert len(list(Multistart(inversion, np.arange(3), inversion.start.trial).starts())) == 4
+    search = SearchUnderWay(np.square, sites_on_a_line([0.0, 1.0, 2.0]), tmp_path)
+    assert len(list(Multistart.build(search.model, search.runner, search.state, np.arange(3)).starts())) == 4
 
 
 def test_that_the_emulator_error_is_added_to_the_noise_in_searches_for_alternatives(tmp_path):
-    inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 100.0]), tmp_path)
-    inversion.emulator = SimpleNamespace(output_error=lambda _: np.asarray([[0.0], [2.0]]))
-    search = Multistart(inversion, np.arange(2), inversion.start.trial)
-    np.testing.assert_allclose(search.optimiser.problem.noise_std, [[1.0], [np.sqrt(5.0)]])
+    search = SearchUnderWay(np.square, sites_on_a_line([0.0, 100.0]), tmp_path)
+    state = replace(search.state, emulator=ExactEmulator(np.square, errors=np.asarray([[0.0], [2.0]])))
+    multistart = Multistart.build(search.model, search.runner, state, np.arange(2))
+    np.testing.assert_allclose(multistart.optimiser.problem.noise_std, [[1.0], [np.sqrt(5.0)]])
 
 
 @pytest.mark.parametrize("sites", [[5], range(40)], ids=["a part", "the whole"])
@@ -211,12 +214,13 @@ def test_that_a_rival_leads_by_the_logarithm_of_its_odds(sites, tmp_path):
         noise=Noise("gaussian", {"t": np.full((40, 1), 0.05)}),
         latents=(replace(line.latents[0], mean=np.full(1, prior_mean)),),
     )
-    inversion, converged = inversion_on(np.square, problem, tmp_path)
-    first = converged(1.0)
+    search = SearchUnderWay(np.square, problem, tmp_path)
+    first = search.find(1.0)
     np.testing.assert_allclose(first.posterior.marginals.mean, 1.0, atol=0.01)
-    inversion.asked_of.clear()
-    alternatives = list(Multistart(inversion, np.asarray(sites), first.posterior).alternatives())
-    assert inversion.asked_of == set(sites)
+    search.emulator.asked_of.clear()
+    state = replace(search.state, candidate=first)
+    alternatives = list(find_alternatives(search.model, search.runner, state, np.asarray(sites)))
+    assert search.emulator.asked_of == set(sites)
     signs = np.asarray([np.sign(rival.posterior.marginals.mean[:, 0]) for _, rival in alternatives])
     assert len(np.unique(signs, axis=0)) == len(alternatives)  # no solution twice
     assert (signs < 0.0).any(axis=1).all()  # nor the first one
@@ -240,52 +244,55 @@ def test_that_a_rival_leads_by_the_logarithm_of_its_odds(sites, tmp_path):
     ],
 )
 def test_that_odds_are_reported_down_to_one_in_a_hundred(lead, sure, words, tmp_path, monkeypatch):
-    posterior, _ = looked_at(lead, tmp_path, monkeypatch, sure=sure)
-    assert (words is None) == (posterior.notes == [])
+    notes = looked_at(lead, tmp_path, monkeypatch, sure=sure).found.notes
+    assert (words is None) == (notes == ())
     if words is not None:
-        assert words in posterior.notes[0]
-        assert "it differs at 1 of 1 site, and" in posterior.notes[0]
+        assert words in notes[0]
+        assert "it differs at 1 of 1 site, and" in notes[0]
 
 
 def test_that_solutions_differ_where_any_latent_does_by_more_than_its_spread():
     def explored(mean):
         marginals = SimpleNamespace(mean=np.asarray(mean), covariance=np.stack([np.diag([1.0, 0.04])] * 3))
-        candidate = SimpleNamespace(posterior=SimpleNamespace(marginals=marginals))
-        return SimpleNamespace(candidate=candidate, elbo=0.0, sure=True)
+        state = SimpleNamespace(posterior=SimpleNamespace(marginals=marginals))
+        return SimpleNamespace(state=state, elbo=0.0, sure=True)
 
     best, other = explored(np.zeros((3, 2))), explored([[0.9, 0.1], [0.1, 0.3], [-1.1, -0.1]])
-    assert "it differs at 2 of 3 sites, and" in other_solutions.describe_alternative(best, other)
+    assert "it differs at 2 of 3 sites, and" in describe_alternative(best, other)
+
+
+def one_datum(tmp_path):
+    """A search for two solutions, at 1 and at -1, with one step left."""
+    search = SearchUnderWay(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
+    search.state = replace(search.state, candidate=search.find(1.0), steps=(Step(1, 1),), result=CONVERGED)
+    return search
 
 
 def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None, slides_back=False):
-    """An inversion after the look for others, whose one rival is behind by `lead`, and both solutions."""
-    inversion, converged = inversion_on(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
-    first, rival = converged(1.0), converged(-1.0)
-    emulators = [SimpleNamespace(name=name, output_error=lambda _: np.zeros((1, 1))) for name in ("first", "second")]
-    inversion.candidate, inversion.emulator = first, emulators[0]
-    inversion.steps.append((1, 1))
+    """The state after the search for others, whose one rival is behind by `lead`, and both solutions."""
+    search = one_datum(tmp_path)
+    first, rival, second = search.state.candidate, search.find(-1.0), ExactEmulator(np.square)
     bounds = {id(first.posterior): 0.0, id(rival.posterior): -lead}
-    monkeypatch.setattr(Multistart, "alternatives", lambda self: iter([(-min(lead, 4.0), rival)]))
-    monkeypatch.setattr(inversion, "emulated_bound", lambda posterior: bounds[id(posterior)])
+    # What is known of a rival without runs is how far it is behind on the emulator.
+    alternatives = [(-min(lead, 4.0) if sure else -lead, rival)]
+    monkeypatch.setattr(alternative_modes, "find_alternatives", lambda *_: iter(alternatives))
+    monkeypatch.setattr(alternative_modes, "emulated_bound", lambda model, state: bounds[id(state.posterior)])
 
-    def explored(posterior):
-        inversion.emulator = emulators[1]
+    def explore(model, runner, state):
         if error is not None:
             raise error
         if not sure:
             raise BudgetSpent(1)
-        if slides_back:
-            inversion.candidate = first
-        return SearchResult("explored", converged=True)
+        found = replace(state, emulator=second, result=EXPLORED)
+        return runner.keep(replace(found, candidate=first) if slides_back else found)
 
-    monkeypatch.setattr(inversion, "search_on_emulator", explored)
-    if not sure:  # what is known of a rival without runs is how far it is behind on the emulator
-        monkeypatch.setattr(Multistart, "alternatives", lambda self: iter([(-lead, rival)]))
-    try:
-        verdict = other_solutions.search_alternative_modes(inversion, CONVERGED)
-    except KeyboardInterrupt:
-        verdict = None
-    return inversion, SimpleNamespace(first=first, rival=rival, verdict=verdict)
+    monkeypatch.setattr(alternative_modes, "search_on_emulator", explore)
+    with contextlib.suppress(KeyboardInterrupt):
+        search.runner.keep(search_alternative_modes(search.model, search.runner, search.state))
+    emulators = {"first": search.emulator, "rival": second}
+    return SimpleNamespace(
+        first=first, rival=rival, emulators=emulators, found=search.runner.latest, trace=search.runner.trace
+    )
 
 
 @pytest.mark.parametrize(
@@ -294,45 +301,46 @@ def looked_at(lead, tmp_path, monkeypatch, *, sure=True, error=None, slides_back
 def test_that_the_better_solution_is_kept_with_its_emulator_if_runs_make_sure_of_it(
     lead, sure, kept, tmp_path, monkeypatch
 ):
-    inversion, both = looked_at(lead, tmp_path, monkeypatch, sure=sure)
-    assert inversion.candidate is getattr(both, kept)
-    assert inversion.emulator.name == ("second" if kept == "rival" else "first")
-    assert both.verdict == (SearchResult("explored", converged=True) if kept == "rival" else CONVERGED)
-    assert inversion.trace[-1][0] == (-lead if kept == "rival" else 0.0)
+    after = looked_at(lead, tmp_path, monkeypatch, sure=sure)
+    assert after.found.candidate is getattr(after, kept)
+    assert after.found.emulator is after.emulators[kept]
+    assert after.found.result == (EXPLORED if kept == "rival" else CONVERGED)
+    assert after.trace[-1][0] == (-lead if kept == "rival" else 0.0)
 
 
 @pytest.mark.parametrize("error", [RunsFailedError("all failed"), KeyboardInterrupt()])
 def test_that_a_search_that_comes_to_nothing_leaves_the_first_solution(error, tmp_path, monkeypatch):
-    inversion, both = looked_at(-1.0, tmp_path, monkeypatch, error=error)
-    assert inversion.candidate is both.first
-    assert inversion.emulator.name == "first"
-    assert inversion.notes == []
-    assert inversion.trace == []
+    after = looked_at(-1.0, tmp_path, monkeypatch, error=error)
+    assert after.found.candidate is after.first
+    assert after.found.emulator is after.emulators["first"]
+    assert after.found.notes == ()
+    assert after.trace == []
 
 
 def test_that_a_rival_whose_runs_lead_back_to_the_first_solution_is_none(tmp_path, monkeypatch):
-    inversion, _ = looked_at(1.0, tmp_path, monkeypatch, slides_back=True)
-    assert inversion.notes == []
+    assert looked_at(1.0, tmp_path, monkeypatch, slides_back=True).found.notes == ()
 
 
 def test_that_only_the_best_alternatives_get_runs_and_the_best_is_reported(tmp_path, monkeypatch):
-    inversion, converged = inversion_on(np.square, one_site(lambda a: {"t": a**2}, 0.05), tmp_path)
-    inversion.candidate = converged(1.0)
-    inversion.emulator = SimpleNamespace(output_error=lambda _: np.zeros((1, 1)))
-    inversion.steps.append((1, 1))
-    mirrored = converged(-1.0)
+    search = one_datum(tmp_path)
+    mirrored = search.find(-1.0)
     alternatives = {lead: replace(mirrored, posterior=replace(mirrored.posterior)) for lead in (-2.0, -0.7, -1.4, -5.0)}
     leads = {id(rival.posterior): lead for lead, rival in alternatives.items()}
     explored = []
-    monkeypatch.setattr(Multistart, "alternatives", lambda self: iter(alternatives.items()))
-    monkeypatch.setattr(inversion, "emulated_bound", lambda posterior: leads.get(id(posterior), 0.0))
-    monkeypatch.setattr(inversion, "search_on_emulator", lambda p: explored.append(leads[id(p)]) or CONVERGED)
-    other_solutions.search_alternative_modes(inversion, CONVERGED)
+
+    def explore(model, runner, state):
+        explored.append(leads[id(state.posterior)])
+        return state
+
+    monkeypatch.setattr(alternative_modes, "find_alternatives", lambda *_: iter(alternatives.items()))
+    monkeypatch.setattr(alternative_modes, "emulated_bound", lambda model, state: leads.get(id(state.posterior), 0.0))
+    monkeypatch.setattr(alternative_modes, "search_on_emulator", explore)
+    found = search_alternative_modes(search.model, search.runner, search.state)
     assert explored == [-0.7, -1.4]
-    assert len(inversion.notes) == 1
-    assert "though this one is 2 times as probable" in inversion.notes[0]
+    assert len(found.notes) == 1
+    assert "though this one is 2 times as probable" in found.notes[0]
     alternatives = {-5.0: alternatives[-5.0]}
-    other_solutions.search_alternative_modes(inversion, CONVERGED)
+    search_alternative_modes(search.model, search.runner, search.state)
     assert explored == [-0.7, -1.4]
 
 
@@ -352,17 +360,16 @@ def test_that_a_larger_survey_is_searched_as_a_whole_only_for_a_reason(
 ):
     line = sites_on_a_line(np.arange(40.0))
     problem = replace(line, noise=Noise("gaussian", {"t": np.full((40, 1), 0.05)}))
-    inversion, converged = inversion_on(lambda f: f, problem, tmp_path)
-    inversion.candidate = candidate = converged(0.1)
-    inversion.candidate = replace(candidate, predicted=candidate.predicted + misfit)
-    inversion.emulator = SimpleNamespace(output_error=lambda sites: np.zeros((len(sites), 1)))
-    sizes = []
+    search = SearchUnderWay(lambda f: f, problem, tmp_path)
+    candidate, sizes = search.find(0.1), []
+    poor = replace(candidate, predicted=candidate.predicted + misfit)
+    state = replace(search.state, candidate=poor, result=SearchResult("", converged=converged_well))
 
-    def alternatives(self):
-        sizes.append(len(self.sites))
-        return iter([(lead_in_part, candidate)] if len(self.sites) < 40 and lead_in_part is not None else [])
+    def alternatives(model, runner, state, sites):
+        sizes.append(len(sites))
+        return iter([(lead_in_part, candidate)] if len(sites) < 40 and lead_in_part is not None else [])
 
-    monkeypatch.setattr(Multistart, "alternatives", alternatives)
-    first = SearchResult("", converged=converged_well)
-    assert other_solutions.search_alternative_modes(inversion, first) == first
+    monkeypatch.setattr(alternative_modes, "find_alternatives", alternatives)
+    found = search_alternative_modes(search.model, search.runner, state)
+    assert (found.candidate, found.result) == (state.candidate, state.result)
     assert sizes == searched

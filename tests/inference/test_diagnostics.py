@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import invgp
-from helpers.inversions import inversion_on, sites_on_a_line
+from helpers.inversions import SearchUnderWay, sites_on_a_line
 from helpers.line_problems import line_problem
 from helpers.problems import map_problem
 from invgp.core.kernels import CORRELATIONS, Kernel
@@ -28,8 +28,8 @@ def posterior(tmp_path_factory):
         noise=Noise("gaussian", {"t": np.full((5, 1), NOISE)}),
         latents=(replace(line.latents[0], mean=np.ones(1), std=np.full(1, 3.0)),),
     )
-    _, converged = inversion_on(lambda f: SLOPE * f, problem, tmp_path_factory.mktemp("runs"))
-    return converged(1.0).posterior, y
+    search = SearchUnderWay(lambda f: SLOPE * f, problem, tmp_path_factory.mktemp("runs"))
+    return search.find(1.0).posterior, y
 
 
 def test_that_the_cavity_is_the_posterior_without_the_site(posterior):

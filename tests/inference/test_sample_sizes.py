@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers.inversions import inversion_on, sites_on_a_line
+from helpers.inversions import SearchUnderWay, sites_on_a_line
 from invgp.inference.sample_sizes import plan_emulator_stages, plan_stages, sites_at_once
+from invgp.inference.site_evaluation import emulator_evaluator
+from invgp.inference.site_model import simulator_stages
 
 
 @pytest.mark.parametrize(
@@ -42,15 +44,15 @@ def test_that_the_size_of_mini_batches_follows_from_memory_or_the_config():
 @pytest.mark.parametrize("batch", [None, 2])
 def test_that_a_search_ends_at_the_most_evaluations(batch, tmp_path):
     problem = sites_on_a_line([0.0, 100.0, 200.0, 300.0], max_evaluations=2, batch=batch)
-    inversion, _ = inversion_on(lambda f: np.exp(3.0 * f), problem, tmp_path)
+    search = SearchUnderWay(lambda f: np.exp(3.0 * f), problem, tmp_path)
     looked_at = []
 
     def emulated(latents, label, sites):
         looked_at.extend(sites)
-        return inversion.evaluate_emulator(latents, label, sites)
+        return emulator_evaluator(search.emulator)(latents, label, sites)
 
-    algorithm = inversion.algorithm(inversion.emulator_stages)
-    ended = inversion.optimiser(algorithm, inversion.start, emulated, lambda _elbo, _found: None)
+    algorithm = search.model.algorithm(search.model.emulator_stages)
+    ended = search.model.optimiser(algorithm, algorithm.init(), emulated, lambda _elbo, _found: None)
     assert ended.result.status == "stopped at inference.max_evaluations = 2 before the posterior converged"
     assert not ended.result.converged
     assert len(looked_at) == 2 * 4
@@ -61,9 +63,10 @@ def test_that_a_search_that_has_converged_ends_with_its_last_step(batch, tmp_pat
     """Of a linear simulator the first step is exact; so it has converged at once, if any movement is small enough."""
     problem = sites_on_a_line([0.0, 100.0, 200.0, 300.0], batch=batch)
     survey = replace(problem.survey, observations=(replace(problem.survey.observations[0], values=np.ones((4, 1))),))
-    inversion, _ = inversion_on(lambda f: f, replace(problem, survey=survey), tmp_path)
-    algorithm = inversion.algorithm([replace(inversion.emulator_stages[0], tolerance=100.0, max_movement=np.inf)])
-    ended = inversion.optimiser(algorithm, inversion.start, inversion.evaluate_emulator, lambda _elbo, _found: None)
+    search = SearchUnderWay(lambda f: f, replace(problem, survey=survey), tmp_path)
+    stage = replace(search.model.emulator_stages[0], tolerance=100.0, max_movement=np.inf)
+    algorithm, evaluate = search.model.algorithm([stage]), emulator_evaluator(search.emulator)
+    ended = search.model.optimiser(algorithm, algorithm.init(), evaluate, lambda _elbo, _found: None)
     assert ended.result.converged
     np.testing.assert_allclose(
         ended.candidate.posterior.marginals.mean, 0.5, atol=1e-6
@@ -71,13 +74,13 @@ def test_that_a_search_that_has_converged_ends_with_its_last_step(batch, tmp_pat
 
 
 def test_that_a_bound_is_by_the_last_estimator_which_has_the_most_samples(tmp_path):
-    inversion, _ = inversion_on(np.square, sites_on_a_line([0.0, 100.0]), tmp_path)
+    search = SearchUnderWay(np.square, sites_on_a_line([0.0, 100.0]), tmp_path)
     taken = []
 
     def emulated(latents, label, sites):
         taken.append(len(latents))
-        return inversion.evaluate_emulator(latents, label, sites)
+        return emulator_evaluator(search.emulator)(latents, label, sites)
 
-    algorithm = inversion.algorithm(inversion.stages())
-    inversion.optimiser.bound(algorithm, inversion.start.trial, emulated)
+    algorithm = search.model.algorithm(simulator_stages(search.model, search.runner))
+    search.model.optimiser.bound(algorithm, search.state.start, emulated)
     assert taken == [24]

@@ -19,7 +19,7 @@ from invgp import netcdf
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.monitor import SilentMonitor
 from invgp.execution.simulator import Simulator
-from invgp.inference.inversion import WORTH_THREADS
+from invgp.inference.invert import WORTH_THREADS
 from invgp.plots import plot
 
 

@@ -15,7 +15,8 @@ from invgp.core.backend import select_backend
 from invgp.core.field import field_inference as algorithm
 from invgp.execution.simulator import Simulator
 from invgp.inference.field import FieldInversion
-from invgp.inference.inversion import SearchResult
+from invgp.inference.runner import Runner
+from invgp.inference.search_state import SearchResult
 
 NODES, AT = np.arange(0.0, 60.0, 2.0), np.arange(3.0, 60.0, 6.0)
 CORRELATION = np.asarray([[1.0, 0.8], [0.8, 1.0]])
@@ -82,7 +83,7 @@ def test_that_numbers_of_a_site_with_correlated_noise_need_not_come_together(rea
 
 def test_that_runs_without_gaps_count_as_before_once_one_has_some(tmp_path: Path) -> None:
     problem = correlated(problem_with(None))
-    inversion = FieldInversion(problem, select_backend("cpu"), Simulator(problem, tmp_path), 0)
+    inversion = FieldInversion(problem, select_backend("cpu"), Runner(Simulator(problem, tmp_path)), 0)
     inversion.run_batch(30)
     whole = inversion.state.q
     inversion.problem = inversion.simulator.problem = replace(problem, forward=Lacking(problem.forward, alternating))
@@ -119,7 +120,7 @@ def test_that_an_output_missing_in_the_nearest_runs_contributes_no_information(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     problem = problem_with(None)
-    inversion = FieldInversion(problem, select_backend("cpu"), Simulator(problem, tmp_path), 0)
+    inversion = FieldInversion(problem, select_backend("cpu"), Runner(Simulator(problem, tmp_path)), 0)
     inversion.run_batch(12)
     monkeypatch.setattr(algorithm, "MAX_FITTED_RUNS", 1)  # or twice the modes
     inversion.simulator.problem = replace(

@@ -15,6 +15,7 @@ from invgp.core.backend import select_backend
 from invgp.errors import ConfigError
 from invgp.execution.simulator import Simulator
 from invgp.inference.field import FieldInversion
+from invgp.inference.runner import Runner
 
 
 def test_that_student_t_noise_is_understood(changed: Callable[..., invgp.Problem]) -> None:
@@ -46,7 +47,7 @@ def test_that_correlated_noise_gives_the_exact_posterior_of_the_modes(
     changed: Callable[..., invgp.Problem], folder: Path
 ) -> None:
     problem = changed({"std.average = 0.5": "std.average = 0.5\ncorrelation_length.average = 15"})
-    inversion = FieldInversion(problem, select_backend("cpu"), Simulator(problem, folder / "runs"), 0)
+    inversion = FieldInversion(problem, select_backend("cpu"), Runner(Simulator(problem, folder / "runs")), 0)
     for count in (inversion.model.variables + 2, 10):
         inversion.run_batch(count)
     seen = ~np.isnan(problem.survey.Y[:, 0])

@@ -1,0 +1,155 @@
+"""Search for the Gaussian posterior on an emulator that is fitted to a few runs per site.
+
+Each outer step runs the simulator at samples from the current posterior, refits the emulator to all runs so far, and
+optimises the posterior on the emulator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior, movement
+from invgp.emulation import fit_emulator
+from invgp.emulation.run_schedule import FEWEST_STEPS, runs_in_a_step, runs_of_steps
+from invgp.formatting import count_noun
+from invgp.inference.runner import Runner
+from invgp.inference.search_state import UNFINISHED, SearchResult, SearchState, Step
+from invgp.inference.site_evaluation import draw_for_runs, emulator_evaluator, optimise, site_errors
+from invgp.inference.site_model import SiteModel
+from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.problem import Problem
+
+CONVERGED = 0.15  # largest movement of the posterior of a site in the last outer step, in standard deviations
+WIDENED = 1.2  # factor on the posterior spread for new runs, so that the emulator does not extrapolate
+FARTHEST = 2.0  # most movement of a mean in one outer step, in standard deviations, to stay near the runs
+
+
+def outer_steps(problem: Problem) -> tuple[Step, ...]:
+    """Return the outer steps that `inference.runs_per_site` allows."""
+    return tuple(Step(number, runs) for number, runs in enumerate(runs_of_steps(problem)))
+
+
+def search_on_emulator(model: SiteModel, runner: Runner, state: SearchState, *, patient: bool = False) -> SearchState:
+    """Make outer steps until the posterior has converged and the error of the emulator is small.
+
+    A search that does not converge though the error is small may be near a wrong solution. It ends after two such
+    steps unless it is `patient`.
+
+    Returns
+    -------
+    SearchState
+        State with the posterior, the emulator, the runs and the outcome. The emulator is None if too many runs failed.
+
+    Raises
+    ------
+    BudgetSpent
+        The budget has too few runs for the next step and the verification.
+    """
+    problem, posterior, small = model.problem, state.posterior, False
+    state = replace(state, result=UNFINISHED)
+    while state.steps:
+        step = state.steps[0]
+        state = runner.keep(replace(state, steps=state.steps[1:]))
+        state = _fit_for_step(model, runner, state, posterior, step)
+        if state.emulator is None:
+            if runner.simulator.partial:  # further runs may have the missing outputs
+                continue
+            break
+        state = optimise_on_emulator(model, runner, state, posterior)
+        if state.candidate is None or state.emulator is None:
+            break
+        moved = movement(posterior, state.posterior)
+        posterior = model.algorithm(model.emulator_stages).limit_movement(posterior, state.posterior, FARTHEST)
+        was_small, small = small, state.emulator.error <= 0.5 * problem.inference.emulator_error
+        if step.number + 1 < FEWEST_STEPS or not small:
+            continue
+        if state.result.converged and moved < CONVERGED:
+            return state
+        if was_small and not patient:
+            return replace(state, result=replace(state.result, converged=False))
+    if state.candidate is not None and not state.result.converged:
+        return state
+    limit = problem.inference.runs_per_site
+    status = f"stopped at inference.runs_per_site = {limit} before the emulator was good"
+    return replace(state, result=SearchResult(status, converged=False))
+
+
+def _fit_for_step(
+    model: SiteModel, runner: Runner, state: SearchState, posterior: GaussianPosterior, step: Step
+) -> SearchState:
+    """Fit the emulator to runs at samples from a posterior; earlier inversions may have made those of the first step.
+
+    The emulator of the new state is None if it could not be fitted.
+    """
+    problem = model.problem
+    if step.number == 0 and len(state.runs) >= step.runs:
+        state = fit(model, state, posterior)
+        if state.emulator is not None:
+            return state
+    runner.require(step.runs + runs_in_a_step(problem))
+    widened = WIDENED if step.number or problem.inference.posterior == "sampled" else 1.0
+    latents, sites = draw_for_runs(model, posterior, step.runs, widened)
+    batch = runner.evaluate(latents, f"emulator-step-{step.number + 1}", sites)
+    runs = state.runs.append(latents, batch.outputs, batch.valid, sites, step.number)
+    state = fit(model, replace(state, runs=runs), posterior)
+    return state if batch.valid.any() else replace(state, emulator=None)
+
+
+def fit(model: SiteModel, state: SearchState, posterior: GaussianPosterior) -> SearchState:
+    """Fit the emulator to all runs so far, with the noise of a posterior; it is None if this is not possible."""
+    noise_std = with_learned_hyperparameters(model.problem, posterior).noise_std
+    emulator = fit_emulator(model.problem, state.runs, noise_std=noise_std, rng=model.streams.design)
+    return replace(state, emulator=emulator)
+
+
+def optimise_on_emulator(
+    model: SiteModel, runner: Runner, state: SearchState, posterior: GaussianPosterior
+) -> SearchState:
+    """Optimise on the emulator of a state from a posterior, with the error of the emulator in the noise."""
+    if state.emulator is None:
+        raise ValueError("there is no emulator yet")
+    algorithm = model.algorithm(model.emulator_stages, model.with_emulator_error(state.emulator))
+    begin = algorithm.start_from(posterior, near_optimum=False)
+    return optimise(model, runner, state, algorithm, begin, emulator_evaluator(state.emulator))
+
+
+def emulated_bound(model: SiteModel, state: SearchState) -> float:
+    """Compute the bound at the posterior of a state on its emulator, without the emulator error in the noise."""
+    if state.emulator is None:
+        raise ValueError("there is no emulator yet")
+    algorithm = model.algorithm(model.emulator_stages)
+    return model.optimiser.bound(algorithm, state.posterior, emulator_evaluator(state.emulator))
+
+
+def verify(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+    """Verify the emulator with new runs from the posterior at its sites, if the budget has enough runs."""
+    if state.emulator is None or state.candidate is None:
+        return state
+    count = min(runs_in_a_step(model.problem), model.problem.survey.size)
+    latents, sites = draw_for_runs(model, state.posterior, count, 1.0)
+    kept = ~state.direct[sites]
+    latents, sites = latents[:, kept], sites[kept]
+    if not sites.size or not runner.simulator.can_afford(latents.shape[0] * len(sites)):
+        return state
+    batch = runner.evaluate(latents, "verification", sites)
+    verification = state.verification.copy()
+    verification[sites] = site_errors(model, state, batch, latents, sites)
+    state = replace(state, verification=verification)
+    unverified = np.isnan(verification[sites]) & np.isfinite(model.problem.survey.Y[sites]).any(axis=1)
+    if not unverified.any():
+        return state
+    return state.with_note(
+        f"At {unverified.sum()} of {count_noun(len(sites), 'site')} every run for the verification failed: the "
+        "posterior there relies on runs elsewhere."
+    )
+
+
+def trusted_sites(model: SiteModel, state: SearchState) -> NDArray[np.bool_]:
+    """Return a mask (N,) of the sites where the emulator of a state is accurate enough."""
+    if state.emulator is None or state.candidate is None:
+        return np.zeros(model.problem.survey.size, dtype=bool)
+    latents, _ = draw_for_runs(model, state.posterior, 32 * model.problem.survey.size, 1.0)
+    return state.emulator.trusted_sites(latents, model.all_sites, model.problem.inference.emulator_error)

@@ -1,0 +1,174 @@
+"""Search for a Gaussian posterior of a site model, with a covariance that is full across latents and sites.
+
+By default the posterior is found on an emulator. At sites where the error of the emulator is not small compared with
+the noise, the simulator is used afterwards. New runs verify the emulator at the other sites. Without an emulator, every
+step runs the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior
+from invgp.core.coupled.stage import Stage
+from invgp.emulation.run_schedule import runs_in_a_step
+from invgp.errors import RunsFailedError
+from invgp.inference.alternative_modes import search_alternative_modes
+from invgp.inference.diagnostics import DOUBTFUL, Cavity
+from invgp.inference.emulator_search import outer_steps, search_on_emulator, trusted_sites, verify
+from invgp.inference.exact_draws import EmulatedPosterior, SamplingOptions, check_gaussian
+from invgp.inference.notes import undetermined_shape_notes
+from invgp.inference.restart import restart_around, restart_where_unexplained
+from invgp.inference.runner import Runner
+from invgp.inference.search_state import SearchState
+from invgp.inference.site_evaluation import evaluator, optimise
+from invgp.inference.site_model import SiteModel, fewest_runs, simulator_stages, start_of, uses_emulator
+from invgp.latent_model.learned_problem import with_learned_hyperparameters
+
+NARROWER_STARTS = (3.0, 30.0)  # site precisions of narrower starts, relative to the prior precision
+SHAPE_SAMPLES, MOST_SHAPE_SAMPLES = 32, 256  # samples per site of the shape test on the simulator: fewest and most
+SHAPE_RUNS = 4096  # runs of the shape test on the simulator, within these limits
+EMULATED_SHAPE_SAMPLES = 512  # samples per site of the shape test on an emulator
+MOST_SHAPE_SITES = 2000  # most sites of the shape test on an emulator, to limit time and memory
+MOST_CHECKED = 2000  # sites times latents up to which the whole posterior is checked
+
+Search = Callable[[SiteModel, Runner, SearchState], SearchState]
+
+
+def search_gaussian(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+    """Find the posterior on an emulator if possible, otherwise on the simulator."""
+    if uses_emulator(model.problem):
+        return search_from_narrower_starts(search_emulated, model, runner, state)
+    if model.problem.inference.emulator:
+        state = state.with_note(
+            f"inference.runs_per_site = {model.problem.inference.runs_per_site} is too few for an emulator of this "
+            "survey: the simulator was used for every step, which takes far more runs."
+        )
+        if model.problem.inference.posterior == "sampled":
+            state = state.with_note("The posterior is a Gaussian approximation, because draws need an emulator.")
+    return search_from_narrower_starts(search_simulated, model, runner, state)
+
+
+def search_from_narrower_starts(search: Search, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+    """Search from the prior, and from narrower starts if the simulator fails too often under the prior."""
+    runner.keep(state)
+    for precision in NARROWER_STARTS:
+        try:
+            return search(model, runner, state)
+        except RunsFailedError:
+            if runner.trace or runner.simulator.failed == runner.simulator.runs:
+                raise
+        state = replace(runner.latest, start=start_of(model, runner, precision))
+    return search(model, runner, state)
+
+
+def search_emulated(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+    """Search on the emulator, then with the simulator where the emulator is not accurate enough, and verify."""
+    state = replace(state, steps=outer_steps(model.problem))
+    runner.begin(sum(step.runs for step in state.steps) + runs_in_a_step(model.problem))
+    state = search_on_emulator(model, runner, state)
+    state = search_alternative_modes(model, runner, state)
+    if not state.result.converged and state.steps and state.emulator is not None and state.candidate is not None:
+        state = search_on_emulator(model, runner, state, patient=True)
+    if state.emulator is None:
+        return search_simulated(
+            model,
+            runner,
+            state.with_note(
+                f"No emulator could be fitted, since too many of its runs {runner.simulator.failure_words}: the "
+                "simulator was used for every step."
+            ),
+        )
+    state = replace(state, direct=~trusted_sites(model, state))
+    if state.direct.any():
+        state = _optimise(model, runner, state, simulator_stages(model, runner), state.posterior)
+    state = verify(model, runner, state)
+    failed = np.nan_to_num(state.verification) > 2.0 * model.problem.inference.emulator_error
+    if failed.any():
+        state = replace(state, direct=state.direct | failed)
+        state = _optimise(model, runner, state, simulator_stages(model, runner), state.posterior)
+    state = restart_where_unexplained(model, runner, state)
+    state = check_shape(model, runner, state)
+    state = _restart_where_doubtful(model, runner, state)
+    return check_whole_posterior(model, state)
+
+
+def search_simulated(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+    """Optimise on the simulator, again with more samples if too many outputs are missing, and test the result."""
+    problem, posterior = model.problem, state.start
+    for _ in range(2):
+        stages = simulator_stages(model, runner)
+        runner.begin(problem.inference.max_evaluations * max(map(_samples, stages)) * problem.survey.size)
+        state = _optimise(model, runner, state, stages, posterior)
+        enough = all(_samples(stage) >= fewest_runs(problem, runner, stage.kind) for stage in stages)
+        if state.result.converged or enough:
+            break
+        posterior = state.posterior
+    state = restart_where_unexplained(model, runner, state)
+    return check_shape(model, runner, state)
+
+
+def _samples(stage: Stage) -> int:
+    return int(stage.points.base.shape[0])
+
+
+def _optimise(
+    model: SiteModel, runner: Runner, state: SearchState, stages: list[Stage], posterior: GaussianPosterior
+) -> SearchState:
+    """Optimise from a posterior, with the simulator at all sites where the emulator is not used."""
+    algorithm = model.algorithm(stages)
+    begin = algorithm.start_from(posterior, near_optimum=False)
+    return optimise(model, runner, state, algorithm, begin, evaluator(runner, state))
+
+
+def _restart_where_doubtful(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+    """Search again around sites that use the simulator and have a large shape error, if these are few.
+
+    Such sites can be next to a jump of the simulator.
+    """
+    if 2 * state.direct.sum() > len(state.direct):
+        return state
+    doubtful = state.direct & ~(state.shape_error <= DOUBTFUL)  # or not determined
+    found = restart_around(model, runner, state, doubtful)
+    return state if found.candidate is state.candidate else check_shape(model, runner, found)
+
+
+def check_shape(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
+    """Test at each site whether the posterior is Gaussian, if the budget has enough runs."""
+    sites = model.all_sites
+    simulated = len(sites) if state.emulator is None else int(state.direct.sum())
+    samples = EMULATED_SHAPE_SAMPLES
+    if simulated == len(sites):
+        samples = min(max(SHAPE_RUNS // simulated, SHAPE_SAMPLES), MOST_SHAPE_SAMPLES)
+    elif simulated:
+        samples = 2 * SHAPE_SAMPLES
+    if state.candidate is None or not runner.simulator.can_afford(samples * simulated):
+        return state
+    problem = with_learned_hyperparameters(model.problem, state.posterior)
+    if len(sites) > MOST_SHAPE_SITES and not simulated:
+        sites = np.sort(model.streams.checks.choice(sites, MOST_SHAPE_SITES, replace=False))
+    cavity = Cavity(state.posterior, sites, model.streams.checks, samples)
+    errors = state.shape_errors.copy()
+    errors[sites] = cavity.shape_errors(problem, evaluator(runner, state)(cavity.latents, "shape", sites))
+    state = replace(state, shape_errors=errors)
+    unknown = sites[np.isnan(state.shape_error[sites])]
+    return runner.keep(replace(state, shape_notes=tuple(undetermined_shape_notes(unknown, len(sites), samples))))
+
+
+def check_whole_posterior(model: SiteModel, state: SearchState) -> SearchState:
+    """Add a note if the posterior of all sites together is not Gaussian; the shape test sees single sites only."""
+    emulator, gaussian, size = state.emulator, state.posterior, model.problem.survey.size * model.problem.latent_count
+    if emulator is None or state.candidate is None or not gaussian.prior.dense or size > MOST_CHECKED:
+        return state
+    problem = with_learned_hyperparameters(model.with_emulator_error(emulator), gaussian)
+    posterior = EmulatedPosterior(problem, emulator, model.all_sites, gaussian.prior, model.backend)
+    check = check_gaussian(posterior, gaussian, np.random.default_rng([model.seed, 2]), SamplingOptions())
+    if check.holds:
+        return state
+    return state.with_note(
+        f"The posterior of all sites together is not Gaussian (Pareto k {check.k_hat:.2g}): its standard deviations "
+        "may be too small. inference.posterior = 'sampled' draws from the exact posterior."
+    )

@@ -1,0 +1,112 @@
+"""Simulator runs of one inversion: their budget and their failures, the trace of the bound, and the latest state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.errors import RunsFailedError
+from invgp.execution.simulator import Batch, Simulator, TooManyFailures
+from invgp.inference.search_state import SearchResult
+from invgp.problem import Floats
+
+StateT = TypeVar("StateT")
+MOST_REJECTED = 5  # most consecutive steps that are rejected because too many runs failed
+
+
+class BudgetSpent(Exception):  # noqa: N818 - not an error
+    """The next batch needs more runs than the budget has left."""
+
+    def __init__(self, runs: int) -> None:
+        super().__init__(f"{runs} runs are more than are left")
+        self.runs = runs
+
+
+@dataclass
+class Runner:
+    """Makes the simulator runs of a search within its budget, and records its progress.
+
+    Parameters
+    ----------
+    simulator : Simulator
+
+    Attributes
+    ----------
+    trace : list of (float, int)
+        Bound and total number of runs after each accepted evaluation.
+    latest : state of the search, or None
+        What an interruption, or the end of the budget, leaves.
+    rejected : int
+        Consecutive batches in which too many runs failed.
+    """
+
+    simulator: Simulator
+    trace: list[tuple[float, int]] = field(default_factory=list)
+    latest: Any = None
+    rejected: int = 0
+
+    @property
+    def bound(self) -> float:
+        """The latest accepted bound, in nats."""
+        return self.trace[-1][0]
+
+    @property
+    def out_of_runs(self) -> SearchResult:
+        """Outcome of a search that has used all runs of the budget."""
+        status = f"stopped at inference.max_runs = {self.simulator.budget} before the posterior converged"
+        return SearchResult(status, converged=False)
+
+    def keep(self, state: StateT) -> StateT:
+        """Keep a state as the latest one, and return it."""
+        self.latest = state
+        return state
+
+    def begin(self, most_runs: int) -> None:
+        """Report the largest possible number of runs to the monitor."""
+        left = self.simulator.runs_left
+        self.simulator.monitor.start(most_runs if left is None else min(most_runs, left))
+
+    def record(self, elbo: float, *, accepted: bool) -> None:
+        """Record an evaluation of the bound in the trace, if accepted, and report it to the monitor."""
+        if accepted:
+            self.trace.append((elbo, self.simulator.runs))
+        self.simulator.monitor.report_bound(elbo, accepted=accepted)
+
+    def require(self, runs: int) -> None:
+        """Raise `BudgetSpent` if the budget has fewer runs left."""
+        if not self.simulator.can_afford(runs):
+            raise BudgetSpent(runs)
+
+    def evaluate(self, latents: Floats, label: str, sites: NDArray[np.intp]) -> Batch:
+        """Run the simulator at latent values (S, B, Q) of sites (B,).
+
+        If too many runs fail, no output of the batch is valid.
+
+        Raises
+        ------
+        BudgetSpent
+            The budget has too few runs left.
+        RunsFailedError
+            Too many runs failed at the start, or in more than `MOST_REJECTED` consecutive batches.
+        """
+        samples, count = latents.shape[:2]
+        self.require(samples * count)
+        try:
+            batch = self.simulator.run(latents, label, sites)
+        except TooManyFailures:
+            self.rejected += 1
+            if not self.trace or self.rejected > MOST_REJECTED:
+                raise self.too_many_failures() from None
+            return Batch.all_failed(samples, count, self.simulator.problem.noise_std.shape[1])
+        self.rejected = 0
+        return batch
+
+    def too_many_failures(self) -> RunsFailedError:
+        """Return the error of an inversion that stops because too many runs failed."""
+        allowed = self.simulator.problem.inference.max_failed_share
+        return RunsFailedError(
+            self.simulator.describe_failures(f"the inversion stopped at inference.max_failed_share = {allowed:g}")
+        )

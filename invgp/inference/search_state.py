@@ -1,0 +1,110 @@
+"""State of the search for the posterior of a site model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior
+from invgp.emulation import Emulator, Runs
+from invgp.posterior import Samples
+from invgp.problem import Floats
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Outcome of a search for a posterior.
+
+    Attributes
+    ----------
+    status : str
+        Why the search ended, as a phrase for users.
+    converged : bool
+        Whether it ended because the posterior had converged.
+    """
+
+    status: str
+    converged: bool
+
+
+UNFINISHED = SearchResult("", converged=False)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The best Gaussian posterior so far, with posterior mean and standard deviation (N, P) of the outputs."""
+
+    posterior: GaussianPosterior
+    predicted: Floats
+    predicted_std: Floats
+
+
+@dataclass(frozen=True)
+class Step:
+    """An outer step of a search on an emulator: its number, and its simulator runs."""
+
+    number: int
+    runs: int
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """Everything that a search has found so far. Each part of a search takes a state and returns a new one.
+
+    Attributes
+    ----------
+    start : GaussianPosterior
+        Posterior from which the search began: the prior, or a narrower distribution.
+    runs : Runs
+        Runs for the emulator.
+    direct : array of bool, shape (N,)
+        Sites at which the simulator is used instead of the emulator.
+    verification : array, shape (N,)
+        Error of the emulator at new runs, in standard deviations of the noise; NaN where it was not verified.
+    shape_errors : array, shape (N, Q)
+        Difference from a Gaussian at each site, in standard deviations; NaN where it is not known.
+    candidate : Candidate or None
+        The best Gaussian posterior; None before the first evaluation of the bound.
+    emulator : Emulator or None
+        Emulator for which the candidate was found; None without an emulator.
+    steps : tuple of Step
+        Outer steps that are left.
+    samples : Samples or None
+        Draws from the exact posterior.
+    sampled_emulator : Emulator or None
+        Emulator of these draws.
+    notes, shape_notes : tuple of str
+        Notes for users.
+    result : SearchResult
+        Outcome of the latest search.
+    """
+
+    start: GaussianPosterior
+    runs: Runs
+    direct: NDArray[np.bool_]
+    verification: Floats
+    shape_errors: Floats
+    candidate: Candidate | None = None
+    emulator: Emulator | None = None
+    steps: tuple[Step, ...] = ()
+    samples: Samples | None = None
+    sampled_emulator: Emulator | None = None
+    notes: tuple[str, ...] = ()
+    shape_notes: tuple[str, ...] = ()
+    result: SearchResult = UNFINISHED
+
+    @property
+    def posterior(self) -> GaussianPosterior:
+        """The best Gaussian posterior, or the start if there is none yet."""
+        return self.start if self.candidate is None else self.candidate.posterior
+
+    @property
+    def shape_error(self) -> Floats:
+        """Largest shape error (N,) over the latents of each site; NaN where it could not be determined."""
+        return np.asarray(self.shape_errors.max(axis=1))
+
+    def with_note(self, note: str) -> SearchState:
+        """Return the state with one more note."""
+        return replace(self, notes=(*self.notes, note))

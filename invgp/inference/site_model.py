@@ -1,0 +1,182 @@
+"""Everything that is constant during the search for the posterior of a site model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.core.backend import Backend
+from invgp.core.coupled import Prior
+from invgp.core.coupled.coupled_savigp import CoupledSavigp
+from invgp.core.coupled.gaussian_posterior import GaussianPosterior
+from invgp.core.coupled.site_estimators import min_fit_samples
+from invgp.core.coupled.stage import Stage
+from invgp.core.point_sets import Points
+from invgp.emulation import Emulator
+from invgp.emulation.run_schedule import can_emulate, effective_neighbours
+from invgp.execution.missing_output_counts import runs_needed
+from invgp.inference.earlier_runs import earlier_runs
+from invgp.inference.optimisation import Optimiser
+from invgp.inference.runner import Runner
+from invgp.inference.sample_sizes import StagePlan, plan_emulator_stages, plan_stages
+from invgp.inference.search_state import SearchState
+from invgp.latent_model.noise_density import likelihood_of
+from invgp.latent_model.prior import learning_of, prior_of
+from invgp.problem import Floats, Problem
+
+REACH = 1.0  # most movement of the posterior of a site in one step of the first stage, in standard deviations
+LARGEST_ERROR = 1000.0  # noise standard deviations: upper limit of the emulator error, for sites without information
+
+
+@dataclass(frozen=True)
+class Streams:
+    """One random stream per purpose: the number of realizations, for example, must not change the posterior.
+
+    Attributes
+    ----------
+    points : numpy.random.Generator
+        Sample points of the estimators.
+    realizations : numpy.random.Generator
+        Draws for the file.
+    inducing : numpy.random.Generator
+        Inducing points, and fields of second searches.
+    design : numpy.random.Generator
+        Runs for the emulator, and its fit.
+    checks : numpy.random.Generator
+        Test of the shape.
+    shuffles : numpy.random.Generator
+        Order of mini-batches.
+    multistart : numpy.random.Generator
+        Starts of searches for alternative solutions.
+    """
+
+    points: np.random.Generator
+    realizations: np.random.Generator
+    inducing: np.random.Generator
+    design: np.random.Generator
+    checks: np.random.Generator
+    shuffles: np.random.Generator
+    multistart: np.random.Generator
+
+    @staticmethod
+    def of(seed: int) -> Streams:
+        """Return the streams of a seed."""
+        return Streams(*np.random.default_rng(seed).spawn(7))
+
+
+@dataclass(frozen=True)
+class SiteModel:
+    """A problem whose simulator works site by site, with its prior and its random streams.
+
+    Attributes
+    ----------
+    problem : Problem
+    backend : Backend
+        Array library and device.
+    seed : int
+        Random seed.
+    streams : Streams
+        Random streams of the seed.
+    prior : Prior
+        Prior of the latents, with the initial hyperparameters.
+    optimiser : Optimiser
+    neighbour_counts : array, shape (N,)
+        Number of sites within about a length-scale of each site.
+    emulator_stages : list of Stage
+        Stages of an optimisation on an emulator; empty without an emulator.
+    """
+
+    problem: Problem
+    backend: Backend
+    seed: int
+    streams: Streams
+    prior: Prior
+    optimiser: Optimiser
+    neighbour_counts: Floats
+    emulator_stages: list[Stage]
+
+    @property
+    def all_sites(self) -> NDArray[np.intp]:
+        """Numbers (N,) of all sites."""
+        return np.arange(self.problem.survey.size)
+
+    @property
+    def uses_minibatches(self) -> bool:
+        """Whether there are too many sites to process them together on an emulator."""
+        return self.optimiser.batch_size(self.emulator_stages) < self.problem.survey.size
+
+    def algorithm(self, stages: list[Stage], problem: Problem | None = None) -> CoupledSavigp:
+        """Return the algorithm with these stages, for this problem or for one with other noise."""
+        problem = problem or self.problem
+        return CoupledSavigp(
+            self.prior, stages, likelihood_of(problem, self.backend), learning_of(problem, self.backend)
+        )
+
+    def with_emulator_error(self, emulator: Emulator | None) -> Problem:
+        """Return the problem with the error of an emulator added to the noise.
+
+        Sites within a length-scale have nearly the same error, which does not average out; the error is scaled
+        accordingly. Learnt noise includes the error anyway.
+        """
+        if emulator is None:
+            return self.problem
+        error = np.minimum(emulator.output_error(self.all_sites), LARGEST_ERROR)
+        for name in self.problem.noise.learn:
+            error[:, self.problem.observation_slices[name]] = 0.0
+        return self.problem.with_scaled_noise(np.hypot(1.0, np.sqrt(self.neighbour_counts)[:, None] * error))
+
+
+def uses_emulator(problem: Problem) -> bool:
+    """Return whether the posterior of a site model is found on an emulator."""
+    return problem.inference.emulator and can_emulate(problem)
+
+
+def prepare_site_model(problem: Problem, backend: Backend, runner: Runner, seed: int) -> tuple[SiteModel, SearchState]:
+    """Return the constant parts of a search, and its first state."""
+    streams, N, emulates = Streams.of(seed), problem.survey.size, uses_emulator(problem)
+    prior = prior_of(problem, backend, streams.inducing)
+    optimiser = Optimiser(problem, backend, streams.shuffles)
+    model = SiteModel(problem, backend, seed, streams, prior, optimiser, np.ones(N), [])
+    state = SearchState(
+        start=start_of(model, runner),
+        runs=earlier_runs(problem, runner.simulator.recorder if emulates else None, seed),
+        direct=np.zeros(N, dtype=bool),
+        verification=np.full(N, np.nan),
+        shape_errors=np.full((N, problem.latent_count), np.nan),
+    )
+    if emulates:
+        neighbours = effective_neighbours(problem, streams.design)
+        simulator_stages(model, runner)  # unused; advances the random stream
+        stages = [_draw_stage(model, runner, plan) for plan in plan_emulator_stages(problem)]
+        model = replace(model, neighbour_counts=neighbours, emulator_stages=stages)
+    return model, state
+
+
+def start_of(model: SiteModel, runner: Runner, precision: float = 0.0) -> GaussianPosterior:
+    """Return the prior, or a narrower start with a site precision relative to the prior precision."""
+    return model.algorithm(simulator_stages(model, runner)).init(precision).trial
+
+
+def simulator_stages(model: SiteModel, runner: Runner) -> list[Stage]:
+    """Return the stages for runs of the simulator, with new sample points."""
+    return [_draw_stage(model, runner, plan) for plan in plan_stages(model.problem)]
+
+
+def _draw_stage(model: SiteModel, runner: Runner, plan: StagePlan) -> Stage:
+    """Draw the sample points of a stage."""
+    reach = math.inf if plan.kind == "hermite" else REACH
+    sites, latents = model.problem.survey.size, model.problem.latent_count
+    samples = max(plan.samples, fewest_runs(model.problem, runner, plan.kind))
+    points = Points.draw(model.streams.points, samples, sites, latents, model.backend)
+    return Stage(plan.kind, points, plan.tolerance, reach)
+
+
+def fewest_runs(problem: Problem, runner: Runner, kind: str) -> int:
+    """Return the number of runs per site of which enough have the outputs that an estimator needs."""
+    missing, noise = runner.simulator.missing_outputs, problem.noise
+    share = missing.complete_share if kind == "log density" or noise.correlation else missing.smallest_share
+    needed = min_fit_samples(problem.latent_count, quadratic=kind != "linear")
+    return runs_needed(needed, share, problem.noise_std.size)
