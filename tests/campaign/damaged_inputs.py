@@ -27,7 +27,7 @@ from . import faulty_server, mutate_files
 from .faulty_server import reply
 from .forks import finish, start
 from .projects import LEDGER, write_project
-from .surroundings import changes, look_at, make_canaries
+from .surroundings import changes, discard, look_at, make_canaries
 from .tally import Tally, combine, has_traceback, summary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -321,5 +321,5 @@ def damaged_inputs(
         tallies.append(watch_group(group, folder / group, count, seed))
         tell(summary(tallies[-1], "files"))
         if not tallies[-1].faults:
-            shutil.rmtree(folder / group, ignore_errors=True)
+            discard(folder / group)
     return combine("damaged inputs", tallies)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from .batch import ADAPTERS, FULL, POOLS, SMALL, TABLES, Size, plan, run_batch
 from .cluster import cluster
 from .forks import finish, start
-from .surroundings import MARK_VARIABLE, changes, left_with, look_at, make_canaries
+from .surroundings import MARK_VARIABLE, changes, discard, left_with, look_at, make_canaries
 from .tally import Tally, combine, has_traceback, summary
 
 STARTS = 12  # of a batch whose runs kill the process that makes them
@@ -84,5 +83,5 @@ def faulty_runs(
                 tallies.append(try_batch(adapter, pool, home, scheduler, size, seed))
                 tell(summary(tallies[-1], "faulty runs"))
                 if not tallies[-1].faults:
-                    shutil.rmtree(home, ignore_errors=True)
+                    discard(home)
     return combine("faulty runs", tallies)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import time
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ import xarray as xr
 from .cluster import Cluster, cluster
 from .forks import command, finish, start
 from .projects import KINDS, posterior, recorded, started, write_project
-from .surroundings import MARK_VARIABLE, left_with
+from .surroundings import MARK_VARIABLE, discard, left_with
 from .tally import Tally, combine, has_traceback, summary
 
 PATIENCE = 180.0  # s, for an inversion of some seconds on a busy machine
@@ -152,7 +151,7 @@ def signals(folder: Path, *, small: bool, seed: int, kinds: Iterable[str] = (), 
                 project.resume(expected, runs)
                 tally.cases += project.interruptions
                 if tally.faults == faults:
-                    shutil.rmtree(project.folder, ignore_errors=True)
+                    discard(project.folder)
             tell(summary(tally, "signals"))
             tallies.append(tally)
     return combine("signals", tallies)

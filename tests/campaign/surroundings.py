@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+from invgp.adapters.directory_trees import remove_tree
 
 from .faulty_program import OUTPUTS
 
@@ -25,6 +28,12 @@ def make_canaries(home: Path) -> None:
     (canaries / "numbers.txt").write_text("1.0 2.0\n")
     (canaries / "secret.txt").write_text("a secret that no message may quote\n")
     os.mkfifo(folder / "pipe")
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder as far as possible; `shutil.rmtree` cannot remove the deep trees of faulty programs."""
+    with suppress(OSError):
+        remove_tree(folder)
 
 
 def look_at(folder: Path) -> dict[str, str]:
