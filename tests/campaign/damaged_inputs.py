@@ -44,7 +44,16 @@ FULL = {
     "npz": 150,
     "umbridge": 300,
 }
-SMALL = {"config": 8, "posterior": 7, "template": 8, "pest": 12, "ledger": 8, "npy": 8, "npz": 6, "umbridge": 20}
+SMALL = {"config": 8, "posterior": 4, "template": 8, "pest": 12, "ledger": 8, "npy": 8, "npz": 6, "umbridge": 20}
+
+POSTERIORS = ("emulated", "sampled", "field", "sampled field")
+READERS = (
+    ("predict", "damaged.nc", "--grid", "5", "-o", "map.nc"),
+    ("export", "damaged.nc", "out.csv"),
+    ("report", "damaged.nc", "-o", "report.html"),
+    ("plot", "damaged.nc"),
+    ("compare", "damaged.nc", "--draws", "4", "--chains", "2", "--burn-in", "0"),
+)
 
 # What a case does; it returns what is wrong, or nothing.
 Case = tuple[str, Callable[[], str]]
@@ -109,33 +118,31 @@ def pest_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:
     return file_cases(folder, numbers, seed, "pest-project", ("theis.pst", "aquifer.tpl", "drawdown.ins"))
 
 
-def finished_project(folder: Path) -> Path:
+def finished_project(folder: Path, kind: str = "emulated") -> Path:
     """A small project that was inverted."""
-    write_project("emulated", folder / "project", 0.0)
-    wrong = call("run", "survey.toml", cwd=folder / "project")
+    project = folder / kind.replace(" ", "-")
+    write_project(kind, project, 0.0)
+    wrong = call("run", "survey.toml", cwd=project)
     if wrong:
         raise RuntimeError(wrong)
-    return folder / "project"
+    return project
 
 
 def posterior_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:
-    """Posteriors, read by each command that reads one."""
+    """Posteriors of several kinds, each read by all commands that read one."""
     from .mutate_posterior import damage  # noqa: PLC0415
 
-    project = finished_project(folder)
-    commands = (
-        ("predict", "damaged.nc", "--grid", "5", "-o", "map.nc"),
-        ("export", "damaged.nc", "out.csv"),
-        ("report", "damaged.nc", "-o", "report.html"),
-        ("predict", "damaged.nc", "--grid", "5", "-o", "map.nc"),
-        ("plot", "damaged.nc"),
-        ("export", "damaged.nc", "out.csv"),
-        ("compare", "damaged.nc", "--draws", "4", "--chains", "2", "--burn-in", "0"),
-    )
+    projects: dict[str, Path] = {}
     for number in numbers:
+        kind = POSTERIORS[number % len(POSTERIORS)]
+        project = projects[kind] = projects.get(kind) or finished_project(folder, kind)
         what = damage(project / "posterior.nc", project / "damaged.nc", seed * 10**6 + number)
-        command = commands[number % len(commands)]
-        yield f"posterior, case {number}, {what}", lambda command=command: call(*command, cwd=project)
+        yield f"{project.name} posterior, case {number}, {what}", lambda project=project: read_posterior(project)
+
+
+def read_posterior(project: Path) -> str:
+    """Read a damaged posterior with each command; what is wrong with the first one that goes wrong."""
+    return next(filter(None, (call(*command, cwd=project) for command in READERS)), "")
 
 
 def ledger_cases(folder: Path, numbers: range, seed: int) -> Iterator[Case]:

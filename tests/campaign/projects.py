@@ -75,6 +75,7 @@ std.average = 0.02
 [inference]
 seed = 3
 max_runs = 60
+INFERENCE
 """
 # It logs its start, takes its time, answers, and logs its end as its last act.
 SITE_PROGRAM = """\
@@ -100,23 +101,22 @@ KINDS = {
     "mini-batch": ("", "", "emulator = false\nbatch = 3\nsamples = 5\nmax_runs = 160"),
     "learnt": ("learn = { length_scale = 2, std = 2 }", "", ""),
     "Student-t": ("", 'kind = "student-t"', ""),
-    "field": None,
+    "sampled": ("", "", 'posterior = "sampled"'),
+    "field": ("", "", ""),
+    "sampled field": ("", "", 'posterior = "sampled"'),
 }
 
 
 def write_project(kind: str, folder: Path, seconds: float) -> None:
     """Write the config, survey and simulator of a kind of inversion; a run takes so many seconds."""
     folder.mkdir(parents=True)
-    added = KINDS[kind]
-    if added is None:
-        config, program = FIELD, FIELD_PROGRAM
+    latent, noise, inference = KINDS[kind]
+    config, program = (FIELD, FIELD_PROGRAM) if "field" in kind else (CONFIG, SITE_PROGRAM)
+    config = config.replace("LATENT", latent).replace("NOISE", noise).replace("INFERENCE", inference)
+    if "field" in kind:
         (folder / "depths.tpl").write_text("{depth[*]}\n")
-    else:
-        latent, noise, inference = added
-        config = CONFIG.replace("LATENT", latent).replace("NOISE", noise).replace("INFERENCE", inference)
-        program = SITE_PROGRAM
     (folder / "survey.toml").write_text(config)
-    sites = SITES[:4] if "samples" in config else SITES
+    sites = SITES[:4] if "samples" in inference else SITES
     (folder / "sites.csv").write_text("\n".join(["position,t", *sites]) + "\n")
     simulator = folder / "simulator.sh"
     simulator.write_text(program.replace("SECONDS", f"{seconds:g}"))
