@@ -35,6 +35,7 @@ from .quantities import (
     digest_of,
     size_of,
 )
+from .readers.netcdf import NetcdfFile
 from .readers.reader import OutputFile, Reader, select
 from .readers.structured import RegexFile
 from .readers.text import IncompleteError
@@ -238,7 +239,7 @@ class ExecutableModel:
 
     def _limit_time(self, reader: Reader) -> Reader:
         """Return a reader whose time limit is not longer than that of the program."""
-        if isinstance(reader, RegexFile) and self.timeout is not None:
+        if isinstance(reader, RegexFile | NetcdfFile) and self.timeout is not None:
             return replace(reader, timeout=min(reader.timeout, self.timeout))
         return reader
 

@@ -1,7 +1,7 @@
 """Check whether a netCDF file of unknown origin can be opened safely.
 
 A damaged file can crash the netCDF library or let it loop forever. A malicious one can link to other files or declare
-terabytes. A file is therefore first read in a child process.
+terabytes. A posterior or a survey is therefore first read in a child process.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from invgp.adapters.readers.netcdf import CLASSIC, MOST_COMPRESSED, find_outside_data
 from invgp.errors import ConfigError
 from invgp.library_paths import utf8_path
 
 if TYPE_CHECKING:
+    import h5py
     import netCDF4
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"  # of HDF5, and so of netCDF-4
-CLASSIC = b"CDF"
-MOST_COMPRESSED = 1100  # highest compression ratio of zlib
 MOST_TRIED = 2**28  # bytes that the child reads; of a larger file, it reads the first value of each variable
 PATIENCE = 60.0  # s, time limit of the check, which usually takes less than 1 s
 FINE, DAMAGED = "fine", "it is damaged"
@@ -35,9 +35,9 @@ CRASHES = f"{DAMAGED}, and the netCDF library crashes on it"
 # The new interpreter searches for modules in the same places as this one.
 NEW_INTERPRETER = """
 import sys
-path, sys.path[:] = sys.argv[1], sys.argv[2:]
+kind, path, sys.path[:] = sys.argv[1], sys.argv[2], sys.argv[3:]
 from invgp.netcdf_container import print_inspection
-print_inspection(path)
+print_inspection(kind, path)
 """
 # Exceptions that the netCDF library and xarray raise for damaged files.
 UNREADABLE = (
@@ -78,18 +78,48 @@ def check_container(path: Path) -> None:
     if start != SIGNATURE:
         classic = start.startswith(CLASSIC)
         raise unreadable_error(path, "it is netCDF-3, and must be netCDF-4" if classic else "it is not a netCDF file")
-    with utf8_path(path) as name:
-        # A forked child inherits locks of other threads, which nobody would release.
-        alone = threading.active_count() == 1
-        reason = _inspect_in_child(lambda: _inspect(name)) if alone else _inspect_in_new_interpreter(name)
+    reason = _inspect_elsewhere("posterior", path)
     if reason != FINE:
         raise unreadable_error(path, reason)
 
 
-def _inspect_in_new_interpreter(path: Path) -> str:
+def find_table_defect(path: Path) -> str:
+    """Return why a netCDF file with a table, such as a survey, cannot be read; empty if it can be read.
+
+    Parameters
+    ----------
+    path : Path
+        A file of unknown origin.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened.
+    """
+    import h5py  # noqa: F401, PLC0415 - as above
+    import netCDF4  # noqa: F401, PLC0415
+
+    with path.open("rb") as file:
+        start = file.read(len(SIGNATURE))
+    reason = _inspect_elsewhere("table", path)
+    if reason == DAMAGED and start != SIGNATURE and not start.startswith(CLASSIC):
+        return "it is not a netCDF file"
+    return "" if reason == FINE else reason
+
+
+def _inspect_elsewhere(kind: str, path: Path) -> str:
+    """Return the defect of a file, or `FINE`, from another process, which may crash or hang."""
+    with utf8_path(path) as name:
+        # A forked child inherits locks of other threads, which nobody would release.
+        if threading.active_count() == 1:
+            return _inspect_in_child(lambda: INSPECTIONS[kind](name))
+        return _inspect_in_new_interpreter(kind, name)
+
+
+def _inspect_in_new_interpreter(kind: str, path: Path) -> str:
     """Return the defect of a file, or `FINE`, with a new interpreter, which takes half a second to start."""
     places = [entry for entry in sys.path if isinstance(entry, str)]
-    command = [sys.executable, "-c", NEW_INTERPRETER, str(path), *places]
+    command = [sys.executable, "-c", NEW_INTERPRETER, kind, str(path), *places]
     try:
         ended = subprocess.run(
             command,
@@ -104,9 +134,9 @@ def _inspect_in_new_interpreter(path: Path) -> str:
     return ended.stdout.decode() or CRASHES
 
 
-def print_inspection(path: str) -> None:
+def print_inspection(kind: str, path: str) -> None:
     """Print the defect of a file, or `FINE`; called in a new interpreter."""
-    os.write(sys.stdout.fileno(), _describe_defect(lambda: _inspect(Path(path))).encode())
+    os.write(sys.stdout.fileno(), _describe_defect(lambda: INSPECTIONS[kind](Path(path))).encode())
 
 
 def _inspect_in_child(inspect: Callable[[], str]) -> str:
@@ -151,42 +181,56 @@ def _describe_defect(inspect: Callable[[], str]) -> str:
         return DAMAGED
 
 
-def _inspect(path: Path) -> str:
-    """Return the defect of a file, or `FINE`."""
+def _inspect_posterior(path: Path) -> str:
+    """Return the defect of a file that must be a posterior, or `FINE`."""
+    import h5py  # noqa: PLC0415
     import netCDF4  # noqa: PLC0415
 
-    found = _find_link(path)
+    with h5py.File(path) as file:
+        found = find_outside_data(file) or _find_group(file)
     if found:
         return found
-    with netCDF4.Dataset(path) as file:
-        file.set_auto_maskandscale(False)
-        return _find_oversize(file, path.stat().st_size) or _try_values(file)
+    with netCDF4.Dataset(path) as opened:
+        opened.set_auto_maskandscale(False)
+        if opened.cmptypes or opened.vltypes or opened.enumtypes:
+            return "it has types of its own, and a posterior has none"
+        return _find_oversize(opened, path.stat().st_size) or _try_values(opened)
 
 
-def _find_link(path: Path) -> str:
-    """Return a link to other files, which the netCDF library would follow; empty if there is none."""
+def _inspect_table(path: Path) -> str:
+    """Return the defect of a file that must be a table, or `FINE`."""
+    import h5py  # noqa: PLC0415
+    import netCDF4  # noqa: PLC0415
+
+    with path.open("rb") as start:
+        classic = start.read(len(CLASSIC)) == CLASSIC
+    if not classic:
+        with h5py.File(path) as file:
+            found = find_outside_data(file)
+        if found:
+            return found
+    with netCDF4.Dataset(path) as opened:
+        opened.set_auto_maskandscale(False)
+        return _find_oversize(opened, path.stat().st_size) or _try_values(opened)
+
+
+INSPECTIONS: dict[str, Callable[[Path], str]] = {"posterior": _inspect_posterior, "table": _inspect_table}
+
+
+def _find_group(file: h5py.File) -> str:
+    """Return the name of a group as the end of a sentence; empty if there is none."""
     import h5py  # noqa: PLC0415
 
-    with h5py.File(path) as file:
-        for name in file:
-            if not isinstance(file.get(name, getlink=True), h5py.HardLink):
-                return f"{name!r} is a link to data elsewhere"
-            found = file[name]
-            if isinstance(found, h5py.Group):
-                return f"{name!r} is a group, and a posterior has none"
-            if isinstance(found, h5py.Dataset) and (found.is_virtual or found.external):
-                return f"the variable {name!r} is kept in another file"
-    return ""
+    names = [name for name in file if isinstance(file[name], h5py.Group)]
+    return f"{names[0]!r} is a group, and a posterior has none" if names else ""
 
 
 def _find_oversize(file: netCDF4.Dataset, file_size: int) -> str:
-    """Return a type or a size that a posterior of this file size cannot have; empty if there is none."""
-    if file.groups or file.cmptypes or file.vltypes or file.enumtypes:
-        return "it has groups or types of its own, and a posterior has neither"
+    """Return a size that a variable in a file of this size cannot have; empty if there is none."""
     total = 0
     for name, variable in file.variables.items():
         chunks = variable.chunking()
-        size = 1 if variable.dtype is str else variable.dtype.itemsize
+        size = _item_size(variable)
         total += size * math.prod(variable.shape)
         chunk = size * math.prod(chunks) if isinstance(chunks, list) else 0
         if max(total, chunk) > MOST_COMPRESSED * file_size:
@@ -200,8 +244,13 @@ def _try_values(file: netCDF4.Dataset) -> str:
     for owner in owners:
         for name in owner.ncattrs():
             owner.getncattr(name)
-    size = sum(math.prod(v.shape) * (1 if v.dtype is str else v.dtype.itemsize) for v in file.variables.values())
+    size = sum(math.prod(v.shape) * _item_size(v) for v in file.variables.values())
     for variable in file.variables.values():
         if 0 not in variable.shape:
             variable[... if size <= MOST_TRIED else (0,) * variable.ndim]
     return FINE
+
+
+def _item_size(variable: Any) -> int:
+    """Return the size of a value in bytes; 1 for text and lists, whose length is not declared."""
+    return int(getattr(variable.dtype, "itemsize", 1))

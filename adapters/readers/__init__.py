@@ -1,8 +1,9 @@
 """Readers of output files: one class per format, with one interface."""
 
 from .functions import PythonFile
+from .netcdf import NetcdfFile
 from .reader import OutputFile, Reader
-from .structured import JsonFile, NetcdfFile, RegexFile
+from .structured import JsonFile, RegexFile
 from .tables import CsvFile, TableFile
 from .text import read_numbers, read_text
 

@@ -1,9 +1,8 @@
-"""Readers of JSON, of netCDF, and of text with a regular expression."""
+"""Readers of JSON, and of text with a regular expression."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ import regex
 
 from ..protocol import AdapterError, Floats, Quantity
 from ..quantities import did_you_mean, size_of, type_name
-from .file_access import read_bytes
 from .reader import OneFile, Rows, check_rows, pick_rows
 from .text import LINE_LIMIT, convert_words, count_error, parse_number, read_text
 
@@ -150,62 +148,3 @@ class RegexFile(OneFile):
             raise count_error(size_of(quantities), len(words))
         found = [((word or "").strip(), text.count("\n", 0, match.start()) + 1) for match, word in words]
         return convert_words(found, size_of(quantities))
-
-
-@dataclass(frozen=True)
-class NetcdfFile(OneFile):
-    """A variable of a netCDF file.
-
-    Parameters
-    ----------
-    path, outputs
-        As in `OneFile`.
-    variable : str
-        Name of the variable; ``group/name`` for one in a group.
-    row : int, tuple of int or None
-        Which entries along the first dimension, from 1; -1 for the last; None for all.
-    """
-
-    variable: str = ""
-    row: Rows = None
-
-    def __post_init__(self) -> None:
-        check_rows(self.row)
-        if self.path is None:
-            raise AdapterError("path", "must name a file: standard output cannot be netCDF")
-        if not self.variable:
-            raise AdapterError("variable", "must name a variable, but is empty")
-
-    def read(self, directory: Path, quantities: tuple[Quantity, ...]) -> Floats:
-        """Read the variable, with the last dimension fastest; missing values are NaN."""
-        from netCDF4 import Dataset  # noqa: PLC0415 - slow to import, and rarely needed
-
-        try:
-            # From memory, because the library does not accept a descriptor and would follow a link.
-            with Dataset("output", memory=read_bytes(directory, self.path)) as file:
-                return self._values(file, size_of(quantities))
-        except RuntimeError as error:  # the error of the library for a damaged file
-            raise ValueError(f"variable {self.variable!r} cannot be read: {error}") from error
-
-    def _values(self, file: Any, expected: int) -> Floats:
-        variable = self._find(file)
-        if getattr(variable.dtype, "kind", "O") not in "iuf":
-            raise ValueError(f"variable {self.variable!r} holds no numbers")
-        shape = variable.shape
-        wanted = slice(None) if self.row is None else pick_rows(range(shape[0] if shape else 0), self.row, "entry")
-        # Counted before reading: a small file can contain a huge variable.
-        count = math.prod(shape if isinstance(wanted, slice) else (len(wanted), *shape[1:]))
-        if count != expected:
-            raise count_error(expected, count)
-        values = variable[wanted] if shape else variable[...]
-        return np.ma.filled(np.ma.asarray(values, dtype=np.float64), np.nan).reshape(-1)
-
-    def _find(self, file: Any) -> Any:
-        *groups, name = self.variable.strip("/").split("/")
-        for group in groups:
-            if group not in file.groups:
-                raise ValueError(f"has no group {group!r}; {did_you_mean(group, file.groups)}")
-            file = file.groups[group]
-        if name not in file.variables:
-            raise ValueError(f"has no variable {name!r}; {did_you_mean(name, file.variables)}")
-        return file.variables[name]

@@ -17,7 +17,7 @@ import xarray as xr
 from invgp.errors import ConfigError
 from invgp.formatting import did_you_mean, format_value, join_names, suggest
 from invgp.library_paths import utf8_path
-from invgp.netcdf_container import UNREADABLE
+from invgp.netcdf_container import UNREADABLE, find_table_defect
 from invgp.problem import Floats
 from invgp.units import conversion, is_unit
 
@@ -213,6 +213,9 @@ class _LayoutError(Exception):
 
 
 def _netcdf(file: Path, position: str | None) -> NetcdfTable:
+    defect = find_table_defect(file)
+    if defect:
+        raise _LayoutError(defect)
     try:
         # Times stay numbers: a coordinate is a number with a unit here.
         with (

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
 
 from helpers.config_files import SITES, WriteSurvey
 from helpers.config_mistakes import sentence_of
+from helpers.netcdf_files import write_endless_netcdf
+from invgp import netcdf_container
 from invgp.config import load
 
 
@@ -297,8 +300,27 @@ def test_that_a_file_that_is_not_netcdf_is_reported(content: bytes, write_survey
     path = write_survey({"sites.csv": "sites.nc"})
     (path.parent / "sites.nc").write_bytes(content)
     assert sentence_of(path) == (
-        "survey.file: must be a netCDF file of sites, was '<here>/sites.nc': NetCDF: Unknown file format"
+        "survey.file: must be a netCDF file of sites, was '<here>/sites.nc': it is not a netCDF file"
     )
+
+
+@pytest.mark.slow
+def test_that_a_damaged_netcdf_file_on_which_the_library_never_returns_is_reported(
+    write_survey: WriteSurvey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(netcdf_container, "PATIENCE", 2.0)
+    path = write_survey({"sites.csv": "sites.nc"})
+    write_endless_netcdf(path.parent / "sites.nc")
+    assert sentence_of(path).endswith("was '<here>/sites.nc': reading it takes too long, more than 2 s")
+
+
+def test_that_a_netcdf_survey_does_not_lead_to_another_file(write_survey: WriteSurvey) -> None:
+    path = write_survey({"sites.csv": "sites.nc"})
+    with h5py.File(path.parent / "elsewhere.nc", "w") as file:
+        file["northing"] = np.arange(3.0)
+    with h5py.File(path.parent / "sites.nc", "w") as file:
+        file["northing"] = h5py.ExternalLink(str(path.parent / "elsewhere.nc"), "/northing")
+    assert sentence_of(path).endswith("was '<here>/sites.nc': 'northing' is a link to data elsewhere")
 
 
 NETCDF = {"sites.csv": "sites.nc", '["t1", "t2"]': '["t"]'}

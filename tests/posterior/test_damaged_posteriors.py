@@ -130,7 +130,7 @@ def group(file: netCDF4.Dataset) -> None:
 DECLARATIONS = {
     "declares more numbers, in 'huge', than a file of its size can hold": huge,
     "'more' is a group, and a posterior has none": group,
-    "it has groups or types of its own": lambda file: file.createVLType(np.int32, "lists"),
+    "it has types of its own": lambda file: file.createVLType(np.int32, "lists"),
 }
 
 
