@@ -12,11 +12,12 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
-from types import TracebackType
+from queue import SimpleQueue
+from types import FrameType, TracebackType
 from typing import Any, Self
 
 from joblib.externals.loky import ProcessPoolExecutor
@@ -59,6 +60,7 @@ class Processes:
         """Yield the number and the result of each item, as they finish."""
         waiting, deaths = deque(range(len(items))), Counter[int]()
         running: dict[Future[R], tuple[int, ProcessPoolExecutor]] = {}
+        done: SimpleQueue[Future[R]] = SimpleQueue()
         engaged: set[ProcessPoolExecutor] = set()
         finished: deque[tuple[int, R | WorkerDeath]] = deque()
         try:
@@ -67,7 +69,7 @@ class Processes:
                     worker = self._idle.pop() if self._idle else start_worker()
                     engaged.add(worker)  # before it gets its item: Ctrl-C may arrive in between
                     try:
-                        future = submit_uninterrupted(worker, work, items[waiting[0]])
+                        future = submit_uninterrupted(worker, work, items[waiting[0]], done)
                     except BrokenProcessPool:  # it died while it was idle
                         engaged.discard(worker)
                     else:
@@ -75,18 +77,19 @@ class Processes:
                 if finished:  # after every worker has received an item
                     yield finished.popleft()
                     continue
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    number, worker = running.pop(future)
-                    engaged.discard(worker)
-                    try:
-                        finished.append((number, future.result()))
-                        self._idle.append(worker)
-                    except BrokenProcessPool:
-                        deaths[number] += 1
-                        if deaths[number] < MOST_DEATHS:
-                            waiting.append(number)
-                        else:
-                            finished.append((number, WorkerDeath(deaths[number])))
+                # `concurrent.futures.wait` locks the futures. If Ctrl-C arrived then, loky would wait for ever.
+                future = done.get()
+                number, worker = running.pop(future)
+                engaged.discard(worker)
+                try:
+                    finished.append((number, future.result()))
+                    self._idle.append(worker)
+                except BrokenProcessPool:
+                    deaths[number] += 1
+                    if deaths[number] < MOST_DEATHS:
+                        waiting.append(number)
+                    else:
+                        finished.append((number, WorkerDeath(deaths[number])))
         finally:
             # After an interruption or an error, the runs are not needed. The programs of a dead worker may hang.
             if running or (waiting and not stop.is_set()) or deaths:
@@ -127,13 +130,27 @@ def start_worker(initializer: Callable[..., None] | None = None, *arguments: obj
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def submit_uninterrupted(worker: ProcessPoolExecutor, work: Callable[[T], R], item: T) -> Future[R]:
-    """Submit one item to a worker while interrupting signals are blocked."""
+def submit_uninterrupted(
+    worker: ProcessPoolExecutor, work: Callable[[T], R], item: T, done: SimpleQueue[Future[R]] | None = None
+) -> Future[R]:
+    """Submit one item to a worker while interrupting signals are blocked.
+
+    Parameters
+    ----------
+    worker : ProcessPoolExecutor
+    work : callable
+        Function of one item.
+    item : object
+    done : SimpleQueue, optional
+        Receives the future as soon as it is done.
+    """
     # The first item starts the process. Any item may, because loky replaces a process that uses too much memory.
     with _block_interrupts():
         future: Future[R] = worker.submit(work, item)
         while not (future.running() or future.done()):  # loky cannot shut down with an item that is not accepted yet
             time.sleep(SUBMISSION_POLL)
+        if done is not None:
+            future.add_done_callback(done.put)
     return future
 
 
@@ -146,19 +163,32 @@ def _block_interrupts() -> Iterator[None]:
     blocked in this thread, and Python executes the handler in the main thread all the same.
     """
     received: list[int] = []
+    inside = True
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if inside:
+            received.append(number)
+        else:  # it has not been replaced by the earlier handler yet
+            handlers[signal.Signals(number)](number, frame)
+
     before: Any = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
-    handlers = {number: signal.getsignal(number) for number in INTERRUPTS} if _in_main_thread() else {}
-    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    found: dict[signal.Signals, Any] = (
+        {number: signal.getsignal(number) for number in INTERRUPTS} if _in_main_thread() else {}
+    )
+    handlers = {number: handler for number, handler in found.items() if callable(handler)}
     try:
         for number in handlers:
-            signal.signal(number, lambda number, _: received.append(number))
+            signal.signal(number, handle)
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for one in received:
-            signal.raise_signal(one)
+        inside = False
+        try:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            for one in received:
+                signal.raise_signal(one)
 
 
 def _in_main_thread() -> bool:

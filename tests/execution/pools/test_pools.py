@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -390,6 +391,46 @@ def test_that_ctrl_c_in_the_finalizer_of_a_future_stops_the_batch(
         run(program('[ "$1" = 1.0 ] || sleep 5'), rows(1.0, 2.0, 3.0), pool, tmp_path)
     assert sent
     assert 1.0 in recorded(tmp_path)
+
+
+CTRL_C_AT_A_LOCK = """
+import os, signal, sys, threading, time
+from concurrent.futures import _base
+from pathlib import Path
+from invgp.execution.pools.worker_processes import Processes
+
+def lock_and_interrupt(futures, lock=_base._AcquireFutures.__enter__):
+    lock(futures)  # Python executes a signal handler after any call, such as that of the last lock
+    raise KeyboardInterrupt
+
+def interrupt_when(started):
+    while not started.exists():
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+_base._AcquireFutures.__enter__ = lock_and_interrupt
+started = Path(sys.argv[1]) / "started"
+threading.Thread(target=interrupt_when, args=(started,), daemon=True).start()
+command = f"import pathlib, time; pathlib.Path({str(started)!r}).touch(); time.sleep(300)"
+try:
+    with Processes(2) as pool:
+        list(pool.run(exec, [command] * 4, Path(sys.argv[1])))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.slow
+def test_that_ctrl_c_while_a_future_is_locked_does_not_hang(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", CTRL_C_AT_A_LOCK, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert ended.stdout == "interrupted\n"
 
 
 def test_that_threads_are_kept_and_close_their_ledgers(program: Program, tmp_path: Path) -> None:
