@@ -109,6 +109,7 @@ def plot(
     layers: Sequence[str | int] = (),
     show: Sequence[str] = (),
     site: int | None = None,
+    mode: int | None = None,
     at: Mapping[str, float] | None = None,
     limits: Mapping[str, tuple[float, float]] | None = None,
     hatch_below: float | None = None,
@@ -139,6 +140,8 @@ def plot(
         ``"few-runs"``, or ``"all"``; by default the mean, in maps also the standard deviation.
     site : int, optional
         Number of the site, from 1, of the correlations.
+    mode : int, optional
+        Number of a mode of a sampled posterior, from 1, the most probable; by default all modes together.
     at : mapping of str to float, optional
         Coordinates at which a grid is cut, such as ``{"northing": 500.0}``.
     limits : mapping of str to (float, float), optional
@@ -173,7 +176,7 @@ def plot(
     from invgp import plots  # noqa: PLC0415 - mistakes are reported without waiting for matplotlib
 
     plots.check_format(target, "output")
-    dataset = plots.slice_grid(_read(posterior), dict(at or {}))
+    dataset = plots.slice_grid(_read_mode(posterior, mode), dict(at or {}))
     selected = plots.select_latents(dataset, tuple(latents), tuple(str(layer) for layer in layers))
     options = replace(
         _figure_options(selected, tuple(show), limits or {}, hatch_below),
@@ -242,6 +245,7 @@ def export(
     output: str | Path | None = None,
     *,
     variables: Sequence[str] = (),
+    mode: int | None = None,
 ) -> list[Path]:
     """Write a posterior or a map in the format of another program.
 
@@ -256,6 +260,8 @@ def export(
     variables : sequence of str
         Variables of the dataset to export (for ``"arviz"`` and ``"pest"``, latents); by default those that suit the
         format.
+    mode : int, optional
+        Number of a mode of a sampled posterior, from 1, the most probable; by default all modes together.
 
     Returns
     -------
@@ -285,7 +291,7 @@ def export(
     with nullcontext(posterior) if not isinstance(posterior, str | Path) else netcdf.open_dataset(posterior) as dataset:
         refuse_calibration(dataset, source)
         check_not_survey(path, dataset)
-        return exporters.export(dataset, format, path, variables)
+        return exporters.export(_select_mode(dataset, mode), format, path, variables)
 
 
 def compare(
@@ -535,6 +541,19 @@ def _read(posterior: xr.Dataset | str | Path) -> xr.Dataset:
         return dataset
     refuse_calibration(posterior, None)
     return posterior
+
+
+def _read_mode(posterior: xr.Dataset | str | Path, mode: int | None) -> xr.Dataset:
+    """Return a posterior or a map, or the posterior of one of its modes."""
+    return _select_mode(_read(posterior), mode)
+
+
+def _select_mode(dataset: xr.Dataset, mode: int | None) -> xr.Dataset:
+    if mode is None:
+        return dataset
+    from invgp.maps.modes import select_mode  # noqa: PLC0415 - as above
+
+    return select_mode(dataset, mode)
 
 
 def refuse_calibration(dataset: xr.Dataset, source: Path | None) -> None:

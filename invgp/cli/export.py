@@ -8,7 +8,7 @@ import click
 
 from invgp import api
 from invgp.cli.console import json_option, print_json, print_line
-from invgp.cli.options import FilePath
+from invgp.cli.options import MODE_HELP, FilePath
 from invgp.exporters import FORMATS
 
 
@@ -25,10 +25,17 @@ from invgp.exporters import FORMATS
     multiple=True,
     help="Variable of POSTERIOR to write (for arviz and pest, a latent); can be repeated.  [default: by format]",
 )
+@click.option("--mode", type=click.IntRange(min=1), help=MODE_HELP)
 @json_option
-def command(posterior: Path, format: str, output: Path | None, variables: tuple[str, ...]) -> None:  # noqa: A002
+def command(
+    posterior: Path,
+    format: str,  # noqa: A002
+    output: Path | None,
+    variables: tuple[str, ...],
+    mode: int | None,
+) -> None:
     """Write POSTERIOR, a posterior of `invgp run` or a map of `invgp predict`, in another format."""
-    files = api.export(posterior, format, output, variables=variables)
+    files = api.export(posterior, format, output, variables=variables, mode=mode)
     for path in files:
         print_line(path)
     print_json({"files": files})

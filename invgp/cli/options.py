@@ -14,6 +14,8 @@ import click
 from invgp.formatting import shorten
 from invgp.output_paths import name_fault
 
+MODE_HELP = "Number of a mode of a sampled posterior, 1 for the most probable.  [default: all modes together]"
+
 
 class FilePath(click.Path):
     """The path of a file, with a name that the file system accepts; the file itself is checked later.

@@ -9,7 +9,7 @@ import click
 
 from invgp import api
 from invgp.cli.console import json_option, print_json, print_line
-from invgp.cli.options import FilePath, FiniteRange
+from invgp.cli.options import MODE_HELP, FilePath, FiniteRange
 from invgp.errors import ArgumentError
 
 # The names of invgp.plots, which is not imported here: help does not wait for matplotlib.
@@ -54,6 +54,7 @@ FORMATS = ("png", "svg", "pdf")
     type=click.IntRange(min=1),
     help="Site whose correlations are plotted.  [default: the middle of the table]",
 )
+@click.option("--mode", type=click.IntRange(min=1), help=MODE_HELP)
 @click.option(
     "--at",
     type=(str, float),

@@ -11,7 +11,7 @@ import click
 from invgp import netcdf
 from invgp.api import refuse_calibration
 from invgp.cli.console import current_console, json_option, print_json, print_line, print_warning
-from invgp.cli.options import FilePath, FiniteRange
+from invgp.cli.options import MODE_HELP, FilePath, FiniteRange
 from invgp.errors import ArgumentError
 from invgp.formatting import count_noun
 from invgp.output_paths import check_map_path, check_not_survey
@@ -42,11 +42,7 @@ GIBIBYTE = 2**30
     default=0,
     help="Number of samples, joint over the map and the latents.  [default: 0]",
 )
-@click.option(
-    "--mode",
-    type=click.IntRange(min=1),
-    help="Number of a mode of a sampled posterior, 1 for the most probable.  [default: all modes together]",
-)
+@click.option("--mode", type=click.IntRange(min=1), help=MODE_HELP)
 @click.option("--seed", type=click.IntRange(min=0), help="Random seed of the samples.  [default: that of POSTERIOR]")
 @click.option(
     "--memory",

@@ -95,7 +95,7 @@ def factorised_solution(
         return None
     problem, algorithm = model.problem, model.algorithm
     mean, variance = (to_numpy(part) for part in algorithm.marginals(state.state))
-    shape = (problem.output.realizations, problem.survey.size, problem.latent_count)
+    shape = (problem.stored_draws, problem.survey.size, problem.latent_count)
     normals = model.backend.asarray(model.realizations.standard_normal(shape))
     q = algorithm.bound_state(state.state.posterior).q
     predicted, predicted_std = predictions(state.best)

@@ -321,8 +321,10 @@ class FieldInversion:
             draws = self._gaussian_draws(q)
         else:
             mean, covariance = samples.moments()
-            draws = samples.latents[samples.thin(problem.output.realizations)]
+            draws = samples.latents[samples.thin(problem.stored_draws)]
             q = self._gaussian_of(samples)
+            if field.pivots <= MOST_HELD:
+                samples = replace(samples, whitened=field.whitened(problem, samples.latents))
         predicted, predicted_std = predictions.mean(axis=0), predictions.std(axis=0)
         return problem, Solution(
             mean=mean,
@@ -484,7 +486,7 @@ class FieldInversion:
     def _gaussian_draws(self, q: Gaussian) -> Floats:
         """Draw joint samples (R, G, Q) of the latents on the grid from a Gaussian posterior."""
         modes, rest = self.realizations.spawn(2)
-        count = self.problem.output.realizations
+        count = self.problem.stored_draws
         normals = self.backend.asarray(modes.standard_normal((count, self.model.variables)))
         return self.model.field.latents(to_numpy(q.samples(normals))) + self.model.field.draw_omitted(rest, count)
 

@@ -139,17 +139,18 @@ def to_samples(nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator)
         Outputs of at most about `PREDICTED` draws by the regression.
     """
     most = most_draws(nodes[0].model) // len(nodes)
-    parts, predicted, chains, modes, r_hats, sizes = [], [], [], [], [], []
+    parts, predicted, predicted_modes, chains, modes, r_hats, sizes = [], [], [], [], [], [], []
     for number, node in enumerate(nodes):
         w = node.draws.w
         kept = np.unique(np.linspace(0, len(w) - 1, min(len(w), max(most // w.shape[1], 1))).round().astype(np.intp))
         n, C, R = len(kept), w.shape[1], w.shape[2]
         flat = w[kept].reshape(n * C, R)[:most]
         parts.append(node.latents(flat, rng.spawn(1)[0]))
-        some = flat[:: math.ceil(len(flat) * len(nodes) / PREDICTED)]
-        predicted.append(node.model.predict(node.state, node.variables(some), outputs))
+        stride = math.ceil(len(flat) * len(nodes) / PREDICTED)
+        predicted.append(node.model.predict(node.state, node.variables(flat[::stride]), outputs))
         of_chain = label_modes(w) if C > 1 else np.zeros(C, dtype=np.intp)
         modes.append(np.tile(of_chain, n)[: len(flat)])
+        predicted_modes.append(modes[-1][::stride])
         several = of_chain.max() > 0
         chain = node.draws.population if several else np.arange(C)
         chains.append(np.tile(chain, n)[: len(flat)] + number * CHAINS)
@@ -165,6 +166,8 @@ def to_samples(nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator)
         np.mean(r_hats, axis=0),  # each node has few draws, so that the largest would be high by chance
         np.minimum(np.sum(sizes, axis=0), sum(len(part) for part in parts)),
         *(_log_evidence(nodes[0]) if len(nodes) == 1 else (np.nan, np.nan)),
+        predicted=np.concatenate(predicted),
+        predicted_mode=np.concatenate(predicted_modes),
     )
     return samples, np.concatenate(predicted)
 

@@ -333,7 +333,7 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
         approximation,
         mean=mean,
         covariance=covariance,
-        draws=samples.latents[samples.thin(problem.output.realizations)],
+        draws=samples.latents[samples.thin(problem.stored_draws)],
         predicted=predicted_mean,
         predicted_std=predicted_std,
         diagnostics=diagnose(
@@ -342,7 +342,12 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
         emulator=EmulatorReport(
             emulator.name, emulator.error, state.verification, np.zeros(problem.survey.size, dtype=bool)
         ),
-        samples=replace(samples, gaussian_error=samples.distance_from(approximation.mean, approximation.covariance)),
+        samples=replace(
+            samples,
+            gaussian_error=samples.distance_from(approximation.mean, approximation.covariance),
+            predicted=predicted,
+            predicted_mode=samples.mode[few],
+        ),
     )
 
 

@@ -79,7 +79,7 @@ def all_notes(model: SiteModel, runner: Runner, state: SearchState) -> list[str]
 
 def _draws(model: SiteModel, posterior: GaussianPosterior) -> Floats:
     """Draw joint samples (R, N, Q) of the latents at the sites."""
-    count, prior = model.problem.output.realizations, posterior.prior
+    count, prior = model.problem.stored_draws, posterior.prior
     inducing, sites = model.streams.realizations.spawn(2)
     normals = model.backend.asarray(inducing.standard_normal((count, prior.latent_count * prior.inducing_count)))
     values = to_numpy(posterior.q.sample_sites(prior, normals))

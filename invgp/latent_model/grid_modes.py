@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import scipy.linalg
 
-from invgp.core.backend import Backend, to_numpy
+from invgp.core.backend import Backend, cholesky, to_numpy
 from invgp.core.field.field_gaussian import Gaussian
 from invgp.core.field.grid_basis import Basis, leading_modes
 from invgp.core.kernels import CORRELATIONS, Kernel
@@ -117,6 +117,24 @@ class Field:
             weaker.append(rotation[:, basis.size :].T)
         root = np.concatenate([np.concatenate(rotated, axis=1), scipy.linalg.block_diag(*weaker)])
         return WhitenedInducing(inducing, centre, root)
+
+    def whitened(self, problem: Problem, latents: Floats) -> Floats:
+        """Convert draws (S, G, Q) on the grid to whitened variables (S, Q, M) at the inducing points of `processes`.
+
+        The hyperparameters are those of the problem; draws with others are interpolated between the pivot nodes with
+        these.
+        """
+        if problem.grid is None:
+            raise ValueError("the problem has no grid")
+        found = np.zeros((len(latents), len(self.bases), self.pivots // len(self.bases)))
+        kernels = [latent for latent in problem.latents for _ in range(latent.size)]
+        for j, (basis, latent) in enumerate(zip(self.bases, kernels, strict=True)):
+            nodes = problem.grid.X[basis.pivots]
+            kernel = Kernel(CORRELATIONS[latent.kernel], np.float64(1.0), latent.length_scale)
+            offset = (latents[:, basis.pivots, j] - self.mean[j]) / self.std[j]
+            factor = cholesky(kernel(nodes, nodes))
+            found[:, j, : len(nodes)] = scipy.linalg.solve_triangular(factor, offset.T, lower=True).T
+        return found
 
     def omitted_variance(self) -> Floats:
         """Return the prior variance (G, Q) that the modes omit."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from invgp.maps.grids import MapGrid
 from invgp.maps.posterior_field import LocatedPosterior, PosteriorField, ProcessPrior, SharedKernel
@@ -79,9 +80,12 @@ class JointDraws:
     ----------
     parts : tuple of PartialDraws
         Draws of each of the priors of the posterior.
+    mode : array of int, shape (R,)
+        Number of the mode of each draw, from 1.
     """
 
     parts: tuple[PartialDraws, ...]
+    mode: NDArray[np.int64]
 
     @staticmethod
     def sample(field: PosteriorField, methods: DrawMethods, count: int, rng: np.random.Generator) -> JointDraws:
@@ -100,13 +104,12 @@ class JointDraws:
         JointDraws
         """
         inducing, *streams = rng.spawn(1 + len(field.priors))
-        whitened = field.draw_inducing(inducing, count)
-        return JointDraws(
-            tuple(
-                PartialDraws.sample(prior, v, methods, number, stream)
-                for number, (prior, v, stream) in enumerate(zip(field.priors, whitened, streams, strict=True))
-            )
-        )
+        groups = field.draw_inducing(inducing, count)
+        parts = [
+            PartialDraws.sample(group.prior, group.whitened, methods, number, stream)
+            for number, (group, stream) in enumerate(zip(groups, streams, strict=True))
+        ]
+        return JointDraws(tuple(parts), np.concatenate([group.mode for group in groups]))
 
     def at(self, X: Floats, rows: Indices, located: LocatedPosterior) -> Floats:
         """Return the draws at some points.

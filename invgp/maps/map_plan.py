@@ -71,6 +71,14 @@ class MapPlan:
         return DrawMethods.choose(self.posterior_field, self.grid, self.draws)
 
     @cached_property
+    def joint_draws(self) -> JointDraws | None:
+        """The joint draws; None if there are none."""
+        if not self.draws:
+            return None
+        rng = np.random.default_rng(self.seed)
+        return JointDraws.sample(self.posterior_field, self.draw_methods, self.draws, rng)
+
+    @cached_property
     def variables(self) -> dict[str, BlockVariable]:
         """Dimensions and attributes of the variables, by name."""
         return {
@@ -103,6 +111,10 @@ class MapPlan:
         if self.mode is not None:
             probability = float(mode_probabilities(self.posterior)[self.mode - 1])
             dataset.attrs |= {"invgp_mode": self.mode, "invgp_mode_probability": probability}
+        if self.joint_draws is not None and len(mode_probabilities(self.posterior)) > 1:
+            about = {"long_name": "mode of the draw, the most probable first", "units": "1"}
+            modes = self.joint_draws.mode.astype(np.int32)
+            dataset = dataset.assign(mode=xr.DataArray(modes, dims=("realization",), attrs=about))
         dataset = dataset.assign(survey_positions(self.posterior))
         return dataset.assign(crs=self.posterior["crs"]) if "crs" in self.posterior else dataset
 
@@ -141,10 +153,8 @@ class MapPlan:
 
     def _blocks(self) -> Iterator[tuple[Slices, dict[str, Floats]]]:
         posterior_field, processes = self.posterior_field, sorted({j for q in self.quantities for j in q.processes})
-        joint_draws = None
-        if self.draws:
-            rng = np.random.default_rng(self.seed)
-            joint_draws = JointDraws.sample(posterior_field, self.draw_methods, self.draws, rng)
+        joint_draws = self.joint_draws
+        if joint_draws is not None:
             processes = list(range(posterior_field.process_count))
         for block in self.grid.blocks(self.block_points)[1]:
             X = self.grid.at(block)

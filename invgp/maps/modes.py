@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from invgp.errors import ArgumentError
 from invgp.maps.map_quantities import LatentQuantity, PointSummary
 from invgp.maps.nodes import as_points
-from invgp.maps.posterior_field import PosteriorField, read_draws
+from invgp.maps.posterior_field import PosteriorField
 from invgp.posterior.modes import draws_of_mode, mode_probabilities
 from invgp.problem import Floats
 
@@ -41,8 +42,9 @@ def select_mode(posterior: xr.Dataset, mode: int) -> xr.Dataset:
     --------
     >>> invgp.select_mode(posterior, mode=2)  # doctest: +SKIP
     """
+    if "invgp_map" in posterior.attrs:
+        raise ArgumentError(f"mode: must be given to `invgp predict`, since the dataset is a map, was {mode}")
     points = as_points(posterior)
-    read_draws(points, mode)  # refuses a posterior without modes before anything else
     field = PosteriorField.from_dataset(points, mode)
     found = posterior.isel(realization=draws_of_mode(posterior, "mode", mode))
     found = found.isel(draw=draws_of_mode(posterior, "draw_mode", mode))
@@ -56,8 +58,13 @@ def select_mode(posterior: xr.Dataset, mode: int) -> xr.Dataset:
         found = found.assign(_latent_variables(posterior, latent.name, _join(parts)))
     if "correlation" in found:
         found["correlation"] = found["correlation"].copy(data=_correlations(field, blocks).astype(np.float32))
-    for name in str(posterior.attrs.get("invgp_observations", "")).split():
-        found = _with_predictions(found, name, mode)
+    observations = str(posterior.attrs.get("invgp_observations", "")).split()
+    if all(f"{name}_predicted_by_mode" in posterior for name in observations):
+        for name in observations:
+            found = _with_predictions(found, name, mode)
+    else:
+        found = found.assign_attrs(invgp_observations="")  # their fit is unknown
+    found = found.drop_dims("posterior_mode", errors="ignore")
     dropped = [name + suffix for name in posterior.attrs["invgp_latents"].split() for suffix in ALL_MODES_SUFFIXES]
     return found.drop_vars([*dropped, *ALL_MODES], errors="ignore").assign_attrs(
         invgp_mode=mode, invgp_mode_probability=float(mode_probabilities(posterior)[mode - 1])
@@ -95,10 +102,7 @@ def _correlations(field: PosteriorField, blocks: list[Floats]) -> Floats:
 
 
 def _with_predictions(posterior: xr.Dataset, name: str, mode: int) -> xr.Dataset:
-    """Replace the predicted data by those of a mode; without the variables of the modes they are left out."""
-    by_mode = f"{name}_predicted_by_mode"
-    if by_mode not in posterior:
-        return posterior.drop_vars([f"{name}_{what}" for what in ("predicted", "predicted_std", "residual")])
+    """Replace the predicted data by those of a mode."""
     observed = posterior[f"{name}_observed"]
     predicted, std = (
         posterior[f"{name}_{what}_by_mode"].isel(posterior_mode=mode - 1, drop=True).astype(np.float64)

@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 import scipy.linalg
 import xarray as xr
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from invgp.core.coupled.coupled_gaussian import CoupledGaussian, SiteFactors, gaussian_from_natural, natural_parameters
@@ -152,10 +153,13 @@ class DrawGroup:
     prior : ProcessPrior
     whitened : array, shape (R, Q, M)
         Draws of the whitened inducing variables.
+    mode : array of int, shape (R,)
+        Number of the mode of each draw, from 1.
     """
 
     prior: ProcessPrior
     whitened: Floats
+    mode: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -220,7 +224,7 @@ class PosteriorField:
                 "definite"
             ) from error
         draws = read_draws(posterior, mode)
-        return found if draws is None else replace(found, groups=(DrawGroup(found.prior, draws),))
+        return found if draws is None else replace(found, groups=(DrawGroup(found.prior, *draws),))
 
     @property
     def process_count(self) -> int:
@@ -246,20 +250,22 @@ class PosteriorField:
         """Return the posterior of some processes at points X (B, D)."""
         return LocatedPosterior(self, tuple(prior.projections(X, processes) for prior in self.priors))
 
-    def draw_inducing(self, rng: np.random.Generator, count: int) -> list[Floats]:
-        """Return draws (R, Q, M) of the whitened inducing variables, for each of `priors`; R sums up to `count`.
+    def draw_inducing(self, rng: np.random.Generator, count: int) -> list[DrawGroup]:
+        """Return `count` draws of the whitened inducing variables, in groups with the priors of `priors`.
 
         Draws from the exact posterior are repeated only if there are fewer than `count`.
         """
         if not self.groups:
             parts = [rng.standard_normal((count, len(root))) @ root for root in self.roots]
-            return [np.concatenate(parts, axis=1).reshape(count, *self.centre.shape) + self.centre]
+            whitened = np.concatenate(parts, axis=1).reshape(count, *self.centre.shape) + self.centre
+            return [DrawGroup(self.prior, whitened, np.ones(count, dtype=np.int64))]
         chosen = np.sort(rng.choice(self.draw_count, count, replace=count > self.draw_count))
         ends = np.cumsum([0, *(len(group.whitened) for group in self.groups)])
-        return [
-            group.whitened[chosen[(chosen >= first) & (chosen < last)] - first]
-            for group, (first, last) in zip(self.groups, pairwise(ends.tolist()), strict=True)
-        ]
+        found = []
+        for group, (first, last) in zip(self.groups, pairwise(ends.tolist()), strict=True):
+            own = chosen[(chosen >= first) & (chosen < last)] - first
+            found.append(DrawGroup(group.prior, group.whitened[own], group.mode[own]))
+        return found
 
     def root(self, processes: tuple[int, ...]) -> Floats:
         """Return a square T with T^T T the covariance of the whitened inducing variables of some processes."""
@@ -370,8 +376,8 @@ def _scores(draws: int, process: int) -> Floats:
     return np.random.default_rng([1, process]).permutation(z / z.std()).reshape(repeats, draws)
 
 
-def read_draws(posterior: xr.Dataset, mode: int | None = None) -> Floats | None:
-    """Return the draws (R, Q, M) of the whitened inducing variables; None if the file has none.
+def read_draws(posterior: xr.Dataset, mode: int | None = None) -> tuple[Floats, NDArray[np.int64]] | None:
+    """Return the draws (R, Q, M) of the whitened inducing variables and their modes (R,); None if the file has none.
 
     Parameters
     ----------
@@ -382,20 +388,20 @@ def read_draws(posterior: xr.Dataset, mode: int | None = None) -> Floats | None:
     Raises
     ------
     ConfigError
-        The draws are damaged, or there are none of this mode.
+        There are no draws of this mode.
     """
     if "whitened_sample" not in posterior:
         if mode is not None:
             raise ArgumentError(f"mode: must not be given, since the posterior is a Gaussian, was {mode}")
         return None
-    draws = posterior["whitened_sample"]
-    if draws.dims[:2] != ("draw", "process") or draws.ndim != 3 or not np.isfinite(draws.values).all():
-        raise ConfigError(
-            "the posterior is damaged: its variable 'whitened_sample' must hold finite numbers along draws, processes "
-            "and points"
-        )
-    values = np.asarray(draws.values, dtype=np.float64)
-    return values if mode is None else values[draws_of_mode(posterior, "draw_mode", mode)]
+    values = np.asarray(posterior["whitened_sample"].values, dtype=np.float64)
+    modes = np.ones(len(values), dtype=np.int64)
+    if "draw_mode" in posterior:
+        modes = np.asarray(posterior["draw_mode"].values, dtype=np.int64)
+    if mode is None:
+        return values, modes
+    chosen = draws_of_mode(posterior, "draw_mode", mode)
+    return values[chosen], modes[chosen]
 
 
 def _read_fields(posterior: xr.Dataset) -> tuple[LatentField, ...]:

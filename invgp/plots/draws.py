@@ -11,6 +11,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from numpy.typing import NDArray
 
 from invgp.errors import PlotError
 from invgp.maps.nodes import as_map
@@ -34,7 +35,8 @@ from invgp.plots.sections import (
     use_log_axis,
     with_label_width,
 )
-from invgp.plots.style import GREY, add_legend, figure_style, make_panels
+from invgp.plots.style import GREY, MODE_STYLES, add_legend, figure_style, make_panels, mode_line_style
+from invgp.posterior.modes import mode_probabilities
 
 _MOST_DRAWS = 20  # lines that can be distinguished
 _MOST_MAPS = 3  # beside the mean
@@ -51,8 +53,8 @@ def plot_draws(
 ) -> Figure:
     """Draw joint posterior samples.
 
-    Along a line, up to twenty draws are thin lines over the central 95% interval. For sites with two or more
-    coordinates, there are maps of the mean and of three draws with the same colours.
+    Along a line, up to twenty draws are thin lines over the central 95% interval, with one line style per mode. For
+    sites with two or more coordinates, there are maps of the mean and of three draws with the same colours.
 
     Parameters
     ----------
@@ -109,22 +111,45 @@ def _line_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None)
         for panel, name in zip(axes, latents, strict=True):
             _draw_samples(panel, ds, name, line, options)
         finish_figure(axes, line, layout, (), single=ax is not None)
-        handles: list[Artist] = [Line2D([], [], color=GREY, linewidth=0.5, label="posterior draw")]
-        add_legend(ax or figure, [*handles, *band_handles("")])
+        add_legend(ax or figure, [*_draw_handles(ds), *band_handles("")])
     return figure
+
+
+def _read_modes(ds: xr.Dataset) -> NDArray[np.intp]:
+    """Return the number (R,) of the mode of each draw, from 1."""
+    if "mode" not in ds or ds["mode"].dims != ("realization",):
+        return np.ones(ds.sizes["realization"], dtype=np.intp)
+    return np.asarray(ds["mode"].values, dtype=np.intp)
+
+
+def _draw_handles(ds: xr.Dataset) -> list[Artist]:
+    """Return a legend handle for the draws, or one for the draws of each mode."""
+    probabilities, modes = mode_probabilities(ds), np.unique(_read_modes(ds))
+    if len(probabilities) == 1:
+        return [Line2D([], [], color=GREY, linewidth=0.5, label="posterior draw")]
+    labels: dict[int, str] = {}
+    for mode in modes.tolist():
+        last = mode >= len(MODE_STYLES) and len(probabilities) > len(MODE_STYLES)
+        share = probabilities[len(MODE_STYLES) - 1 :].sum() if last else probabilities[mode - 1]
+        labels[min(mode, len(MODE_STYLES))] = f"draw of {'other modes' if last else f'mode {mode}'} ({share:.0%})"
+    return [
+        Line2D([], [], color=GREY, linewidth=0.7, linestyle=mode_line_style(mode), label=label)
+        for mode, label in labels.items()
+    ]
 
 
 def _draw_samples(ax: Axes, ds: xr.Dataset, name: str, line: LinePanels, options: FigureOptions) -> None:
     """Draw posterior samples over the 95% interval, one line per draw and label."""
     x, order = line.x, np.argsort(line.x, kind="stable")
-    curves = read_curves(ds, name)
+    curves, modes = read_curves(ds, name), _read_modes(ds)
     intervals = [read_interval(ds, name, curve) for curve in curves]
     for curve, ends in zip(curves, intervals, strict=True):
         draw_band(ax, x, np.full_like(x, np.nan), ends, curve.colour)
         for i in range(ds.sizes["realization"]):
             draw = read_values(ds.isel(realization=i), f"{name}_sample", curve)
             marker = "." if x.size == 1 else ""
-            ax.plot(x[order], draw[order], color=curve.colour, linewidth=0.5, alpha=0.6, marker=marker, markersize=2.5)
+            style = {"linestyle": mode_line_style(int(modes[i])), "marker": marker, "markersize": 2.5}
+            ax.plot(x[order], draw[order], color=curve.colour, linewidth=0.5, alpha=0.6, **style)
     ends_of_means = [float(read_values(ds, name, curve)[order[-1]]) for curve in curves]
     logarithmic = use_log_axis(ds, name, intervals)
     limits = options.limits_for(name, "mean")

@@ -54,6 +54,7 @@ from invgp.plots.map_colours import (
 from invgp.plots.plot_data import (
     Curve,
     Floats,
+    describe_modes,
     flatten_grid,
     increases_downwards,
     map_shape,
@@ -232,7 +233,7 @@ def map_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -
             if sites is not None and sites[0].size <= MANY:
                 draw_sites(panel, *sites)
             _frame_map(panel, points, window, layout)
-        notes = [*slice_notes, *_hidden_notes(ds, hidden, x, y), *window.notes]
+        notes = [*filter(None, [describe_modes(ds)]), *slice_notes, *_hidden_notes(ds, hidden, x, y), *window.notes]
         notes += [_sites_note(sites[0].size, sliced)] if sites is not None else []
         notes += [f"Hatched: {hatch_label(options)}."] if hatched else []
         titles = [_map_title(*row, quantity, layout) for row in rows for quantity in shown]

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from invgp.errors import PlotError
 from invgp.gaussian_processes import read_process_posterior
 from invgp.maps.grids import read_axis_letters
+from invgp.maps.modes import select_mode
 from invgp.maps.nodes import SURVEY, as_map
 from invgp.maps.predict import predict
 from invgp.plots.style import choose_colours
+from invgp.posterior.modes import mode_probabilities
 
 Floats = NDArray[np.float64]
 
@@ -29,6 +31,8 @@ _REQUIRED_SUFFIXES = {
 }
 MOST_UNKNOWNS = 2500  # inducing points times processes; prediction with more takes too long for a figure
 LINE_POINTS, MAP_POINTS = 200, 80  # along a line, along the longest side of a map
+MOST_LISTED = 4  # modes whose probabilities are listed
+MOST_LINES, LEAST_PROBABLE = 3, 0.05  # modes that are drawn apart, and their smallest probability
 MARGIN = 0.03  # of the longest side of a map, around the sites
 
 
@@ -321,7 +325,10 @@ def flatten_grid(ds: xr.Dataset) -> xr.Dataset:
     grid = read_grid(ds)
     if grid is None:
         return ds
-    fields = [name for name, array in ds.data_vars.items() if set(grid.dimensions) <= set(array.dims)]
+    per_draw = ("realization",)
+    fields = [
+        n for n, array in ds.data_vars.items() if set(grid.dimensions) <= set(array.dims) or array.dims == per_draw
+    ]
     ds = ds[fields].stack(site=grid.dimensions).reset_index("site")
     return ds.assign_coords(site=np.arange(1, ds.sizes["site"] + 1))
 
@@ -340,9 +347,9 @@ def predict_between_sites(ds: xr.Dataset, draws: int = 0) -> xr.Dataset:
     -------
     Dataset
         The prediction, or `ds` itself if it cannot be predicted, or not fast enough for a figure, or if its draws are
-        those of Markov chains, which are shown at the sites.
+        those of reference chains, which are shown at the sites.
     """
-    if "site" not in ds.dims or "node" in ds.dims or is_sampled(ds):
+    if "site" not in ds.dims or "node" in ds.dims or (is_sampled(ds) and "whitened_sample" not in ds):
         return ds
     names = str(ds.attrs["invgp_coordinates"]).split()
     if len(names) > 2 or not _is_fast_to_predict(ds, names) or not _spans_all_dimensions(ds, names):
@@ -355,11 +362,36 @@ def is_sampled(ds: xr.Dataset) -> bool:
     return "chain" in ds.variables and ds["chain"].dims == ("realization",)
 
 
+def describe_modes(ds: xr.Dataset) -> str:
+    """Return a sentence about the mode that a dataset shows, or about its modes; empty if it has only one."""
+    probabilities = mode_probabilities(ds)
+    if "invgp_mode" in ds.attrs:
+        mode = int(ds.attrs["invgp_mode"])
+        return f"Mode {mode}, with a probability of {probabilities[mode - 1]:.0%}."
+    if len(probabilities) == 1:
+        return ""
+    modes = [number for number in range(1, len(probabilities) + 1) if probabilities[number - 1] >= 0.005]
+    listed = ", ".join(f"{probabilities[number - 1]:.0%}" for number in modes[:MOST_LISTED])
+    return f"{len(modes)} modes ({listed}{', ...' if len(modes) > MOST_LISTED else ''})."
+
+
+def split_modes(ds: xr.Dataset) -> dict[int, xr.Dataset]:
+    """Return the posteriors of the most probable modes by their number; empty if there is one mode or no draws."""
+    probabilities = mode_probabilities(ds)
+    if "whitened_sample" not in ds or "invgp_mode" in ds.attrs:
+        return {}
+    probable = (1 + np.flatnonzero(probabilities[:MOST_LINES] >= LEAST_PROBABLE)).tolist()
+    return {number: select_mode(ds, number) for number in probable} if len(probable) > 1 else {}
+
+
 def spread_draws(ds: xr.Dataset, count: int) -> xr.Dataset:
-    """Return `count` draws: evenly spaced ones from Markov chains, so that all chains are shown, else the first."""
+    """Return `count` draws: if they are from Markov chains, spread over all modes and chains, else the first."""
     size = ds.sizes["realization"]
-    step = size / count if is_sampled(ds) and count < size else 1.0
-    return ds.isel(realization=[int(i * step) for i in range(min(count, size))])
+    if not is_sampled(ds) or count >= size:
+        return ds.isel(realization=slice(min(count, size)))
+    order = np.argsort(ds["mode"].values, kind="stable") if "mode" in ds else np.arange(size)
+    chosen = order[((np.arange(count) + 0.5) * size / count).astype(np.intp)]
+    return ds.isel(realization=np.sort(chosen))
 
 
 def _is_fast_to_predict(ds: xr.Dataset, names: list[str]) -> bool:

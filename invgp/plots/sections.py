@@ -54,6 +54,7 @@ from invgp.plots.plot_data import (
     read_survey,
     read_values,
     select_latents,
+    split_modes,
 )
 from invgp.plots.style import (
     COLOURS,
@@ -64,7 +65,9 @@ from invgp.plots.style import (
     figure_style,
     letter_panels,
     make_panels,
+    mode_line_style,
 )
+from invgp.posterior.modes import mode_probabilities
 
 # Line widths in points. The outline of a band is wider than its mean, so that both show where the band is thin.
 _MEAN, _OUTLINE = 0.7, 1.3
@@ -87,7 +90,8 @@ def plot_section(
     """Draw the latents along the only coordinate of a survey.
 
     There is one panel per latent. For each label it shows the posterior mean, its central 95% interval, hatched where
-    the data contain little information, the prior mean (dashed) and the central 95% interval of the prior (dotted).
+    the data contain little information, the prior mean (dashed) and the central 95% interval of the prior (dotted). If
+    the posterior has several modes, the means of the most probable ones are shown instead of the mean of all.
     Between the sites the posterior is predicted if that is fast; otherwise lines connect the sites. A latent with the
     attribute ``positive = "down"`` is drawn downwards. The axis of a latent with a log link is logarithmic if its
     values extend over a factor of three.
@@ -154,6 +158,7 @@ class LinePanels:
 
 def section_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = None) -> Figure:
     """Draw the latents along a line; see `plot_section`."""
+    modes = {mode: read_line(part, options)[0] for mode, part in split_modes(ds).items()}
     ds, line = read_line(ds, options)
     panels = [(name, quantity) for name in read_names(ds, "latents") for quantity in options.show or ("mean",)]
     with figure_style(ax):
@@ -162,13 +167,14 @@ def section_figure(ds: xr.Dataset, options: FigureOptions, ax: Axes | None = Non
         hatched = False
         for panel, (name, quantity) in zip(axes, panels, strict=True):
             if quantity == "mean":
-                hatched |= _draw_latent(panel, ds, name, line, options)
+                hatched |= _draw_latent(panel, ds, name, line, options, modes)
             else:
                 _draw_quantity(panel, ds, name, quantity, line, options)
         titles = [f"{name.replace('_', ' ')}: {find_quantity(quantity).title}" for name, quantity in panels]
         finish_figure(axes, line, layout, titles if options.show else (), single=ax is not None)
         shown = [quantity for _, quantity in panels]
-        add_legend(ax or figure, _section_handles(ds, shown, options, hatched=hatched, marked=line.sites is not None))
+        handles = _section_handles(ds, shown, options, modes, hatched=hatched, marked=line.sites is not None)
+        add_legend(ax or figure, handles)
     return figure
 
 
@@ -199,8 +205,13 @@ def finish_figure(
         letter_panels(axes, titles)
 
 
-def _draw_latent(ax: Axes, ds: xr.Dataset, name: str, line: LinePanels, options: FigureOptions) -> bool:
-    """Draw means and intervals of posterior and prior; return whether any of them is hatched."""
+def _draw_latent(
+    ax: Axes, ds: xr.Dataset, name: str, line: LinePanels, options: FigureOptions, modes: Mapping[int, xr.Dataset]
+) -> bool:
+    """Draw means and intervals of posterior and prior; return whether any of them is hatched.
+
+    With several `modes`, the mean of each is drawn, because the mean of all may lie between them.
+    """
     x, order = line.x, np.argsort(line.x, kind="stable")
     curves = read_curves(ds, name)
     intervals = [read_interval(ds, name, curve) for curve in curves]
@@ -208,7 +219,10 @@ def _draw_latent(ax: Axes, ds: xr.Dataset, name: str, line: LinePanels, options:
     logarithmic = use_log_axis(ds, name, intervals)
     hatched, shown, extended = False, [*means, *(end for ends in intervals for end in ends)], []
     for curve, mean, ends in zip(curves, means, intervals, strict=True):
-        draw_band(ax, x, mean, ends, curve.colour)
+        draw_band(ax, x, np.full_like(x, np.nan) if modes else mean, ends, curve.colour)
+        for mode, part in modes.items():
+            style = {"linewidth": _MEAN, "linestyle": mode_line_style(mode), "marker": "o" if x.size == 1 else ""}
+            ax.plot(x[order], read_values(part, name, curve)[order], color=curve.colour, markersize=3.0, **style)
         missing = missing_information(ds, name, curve, options)
         hatched |= missing is not None and hatch_band(ax, x, ends, missing > 0.0, curve.colour)
         if f"{name}_prior" in ds:
@@ -281,11 +295,23 @@ def _draw_quantity(
 
 
 def _section_handles(
-    ds: xr.Dataset, shown: list[str], options: FigureOptions, *, hatched: bool, marked: bool
+    ds: xr.Dataset,
+    shown: list[str],
+    options: FigureOptions,
+    modes: Mapping[int, xr.Dataset],
+    *,
+    hatched: bool,
+    marked: bool,
 ) -> list[Any]:
     handles: list[Any] = []
     if "mean" in shown:
-        handles += band_handles("posterior mean")
+        means = {mode: f"mean of mode {mode} ({mode_probabilities(ds)[mode - 1]:.0%})" for mode in modes}
+        if "invgp_mode" in ds.attrs:
+            means = {1: f"mean of mode {int(ds.attrs['invgp_mode'])} ({float(ds.attrs['invgp_mode_probability']):.0%})"}
+        *others, interval = band_handles("" if means else "posterior mean")
+        for mode, label in means.items():
+            others.append(Line2D([], [], color=GREY, linewidth=_MEAN, linestyle=mode_line_style(mode), label=label))
+        handles += [*others, interval]
         if any(f"{name}_prior" in ds for name in read_names(ds, "latents")):
             handles.append(Line2D([], [], color=GREY, label="prior mean", **_PRIOR_MEAN))
         if any(f"{name}_prior_std" in ds for name in read_names(ds, "latents")) and ds.sizes["site"] > 1:

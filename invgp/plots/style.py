@@ -47,6 +47,8 @@ STYLE: dict[Any, Any] = {
     "ytick.labelsize": 7.5,
     "ytick.major.width": 0.6,
 }
+# Line styles of modes; the last is that of all others. Dashed lines are priors.
+MODE_STYLES: tuple[Any, ...] = ("-", (0, (7, 1.5, 1.5, 1.5)), (0, (1, 1)), (0, (3, 1.2, 1, 1.2, 1, 1.2)))
 
 
 def choose_colours(count: int) -> Sequence[Any]:
@@ -157,6 +159,11 @@ def make_panels(
     for empty in spare:
         empty.remove()
     return figure, axes, layout
+
+
+def mode_line_style(mode: int) -> Any:
+    """Return the line style of a mode, by its number from 1; the last style is that of all other modes."""
+    return MODE_STYLES[min(mode, len(MODE_STYLES)) - 1]
 
 
 def check_single_panel(count: int) -> None:

@@ -94,7 +94,7 @@ def _sample_attributes(samples: Samples | None) -> dict[str, Any]:
         "invgp_draws_total": len(samples.latents),
         "invgp_gaussian_k_hat": samples.k_hat,
         "invgp_modes": int(samples.mode.max()) + 1,
-        "invgp_mode_probabilities": np.bincount(samples.mode) / len(samples.mode),
+        "invgp_mode_probabilities": samples.mode_probabilities,
         **{name: value for name, value in evidence.items() if np.isfinite(value)},
     }
 

@@ -12,6 +12,7 @@ from invgp.axes import axis_letters, standard_name
 from invgp.posterior.data_arrays import make_array
 from invgp.posterior.solution import Solution
 from invgp.problem import Column, Labels, Latent, Observation, Problem
+from invgp.settings.inference_settings import DEFAULT_DRAWS
 
 
 def dataset_coordinates(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:
@@ -51,14 +52,21 @@ def dataset_coordinates(problem: Problem, solution: Solution) -> dict[str, xr.Da
         ("quantile",), np.asarray(problem.output.quantiles), {"long_name": "probability of the quantile", "units": "1"}
     )
     coordinates["realization"] = make_array(
-        ("realization",),
-        np.arange(1, len(solution.draws) + 1),
-        {"long_name": "draw from the posterior", "standard_name": "realization", "units": "1"},
+        ("realization",), np.arange(1, len(solution.draws) + 1), _draw_attributes(problem, solution)
     )
     coordinates["iteration"] = make_array(
         ("iteration",), np.arange(1, len(solution.elbo) + 1), {"long_name": "iteration of the inference", "units": "1"}
     )
     return coordinates
+
+
+def _draw_attributes(problem: Problem, solution: Solution) -> dict[str, str]:
+    about = {"long_name": "draw from the posterior", "standard_name": "realization", "units": "1"}
+    count = len(solution.draws)
+    if problem.output.realizations is None and count < DEFAULT_DRAWS:
+        few = "since there are many unknowns" if count == problem.stored_draws else "which are all that were made"
+        about["comment"] = f"{count} draws are stored instead of {DEFAULT_DRAWS}, {few}"
+    return about
 
 
 def site_coordinate_name(problem: Problem, column: Column) -> str:

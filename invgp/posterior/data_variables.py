@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from invgp.posterior.data_arrays import label_array, make_array
-from invgp.posterior.solution import Solution
+from invgp.posterior.solution import Samples, Solution
 from invgp.problem import Floats, Observation, Problem
 
 
@@ -40,7 +40,7 @@ def data_variables(
     def field(values: Floats, long_name: str, extra: Mapping[str, str] | None = None) -> xr.DataArray:
         return label_array(values, observation.dimension, {"long_name": long_name, **unit, **(extra or {})})
 
-    return {
+    found = {
         f"{name}_observed": field(
             observation.values, f"observed {what}", {**named, "ancillary_variables": f"{name}_noise_std"}
         ),
@@ -55,6 +55,30 @@ def data_variables(
         ),
         f"{name}_residual": field(observation.values - predicted, f"observed minus modelled {what}"),
     }
+    if solution.samples is None:
+        return found
+    for suffix, values in _predictions_by_mode(solution.samples).items():
+        about = found[f"{name}_{suffix}"].attrs
+        found[f"{name}_{suffix}_by_mode"] = label_array(
+            values[..., columns].astype(np.float32),
+            observation.dimension,
+            {**about, "long_name": f"{about['long_name']}, for each mode"},
+            ("posterior_mode",),
+        )
+    return found
+
+
+def _predictions_by_mode(samples: Samples) -> dict[str, Floats]:
+    """Return mean and standard deviation (K, N, P) of the outputs for each of several modes; NaN without a draw."""
+    if samples.predicted is None or samples.predicted_mode is None or samples.mode.max() == 0:
+        return {}
+    means, stds = [], []
+    for mode in range(int(samples.mode.max()) + 1):
+        own = samples.predicted[samples.predicted_mode == mode]
+        nothing = np.full(samples.predicted.shape[1:], np.nan)
+        means.append(own.mean(axis=0) if len(own) else nothing)
+        stds.append(own.std(axis=0) if len(own) else nothing)
+    return {"predicted": np.stack(means), "predicted_std": np.stack(stds)}
 
 
 def diagnostic_variables(problem: Problem, solution: Solution) -> dict[str, xr.DataArray]:

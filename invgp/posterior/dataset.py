@@ -16,6 +16,7 @@ from invgp.posterior.latent_variables import (
     correlation_variable,
     draw_variables,
     latent_variables,
+    mode_variables,
     sampling_variables,
     whitened_draws,
 )
@@ -56,7 +57,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
     if solution.samples is not None:
         for latent in problem.latents:
             variables |= sampling_variables(latent, solution, solution.samples, problem.latent_slices[latent.name])
-        variables |= draw_variables(solution.samples, len(solution.draws))
+        variables |= draw_variables(solution.samples, len(solution.draws)) | mode_variables(solution.samples)
         if solution.processes is not None:
             variables |= whitened_draws(solution.samples, solution.processes)
     if solution.processes is not None:

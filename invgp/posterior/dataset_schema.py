@@ -277,6 +277,10 @@ def _check_prediction(dataset: xr.Dataset, coordinates: Sequence[str], latents: 
             raise SchemaError(f"it lacks the coordinate {name!r}")
     for name in latents:
         _check_prior(dataset, name, len(coordinates))
+    if "whitened_sample" in dataset:
+        of_inducing = f"{coordinates[0]}{INDUCING_SUFFIX}" in dataset
+        _finite_values(dataset, "whitened_sample", ("draw", "process", "inducing" if of_inducing else points))
+    _check_modes(dataset)
     inducing = [f"{name}{INDUCING_SUFFIX}" for name in coordinates if f"{name}{INDUCING_SUFFIX}" in dataset]
     if inducing or "whitened_root" in dataset:
         for name in coordinates:
@@ -301,6 +305,21 @@ def _check_prediction(dataset: xr.Dataset, coordinates: Sequence[str], latents: 
         _check_square("site_precision", precision)
         if np.any(np.abs(precision - precision.swapaxes(1, 2)) > ROUNDING * _largest_magnitude(precision)):
             raise SchemaError("its variable 'site_precision' must be symmetric, was not")
+
+
+def _check_modes(dataset: xr.Dataset) -> None:
+    """Check the probabilities of the modes, and the mode of each draw."""
+    probabilities = np.atleast_1d(np.asarray(dataset.attrs.get("invgp_mode_probabilities", 1.0)))
+    if probabilities.dtype.kind not in "iuf" or not np.all((probabilities >= 0.0) & (probabilities <= 1.0)):
+        raise SchemaError(
+            "its attribute 'invgp_mode_probabilities' must be numbers from 0 to 1, was "
+            f"{_format_value(dataset.attrs['invgp_mode_probabilities'])}"
+        )
+    for name, dimension in (("mode", "realization"), ("draw_mode", "draw")):
+        if name in dataset:
+            modes = _number_values(dataset, name, (dimension,))
+            if modes.size and not np.all(np.isin(modes, np.arange(1, len(probabilities) + 1))):
+                raise SchemaError(f"its variable {name!r} must hold numbers of modes, from 1 to {len(probabilities)}")
 
 
 def _check_prior(dataset: xr.Dataset, name: str, dimensions: int) -> None:

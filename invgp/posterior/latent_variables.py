@@ -152,6 +152,20 @@ def draw_variables(samples: Samples, count: int) -> dict[str, xr.DataArray]:
     }
 
 
+def mode_variables(samples: Samples) -> dict[str, xr.DataArray]:
+    """Return the number and the probability of each mode, if there are several."""
+    probabilities = samples.mode_probabilities
+    if len(probabilities) == 1:
+        return {}
+    numbers = np.arange(1, len(probabilities) + 1)
+    return {
+        "posterior_mode": make_array(("posterior_mode",), numbers, {"long_name": "number of the mode", "units": "1"}),
+        "mode_probability": make_array(
+            ("posterior_mode",), probabilities, {"long_name": "probability of the mode", "units": "1"}
+        ),
+    }
+
+
 def whitened_draws(samples: Samples, processes: ProcessPosterior) -> dict[str, xr.DataArray]:
     """Return the draws of the whitened inducing variables, as many as fit in `WHITENED_NUMBERS`, and their modes."""
     if samples.whitened is None:

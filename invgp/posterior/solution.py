@@ -81,6 +81,10 @@ class Samples:
     gaussian_error : array, shape (N,), in standard deviations, or None
         Distance of the stored Gaussian approximation from the draws at each site or node: the largest over the latents
         of the error of the mean and the logarithm of the ratio of standard deviations.
+    predicted : array, shape (S, N, P), or None
+        Outputs at some of the draws, in the units of the observations.
+    predicted_mode : array of int, shape (S,), or None
+        The mode of each of these draws, from 0.
     """
 
     latents: Floats
@@ -94,10 +98,26 @@ class Samples:
     log_evidence_error: float = np.nan
     whitened: Floats | None = None
     gaussian_error: Floats | None = None
+    predicted: Floats | None = None
+    predicted_mode: NDArray[np.intp] | None = None
+
+    @property
+    def mode_probabilities(self) -> Floats:
+        """Probability of each mode, the most probable first."""
+        return np.asarray(np.bincount(self.mode) / len(self.mode))
 
     def thin(self, count: int) -> NDArray[np.intp]:
-        """Return the numbers of at most `count` draws, evenly spaced."""
-        return np.unique(np.linspace(0, len(self.latents) - 1, min(count, len(self.latents))).round().astype(np.intp))
+        """Return the numbers of at most `count` draws, in order.
+
+        They are selected at random, with the shares of modes and chains in all draws. Evenly spaced draws could all
+        come from a few of the chains.
+        """
+        total = len(self.latents)
+        if count >= total:
+            return np.arange(total)
+        by_mode = np.lexsort((np.random.default_rng(total).random(total), self.chain, self.mode))
+        places = ((np.arange(count) + 0.5) * total / count).astype(np.intp)
+        return np.sort(by_mode[places])
 
     def moments(self) -> tuple[Floats, Floats]:
         """Compute mean (N, Q) and covariance (N, Q, Q) of the latent processes at each site or node."""

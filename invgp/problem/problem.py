@@ -64,6 +64,12 @@ class Problem:
         """Number of latent processes, Q."""
         return sum(latent.size for latent in self.latents)
 
+    @property
+    def stored_draws(self) -> int:
+        """Number of draws that the posterior stores: `output.realizations`, or the default for its size."""
+        points = self.survey.size if self.grid is None else self.grid.size
+        return self.output.stored_draws(points * self.latent_count)
+
     @cached_property
     def latent_slices(self) -> dict[str, slice]:
         """Columns of each latent among the Q processes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,17 +11,24 @@ import xarray as xr
 
 from invgp.formatting import convergence_advice, count_noun
 from invgp.inference.diagnostics import CLOSE_FIT, POOR_FIT
+from invgp.maps.modes import select_mode
+from invgp.maps.nodes import as_points
 from invgp.plots.axis_labels import MINUS, quantity_name, unit_label
 from invgp.plots.plot_data import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
 from invgp.posterior.attributes import has_converged
+from invgp.posterior.modes import mode_probabilities
 from invgp.reports.provenance import read_config
 
+AGREEING = 1.05  # largest R-hat of chains that agree
+RELIABLE = 0.7  # largest Pareto k of a Gaussian that is close to the posterior
+MOST_MODES = 6  # modes with a table
 NO_VALUE = "\N{EN DASH}"
 _MOST_DECIMALS, _LARGE = 6, 1e7  # powers of ten are used beyond them
-INFORMATION = (
-    (0.8, "determined by the data"),
-    (0.5, "well informed"),
-    (0.2, "partly informed"),
+INFORMATION = (  # the posterior is narrower than the prior by the square root of 1 minus the information
+    (0.99, "determined by the data"),  # at most a tenth as wide
+    (0.75, "strongly constrained"),  # at most half as wide
+    (0.5, "constrained"),
+    (0.2, "weakly constrained"),
     (-np.inf, "mostly the prior"),
 )
 
@@ -163,6 +171,86 @@ def _describe_fit(chi_square: float) -> str:
 def diagnostic_remarks(ds: xr.Dataset) -> list[str]:
     """Return the diagnostics as sentences."""
     return [*_diagnostic_sentences(ds), *_shape_remarks(ds), *_emulator_remarks(ds), *_run_remarks(ds)]
+
+
+def sampling_rows(ds: xr.Dataset) -> list[dict[str, str]]:
+    """Return the diagnostics of the draws as rows of a table; empty for a Gaussian posterior."""
+    attributes, names = ds.attrs, _latent_names(ds)
+    if "invgp_draws_total" not in attributes:
+        return []
+    rows = [
+        _row("Sampler", str(attributes["invgp_draws"]), ""),
+        _row(
+            "Draws",
+            f"{int(attributes['invgp_draws_total']):,}",
+            f"means, standard deviations and quantiles are computed from them; {ds.sizes['realization']:,} are stored",
+        ),
+    ]
+    r_hat = _extreme(ds, [f"{name}_r_hat" for name in names], np.nanmax)
+    if np.isfinite(r_hat):
+        words = "the chains agree" if r_hat <= AGREEING else "the chains do not agree: means and spreads are doubtful"
+        rows.append(_row("Largest R-hat", f"{r_hat:.3f}", words))
+    effective = _extreme(ds, [f"{name}_effective_sample_size" for name in names], np.nanmin)
+    if np.isfinite(effective):
+        words = (
+            f"independent draws in the bulk or in the tails, whichever are fewer; a mean is off by about "
+            f"{1.0 / math.sqrt(max(effective, 1.0)):.2g} standard deviations"
+        )
+        rows.append(_row("Smallest effective sample size", f"{effective:,.0f}", words))
+    k_hat = float(attributes.get("invgp_gaussian_k_hat", np.nan))
+    if np.isfinite(k_hat):
+        rows.append(_row("Pareto k of the Gaussian", f"{k_hat:.2f}".replace("-", MINUS), _describe_k_hat(k_hat)))
+    if "gaussian_error" in ds:
+        largest = _extreme(ds, ["gaussian_error"], np.nanmax)
+        words = "standard deviations between the draws and the Gaussian approximation, at the worst point"
+        rows.append(_row("Difference from the Gaussian", f"{largest:.2f}", words))
+    if "invgp_log_evidence" in attributes:
+        error = float(attributes.get("invgp_log_evidence_error", np.nan))
+        text = f"{float(attributes['invgp_log_evidence']):.2f}".replace("-", MINUS)
+        rows.append(_row("Log evidence", text, f"nats, with a standard error of {error:.2g}"))
+    verified = float(attributes.get("invgp_emulator_verification_error", np.nan))
+    if np.isfinite(verified):
+        words = "noise standard deviations, at new runs at the draws"
+        rows.append(_row("Error of the emulator", f"{verified:.2g}", words))
+    return rows
+
+
+def _row(name: str, value: str, words: str) -> dict[str, str]:
+    return {"name": name, "value": value, "words": words}
+
+
+def _extreme(ds: xr.Dataset, variables: list[str], function: Callable[[Floats], Any]) -> float:
+    """Return the largest or smallest value of some variables; NaN if there are none."""
+    values = [np.asarray(ds[name].values, dtype=np.float64).ravel() for name in variables if name in ds]
+    known = np.concatenate([v[np.isfinite(v)] for v in values]) if values else np.empty(0)
+    return float(function(known)) if known.size else np.nan
+
+
+def _describe_k_hat(k_hat: float) -> str:
+    if k_hat <= RELIABLE:
+        return "the Gaussian approximation is close to the posterior"
+    return "the posterior is not Gaussian" + ("" if k_hat <= 1.0 else ", far from it")
+
+
+def mode_tables(ds: xr.Dataset) -> list[dict[str, Any]]:
+    """Return one entry per mode, if there are several: its number, its probability and a table of the latents."""
+    probabilities = mode_probabilities(ds)
+    if len(probabilities) == 1 or "whitened_sample" not in ds:
+        return []
+    found = []
+    for number in range(1, min(len(probabilities), MOST_MODES) + 1):
+        if number not in ds["draw_mode"].values or number not in ds["mode"].values:
+            continue
+        own = select_mode(ds, number)
+        found.append(
+            {
+                "number": number,
+                "probability": f"{probabilities[number - 1]:.1%}",
+                "latents": latent_tables(as_points(own)),
+                "fit": [row for table in observation_tables(own) for row in table["rows"]],
+            }
+        )
+    return found
 
 
 def _diagnostic_sentences(ds: xr.Dataset) -> list[str]:

@@ -21,6 +21,7 @@ from invgp.errors import ConfigError
 from invgp.maps.nodes import as_points
 from invgp.plots import KINDS, FigureOptions, suitable_kinds
 from invgp.plots.style import STYLE
+from invgp.posterior.modes import mode_probabilities
 from invgp.reports import findings, provenance
 from invgp.reports.explorer_data import explorer_data
 from invgp.reports.ledger_summary import LedgerSummary
@@ -121,6 +122,9 @@ def render(
         latents=findings.latent_tables(fields),
         observations=findings.observation_tables(ds),
         remarks=findings.diagnostic_remarks(ds),
+        sampling=findings.sampling_rows(ds),
+        modes=findings.mode_tables(ds),
+        mode_count=len(mode_probabilities(ds)),
         cost=provenance.cost_sentences(ds, runs),
         runs=runs,
         provenance=provenance.provenance_rows(ds, source),

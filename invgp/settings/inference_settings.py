@@ -13,6 +13,8 @@ from invgp.settings.section import Section
 from invgp.settings.values import LONGEST, MOST, FilePath, Positives, Quantiles
 
 FEWEST_FIELD_RUNS = 8  # runs of a field model without which there is no posterior
+DEFAULT_DRAWS, FEWEST_DRAWS = 200, 20  # stored draws by default, and fewest of a very large survey
+MOST_DRAWN_NUMBERS = 10**7  # numbers of all stored draws, above which fewer than the default are stored
 
 
 class Settings(Section):
@@ -170,13 +172,25 @@ class OutputSettings(Settings):
     quantiles: Quantiles = Field(
         default=(0.025, 0.25, 0.5, 0.75, 0.975), description="probabilities of the quantiles of each latent"
     )
-    realizations: int = Field(default=20, ge=0, le=10**6, description="number of joint samples from the posterior")
+    realizations: int | None = Field(
+        default=None,
+        ge=0,
+        le=10**6,
+        description="number of stored draws from the posterior, joint over points and latents; none: 200, or fewer for "
+        "more than 50,000 unknowns (points times latents), but at least 20",
+    )
     ledger: bool | None = Field(
         default=None,
         description="whether every run is recorded in a ledger next to the netCDF file, so that `invgp run` can "
         "resume; none: yes, unless the simulator is a vectorised function, which is faster to call again than to look "
         "up",
     )
+
+    def stored_draws(self, unknowns: int) -> int:
+        """Return the number of stored draws for a number of unknowns: points times latent processes."""
+        if self.realizations is not None:
+            return self.realizations
+        return min(DEFAULT_DRAWS, max(MOST_DRAWN_NUMBERS // unknowns, FEWEST_DRAWS))
 
 
 def fewest_samples(settings: InferenceSettings, processes: int) -> int:

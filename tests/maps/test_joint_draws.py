@@ -87,7 +87,7 @@ def test_that_draws_at_the_sites_are_those_of_the_inducing_variables(linear, met
     grid = on_grid if method == "circulant embedding" else at_sites
     methods = DrawMethods.choose(field, grid, 50)
     drawn = JointDraws.sample(field, methods, 50, np.random.default_rng(1))
-    [whitened] = field.draw_inducing(np.random.default_rng(1).spawn(2)[0], 50)
+    [group] = field.draw_inducing(np.random.default_rng(1).spawn(2)[0], 50)
     if method == "circulant embedding":
         # The sites are not nodes: the draw at the inducing points takes the place of the draw at nodes.
         at = field.at(X, [0, 1]).projections[0]
@@ -104,7 +104,7 @@ def test_that_draws_at_the_sites_are_those_of_the_inducing_variables(linear, met
         f = drawn.at(X, np.arange(len(X)), field.at(X, [0, 1]))
     for j in (0, 1):
         kernel = field.prior.kernels[field.prior.kernel_index[j]]
-        expected = field.prior.mean[j] + field.prior.std[j] * whitened[:, j] @ kernel.factor.T
+        expected = field.prior.mean[j] + field.prior.std[j] * group.whitened[:, j] @ kernel.factor.T
         np.testing.assert_allclose(f[..., j], expected, atol=2e-3)
 
 

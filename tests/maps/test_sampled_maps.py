@@ -148,8 +148,9 @@ def test_that_each_mode_is_right_between_the_sites(two_signs, mode, sign):
     np.testing.assert_allclose(summaries(found), expected, atol=0.05)
     assert found.attrs["invgp_mode"] == mode
     assert found.attrs["invgp_mode_probability"] == pytest.approx(exact.probability(sign), abs=0.04)
-    draws = predict(two_signs, LINE, mode=mode, draws=200)["a_sample"]
-    assert (sign * draws.sel(x=[0.0, 4.0]) > 0.0).all()
+    draws = predict(two_signs, LINE, mode=mode, draws=200)
+    assert (sign * draws["a_sample"].sel(x=[0.0, 4.0]) > 0.0).all()
+    assert (draws["mode"] == mode).all()
 
 
 @pytest.mark.slow
@@ -194,9 +195,9 @@ def test_that_draws_of_a_gaussian_give_the_summaries_of_the_gaussian(rng):
     for link in ("identity", "log"):
         gaussian = invgp.invert(linear_problem(link=link))
         field = PosteriorField.from_dataset(gaussian)
-        [whitened] = field.draw_inducing(rng, 4000)
+        [group] = field.draw_inducing(rng, 4000)
         sampled = gaussian.assign(
-            whitened_sample=(("draw", "process", "site"), whitened.astype(np.float32)),
+            whitened_sample=(("draw", "process", "site"), group.whitened.astype(np.float32)),
             draw_mode=("draw", np.ones(4000, dtype=np.int32)),
         )
         expressions = {"derive": ["both = 2 * depth + velocity * quantity(1, 's')"], "exceed": ["velocity > 7"]}
@@ -221,11 +222,13 @@ def test_that_groups_of_draws_with_the_same_prior_are_one_mixture(rng):
         whole.prior,
         whole.centre,
         whole.roots,
-        tuple(type(group)(group.prior, group.whitened[part]) for part in (slice(0, 10), slice(10, 30))),
+        tuple(
+            type(group)(group.prior, group.whitened[part], group.mode[part]) for part in (slice(0, 10), slice(10, 30))
+        ),
     )
     X = rng.uniform(0.0, 100.0, (5, 2))
     for process in (0, 1):
         for one, other in zip(whole.at(X, [0, 1]).mixture(process), parts.at(X, [0, 1]).mixture(process), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12)
     drawn = parts.draw_inducing(rng, 12)
-    assert sum(len(part) for part in drawn) == 12
+    assert sum(len(part.whitened) for part in drawn) == 12

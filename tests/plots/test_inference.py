@@ -85,6 +85,6 @@ def test_that_draws_of_all_chains_are_shown_at_the_sites(line: xr.Dataset) -> No
     first = plots.plot_draws(line, latents="depth", labels=1).axes[0].lines
     chains = line.assign(chain=("realization", np.repeat([1, 2], 30)))
     spread = plots.plot_draws(chains, latents="depth", labels=1).axes[0].lines
-    for lines, expected in ((first, range(20)), (spread, range(0, 60, 3))):
+    for lines, expected in ((first, range(20)), (spread, range(1, 60, 3))):
         values = [np.asarray(one.get_ydata()) for one in lines if one.get_alpha() == 0.6]
         np.testing.assert_array_equal(values, draws[list(expected), :, 0])
