@@ -321,7 +321,8 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
     if found is None or samples is None or emulator is None:
         return found
     (problem, approximation), options, rounds = found, SamplingOptions(), RoundOptions()
-    predicted = emulator.predict(samples.latents[samples.thin(rounds.predicted)], model.all_sites)
+    few = samples.thin(rounds.predicted)
+    predicted = emulator.predict(samples.latents[few], model.all_sites)
     mean, covariance = samples.moments()
     predicted_mean, predicted_std = predicted.mean(axis=0), predicted.std(axis=0)
     notes = [
