@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 OWNER = ".invgp-run"
@@ -32,6 +33,7 @@ def remove_tree(path: str | Path, *, dir_fd: int | None = None) -> None:
     OSError
         Something cannot be removed.
     """
+    _grant_access(path, dir_fd)
     descriptor = os.open(path, _DIRECTORY, dir_fd=dir_fd)
     try:
         empty_directory(descriptor)
@@ -41,7 +43,7 @@ def remove_tree(path: str | Path, *, dir_fd: int | None = None) -> None:
 
 
 def empty_directory(descriptor: int) -> None:
-    """Remove the content of a directory.
+    """Remove the content of a directory, also if the program or its copied files have made it read-only.
 
     Parameters
     ----------
@@ -53,6 +55,9 @@ def empty_directory(descriptor: int) -> None:
     OSError
         Something cannot be removed.
     """
+    if not _is_accessible(os.fstat(descriptor)):
+        with suppress(PermissionError):  # it belongs to another user
+            os.fchmod(descriptor, stat.S_IRWXU)
     waiting = _remove_files(descriptor, descriptor)
     while waiting:
         name = waiting.pop()
@@ -146,9 +151,30 @@ def _remove_files(descriptor: int, top: int) -> list[str]:
         for entry in list(entries):
             if not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.name, dir_fd=descriptor)
-            elif descriptor == top:
+                continue
+            if not _is_accessible(entry.stat(follow_symlinks=False)):
+                _grant_access(entry.name, descriptor)
+            if descriptor == top:
                 moved.append(entry.name)
             else:
                 moved.append(f".removed-{secrets.token_hex(8)}")
                 os.rename(entry.name, moved[-1], src_dir_fd=descriptor, dst_dir_fd=top)
     return moved
+
+
+def _is_accessible(about: os.stat_result) -> bool:
+    """Whether the owner of a directory may list and change it."""
+    return about.st_mode & stat.S_IRWXU == stat.S_IRWXU
+
+
+def _grant_access(path: str | Path, dir_fd: int | None) -> None:
+    """Let the owner of a directory list and change it, if possible; a link is not followed."""
+    with suppress(OSError):  # the removal reports the error
+        if not hasattr(os, "O_PATH"):
+            os.chmod(path, stat.S_IRWXU, dir_fd=dir_fd, follow_symlinks=False)
+            return
+        descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=dir_fd)
+        try:
+            os.chmod(f"/proc/self/fd/{descriptor}", stat.S_IRWXU)  # noqa: PTH101 - the path of a descriptor
+        finally:
+            os.close(descriptor)

@@ -92,13 +92,15 @@ class PersistentProcess:
         run = RunDirectory.temporary("invgp-persistent-")
         self._resources.callback(run.remove)
         with ExitStack() as passed_on:
-            pipes = [os.pipe() for _ in range(3)]
-            for (reading, writing), mode in zip(pipes, ("wb", "rb", "rb"), strict=True):
+            passed: list[int] = []
+            for mode in ("wb", "rb", "rb"):
+                reading, writing = os.pipe()
                 theirs, ours = (reading, writing) if mode == "wb" else (writing, reading)
                 passed_on.callback(os.close, theirs)
-                os.set_blocking(ours, False)
                 self._pipes.append(self._resources.enter_context(os.fdopen(ours, mode, buffering=0)))
-            (stdin, _), (_, stdout), (_, stderr) = pipes
+                os.set_blocking(ours, False)
+                passed.append(theirs)
+            stdin, stdout, stderr = passed
             self._stdin, self._stdout, self._stderr = (pipe.fileno() for pipe in self._pipes)
             place = str(run.path)
             directory = passed_on.enter_context(open_directory(place))

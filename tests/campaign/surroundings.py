@@ -15,7 +15,7 @@ from invgp.adapters.directory_trees import remove_tree
 from .faulty_program import OUTPUTS
 
 MARK_VARIABLE = "INVGP_CAMPAIGN_MARK"
-PATIENCE = 3.0  # s, for processes that are about to end
+PATIENCE = 20.0  # s, for processes that are about to end, on a busy machine
 
 
 def make_canaries(home: Path) -> None:
