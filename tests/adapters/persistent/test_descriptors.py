@@ -24,7 +24,7 @@ def test_that_pipes_are_closed_if_there_are_too_few_descriptors(
         return opened[-1]
 
     monkeypatch.setattr(os, "pipe", fail_at_third)
-    with pytest.raises(RunError, match="could not be started: .*Too many open files"):
+    with pytest.raises(RunError, match=r"could not be started: .*Too many open files"):
         PersistentProcess(["/bin/cat"], {}, tmp_path)
     for descriptor in (descriptor for pipe in opened for descriptor in pipe):
         with pytest.raises(OSError, match="Bad file descriptor"):
