@@ -72,7 +72,7 @@ def _check_ignored_keys(config: Config) -> list[str]:
         ignored.append(
             f"inference.tolerance: must be left out with inference.posterior = {section.posterior!r}, was given"
         )
-    if not section.emulator and section.posterior == "sampled":
+    if not section.emulator and section.posterior == "sampled" and "posterior" in given:
         ignored.append("inference.emulator: must be true with inference.posterior = 'sampled', was false")
     elif not section.emulator:
         ignored += [

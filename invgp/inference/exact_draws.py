@@ -46,8 +46,16 @@ class SamplingOptions:
         Fewest effective draws of importance sampling.
     draws : int
         Equally weighted draws that importance sampling selects.
-    chains, warmup, iterations : int
-        Chains of Hamiltonian Monte Carlo, and their iterations that are discarded and kept.
+    chains, fewest_chains : int
+        Chains of Hamiltonian Monte Carlo, and their smallest number for surveys with many sites.
+    chain_numbers : int
+        Latent values of all chains together, which determine the time; for a survey with more, there are fewer chains.
+    warmup : int
+        Iterations that are discarded.
+    iterations, most_iterations : int
+        Iterations that are kept; more if there are fewer chains.
+    most_numbers : int
+        Latent values of all draws together, which determine the memory.
     largest_r_hat : float
         Largest R-hat of chains that have converged.
     populations : int
@@ -73,8 +81,12 @@ class SamplingOptions:
     fewest_effective: int = 1000
     draws: int = 2000
     chains: int = 64
+    fewest_chains: int = 16
+    chain_numbers: int = 640_000
     warmup: int = 60
     iterations: int = 48
+    most_iterations: int = 96
+    most_numbers: int = 50_000_000
     largest_r_hat: float = 1.05
     populations: int = 4
     fewest_particles: int = 64
@@ -87,6 +99,7 @@ class SamplingOptions:
     rows_at_once: int = 50_000
 
 
+HAMILTONIAN = "Hamiltonian Monte Carlo"  # name of the sampler, for users
 RELIABLE, HOPELESS = 0.7, 1.0  # Pareto k below which weights are reliable, and above which they contain nothing
 EQUAL = 0.1  # nats: weights that differ by less have no tail
 LARGEST_CHANGE = 0.1  # relative change of the spread by weights between these that a good approximation may have
@@ -241,19 +254,23 @@ def draw_by_hamiltonian(
     def transform(matrix: Array) -> LogDensity:
         return target.around(centre, matrix @ root if matrix.shape == root.shape else _block(xp, matrix, root))
 
-    start = backend.asarray(rng.standard_normal((options.chains, target.size)))
+    numbers = target.prior.site_count * target.prior.latent_count
+    chains = int(np.clip(options.chain_numbers // numbers, options.fewest_chains, options.chains))
+    iterations = min(math.ceil(options.iterations * options.chains / chains), options.most_iterations)
+    start = backend.asarray(rng.standard_normal((chains, target.size)))
     found = sample(
         target.around(centre, root),
         transform,
         start,
         rng,
         warmup=options.warmup,
-        iterations=options.iterations,
+        iterations=iterations,
         options=HamiltonianOptions(harmonic=True),
     )
-    draws = found.z.swapaxes(0, 1)
+    kept = max(options.most_numbers // (numbers * chains), 4)
+    draws = found.z[:: math.ceil(iterations / kept)].swapaxes(0, 1)
     v = np.stack([to_numpy(target.variables(backend.asarray(chain), centre, root)) for chain in draws])
-    return _from_chains(posterior, v, "Hamiltonian Monte Carlo", options)
+    return _from_chains(posterior, v, HAMILTONIAN, options)
 
 
 def draw_by_tempering(

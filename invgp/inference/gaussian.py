@@ -47,8 +47,8 @@ def search_gaussian(model: SiteModel, runner: Runner, state: SearchState) -> Sea
             f"inference.runs_per_site = {model.problem.inference.runs_per_site} is too few for an emulator of this "
             "survey: the simulator was used for every step, which takes far more runs."
         )
-        if model.problem.inference.posterior == "sampled":
-            state = state.with_note("The posterior is a Gaussian approximation, because draws need an emulator.")
+    if model.problem.inference.posterior == "sampled":
+        state = state.with_note("The posterior is a Gaussian approximation, because draws need an emulator.")
     return search_from_narrower_starts(search_simulated, model, runner, state)
 
 

@@ -24,7 +24,8 @@ from invgp.inference.field import field_solution, prepare_field, search_field
 from invgp.inference.gaussian import search_gaussian
 from invgp.inference.runner import BudgetSpent, Runner
 from invgp.inference.sample_sizes import refuse_to_learn_noise
-from invgp.inference.sampled import sampled_solution, search_sampled
+from invgp.inference.sampled import search_sampled
+from invgp.inference.sampled_solution import sampled_solution
 from invgp.inference.search_state import SearchResult
 from invgp.inference.site_model import prepare_site_model
 from invgp.inference.site_solution import site_solution
@@ -247,6 +248,4 @@ def _check(problem: Problem, seed: int) -> None:
         raise ConfigError(f"inference.samples: must be at least {least}, was {samples}")
     if seed < 0:
         raise ConfigError(f"seed: must be at least 0, was {seed}")
-    if problem.grid is None and problem.inference.posterior == "sampled" and not problem.inference.emulator:
-        raise ConfigError("inference.emulator: must be true with inference.posterior = 'sampled', was false")
     refuse_to_learn_noise(problem)

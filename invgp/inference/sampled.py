@@ -20,8 +20,7 @@ from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.emulation import Emulator, fit_emulator
 from invgp.emulation.run_schedule import run_budget, runs_in_a_step
 from invgp.formatting import count_noun
-from invgp.inference.diagnostics import diagnose
-from invgp.inference.emulator_search import fit, optimise_on_emulator, outer_steps, search_on_emulator, verify
+from invgp.inference.emulator_search import fit, optimise_on_emulator, outer_steps, search_on_emulator
 from invgp.inference.exact_draws import (
     EmulatedPosterior,
     SamplingOptions,
@@ -30,17 +29,21 @@ from invgp.inference.exact_draws import (
     draw_by_tempering,
     find_gaps,
 )
-from invgp.inference.gaussian import search_from_narrower_starts, search_gaussian, search_simulated
+from invgp.inference.gaussian import (
+    search_emulated,
+    search_from_narrower_starts,
+    search_gaussian,
+    search_simulated,
+)
 from invgp.inference.multistart import subset_of_sites
 from invgp.inference.restart import unexplained_sites
 from invgp.inference.runner import Runner
-from invgp.inference.search_state import SearchResult, SearchState
+from invgp.inference.search_state import SampledTarget, SearchResult, SearchState
 from invgp.inference.site_evaluation import run_errors
 from invgp.inference.site_model import SiteModel, uses_emulator
-from invgp.inference.site_solution import all_notes, site_solution
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
 from invgp.latent_model.prior import prior_of
-from invgp.posterior import EmulatorReport, Samples, Solution
+from invgp.posterior import Samples
 from invgp.problem import Floats, Problem
 
 
@@ -74,6 +77,8 @@ class RoundOptions:
         Largest number of variables (sites times latents) of the search for modes.
     most_sampled : int
         Largest number of variables that are sampled; beyond, the posterior is a Gaussian approximation.
+    extreme : float
+        Distance of a draw from the others, in standard deviations, beyond which the emulator is verified there.
     gaussian_error : float
         Largest distance of the Gaussian approximation from the draws, in standard deviations, at which no runs are
         made beyond the posterior.
@@ -92,14 +97,28 @@ class RoundOptions:
     tolerable: float = 0.5
     predicted: int = 500
     searched: int = 128
-    most_sampled: int = 20_000
+    most_sampled: int = 100_000
+    extreme: float = 6.0
     gaussian_error: float = 0.25
     largest_widening: float = 1.2
 
 
-# The draws of one particle stay close together: a mode has several of the 128 or more particles.
-SEARCH = SamplingOptions(
-    populations=2, fewest_particles=64, most_particles=128, numbers_at_once=16_000, gap=0.8, smallest_mode=0.04
+# Between batches of runs, which need fewer draws than the result. The search for modes uses the same options: the draws
+# of one particle stay close together, and a mode has several of the 128 or more particles.
+DRAFT = SamplingOptions(
+    proposals=1000,
+    fewest_effective=250,
+    draws=500,
+    chains=32,
+    warmup=40,
+    iterations=24,
+    largest_r_hat=1.2,
+    populations=2,
+    fewest_particles=64,
+    most_particles=128,
+    numbers_at_once=16_000,
+    gap=0.8,
+    smallest_mode=0.04,
 )
 
 
@@ -135,6 +154,12 @@ class SampledSearch:
     def __call__(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
         """Search from a state; the new one has draws if an emulator could be fitted."""
         problem = model.problem
+        if problem.survey.size * problem.latent_count > self.rounds.most_sampled:
+            state = state.with_note(
+                f"The survey has more than {self.rounds.most_sampled:,} unknowns, too many for the sampler: the "
+                "posterior is a Gaussian approximation."
+            )
+            return search_emulated(model, runner, state)
         runner.begin(run_budget(problem))
         steps = outer_steps(problem)[: self.rounds.gaussian_steps]
         state = search_on_emulator(model, runner, replace(state, steps=steps))
@@ -147,49 +172,86 @@ class SampledSearch:
                     "simulator was used for every step, and the posterior is a Gaussian approximation."
                 ),
             )
-        if problem.survey.size * problem.latent_count > self.rounds.most_sampled:
-            state = state.with_note(
-                f"The survey has more than {self.rounds.most_sampled:,} unknowns, too many for the sampler: the "
-                "posterior is a Gaussian approximation."
-            )
-            return verify(model, runner, state)
         return self._sample_in_rounds(model, runner, state)
 
     def _sample_in_rounds(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
         """Sample, verify the emulator at draws and fit it again, until its error is small or the budget is used."""
-        errors = list[float]()
+        problem, errors = model.problem, list[float]()
         stage = int(state.runs.stage.max()) + 1
         for count in range(self.rounds.most_rounds):
             if state.emulator is None:
                 break
-            samples, tempered = self._draw(model, state)
-            state = runner.keep(replace(state, samples=samples, sampled_emulator=state.emulator))
-            batches = self._choose_runs(model.problem, samples, tempered)
-            if not _affords(model.problem, runner, sum(latents.shape[0] * len(sites) for latents, sites in batches)):
-                return replace(state, result=self._out_of_runs(model.problem, runner, samples, errors))
-            label, found = f"sampling-round-{count + 1}", []
+            target = self._next_target(model, state, state.emulator)
+            draft, tempered = self._draw(model, target, DRAFT)
+            state = runner.keep(replace(state, target=target, samples=draft))
+            batches = self._choose_runs(problem, draft, tempered)
+            if not _affords(problem, runner, sum(latents.shape[0] * len(sites) for latents, sites in batches)):
+                state = self._draw_result(model, state, target)
+                return replace(state, result=self._out_of_runs(problem, runner, state, errors))
+            found = []
             for latents, sites in batches:
-                batch = runner.evaluate(latents, label, sites)
-                runs = state.runs.append(latents, batch.outputs, batch.valid, sites, stage + count)
-                state = replace(state, runs=runs)
-                found.append(run_errors(model, state, batch, latents, sites))
+                label = f"sampling-round-{count + 1}"
+                state, error = _verify(model, runner, state, latents, sites, label, stage + count)
+                found.append(error)
             near, *beyond = found
             verification = state.verification.copy()
             verification[batches[0][1]] = _root_mean_square(near, axis=0)
             state = runner.keep(replace(state, verification=verification))
             errors.append(float(_root_mean_square(near)))
-            if self._is_good(model.problem, near, *beyond):
-                return replace(state, result=self._judge_draws(samples))
-            if self._has_stalled(errors):
-                state = state.with_note(
+            if self._is_good(problem, near, *beyond):
+                state, holds = self._verify_extremes(model, runner, state, stage + count)
+                if holds:
+                    state = runner.keep(self._draw_result(model, state, target))
+                    state, holds = self._verify_extremes(model, runner, state, stage + count)
+                if holds:
+                    return replace(state, result=self._judge_draws(state))
+            elif self._has_stalled(errors):
+                state = self._draw_result(model, state, target).with_note(
                     f"The error of the emulator does not fall below {errors[-1]:.2g} noise standard deviations with "
                     "more runs: the simulator may be noisy. The error is part of the posterior."
                 )
-                return replace(state, result=self._judge_draws(samples))
+                return replace(state, result=self._judge_draws(state))
             state = self._refit(model, runner, state)
+        if state.target is not None:
+            state = self._draw_result(model, state, state.target)
         return replace(
             state, result=SearchResult("stopped before the emulator was accurate at the draws", converged=False)
         )
+
+    def _next_target(self, model: SiteModel, state: SearchState, emulator: Emulator) -> SampledTarget:
+        """Return what a round samples; once several modes were found, they are not searched for again."""
+        explained = state.result.converged and not unexplained_sites(model, state).any()
+        several = state.target is not None and state.target.several_modes
+        return SampledTarget(state.posterior, emulator, explained, several or self._suspects_modes(model, state))
+
+    def _draw_result(self, model: SiteModel, state: SearchState, target: SampledTarget) -> SearchState:
+        """Return the state with the draws of the result instead of a draft."""
+        samples, _ = self._draw(model, target, self.options)
+        return replace(state, target=target, samples=samples)
+
+    def _verify_extremes(
+        self, model: SiteModel, runner: Runner, state: SearchState, stage: int
+    ) -> tuple[SearchState, bool]:
+        """Run the simulator at draws far from the others; return whether the emulator is accurate there too.
+
+        A regression can reach the data far outside of its runs. So few draws go there that other checks miss them, but
+        they decide the standard deviation.
+        """
+        if state.samples is None:
+            return state, True
+        latents, sites = _extreme_draws(state.samples.latents, self.rounds.extreme)
+        if not sites.size:
+            return state, True
+        few = self.design.permutation(len(sites))[: runs_in_a_step(model.problem)]
+        if not _affords(model.problem, runner, len(few)):
+            note = (
+                f"At {count_noun(len(sites), 'site')} some draws are far from the others, and no runs are left to "
+                "verify them: standard deviations there are doubtful."
+            )
+            return state.with_note(note), True
+        state, errors = _verify(model, runner, state, latents[:, few], sites[few], "extreme-draws", stage)
+        known = errors[np.isfinite(errors)]
+        return state, bool(np.all(known <= self.rounds.bad * model.problem.inference.emulator_error))
 
     def _refit(self, model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
         """Fit the emulator to all runs, and find the Gaussian approximation on it."""
@@ -201,28 +263,25 @@ class SampledSearch:
         except np.linalg.LinAlgError:
             return runner.keep(fitted)
 
-    def _draw(self, model: SiteModel, state: SearchState) -> tuple[Samples, Floats | None]:
+    def _draw(self, model: SiteModel, target: SampledTarget, options: SamplingOptions) -> tuple[Samples, Floats | None]:
         """Draw from the posterior with the cheapest sampler that is right; tempered draws if it is not Gaussian."""
-        gaussian, emulator = state.posterior, state.emulator
-        if emulator is None:
-            raise ValueError("there is no emulator yet")
-        posterior = _posterior_on(model, emulator, gaussian, model.all_sites)
+        gaussian = target.gaussian
+        posterior = _posterior_on(model, target.emulator, gaussian, model.all_sites)
         size = posterior.target.prior.site_count * posterior.target.prior.latent_count
-        can_temper = gaussian.prior.dense and size <= self.options.most_tempered
-        several = can_temper and self._suspects_modes(model, state)
-        k_hat, samples = np.nan, None
-        explained = state.result.converged and not unexplained_sites(model, state).any()
-        if explained and not several:
-            samples, effective = draw_by_importance(posterior, gaussian, self.sampling, self.options)
+        can_temper = gaussian.prior.dense and size <= options.most_tempered
+        if target.several_modes and can_temper:
+            return draw_by_tempering(posterior, gaussian.sites, self.sampling, options)
+        k_hat = np.nan
+        if target.explained:
+            samples, effective = draw_by_importance(posterior, gaussian, self.sampling, options)
             k_hat = samples.k_hat
-            if k_hat <= self.options.largest_k_hat and effective >= self.options.fewest_effective:
+            if k_hat <= options.largest_k_hat and effective >= options.fewest_effective:
                 return samples, None
-        if not several:
-            samples = replace(draw_by_hamiltonian(posterior, gaussian, self.sampling, self.options), k_hat=k_hat)
-            if samples.r_hat.max() <= self.options.largest_r_hat or not can_temper:
-                near = explained and self._is_gaussian(samples, gaussian)
-                return samples, None if near else self._tempered(posterior, gaussian)
-        return draw_by_tempering(posterior, gaussian.sites, self.sampling, self.options)
+        samples = replace(draw_by_hamiltonian(posterior, gaussian, self.sampling, options), k_hat=k_hat)
+        if samples.r_hat.max() > options.largest_r_hat and can_temper:
+            return draw_by_tempering(posterior, gaussian.sites, self.sampling, options)
+        near = target.explained and self._is_gaussian(samples, gaussian)
+        return samples, None if near else self._tempered(posterior, gaussian)
 
     def _is_gaussian(self, samples: Samples, gaussian: GaussianPosterior) -> bool:
         """Return whether the draws hardly differ from the Gaussian approximation at any site."""
@@ -251,8 +310,8 @@ class SampledSearch:
         xp, backend = model.backend.namespace, model.backend
         index = xp.asarray(sites.astype(np.int32), device=backend.device)
         factors = SiteFactors(*(xp.take(part, index, axis=0) for part in gaussian.sites))
-        samples, _ = draw_by_tempering(posterior, factors, self.modes, SEARCH)
-        separate, _ = find_gaps(samples.latents, SEARCH)
+        samples, _ = draw_by_tempering(posterior, factors, self.modes, DRAFT)
+        separate, _ = find_gaps(samples.latents, DRAFT)
         return bool(separate.any())
 
     def _choose_runs(
@@ -282,21 +341,49 @@ class SampledSearch:
         before, now = min(errors[-4:-2]), min(errors[-2:])
         return now <= self.rounds.tolerable and now > (1.0 - self.rounds.stalled) * before
 
-    def _judge_draws(self, samples: Samples) -> SearchResult:
+    def _judge_draws(self, state: SearchState) -> SearchResult:
         """Return whether the draws have converged, once the emulator is accurate enough."""
-        if samples.r_hat.max() > self.options.largest_r_hat:
+        if state.samples is None or state.samples.r_hat.max() > self.options.largest_r_hat:
             return SearchResult("stopped before the chains of draws agreed", converged=False)
         return SearchResult("the draws have converged", converged=True)
 
-    def _out_of_runs(self, problem: Problem, runner: Runner, samples: Samples, errors: list[float]) -> SearchResult:
+    def _out_of_runs(self, problem: Problem, runner: Runner, state: SearchState, errors: list[float]) -> SearchResult:
         if errors and errors[-1] <= problem.inference.emulator_error:
-            return self._judge_draws(samples)
+            return self._judge_draws(state)
         left = runner.simulator.runs_left
         if left is not None and left < runs_in_a_step(problem):
             return runner.out_of_runs
         limit = problem.inference.runs_per_site
         status = f"stopped at inference.runs_per_site = {limit} before the emulator was accurate at the draws"
         return SearchResult(status, converged=False)
+
+
+def _verify(
+    model: SiteModel,
+    runner: Runner,
+    state: SearchState,
+    latents: Floats,
+    sites: NDArray[np.intp],
+    label: str,
+    stage: int,
+) -> tuple[SearchState, Floats]:
+    """Run the simulator at latents (S, B, Q) of sites (B,); return the state with the runs, and the errors (S, B)."""
+    batch = runner.evaluate(latents, label, sites)
+    state = replace(state, runs=state.runs.append(latents, batch.outputs, batch.valid, sites, stage))
+    return state, run_errors(model, state, batch, latents, sites)
+
+
+def _extreme_draws(draws: Floats, distance: float) -> tuple[Floats, NDArray[np.intp]]:
+    """Return the draw of a site that is farthest from the others, (1, B, Q), at sites (B,) where it is very far.
+
+    The distance from the median is in units of the standard deviation of a normal distribution with the same quartiles.
+    """
+    low, median, high = np.quantile(draws, [0.25, 0.5, 0.75], axis=0)
+    scale = np.maximum((high - low) / 1.349, 1e-300)
+    far = (np.abs(draws - median) / scale).max(axis=2)
+    farthest = far.argmax(axis=0)
+    sites = np.flatnonzero(far.max(axis=0) > distance)
+    return draws[farthest[sites], sites][None], sites
 
 
 def _posterior_on(
@@ -312,79 +399,6 @@ def _posterior_on(
 
 def _affords(problem: Problem, runner: Runner, runs: int) -> bool:
     return runner.simulator.can_afford(runs) and runner.simulator.runs + runs <= run_budget(problem)
-
-
-def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple[Problem, Solution] | None:
-    """Return the draws of a state, or its Gaussian posterior if there are none; see `site_solution`."""
-    found = site_solution(model, runner, state)
-    samples, emulator = state.samples, state.sampled_emulator
-    if found is None or samples is None or emulator is None:
-        return found
-    (problem, approximation), options, rounds = found, SamplingOptions(), RoundOptions()
-    few = samples.thin(rounds.predicted)
-    predicted = emulator.predict(samples.latents[few], model.all_sites)
-    mean, covariance = samples.moments()
-    predicted_mean, predicted_std = predicted.mean(axis=0), predicted.std(axis=0)
-    notes = [
-        *all_notes(model, runner, state),
-        *_sampling_notes(samples, options),
-        *_emulator_notes(model, emulator, rounds),
-    ]
-    return problem, replace(
-        approximation,
-        mean=mean,
-        covariance=covariance,
-        draws=samples.latents[samples.thin(problem.stored_draws)],
-        predicted=predicted_mean,
-        predicted_std=predicted_std,
-        diagnostics=diagnose(
-            problem, predicted_mean, predicted_std, np.empty(0), notes, converged=state.result.converged
-        ),
-        emulator=EmulatorReport(
-            emulator.name, emulator.error, state.verification, np.zeros(problem.survey.size, dtype=bool)
-        ),
-        samples=replace(
-            samples,
-            gaussian_error=samples.distance_from(approximation.mean, approximation.covariance),
-            predicted=predicted,
-            predicted_mode=samples.mode[few],
-        ),
-    )
-
-
-def _emulator_notes(model: SiteModel, emulator: Emulator, rounds: RoundOptions) -> list[str]:
-    """Name the sites where the error of the emulator, which is part of the noise, widens the posterior."""
-    widened = model.with_emulator_error(emulator).noise_std / model.problem.noise_std
-    widened = np.where(np.isfinite(model.problem.survey.Y), widened, 1.0).max(axis=1)
-    sites = np.flatnonzero(widened > rounds.largest_widening)
-    if not sites.size:
-        return []
-    worst = ", ".join(str(n + 1) for n in sites[np.argsort(-widened[sites])][:5])
-    return [
-        f"At {sites.size} of {count_noun(len(widened), 'site')} the error of the emulator is not small compared "
-        f"with the noise, and widens the posterior: site {worst}{' and others' if sites.size > 5 else ''}."
-    ]
-
-
-def _sampling_notes(samples: Samples, options: SamplingOptions) -> list[str]:
-    notes = []
-    worst = float(samples.r_hat.max())
-    if worst > options.largest_r_hat:
-        sites = int((samples.r_hat > options.largest_r_hat).any(axis=1).sum())
-        notes.append(
-            f"The draws of {count_noun(sites, 'site')} have not converged (R-hat up to {worst:.2f}): means and "
-            "spreads there are doubtful."
-        )
-    modes = int(samples.mode.max()) + 1
-    if modes > 1:
-        shares = np.bincount(samples.mode) / len(samples.mode)
-        listed = ", ".join(f"{share:.0%}" for share in shares[:3])
-        notes.append(
-            f"The posterior has {modes if modes < options.most_modes else 'many'} modes, with probabilities "
-            f"{listed}{' and others' if modes > 3 else ''}: means and standard deviations summarise all of "
-            "them; look at the draws of each mode."
-        )
-    return notes
 
 
 def _pick(draws: Floats, runs: int, sites: int, rng: np.random.Generator) -> tuple[Floats, NDArray[np.intp]]:

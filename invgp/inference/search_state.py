@@ -42,6 +42,27 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class SampledTarget:
+    """What is sampled: the posterior on an emulator.
+
+    Attributes
+    ----------
+    gaussian : GaussianPosterior
+        Gaussian approximation.
+    emulator : Emulator
+    explained : bool
+        Whether the search for the Gaussian has converged and explains the data.
+    several_modes : bool
+        Whether the search for modes has found several.
+    """
+
+    gaussian: GaussianPosterior
+    emulator: Emulator
+    explained: bool
+    several_modes: bool
+
+
+@dataclass(frozen=True)
 class Step:
     """An outer step of a search on an emulator: its number, and its simulator runs."""
 
@@ -71,10 +92,10 @@ class SearchState:
         Emulator for which the candidate was found; None without an emulator.
     steps : tuple of Step
         Outer steps that are left.
+    target : SampledTarget or None
+        What was sampled last.
     samples : Samples or None
         Draws from the exact posterior.
-    sampled_emulator : Emulator or None
-        Emulator of these draws.
     notes, shape_notes : tuple of str
         Notes for users.
     result : SearchResult
@@ -89,8 +110,8 @@ class SearchState:
     candidate: Candidate | None = None
     emulator: Emulator | None = None
     steps: tuple[Step, ...] = ()
+    target: SampledTarget | None = None
     samples: Samples | None = None
-    sampled_emulator: Emulator | None = None
     notes: tuple[str, ...] = ()
     shape_notes: tuple[str, ...] = ()
     result: SearchResult = UNFINISHED

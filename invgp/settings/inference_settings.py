@@ -45,10 +45,11 @@ class InferenceSettings(Settings):
     """How the posterior is computed; the description of each field is the reference of its key."""
 
     posterior: Literal["sampled", "coupled gaussian", "full gaussian"] = Field(
-        default="coupled gaussian",
+        default="sampled",
         description="'sampled' gives draws from the exact posterior, of any shape, with the emulator in the place of "
-        "the simulator; 'coupled gaussian' is a Gaussian with a covariance across all latents and sites; 'full "
-        "gaussian' is the Gaussian of the paper, in which the latents are independent",
+        "the simulator; where that is not possible, the result is a Gaussian, and the file states it; 'coupled "
+        "gaussian' is a Gaussian with a covariance across all latents and sites; 'full gaussian' is the Gaussian of "
+        "the paper, in which the latents are independent",
     )
     estimator: Literal["auto", "linearisation", "hermite", "score"] = Field(
         default="auto",

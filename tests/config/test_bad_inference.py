@@ -205,7 +205,7 @@ WRONG_INFERENCE = [
     ),
     Case(
         "a key of the full Gaussian, for the coupled one",
-        inference("tolerance = 1e-5"),
+        inference('posterior = "coupled gaussian"', "tolerance = 1e-5"),
         "inference.tolerance: must be left out with inference.posterior = 'coupled gaussian', was given",
     ),
     Case(

@@ -64,8 +64,8 @@ class HamiltonianOptions:
     max_leapfrogs : int
         Largest number of leapfrog steps of a trajectory.
     first_length : float
-        Smallest length of the trajectories, from which it is adapted. A quarter of the period of a standard normal is pi / 2; the random
-        factor of the length has a mean of 0.7.
+        Smallest length of the trajectories, from which it is adapted. A quarter of the period of a standard normal is
+        pi / 2; the random factor of the length has a mean of 0.7.
     length_rate : float
         Rate at which the logarithm of the length is adapted.
     harmonic : bool

@@ -65,10 +65,10 @@ class TemperingOptions:
 
     effective: float = 0.6
     moves: int = 3
-    final_moves: int = 40
+    final_moves: int = 12
     acceptance: float = 0.8
     length: float = math.pi / 1.4
-    max_leapfrogs: int = 64
+    max_leapfrogs: int = 24
     max_powers: int = 300
     tempered_power: float = 0.2
 

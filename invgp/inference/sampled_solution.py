@@ -1,0 +1,97 @@
+"""Posterior and notes of an inversion with draws from the exact posterior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from invgp.emulation import Emulator
+from invgp.formatting import count_noun
+from invgp.inference.diagnostics import diagnose
+from invgp.inference.exact_draws import HAMILTONIAN, SamplingOptions
+from invgp.inference.runner import Runner
+from invgp.inference.sampled import RoundOptions
+from invgp.inference.search_state import SearchState
+from invgp.inference.site_model import SiteModel
+from invgp.inference.site_solution import all_notes, site_solution
+from invgp.posterior import EmulatorReport, Samples, Solution
+from invgp.problem import Problem
+
+
+def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tuple[Problem, Solution] | None:
+    """Return the draws of a state, or its Gaussian posterior if there are none; see `site_solution`."""
+    found = site_solution(model, runner, state)
+    samples, target = state.samples, state.target
+    if found is None or samples is None or target is None:
+        return found
+    (problem, approximation), options, rounds, emulator = found, SamplingOptions(), RoundOptions(), target.emulator
+    few = samples.thin(rounds.predicted)
+    predicted = emulator.predict(samples.latents[few], model.all_sites)
+    mean, covariance = samples.moments()
+    predicted_mean, predicted_std = predicted.mean(axis=0), predicted.std(axis=0)
+    notes = [
+        *all_notes(model, runner, state),
+        *_sampling_notes(samples, options, several_modes=target.several_modes),
+        *_emulator_notes(model, emulator, rounds),
+    ]
+    return problem, replace(
+        approximation,
+        mean=mean,
+        covariance=covariance,
+        draws=samples.latents[samples.thin(problem.stored_draws)],
+        predicted=predicted_mean,
+        predicted_std=predicted_std,
+        diagnostics=diagnose(
+            problem, predicted_mean, predicted_std, np.empty(0), notes, converged=state.result.converged
+        ),
+        emulator=EmulatorReport(
+            emulator.name, emulator.error, state.verification, np.zeros(problem.survey.size, dtype=bool)
+        ),
+        samples=replace(
+            samples,
+            gaussian_error=samples.distance_from(approximation.mean, approximation.covariance),
+            predicted=predicted,
+            predicted_mode=samples.mode[few],
+        ),
+    )
+
+
+def _emulator_notes(model: SiteModel, emulator: Emulator, rounds: RoundOptions) -> list[str]:
+    """Name the sites where the error of the emulator, which is part of the noise, widens the posterior."""
+    widened = model.with_emulator_error(emulator).noise_std / model.problem.noise_std
+    widened = np.where(np.isfinite(model.problem.survey.Y), widened, 1.0).max(axis=1)
+    sites = np.flatnonzero(widened > rounds.largest_widening)
+    if not sites.size:
+        return []
+    worst = ", ".join(str(n + 1) for n in sites[np.argsort(-widened[sites])][:5])
+    return [
+        f"At {sites.size} of {count_noun(len(widened), 'site')} the error of the emulator is not small compared "
+        f"with the noise, and widens the posterior: site {worst}{' and others' if sites.size > 5 else ''}."
+    ]
+
+
+def _sampling_notes(samples: Samples, options: SamplingOptions, *, several_modes: bool) -> list[str]:
+    notes = []
+    worst = float(samples.r_hat.max())
+    if worst > options.largest_r_hat:
+        sites = int((samples.r_hat > options.largest_r_hat).any(axis=1).sum())
+        notes.append(
+            f"The draws of {count_noun(sites, 'site')} have not converged (R-hat up to {worst:.2f}): means and "
+            "spreads there are doubtful."
+        )
+    modes = int(samples.mode.max()) + 1
+    if several_modes and samples.method == HAMILTONIAN:
+        notes.append(
+            "Some sites may have several modes, and the survey is too large to search all of them: the draws may lack "
+            "modes."
+        )
+    if modes > 1:
+        shares = np.bincount(samples.mode) / len(samples.mode)
+        listed = ", ".join(f"{share:.0%}" for share in shares[:3])
+        notes.append(
+            f"The posterior has {modes if modes < options.most_modes else 'many'} modes, with probabilities "
+            f"{listed}{' and others' if modes > 3 else ''}: means and standard deviations summarise all of "
+            "them; look at the draws of each mode."
+        )
+    return notes
