@@ -20,6 +20,9 @@ RESERVED = (
     "runs",
     "crs",
     "shape_error",
+    "gaussian_error",
+    "chain",
+    "mode",
     "emulator_error",
     "direct_evaluation",
     "node",
@@ -37,6 +40,9 @@ RESERVED = (
     "whitened_root",
     "whitened",
     "other_whitened",
+    "whitened_sample",
+    "draw",
+    "draw_mode",
 )
 
 # What the posterior file calls the variables that it derives from others.
@@ -54,6 +60,8 @@ SUFFIXES = {
         "_exceedance",
         "_threshold",
         "_few_runs_std",
+        "_r_hat",
+        "_effective_sample_size",
     ),
     "survey.observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual", "_chi_square"),
 }

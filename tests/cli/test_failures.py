@@ -33,7 +33,7 @@ def test_that_a_failing_program_stops_the_inversion(fault: str, invgp_here: Comm
     result = invgp_here("run", "survey.toml", "-o", "line.nc", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (3, "")
     assert "Traceback" not in result.stderr
-    assert "stopped at inference.max_failed_share = 0.1: 2 of 2 runs failed" in result.stderr
+    assert "stopped at inference.max_failed_share = 0.1: 3 of 3 runs failed" in result.stderr
     said = re.search(r"run (emulator-step-1-site\d-sample\d): (.*); directory: (.*)", result.stderr)
     assert said is not None
     run, cause, where = said.groups()
@@ -76,10 +76,10 @@ def test_that_a_worker_that_dies_is_reported_in_one_sentence(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("lines", "deepest", "runs"),
     [
-        (["max_failed_share = 0.5"], 540, "18"),
+        (['posterior = "coupled gaussian"', "max_failed_share = 0.5"], 540, "18"),
         ([FULL_GAUSSIAN, "max_evaluations = 1", "max_failed_share = 0.9"], 520, "96"),
     ],
-    ids=["default", "full gaussian"],
+    ids=["coupled gaussian", "full gaussian"],
 )
 def test_that_a_few_failures_are_counted_and_kept(
     lines: list[str], deepest: int, runs: str, invgp_here: Command, tmp_path: Path

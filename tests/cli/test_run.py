@@ -61,7 +61,7 @@ def test_that_log_lines_hold_bound_runs_rate_and_time_left(finished: Finished) -
         )
         assert said is not None, line
         step, runs = map(int, said.groups())
-        assert runs == 6 * step
+        assert runs == 12 * step
         steps.append(step)
     assert (steps[0], steps) == (1, sorted(steps))
     assert steps[-1] > 1
@@ -89,6 +89,7 @@ def test_that_every_variable_of_a_posterior_is_a_name_that_the_config_guards(fin
     derived |= {"time" + suffix for suffix in SUFFIXES["survey.observations"]}
     guarded = {"position", "position_inducing", "depth", *derived, *RESERVED}
     elsewhere = {"crs", "position_inducing", "inducing", "process", "other_process", "other_site"}
+    elsewhere |= {"shape_error", "draw"}
     elsewhere |= {"whitened_mean", "whitened_factor", "depth_exceedance", "depth_threshold"}
     elsewhere |= {"node", "depth_few_runs_std", "whitened_root", "whitened", "other_whitened"}  # of field models
     assert written == guarded - elsewhere
