@@ -239,7 +239,7 @@ class SampledSearch:
         """
         if state.samples is None:
             return state, True
-        latents, sites = _extreme_draws(state.samples.latents, self.rounds.extreme)
+        latents, sites = extreme_draws(state.samples.latents, self.rounds.extreme)
         if not sites.size:
             return state, True
         few = self.design.permutation(len(sites))[: runs_in_a_step(model.problem)]
@@ -373,7 +373,7 @@ def _verify(
     return state, run_errors(model, state, batch, latents, sites)
 
 
-def _extreme_draws(draws: Floats, distance: float) -> tuple[Floats, NDArray[np.intp]]:
+def extreme_draws(draws: Floats, distance: float) -> tuple[Floats, NDArray[np.intp]]:
     """Return the draw of a site that is farthest from the others, (1, B, Q), at sites (B,) where it is very far.
 
     The distance from the median is in units of the standard deviation of a normal distribution with the same quartiles.

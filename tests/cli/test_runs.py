@@ -27,7 +27,11 @@ if [ ! -e "$(dirname "$0")/licence" ] && [ "${{1%%.*}}" -gt 520 ]; then echo "no
 @pytest.fixture
 def directory(tmp_path: Path, invgp_here: Command) -> Path:
     """A survey that was inverted with some failures."""
-    config = with_inference('posterior = "coupled gaussian"', "max_failed_share = 0.9", config=with_program(body=LICENSED, directory=tmp_path))
+    config = with_inference(
+        'posterior = "coupled gaussian"',
+        "max_failed_share = 0.9",
+        config=with_program(body=LICENSED, directory=tmp_path),
+    )
     write_files(tmp_path, config)
     result = invgp_here("run", "survey.toml", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
@@ -84,7 +88,11 @@ def test_that_no_removed_directory_is_named(
     tmp_path: Path, invgp_here: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("invgp.execution.simulator.DIRECTORIES_KEPT", 2)
-    config = with_inference('posterior = "coupled gaussian"', "max_failed_share = 0.9", config=with_program(body=LICENSED, directory=tmp_path))
+    config = with_inference(
+        'posterior = "coupled gaussian"',
+        "max_failed_share = 0.9",
+        config=with_program(body=LICENSED, directory=tmp_path),
+    )
     problem = load(write_files(tmp_path, config))
     invert(problem, ledger=tmp_path / LEDGER, run_directory=tmp_path / "kept")
     listed = json.loads(invgp_here("runs", "list", LEDGER, "--failed", "--json", cwd=tmp_path).stdout)

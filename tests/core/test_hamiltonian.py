@@ -7,7 +7,16 @@ import pytest
 from arviz_stats.base.array import array_stats
 
 from invgp.core.backend import to_numpy
-from invgp.core.sampling.hamiltonian import HamiltonianOptions, Tuning, evaluate, follow, move, sample, transforms_of
+from invgp.core.sampling.hamiltonian import (
+    HamiltonianOptions,
+    Tuning,
+    covariance_factor,
+    evaluate,
+    follow,
+    move,
+    sample,
+    transforms_of,
+)
 from invgp.core.sampling.statistics import effective_sample_size, split_r_hat
 from invgp.core.sampling.tempering import TemperingOptions, temper
 
@@ -55,6 +64,24 @@ def test_that_harmonic_motion_accepts_every_step_in_a_standard_normal_density(ba
     moved = move(density, start, Tuning(1.3, 3.0), 1.0, np.random.default_rng(2), HamiltonianOptions(harmonic=True))
     np.testing.assert_allclose(moved.acceptance, 1.0, atol=1e-12 if backend.dtype == "float64" else 1e-4)
     assert np.abs(to_numpy(moved.points.z - start.z)).max() > 0.5
+
+
+@pytest.mark.parametrize("variance", [0.02, 25.0])
+def test_that_few_samples_give_the_direction_in_which_they_are_not_whitened(variance):
+    rng, D, n = np.random.default_rng(3), 100, 400
+    direction = np.full(D, D**-0.5)
+    covariance = np.eye(D) + (variance - 1.0) * np.outer(direction, direction)
+    samples = rng.standard_normal((n, D)) @ np.linalg.cholesky(covariance).T
+    factor = covariance_factor(samples, n)
+    estimated = factor @ factor.T
+    assert direction @ estimated @ direction == pytest.approx(variance, rel=0.3 if variance > 1.0 else 1.5)
+    across = np.eye(D) - np.outer(direction, direction)
+    np.testing.assert_allclose(np.linalg.eigvalsh(across @ estimated @ across)[1:], 1.0, atol=0.6)
+
+
+def test_that_fewer_samples_than_variables_are_taken_for_whitened():
+    samples = np.random.default_rng(4).standard_normal((200, 400))
+    assert np.abs(covariance_factor(samples, 200) - np.eye(400)).max() < 0.1
 
 
 def test_that_a_ridge_is_sampled_in_its_whole_length():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import invgp
+from invgp.inference.sampled import extreme_draws
 
 SITES = 6
 
@@ -130,3 +131,12 @@ def test_that_a_map_has_the_draws_of_the_sites(tmp_path):
     positive = (posterior["a_sample"] > 0.0).mean("realization").values
     np.testing.assert_allclose(there["a_exceedance"].values.reshape(-1)[:4], positive, atol=0.3)
     assert np.abs(np.abs(there["a_sample"].values[:, :4]) - 1.0).max() < 0.5
+
+
+def test_that_draws_far_from_the_others_are_found():
+    rng = np.random.default_rng(0)
+    draws = rng.standard_normal((5000, 4, 2))
+    draws[17, 2, 1] = -9.0
+    latents, sites = extreme_draws(draws, 6.0)
+    assert sites.tolist() == [2]
+    np.testing.assert_array_equal(latents, draws[None, 17, [2]])

@@ -377,7 +377,7 @@ def covariance_factor(samples: Floats, effective: float) -> Floats:
     eigenvalues = 0.5 * np.where(large, shifted + root, shifted - root)
     spiked = large | small
     directions = vectors[spiked]
-    return np.eye(size) + (directions.T * (np.sqrt(eigenvalues[spiked]) - 1.0)) @ directions
+    return np.asarray(np.eye(size) + (directions.T * (np.sqrt(eigenvalues[spiked]) - 1.0)) @ directions)
 
 
 def _independent_draws(visited: Floats) -> float:
@@ -388,7 +388,8 @@ def _independent_draws(visited: Floats) -> float:
     centred = visited - visited.mean(axis=(0, 1))
     correlation = float(np.mean(centred[1:] * centred[:-1]) / max(np.mean(centred**2), 1e-300))
     correlation = min(max(correlation, 0.0), 0.99)
-    return 0.5 * centred.shape[0] * centred.shape[1] * (1.0 - correlation) / (1.0 + correlation)
+    draws = int(centred.shape[0] * centred.shape[1])
+    return 0.5 * draws * (1.0 - correlation) / (1.0 + correlation)
 
 
 def transforms_of(log_density: LogDensity) -> Transform:
