@@ -25,7 +25,7 @@ from invgp.config import load
 from invgp.errors import ConfigError
 
 EMULATED = (
-    r"A run takes [\d.]+ (µs|ms)\. The emulator takes about 4 steps[^:\n]*: about 24 runs, [\d.]+ (µs|ms) of "
+    r"A run takes [\d.]+ (µs|ms)\. The emulator takes about 4 steps[^:\n]*: about 48 runs, [\d.]+ (µs|ms) of "
     r"simulation with 1 worker\.\n"
 )
 FACTORISED = (

@@ -36,7 +36,7 @@ def test_that_run_writes_a_posterior_and_prints_its_path(finished: Finished) -> 
     directory, result = finished
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(
-        rf"{directory}/posterior\.nc: the posterior has converged; ELBO [\d.]+ nats, [\d,]+ runs, 0 failed, [\d.]+ m?s"
+        rf"{directory}/posterior\.nc: the draws have converged; ELBO [\d.]+ nats, [\d,]+ runs, 0 failed, [\d.]+ m?s"
         r"(, [\d.]+ runs at once)?\n",
         result.stdout,
     )
