@@ -266,7 +266,7 @@ class SampledSearch:
     def _draw(self, model: SiteModel, target: SampledTarget, options: SamplingOptions) -> tuple[Samples, Floats | None]:
         """Draw from the posterior with the cheapest sampler that is right; tempered draws if it is not Gaussian."""
         gaussian = target.gaussian
-        posterior = _posterior_on(model, target.emulator, gaussian, model.all_sites)
+        posterior = _posterior_on(model, target.emulator, gaussian)
         size = posterior.target.prior.site_count * posterior.target.prior.latent_count
         can_temper = gaussian.prior.dense and size <= options.most_tempered
         if target.several_modes and can_temper:
@@ -387,12 +387,12 @@ def extreme_draws(draws: Floats, distance: float) -> tuple[Floats, NDArray[np.in
 
 
 def _posterior_on(
-    model: SiteModel, emulator: Emulator, gaussian: GaussianPosterior, sites: NDArray[np.intp]
+    model: SiteModel, emulator: Emulator, gaussian: GaussianPosterior, sites: NDArray[np.intp] | None = None
 ) -> EmulatedPosterior:
-    """Return the posterior of some sites on an emulator, with its error in the noise."""
+    """Return the posterior on an emulator, with its error in the noise: of all sites, or of some with a dense prior."""
     problem = with_learned_hyperparameters(model.with_emulator_error(emulator), gaussian)
-    if len(sites) == model.problem.survey.size:
-        return EmulatedPosterior(problem, emulator, sites, gaussian.prior, model.backend)
+    if sites is None:
+        return EmulatedPosterior(problem, emulator, model.all_sites, gaussian.prior, model.backend)
     part = problem.select_sites(sites)
     return EmulatedPosterior(part, emulator, sites, prior_of(part, model.backend), model.backend)
 

@@ -46,6 +46,7 @@ outputs = ["mass"]
 std.mass = 5
 
 [inference]
+posterior = "coupled gaussian"
 kept_variance = 0.99
 max_runs = 40
 """

@@ -22,7 +22,8 @@ JUMP_LATENT, JUMP_AT, JUMP_OUTPUT = 6, 0.5, 2  # a velocity, in prior standard d
 
 @pytest.fixture(scope="module")
 def line(otway):
-    return invgp.load(otway / "otway.toml")
+    problem = invgp.load(otway / "otway.toml")
+    return replace(problem, inference=problem.inference.replace(posterior="coupled gaussian"))
 
 
 def rms(errors, axis=None):
