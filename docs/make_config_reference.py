@@ -65,8 +65,10 @@ def tables() -> list[tuple[str, str, type[Section]]]:
 
 
 LEARN = """The parameters of the prior that are learnt from the data. The search starts at the value of the
-latent. With `true` there is no prior on the parameter. A number above 1 is a factor: the prior is log-normal, its
-median is the value of the latent, and a change by that factor is one standard deviation."""
+latent. The prior of each parameter is log-normal, and its median is the value of the latent. A number above 1 is a
+factor: a change by that factor is one standard deviation. With `true` the factor is 10, a weak prior. With
+`posterior = "sampled"` the posterior is averaged over the parameters; otherwise they have their most probable
+values."""
 CALLABLE = """The function receives its inputs by name. If it is `vectorised`, the inputs are arrays (B,) or, for
 an input with labels, (B, L). Otherwise they are numbers or arrays (L,), one row at a time. The function returns
 an array for one output, or a dictionary by output name."""

@@ -129,8 +129,8 @@ def plot(
         File with the suffix ``.png``, ``.svg`` or ``.pdf``. The section or the map, or a single figure, is written
         there, other figures to ``<output>_<kind>``. By default beside the file of the posterior, or ``posterior.png``.
     kinds : sequence of str
-        ``"section"``, ``"map"``, ``"fit"``, ``"correlation"``, ``"draws"``, ``"convergence"`` or ``"all"``; by default
-        the section or the map, and the fit.
+        ``"section"``, ``"map"``, ``"fit"``, ``"correlation"``, ``"draws"``,
+        ``"hyperparameters"``, ``"convergence"`` or ``"all"``; by default the section or the map, and the fit.
     latents : sequence of str
         Latents to plot; by default all.
     layers : sequence of str or int

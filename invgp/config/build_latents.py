@@ -11,7 +11,7 @@ from invgp.config.variable_names import labels_of, per_label
 from invgp.errors import ConfigError
 from invgp.formatting import format_value, join_names
 from invgp.links import LINKS
-from invgp.problem import Floats, Labels, Latent
+from invgp.problem import WEAK_FACTOR, Floats, Labels, Latent
 from invgp.settings.configuration import Config, LatentSection
 from invgp.settings.values import percentage
 from invgp.units import IDENTITY, conversion
@@ -86,8 +86,8 @@ def _check_link(section: LatentSection, mean: Floats, key: str) -> None:
 
 
 def learning_factors(learn: Mapping[str, object]) -> dict[str, float]:
-    """Return the factor of the prior of each learnt parameter; infinite without a prior."""
-    return {name: np.inf if value is True else float(value) for name, value in learn.items()}  # type: ignore[arg-type]
+    """Return the factor of the prior of each learnt parameter."""
+    return {name: WEAK_FACTOR if value is True else float(value) for name, value in learn.items()}  # type: ignore[arg-type]
 
 
 def broadcast_length_scales(value: object, units: Sequence[str], key: str) -> Floats:

@@ -62,8 +62,17 @@ SUFFIXES = {
         "_few_runs_std",
         "_r_hat",
         "_effective_sample_size",
+        "_std_factor_sample",
     ),
-    "survey.observations": ("_observed", "_noise_std", "_predicted", "_predicted_std", "_residual", "_chi_square"),
+    "survey.observations": (
+        "_observed",
+        "_noise_std",
+        "_predicted",
+        "_predicted_std",
+        "_residual",
+        "_chi_square",
+        "_noise_factor_sample",
+    ),
 }
 
 

@@ -359,7 +359,11 @@ class FieldInversion:
         if not self.samples_exactly:
             return None, np.empty(0)
         if self.has_learned:
-            return to_samples(self._nodes(rng), self.outputs, self.realizations.spawn(1)[0])
+            thetas, nodes = self._nodes(rng)
+            samples, predictions = to_samples(nodes, self.outputs, self.realizations.spawn(1)[0])
+            drawn = np.repeat(thetas, len(samples.latents) // len(nodes), axis=0)
+            hyperparameters = self.learning.parameters.describe(drawn, self.theta)
+            return replace(samples, hyperparameters=hyperparameters), predictions
         if self.model.is_gaussian(self.state):
             return None, np.empty(0)
         several = self.draws is not None and has_several_modes(self.draws)
@@ -372,16 +376,17 @@ class FieldInversion:
                 break
         return samples, predictions
 
-    def _nodes(self, rng: np.random.Generator) -> list[Node]:
-        """Draw the variables at hyperparameters from their posterior."""
+    def _nodes(self, rng: np.random.Generator) -> tuple[Floats, list[Node]]:
+        """Draw hyperparameters (K, H) from their posterior, and the variables at each of them."""
         sampling, drawing = rng.spawn(2)
         count, nodes = GAUSSIAN_NODES if self.model.is_gaussian(self.state) else NODES, []
-        for theta in self.learning.sample(self.theta, self._hyperparameter_cost(), count, sampling):
+        thetas = self.learning.sample(self.theta, self._hyperparameter_cost(), count, sampling)
+        for theta in thetas:
             problem = self.learning.problem_at(theta)
             model, state = self._with_noise_of(problem)
             prior = ChangedPrior.build(model.field, model.problem, problem, self.backend)
             nodes.append(draw_with_prior(model, state, prior, drawing.spawn(1)[0], GAUSSIAN_DRAWS // count))
-        return nodes
+        return thetas, nodes
 
     def _with_noise_of(self, problem: Problem) -> tuple[FieldModel, FieldState]:
         """Return the present model and state with the noise of a problem."""
@@ -418,7 +423,9 @@ class FieldInversion:
                 f"{partial} of {len(self.outputs)} runs gave only some of their outputs; the missing ones are "
                 "estimated from the other runs, and the posterior includes the uncertainty of this estimate."
             )
-        noise = np.asarray([self.theta[self.learning.columns["noise", name]][0] for name in self.problem.noise.learn])
+        noise = np.asarray(
+            [self.theta[self.learning.parameters.columns["noise", name]][0] for name in self.problem.noise.learn]
+        )
         notes += noise_notes(self.problem, noise)
         return notes
 

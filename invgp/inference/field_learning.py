@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import logsumexp
 
 from invgp.core.backend import Backend
 from invgp.core.field import FieldInference, FieldState
 from invgp.core.field.evidence import NodeSlopes
 from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.sampling.hyperparameter_draws import ProposalOptions, draw_hyperparameters
 from invgp.latent_model.grid_modes import Field
-from invgp.latent_model.learned_problem import with_kernel
+from invgp.latent_model.learnt_parameters import LearntParameters
 from invgp.problem import Floats, Problem
 
 FARTHEST = 1.0  # largest change of a log hyperparameter per batch, since the linearisation is local
-PROPOSALS, DEGREES = 1000, 5.0  # proposals of the importance sampling, and degrees of freedom of their distribution
-CURVED = 0.05  # step of the finite differences of the curvature
-MOST_DIFFERENT = 3.0  # largest difference of a log hyperparameter from the maximum of the evidence
+PROPOSALS = ProposalOptions(proposals=512, rounds=2, farthest=3.0)  # the linearisation is local
 EVALUATIONS = 60  # most iterations of L-BFGS-B
 DIFFERENCE = 1e-4  # step of the finite differences of the log hyperparameters
 
 
 class FieldLearning:
-    """Learnt hyperparameters theta (H,): logarithms of factors on the configured values.
-
-    It is true if any hyperparameter is learnt.
+    """Learnt hyperparameters theta (H,) of a field model; it is true if any hyperparameter is learnt.
 
     Parameters
     ----------
@@ -37,43 +32,26 @@ class FieldLearning:
 
     Attributes
     ----------
-    spreads : array, shape (H,)
-        Prior standard deviations of theta.
+    parameters : LearntParameters
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        dimensions = 0 if problem.grid is None else problem.grid.X.shape[1]
-        self.columns: dict[tuple[str, str], slice] = {}
-        spreads: list[float] = []
-        for latent in problem.latents:
-            for name, factor in latent.learn.items():
-                count = 1 if name == "std" else dimensions
-                self.columns[latent.name, name] = slice(len(spreads), len(spreads) + count)
-                spreads += [float(np.log(factor))] * count
-        for name, factor in problem.noise.learn.items():
-            self.columns["noise", name] = slice(len(spreads), len(spreads) + 1)
-            spreads.append(float(np.log(factor)))
-        self.spreads = np.asarray(spreads)
+        self.problem, self.parameters = problem, LearntParameters(problem)
 
     def __bool__(self) -> bool:
-        return bool(self.columns)
+        return bool(self.parameters)
+
+    @property
+    def spreads(self) -> Floats:
+        """Prior standard deviations (H,) of theta."""
+        return self.parameters.spreads
 
     def _of(self, theta: Floats, owner: str, name: str) -> Floats:
-        columns = self.columns.get((owner, name))
-        return np.zeros(1) if columns is None else theta[columns]
+        return self.parameters.of(theta, owner, name)
 
     def problem_at(self, theta: Floats) -> Problem:
         """Return the problem with hyperparameters theta (H,)."""
-        latents = []
-        for latent in self.problem.latents:
-            _, std = latent.link.prior_to_process(latent.mean, latent.std)
-            variance = (std * np.exp(self._of(theta, latent.name, "std"))) ** 2
-            scales = latent.length_scale * np.exp(self._of(theta, latent.name, "length_scale"))
-            latents.append(with_kernel(latent, variance, scales))
-        noise = self.problem.noise
-        noise_std = {name: value * np.exp(self._of(theta, "noise", name)) for name, value in noise.std.items()}
-        return replace(self.problem, latents=tuple(latents), noise=replace(noise, std=noise_std))
+        return self.parameters.problem_at(theta)
 
     def negative_log_density(
         self, theta: Floats, field: Field, algorithm: FieldInference, state: FieldState, backend: Backend
@@ -120,9 +98,6 @@ class FieldLearning:
     def sample(self, theta: Floats, cost: Callable[[Floats], float], count: int, rng: np.random.Generator) -> Floats:
         """Draw hyperparameters (count, H) from their posterior, by importance sampling.
 
-        Proposals are from a Student-t distribution with the curvature of the density at its maximum. They are resampled
-        in the order of their largest principal component, so that few draws are spread evenly.
-
         Parameters
         ----------
         theta : array, shape (H,)
@@ -133,22 +108,7 @@ class FieldLearning:
             Number of draws.
         rng : numpy.random.Generator
         """
-        values, vectors = np.linalg.eigh(_curvature(cost, theta))
-        # The prior bounds the variance; a negative curvature at a maximum is a rounding error.
-        values = np.maximum(values, self.spreads.max() ** -2.0)
-        normals = rng.standard_normal((PROPOSALS, len(theta)))
-        wide = np.sqrt(DEGREES / rng.chisquare(DEGREES, (PROPOSALS, 1)))
-        scaled = normals * wide
-        proposals = theta + (scaled / np.sqrt(values)) @ vectors.T
-        log_proposal = -0.5 * (DEGREES + len(theta)) * np.log1p(np.sum(scaled**2, axis=1) / DEGREES)
-        near = np.abs(proposals - theta).max(axis=1) < MOST_DIFFERENT
-        costs = np.asarray([cost(proposal) if use else np.inf for proposal, use in zip(proposals, near, strict=True)])
-        weights = -costs - log_proposal
-        shares = np.exp(weights - logsumexp(weights))
-        order = np.argsort((proposals - theta) @ vectors[:, 0])
-        places = (rng.random() + np.arange(count)) / count
-        chosen = np.minimum(np.searchsorted(np.cumsum(shares[order]), places), PROPOSALS - 1)
-        return np.asarray(proposals[order[chosen]])
+        return draw_hyperparameters(cost, theta, self.spreads, count, rng, PROPOSALS).theta
 
     def _node_slopes(self, theta: Floats, field: Field, slope: Floats, backend: Backend) -> dict[str, NodeSlopes]:
         if self.problem.grid is None:
@@ -170,15 +130,5 @@ class FieldLearning:
         observed = ~np.isnan(self.problem.survey.Y)
         groups = np.zeros((*observed.shape, len(self.spreads)))
         for name in self.problem.noise.learn:
-            groups[:, self.problem.observation_slices[name], self.columns["noise", name]] = 1.0
+            groups[:, self.problem.observation_slices[name], self.parameters.columns["noise", name]] = 1.0
         return groups[observed]
-
-
-def _curvature(cost: Callable[[Floats], float], theta: Floats) -> Floats:
-    """Compute the matrix (H, H) of second derivatives by central differences."""
-    steps = CURVED * np.eye(len(theta))
-    found = [
-        [cost(theta + a + b) - cost(theta + a - b) - cost(theta - a + b) + cost(theta - a - b) for b in steps]
-        for a in steps
-    ]
-    return np.asarray(found) / (4.0 * CURVED**2)

@@ -20,6 +20,7 @@ from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.emulation import Emulator, fit_emulator
 from invgp.emulation.run_schedule import run_budget, runs_in_a_step
 from invgp.formatting import count_noun
+from invgp.inference.averaged_draws import average_draws
 from invgp.inference.emulator_search import fit, optimise_on_emulator, outer_steps, search_on_emulator
 from invgp.inference.exact_draws import (
     EmulatedPosterior,
@@ -42,6 +43,7 @@ from invgp.inference.search_state import SampledTarget, SearchResult, SearchStat
 from invgp.inference.site_evaluation import run_errors
 from invgp.inference.site_model import SiteModel, uses_emulator
 from invgp.latent_model.learned_problem import with_learned_hyperparameters
+from invgp.latent_model.learnt_parameters import LearntParameters
 from invgp.latent_model.prior import prior_of
 from invgp.posterior import Samples
 from invgp.problem import Floats, Problem
@@ -130,7 +132,8 @@ def search_sampled(model: SiteModel, runner: Runner, state: SearchState) -> Sear
     if not uses_emulator(model.problem):
         return search_gaussian(model, runner, state)
     sampling, design, modes = np.random.default_rng([model.seed, 1]).spawn(3)
-    return search_from_narrower_starts(SampledSearch(sampling, design, modes), model, runner, state)
+    search = SampledSearch(sampling, design, modes, np.random.default_rng([model.seed, 3]))
+    return search_from_narrower_starts(search, model, runner, state)
 
 
 @dataclass(frozen=True)
@@ -139,8 +142,9 @@ class SampledSearch:
 
     Parameters
     ----------
-    sampling, design, modes : numpy.random.Generator
-        Random streams of the draws, of the choice of runs, and of the search for modes.
+    sampling, design, modes, averaging : numpy.random.Generator
+        Random streams of the draws, of the choice of runs, of the search for modes, and of the average over
+        hyperparameters.
     options : SamplingOptions
     rounds : RoundOptions
     """
@@ -148,6 +152,7 @@ class SampledSearch:
     sampling: np.random.Generator
     design: np.random.Generator
     modes: np.random.Generator
+    averaging: np.random.Generator
     options: SamplingOptions = field(default_factory=SamplingOptions)
     rounds: RoundOptions = field(default_factory=RoundOptions)
 
@@ -227,7 +232,17 @@ class SampledSearch:
     def _draw_result(self, model: SiteModel, state: SearchState, target: SampledTarget) -> SearchState:
         """Return the state with the draws of the result instead of a draft."""
         samples, _ = self._draw(model, target, self.options)
-        return replace(state, target=target, samples=samples)
+        return replace(state, target=target, samples=self._average(model, target, samples))
+
+    def _average(self, model: SiteModel, target: SampledTarget, samples: Samples) -> Samples:
+        """Average draws over the learnt hyperparameters, if there are any and if it is possible."""
+        problem = model.with_emulator_error(target.emulator)
+        if not LearntParameters(problem):
+            return samples
+        posterior = _posterior_on(model, target.emulator, target.gaussian, model.all_sites)
+        algorithm = model.algorithm(model.emulator_stages, problem)
+        found = average_draws(samples, posterior, target.gaussian, algorithm, problem, self.averaging, self.options)
+        return samples if found is None else found
 
     def _verify_extremes(
         self, model: SiteModel, runner: Runner, state: SearchState, stage: int

@@ -15,6 +15,7 @@ from invgp.inference.sampled import RoundOptions
 from invgp.inference.search_state import SearchState
 from invgp.inference.site_model import SiteModel
 from invgp.inference.site_solution import all_notes, site_solution
+from invgp.latent_model.learnt_parameters import LearntParameters
 from invgp.posterior import EmulatorReport, Samples, Solution
 from invgp.problem import Problem
 
@@ -34,6 +35,7 @@ def sampled_solution(model: SiteModel, runner: Runner, state: SearchState) -> tu
         *all_notes(model, runner, state),
         *_sampling_notes(samples, options, several_modes=target.several_modes),
         *_emulator_notes(model, emulator, rounds),
+        *_averaging_notes(model, samples),
     ]
     return problem, replace(
         approximation,
@@ -71,6 +73,16 @@ def _emulator_notes(model: SiteModel, emulator: Emulator, rounds: RoundOptions) 
     ]
 
 
+def _averaging_notes(model: SiteModel, samples: Samples) -> list[str]:
+    """State that the draws are not averaged over learnt hyperparameters."""
+    if samples.hyperparameters or not LearntParameters(model.problem):
+        return []
+    return [
+        "The draws are not averaged over the hyperparameters, which have their most probable values, because there are "
+        "too many unknowns or the posterior changes too much with them: spreads may be too small."
+    ]
+
+
 def _sampling_notes(samples: Samples, options: SamplingOptions, *, several_modes: bool) -> list[str]:
     notes = []
     worst = float(samples.r_hat.max())
@@ -81,7 +93,7 @@ def _sampling_notes(samples: Samples, options: SamplingOptions, *, several_modes
             "spreads there are doubtful."
         )
     modes = int(samples.mode.max()) + 1
-    if several_modes and samples.method == HAMILTONIAN:
+    if several_modes and samples.method.startswith(HAMILTONIAN):
         notes.append(
             "Some sites may have several modes, and the survey is too large to search all of them: the draws may lack "
             "modes."

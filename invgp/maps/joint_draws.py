@@ -39,32 +39,36 @@ class DrawMethods:
     Attributes
     ----------
     grid : MapGrid
+    dense : bool
+        Whether the draws use the covariance of all points.
     embeddings : tuple of tuple of Embedding or None
         For each prior and kernel, its embedding; empty if no method needs one.
     """
 
     grid: MapGrid
+    dense: bool
     embeddings: tuple[tuple[Embedding | None, ...], ...] = ()
 
     @staticmethod
     def choose(field: PosteriorField, grid: MapGrid, count: int) -> DrawMethods:
         """Choose the methods for `count` draws on a grid or at points."""
-        if not count or grid.size <= DENSE_POINTS or not _fit_on_grid(field, grid, count):
-            return DrawMethods(grid)
+        dense = _are_dense(field, grid)
+        if not count or dense or not _fit_on_grid(field, grid, count):
+            return DrawMethods(grid, dense)
         embeddings = (tuple(Embedding.build(kernel.kernel, grid) for kernel in p.kernels) for p in field.priors)
-        return DrawMethods(grid, tuple(embeddings))
+        return DrawMethods(grid, dense, tuple(embeddings))
 
     @property
     def name(self) -> Method:
         """The least accurate of the methods, for the file."""
-        if self.grid.size <= DENSE_POINTS:
+        if self.dense:
             return "exact"
         known = [embedding for embeddings in self.embeddings for embedding in embeddings]
         return "circulant embedding" if known and all(known) else "sums of waves"
 
     def sample(self, number: int, index: int, kernel: SharedKernel, count: int, rng: np.random.Generator) -> PriorDraw:
         """Draw `count` times with the kernel `index` of the prior `number`."""
-        if self.grid.size <= DENSE_POINTS:
+        if self.dense:
             return DenseDraw.sample(kernel, self.grid.at(tuple(slice(0, n) for n in self.grid.shape)), count, rng)
         embedding = self.embeddings[number][index] if self.embeddings else None
         if embedding is None:
@@ -179,11 +183,16 @@ class PartialDraws:
 def draw_bytes(field: PosteriorField, grid: MapGrid, count: int) -> int:
     """Return the memory, in bytes, that draws need from the first block to the last, and to prepare them."""
     Q, M = field.process_count, field.inducing
-    if grid.size <= DENSE_POINTS:
+    if _are_dense(field, grid):
         return 8 * (count * Q * (grid.size + M) + 3 * grid.size**2) if count else 0
     if _fit_on_grid(field, grid, count):
         return 4 * count * Q * (grid.size + 4 * M)
     return 8 * count * Q * (2 * M + 2 * WAVES)
+
+
+def _are_dense(field: PosteriorField, grid: MapGrid) -> bool:
+    """Return whether the points are so few that the covariance of all of them can be factorised for each prior."""
+    return bool(grid.size <= DENSE_POINTS / len(field.priors) ** (1.0 / 3.0))
 
 
 def _fit_on_grid(field: PosteriorField, grid: MapGrid, count: int) -> bool:

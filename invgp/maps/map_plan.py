@@ -68,7 +68,12 @@ class MapPlan:
     @cached_property
     def draw_methods(self) -> DrawMethods:
         """Methods of the draws."""
-        return DrawMethods.choose(self.posterior_field, self.grid, self.draws)
+        return DrawMethods.choose(self.drawn_field, self.grid, self.draws)
+
+    @cached_property
+    def drawn_field(self) -> PosteriorField:
+        """The posterior with the draws at the inducing points that the joint draws start from."""
+        return self.posterior_field.thin(self.draws, self.seed)
 
     @cached_property
     def joint_draws(self) -> JointDraws | None:
@@ -76,7 +81,7 @@ class MapPlan:
         if not self.draws:
             return None
         rng = np.random.default_rng(self.seed)
-        return JointDraws.sample(self.posterior_field, self.draw_methods, self.draws, rng)
+        return JointDraws.sample(self.drawn_field, self.draw_methods, self.draws, rng)
 
     @cached_property
     def variables(self) -> dict[str, BlockVariable]:
@@ -159,7 +164,10 @@ class MapPlan:
         for block in self.grid.blocks(self.block_points)[1]:
             X = self.grid.at(block)
             at = posterior_field.at(X, processes)
-            f = None if joint_draws is None else joint_draws.at(X, self._indices(block), at)
+            f = None
+            if joint_draws is not None:
+                same = self.drawn_field is posterior_field
+                f = joint_draws.at(X, self._indices(block), at if same else self.drawn_field.at(X, processes))
             found: dict[str, Floats] = {}
             for quantity in self.quantities:
                 for name, values in self._values(quantity, at, f).items():

@@ -223,8 +223,7 @@ class PosteriorField:
                 "the posterior is damaged: its variable 'site_precision' gives a covariance that is not positive "
                 "definite"
             ) from error
-        draws = read_draws(posterior, mode)
-        return found if draws is None else replace(found, groups=(DrawGroup(found.prior, *draws),))
+        return replace(found, groups=_read_groups(found, posterior, coordinates, mode))
 
     @property
     def process_count(self) -> int:
@@ -266,6 +265,27 @@ class PosteriorField:
             own = chosen[(chosen >= first) & (chosen < last)] - first
             found.append(DrawGroup(group.prior, group.whitened[own], group.mode[own]))
         return found
+
+    def thin(self, count: int, seed: int) -> PosteriorField:
+        """Return the posterior with `count` of its draws, so that fewer priors are needed; itself if it has one prior.
+
+        Parameters
+        ----------
+        count : int
+        seed : int
+            Seed of the choice.
+        """
+        if len(self.groups) < 2 or count >= self.draw_count:
+            return self
+        kept = np.zeros(self.draw_count, dtype=bool)
+        kept[np.random.default_rng(seed).choice(self.draw_count, count, replace=False)] = True
+        parts = np.split(kept, np.cumsum([len(group.whitened) for group in self.groups])[:-1])
+        groups = (
+            replace(group, whitened=group.whitened[part], mode=group.mode[part])
+            for group, part in zip(self.groups, parts, strict=True)
+            if part.any()
+        )
+        return replace(self, groups=tuple(groups))
 
     def root(self, processes: tuple[int, ...]) -> Floats:
         """Return a square T with T^T T the covariance of the whitened inducing variables of some processes."""
@@ -402,6 +422,64 @@ def read_draws(posterior: xr.Dataset, mode: int | None = None) -> tuple[Floats, 
         return values, modes
     chosen = draws_of_mode(posterior, "draw_mode", mode)
     return values[chosen], modes[chosen]
+
+
+def _read_groups(
+    field: PosteriorField, posterior: xr.Dataset, coordinates: Sequence[str], mode: int | None
+) -> tuple[DrawGroup, ...]:
+    """Return the draws of a file by their hyperparameters; one group if the hyperparameters are fixed."""
+    draws = read_draws(posterior, mode)
+    if draws is None:
+        return ()
+    if not str(posterior.attrs.get("invgp_hyperparameters", "")):
+        return (DrawGroup(field.prior, *draws),)
+    whitened, modes = draws
+    scales, stds = _read_hyperparameters(field, posterior, coordinates)
+    if mode is not None:
+        chosen = draws_of_mode(posterior, "draw_mode", mode)
+        scales, stds = [own[chosen] for own in scales], stds[chosen]
+    both = np.concatenate([*scales, stds], axis=1)
+    _, first, number = np.unique(both, axis=0, return_index=True, return_inverse=True)
+    groups = []
+    for k, row in enumerate(first):
+        kernels: dict[tuple[int, bytes], SharedKernel] = {}
+        keys = []
+        for f, own in zip(field.fields, scales, strict=True):
+            for j in f.processes:
+                keys.append((field.prior.kernel_index[j], own[row].tobytes()))
+                if keys[-1] not in kernels:
+                    kernels[keys[-1]] = _with_length_scale(field.prior.kernels[keys[-1][0]], own[row])
+        numbers = {key: index for index, key in enumerate(kernels)}
+        prior = ProcessPrior(field.prior.mean, stds[row], tuple(kernels.values()), tuple(numbers[key] for key in keys))
+        members = number.ravel() == k
+        groups.append(DrawGroup(prior, whitened[members], modes[members]))
+    return tuple(groups)
+
+
+def _with_length_scale(kernel: SharedKernel, length_scale: Floats) -> SharedKernel:
+    """Return a kernel with other length-scales (D,)."""
+    unit = replace(kernel.kernel, length_scale=length_scale)
+    return replace(kernel, kernel=unit, factor=inducing_factor([unit], kernel.Z[None], kernel.jitter)[0])
+
+
+def _read_hyperparameters(
+    field: PosteriorField, posterior: xr.Dataset, coordinates: Sequence[str]
+) -> tuple[list[Floats], Floats]:
+    """Return the length-scales (R, D) of each latent, and the standard deviations (R, Q), of all draws."""
+    count = posterior.sizes["draw"]
+    scales, stds = [], []
+    for f in field.fields:
+        own = np.tile(f.length_scale, (count, 1))
+        for d, name in enumerate(coordinates):
+            if (learnt := f"{f.name}_length_scale_{name}_sample") in posterior:
+                own[:, d] = posterior[learnt].values
+        std = np.tile(f.std, (count, 1))
+        if (learnt := f"{f.name}_std_factor_sample") in posterior:
+            base = np.atleast_1d(np.asarray(posterior[learnt].attrs["process_std"], dtype=np.float64))
+            std = posterior[learnt].values[:, None] * base
+        scales.append(own)
+        stds.append(std)
+    return scales, np.concatenate(stds, axis=1)
 
 
 def _read_fields(posterior: xr.Dataset) -> tuple[LatentField, ...]:

@@ -11,6 +11,7 @@ from invgp.plots.draws import plot_draws
 from invgp.plots.figure_options import QUANTITIES, FigureOptions
 from invgp.plots.figures import KINDS, check_format, plot, save_figure, suitable_kinds
 from invgp.plots.fit import plot_fit
+from invgp.plots.hyperparameter_figure import plot_hyperparameters
 from invgp.plots.inference_figures import plot_convergence, plot_correlation
 from invgp.plots.map_figures import plot_map
 from invgp.plots.plot_data import select_latents, slice_grid
@@ -29,6 +30,7 @@ __all__ = [
     "plot_correlation",
     "plot_draws",
     "plot_fit",
+    "plot_hyperparameters",
     "plot_map",
     "plot_section",
     "save_figure",

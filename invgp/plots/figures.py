@@ -15,6 +15,7 @@ from invgp.errors import PlotError
 from invgp.plots.draws import draws_figure
 from invgp.plots.figure_options import FigureOptions
 from invgp.plots.fit import fit_figure
+from invgp.plots.hyperparameter_figure import hyperparameter_figure
 from invgp.plots.inference_figures import convergence_figure, correlation_figure
 from invgp.plots.map_figures import map_figure
 from invgp.plots.plot_data import label_dimension, read_names
@@ -30,6 +31,7 @@ KINDS: dict[str, FigureFunction] = {
     "fit": lambda ds, options, _: fit_figure(ds, options),
     "correlation": correlation_figure,
     "draws": lambda ds, options, _: draws_figure(ds, options),
+    "hyperparameters": lambda ds, options, _: hyperparameter_figure(ds, options),
     "convergence": lambda ds, options, _: convergence_figure(ds, options),
 }
 
@@ -61,6 +63,7 @@ def suitable_kinds(ds: xr.Dataset) -> tuple[str, ...]:
         "fit": "site" in ds.dims and bool(str(ds.attrs.get("invgp_observations", "")).split()),
         "correlation": "site" in ds.dims and several and (sampled or "correlation" in ds),
         "draws": sampled,
+        "hyperparameters": "draw" in ds.dims and bool(str(ds.attrs.get("invgp_hyperparameters", ""))),
         "convergence": "elbo" in ds,
     }
     return tuple(kind for kind in KINDS if suitable.get(kind))

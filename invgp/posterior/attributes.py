@@ -89,8 +89,10 @@ def _sample_attributes(samples: Samples | None) -> dict[str, Any]:
     if samples is None:
         return {"invgp_draws": "Gaussian approximation"}
     evidence = {"invgp_log_evidence": samples.log_evidence, "invgp_log_evidence_error": samples.log_evidence_error}
+    learnt = " ".join(one.name for one in samples.hyperparameters)
     return {
         "invgp_draws": samples.method,
+        **({"invgp_hyperparameters": learnt} if learnt else {}),
         "invgp_draws_total": len(samples.latents),
         "invgp_gaussian_k_hat": samples.k_hat,
         "invgp_modes": int(samples.mode.max()) + 1,

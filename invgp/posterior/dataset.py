@@ -15,6 +15,7 @@ from invgp.posterior.data_variables import data_variables, diagnostic_variables
 from invgp.posterior.latent_variables import (
     correlation_variable,
     draw_variables,
+    hyperparameter_variables,
     latent_variables,
     mode_variables,
     sampling_variables,
@@ -58,6 +59,7 @@ def to_dataset(problem: Problem, solution: Solution) -> xr.Dataset:
         for latent in problem.latents:
             variables |= sampling_variables(latent, solution, solution.samples, problem.latent_slices[latent.name])
         variables |= draw_variables(solution.samples, len(solution.draws)) | mode_variables(solution.samples)
+        variables |= hyperparameter_variables(solution.samples)
         if solution.processes is not None:
             variables |= whitened_draws(solution.samples, solution.processes)
     if solution.processes is not None:

@@ -26,7 +26,7 @@ TEXT_ATTRIBUTES = (
     *("invgp_diagnostics", "invgp_emulator", "invgp_survey", "invgp_survey_digest", "invgp_simulator"),
     *("invgp_simulator_digest", "invgp_software", "invgp_coordinates", "invgp_site_coordinates"),
     *("invgp_grid_coordinates", "invgp_latents", "invgp_derived", "invgp_observations", "invgp_config", "invgp_map"),
-    *("invgp_points", "invgp_draws", "invgp_calibration"),
+    *("invgp_points", "invgp_draws", "invgp_calibration", "invgp_hyperparameters"),
 )
 COUNT_ATTRIBUTES = ("invgp_runs", "invgp_runs_failed", "invgp_runs_from_ledger", "invgp_seed", "invgp_surveys")
 NUMBER_ATTRIBUTES = ("invgp_runs_at_once", "invgp_emulator_held_out_error", "invgp_emulator_verification_error")
@@ -103,6 +103,8 @@ def _check_run(dataset: xr.Dataset, coordinates: Sequence[str], latents: Sequenc
     for name in ("elbo", "runs"):
         if name in dataset:
             _number_values(dataset, name, ("iteration",))
+    for name in _read_names(dataset, "invgp_hyperparameters", empty=True):
+        _check_hyperparameter(dataset, f"{name}_sample")
     if "node" in dataset.dims:
         _check_nodes(dataset)
     processes = sum(_label_count(dataset, name) for name in latents)
@@ -249,6 +251,21 @@ def _check_observation(dataset: xr.Dataset, name: str) -> None:
         raise SchemaError(f"its variable '{name}_noise_std' must be positive wherever there are observations")
 
 
+def _check_hyperparameter(dataset: xr.Dataset, name: str) -> None:
+    """Check the draws of a learnt hyperparameter, and its prior."""
+    values = _finite_values(dataset, name, ("draw",))
+    if not np.all(values > 0.0):
+        raise SchemaError(f"its variable {name!r} must be positive, had {values.min():g}")
+    about = dataset[name].attrs
+    for key, least in (("most_probable", 0.0), ("prior_median", 0.0), ("prior_factor", 1.0)):
+        value = about.get(key, np.nan)
+        if not _is_number(value) or not least < float(value) < np.inf:
+            raise SchemaError(
+                f"the attribute {key!r} of its variable {name!r} must be a number above {least:g}, was "
+                f"{_format_value(value)}"
+            )
+
+
 def _check_nodes(dataset: xr.Dataset) -> None:
     """Check the grid of a field model."""
     shape = np.atleast_1d(np.asarray(dataset.attrs.get("invgp_grid_shape", [])))
@@ -332,12 +349,20 @@ def _check_prior(dataset: xr.Dataset, name: str, dimensions: int) -> None:
             found = f"was {about[key]!r}" if key in about else "was missing"
             raise SchemaError(f"the attribute {key!r} of its variable {name!r} must be {_quote_names(known)}, {found}")
     for key, size in (("length_scale", dimensions), ("process_mean", count), ("process_std", count)):
-        values = np.atleast_1d(np.asarray(about.get(key, np.nan)))
-        good = values.dtype.kind in "iuf" and values.shape == (size,) and bool(np.all(np.isfinite(values)))
-        if not good or (key != "process_mean" and not np.all(values > 0.0)):
-            kind = "finite" if key == "process_mean" else "positive"
-            found = f"was {_format_value(about[key])}" if key in about else "was missing"
-            raise SchemaError(f"the attribute {key!r} of its variable {name!r} must be {size} {kind}, {found}")
+        _check_numbers(dataset, name, key, size, positive=key != "process_mean")
+    if (learnt := f"{name}_std_factor_sample") in dataset:
+        _check_numbers(dataset, learnt, "process_std", count, positive=True)
+
+
+def _check_numbers(dataset: xr.Dataset, name: str, key: str, size: int, *, positive: bool) -> None:
+    """Check an attribute of a variable that holds numbers."""
+    about = dataset[name].attrs
+    values = np.atleast_1d(np.asarray(about.get(key, np.nan)))
+    good = values.dtype.kind in "iuf" and values.shape == (size,) and bool(np.all(np.isfinite(values)))
+    if not good or (positive and not np.all(values > 0.0)):
+        kind = "positive" if positive else "finite"
+        found = f"was {_format_value(about[key])}" if key in about else "was missing"
+        raise SchemaError(f"the attribute {key!r} of its variable {name!r} must be {size} {kind}, {found}")
 
 
 def _check_square(name: str, values: NDArray[np.float64]) -> None:

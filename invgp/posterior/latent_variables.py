@@ -166,17 +166,46 @@ def mode_variables(samples: Samples) -> dict[str, xr.DataArray]:
     }
 
 
+def hyperparameter_variables(samples: Samples) -> dict[str, xr.DataArray]:
+    """Return the draws of the learnt hyperparameters, joint with those of the whitened inducing variables."""
+    stored = samples.thin(_stored_draws(samples))
+    variables = {}
+    for learnt in samples.hyperparameters:
+        about = {
+            "long_name": f"posterior draw of the {learnt.long_name}",
+            "units": learnt.unit,
+            "most_probable": learnt.most_probable,
+            "prior_median": learnt.median,
+            "prior_factor": learnt.factor,
+            "comment": "the prior is log-normal, with this median; a change by prior_factor is one standard deviation",
+        }
+        if learnt.process_std is not None:
+            std = learnt.process_std
+            about["process_std"] = std if std.size > 1 else float(std[0])
+        variables[f"{learnt.name}_sample"] = make_array(("draw",), learnt.values[stored], about)
+    return variables
+
+
+def _stored_draws(samples: Samples) -> int:
+    """Return the number of draws for prediction and of hyperparameters that the file holds."""
+    if samples.whitened is None:
+        return MOST_WHITENED
+    return int(np.clip(WHITENED_NUMBERS // samples.whitened[0].size, FEWEST_WHITENED, MOST_WHITENED))
+
+
 def whitened_draws(samples: Samples, processes: ProcessPosterior) -> dict[str, xr.DataArray]:
     """Return the draws of the whitened inducing variables, as many as fit in `WHITENED_NUMBERS`, and their modes."""
     if samples.whitened is None:
         return {}
-    count = int(np.clip(WHITENED_NUMBERS // samples.whitened[0].size, FEWEST_WHITENED, MOST_WHITENED))
+    count = _stored_draws(samples)
     points = "inducing" if getattr(processes, "inducing", None) is not None else "site"
     about = {
         "long_name": "draws of the processes at the inducing points, whitened by the Cholesky factor of their prior "
         "covariance",
         "units": "1",
     }
+    if samples.hyperparameters:
+        about["comment"] = "the prior covariance of each draw is that of its hyperparameters"
     stored = samples.thin(count)
     values = samples.whitened[stored].astype(np.float32)
     return {

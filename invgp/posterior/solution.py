@@ -54,6 +54,38 @@ class EmulatorReport:
 
 
 @dataclass(frozen=True)
+class HyperparameterDraws:
+    """Draws of a learnt hyperparameter from its posterior.
+
+    Attributes
+    ----------
+    name : str
+        Name of its variable in the file.
+    long_name : str
+    unit : str
+    values : array, shape (R,)
+        One value per draw of the latents, with which it is joint.
+    median : float
+        Median of the log-normal prior: the value in the configuration.
+    factor : float
+        A change by this factor is one standard deviation of the prior.
+    most_probable : float
+        Value that the Gaussian approximation uses.
+    process_std : array, shape (L,), or None
+        For a factor on the standard deviation of a latent: that of its processes at a factor of 1.
+    """
+
+    name: str
+    long_name: str
+    unit: str
+    values: Floats
+    median: float
+    factor: float
+    most_probable: float
+    process_std: Floats | None = None
+
+
+@dataclass(frozen=True)
 class Samples:
     """Draws from the exact posterior, with the emulator (or the regression of a field model) in the simulator's place.
 
@@ -81,6 +113,8 @@ class Samples:
     gaussian_error : array, shape (N,), in standard deviations, or None
         Distance of the stored Gaussian approximation from the draws at each site or node: the largest over the latents
         of the error of the mean and the logarithm of the ratio of standard deviations.
+    hyperparameters : tuple of HyperparameterDraws
+        Learnt hyperparameters over which the draws are averaged; empty if they are fixed.
     predicted : array, shape (S, N, P), or None
         Outputs at some of the draws, in the units of the observations.
     predicted_mode : array of int, shape (S,), or None
@@ -98,6 +132,7 @@ class Samples:
     log_evidence_error: float = np.nan
     whitened: Floats | None = None
     gaussian_error: Floats | None = None
+    hyperparameters: tuple[HyperparameterDraws, ...] = ()
     predicted: Floats | None = None
     predicted_mode: NDArray[np.intp] | None = None
 

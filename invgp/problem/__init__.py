@@ -4,7 +4,7 @@ Units: every array is in the unit of the object that it belongs to. Order: the Q
 order, each with its labels in order; the P outputs of a site are the observations in order, each with its labels.
 """
 
-from invgp.problem.prior_and_noise import SMALLEST_EIGENVALUE, Latent, Noise
+from invgp.problem.prior_and_noise import SMALLEST_EIGENVALUE, WEAK_FACTOR, Latent, Noise
 from invgp.problem.problem import Problem
 from invgp.problem.simulator_variables import SimulatorVariable
 from invgp.problem.survey import Column, Floats, Grid, Labels, Observation, Survey
@@ -13,6 +13,7 @@ from invgp.settings import FEWEST_FIELD_RUNS, InferenceSettings, OutputSettings,
 __all__ = [
     "FEWEST_FIELD_RUNS",
     "SMALLEST_EIGENVALUE",
+    "WEAK_FACTOR",
     "Column",
     "Floats",
     "Grid",

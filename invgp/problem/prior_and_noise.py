@@ -11,6 +11,7 @@ from invgp.errors import ConfigError
 from invgp.links import LINKS, Link
 from invgp.problem.survey import Floats, Labels
 
+WEAK_FACTOR = 10.0  # prior of a learnt parameter without a stated one: a factor of 10 is one standard deviation
 SMALLEST_EIGENVALUE = 1e-12  # of a correlation matrix; a smaller one may be rounding of a singular matrix
 
 
@@ -42,7 +43,8 @@ class Latent:
         ``"down"`` or ``"up"`` for a vertical position, otherwise empty; used by figures and CF.
     learn : mapping of str to float
         Learnt parameters, ``"std"`` or ``"length_scale"``, with the factor of their log-normal prior: its median is the
-        value given here, and one standard deviation is a change by the factor. An infinite factor is a flat prior.
+        value given here, and one standard deviation is a change by the factor. An infinite factor is a flat prior for a
+        most probable value, and `WEAK_FACTOR` for averages over the parameter.
     """
 
     name: str

@@ -14,6 +14,7 @@ from invgp.inference.diagnostics import CLOSE_FIT, POOR_FIT
 from invgp.maps.modes import select_mode
 from invgp.maps.nodes import as_points
 from invgp.plots.axis_labels import MINUS, quantity_name, unit_label
+from invgp.plots.hyperparameter_figure import hyperparameter_words, read_hyperparameters
 from invgp.plots.plot_data import TWO_SIGMA, Curve, Floats, read_curves, read_names, read_values
 from invgp.posterior.attributes import has_converged
 from invgp.posterior.modes import mode_probabilities
@@ -141,6 +142,25 @@ def observation_tables(ds: xr.Dataset) -> list[dict[str, Any]]:
         }
         for name in _observation_names(ds)
     ]
+
+
+def hyperparameter_rows(ds: xr.Dataset) -> list[dict[str, str]]:
+    """Return one row per learnt hyperparameter that the posterior is averaged over."""
+    rows = []
+    for draws in read_hyperparameters(ds):
+        median, factor = (float(draws.attrs[f"prior_{name}"]) for name in ("median", "factor"))
+        low, middle, high = (format_number(float(q)) for q in np.quantile(draws.values, [0.025, 0.5, 0.975]))
+        words, unit = hyperparameter_words(draws), unit_label(draws)
+        rows.append(
+            {
+                "name": f"{words[:1].upper()}{words[1:]}{f' ({unit})' if unit else ''}",
+                "prior": f"{format_number(median)}, times or divided by {format_number(factor)}",
+                "median": middle,
+                "interval": f"{low} to {high}",
+                "most_probable": format_number(float(draws.attrs["most_probable"])),
+            }
+        )
+    return rows
 
 
 def _data_row(ds: xr.Dataset, name: str, curve: Curve) -> dict[str, str]:

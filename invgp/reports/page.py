@@ -35,6 +35,7 @@ CAPTIONS = {
     "fit": "Data and predictions, and residuals in standard deviations of the noise.",
     "draws": "Joint posterior draws: fields that are consistent with the data, each equally probable.",
     "correlation": "Posterior correlations at one site. Strong ones show what the data cannot resolve.",
+    "hyperparameters": "Posterior and prior of the learnt hyperparameters; the fields are averaged over them.",
     "convergence": "Evidence lower bound and number of simulator runs for each iteration.",
 }
 
@@ -121,6 +122,7 @@ def render(
         summary=findings.summary_sentence(ds),
         latents=findings.latent_tables(fields),
         observations=findings.observation_tables(ds),
+        hyperparameters=findings.hyperparameter_rows(ds),
         remarks=findings.diagnostic_remarks(ds),
         sampling=findings.sampling_rows(ds),
         modes=findings.mode_tables(ds),

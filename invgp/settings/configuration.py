@@ -119,8 +119,8 @@ class KernelSection(Section):
 class LearnSection(Section):
     """What of a latent's prior is learnt from the data; a value that is learnt starts at what the latent says.
 
-    With true there is no prior on it. A number is a log-normal prior whose median is what the latent says: a change by
-    that factor is one standard deviation.
+    The prior is log-normal, and its median is what the latent says. A number is a factor: a change by it is one
+    standard deviation. With true the factor is 10, a weak prior.
     """
 
     described: ClassVar[str] = "a table such as { length_scale = true, std = 2 }"

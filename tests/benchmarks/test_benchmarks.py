@@ -46,6 +46,16 @@ def test_that_the_linear_algebra_of_a_field_is_compared_with_its_runs(benchmark,
     assert "bar 0.1" in capsys.readouterr().out
 
 
+def test_that_posteriors_averaged_over_hyperparameters_are_those_of_closed_forms(benchmark, capsys):
+    (row,) = benchmark("hyperparameters").main(["--only", "linear-weak", "--seeds", "1"])
+    assert np.median(row.spread) == pytest.approx(1.0, abs=0.04)
+    assert row.mean < 0.15
+    assert row.mass == pytest.approx(0.95, abs=0.01)
+    assert row.parameter_mean < 0.15
+    np.testing.assert_allclose(row.parameter_spread, 1.0, atol=0.1)
+    assert capsys.readouterr().out.count("linear-weak") == 1
+
+
 def test_that_the_comparison_states_why_gpflow_cannot_be_installed(benchmark, tmp_path, monkeypatch):
     gpflow = benchmark("against_gpflow")
     monkeypatch.setattr(gpflow, "REQUIREMENTS", (str(tmp_path / "no_such_package"),))

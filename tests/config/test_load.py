@@ -186,9 +186,9 @@ def test_that_what_is_learnt_has_a_factor(write_survey: WriteSurvey) -> None:
     }
     problem = load(write_survey(edits))
     depth, velocity = problem.latents
-    assert (depth.learn, velocity.learn) == ({}, {"length_scale": np.inf, "std": 2.0})
+    assert (depth.learn, velocity.learn) == ({}, {"length_scale": 10.0, "std": 2.0})
     assert problem.noise.learn == {"time": 1.5}
-    assert load(write_survey({"[noise]": "[noise]\nlearn.time = true"})).noise.learn == {"time": np.inf}
+    assert load(write_survey({"[noise]": "[noise]\nlearn.time = true"})).noise.learn == {"time": 10.0}
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,41 @@ def test_that_convergence_shows_bound_and_runs(line: xr.Dataset) -> None:
     assert figure.axes[0].get_ylabel() == "Evidence lower bound (nats)"
 
 
+def learnt(ds: xr.Dataset) -> xr.Dataset:
+    """The posterior with draws of two hyperparameters."""
+    rng = np.random.default_rng(8)
+    prior = {"prior_median": 2000.0, "prior_factor": 2.0, "most_probable": 2500.0}
+    about = {"long_name": "posterior draw of the length-scale of depth along position", "units": "m", **prior}
+    factor = {"prior_median": 1.0, "prior_factor": 1.5, "most_probable": 1.1, "units": "1"}
+    factor["long_name"] = "posterior draw of the factor on the configured noise of travel time"
+    ds = ds.assign(
+        depth_length_scale_position_sample=("draw", np.exp(rng.normal(np.log(2600.0), 0.2, 400)), about),
+        time_noise_factor_sample=("draw", np.exp(rng.normal(0.1, 0.1, 400)), factor),
+    )
+    return ds.assign_attrs(invgp_hyperparameters="depth_length_scale_position time_noise_factor")
+
+
+def test_that_hyperparameters_show_posterior_prior_and_most_probable_value(line: xr.Dataset) -> None:
+    with pytest.raises(ValueError, match="no draws of hyperparameters"):
+        plots.plot_hyperparameters(line)
+    assert "hyperparameters" not in plots.suitable_kinds(line)
+    ds = learnt(line)
+    assert "hyperparameters" in plots.suitable_kinds(ds)
+    figure = plots.plot_hyperparameters(ds)
+    draw(figure)
+    first, second = figure.axes
+    assert first.get_xlabel().replace("\n", " ") == "Length-scale of depth along position (m)"
+    assert second.get_xlabel().replace("\n", " ") == "Factor on the configured noise of travel time"
+    heights, edges, _ = first.patches[0].get_data()
+    assert np.sum(heights * np.diff(np.log(edges))) == pytest.approx(1.0, abs=0.02)  # a density of the logarithm
+    prior, best = first.lines
+    x, y = np.asarray(prior.get_xdata(), dtype=float), np.asarray(prior.get_ydata(), dtype=float)
+    assert x[np.argmax(y)] == pytest.approx(2000.0, rel=0.02)
+    assert y.max() == pytest.approx(1.0 / (np.log(2.0) * np.sqrt(2.0 * np.pi)), rel=1e-3)
+    np.testing.assert_allclose(best.get_xdata(), 2500.0)
+    assert_that_labels_can_be_read(figure)
+
+
 def test_that_a_comparison_at_one_site_shows_intervals_of_every_layer(line: xr.Dataset) -> None:
     one = line.isel(site=[3]).assign_coords(site=[4])
     reference = one.copy()

@@ -42,6 +42,22 @@ def area() -> xr.Dataset:
     return invert(reflector_map(40))
 
 
+def test_that_learnt_hyperparameters_have_a_table(area: xr.Dataset) -> None:
+    assert "Learnt hyperparameters" not in reports.render(area, kinds=[])
+    about = {"long_name": "posterior draw of the length-scale of depth along easting", "units": "m"}
+    about |= {"prior_median": 500.0, "prior_factor": 2.0, "most_probable": 610.0}
+    learnt = area.assign(depth_length_scale_easting_sample=("draw", np.linspace(400.0, 800.0, 401), about))
+    page = reports.render(learnt.assign_attrs(invgp_hyperparameters="depth_length_scale_easting"), kinds=[])
+    for text in (
+        "Learnt hyperparameters",
+        "Length-scale of depth along easting (m)",
+        "410 to 790",
+        "610",
+        "<td>600</td>",
+    ):
+        assert text in page
+
+
 @pytest.fixture(scope="session")
 def page(area: xr.Dataset) -> str:
     """Its whole report, which takes a moment to draw."""

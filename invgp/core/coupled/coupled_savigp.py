@@ -17,7 +17,7 @@ import numpy as np
 from invgp.core.backend import Array, array_namespace, cholesky
 from invgp.core.coupled.coupled_gaussian import Marginals, SiteFactors, gaussian_from_natural, natural_parameters
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior, mean_movement, movement
-from invgp.core.coupled.hyperparameters import HyperparameterLearning, Hyperparameters
+from invgp.core.coupled.hyperparameters import HyperparameterLearning, Hyperparameters, NoiseScaledFactors
 from invgp.core.coupled.prior import Prior
 from invgp.core.coupled.site_estimators import GaussianNoise
 from invgp.core.coupled.site_updates import LogDensity, SiteUpdate, estimate_site_update, scale_site_factors
@@ -260,6 +260,22 @@ class CoupledSavigp:
         if moved > step * stage.tolerance:
             return state, moved
         return self._end_stage(state, CONVERGED), moved
+
+    def noise_scaled_factors(self, posterior: GaussianPosterior, outputs: Array, valid: Array) -> NoiseScaledFactors:
+        """Express the site factors of a posterior as a function of the noise scales.
+
+        Parameters
+        ----------
+        posterior : GaussianPosterior
+        outputs : Array, shape (S, N, P)
+            Outputs of the forward model at the `samples` of the last stage.
+        valid : Array of bool, shape (S, N)
+            Runs that did not fail.
+        """
+        stage = self.stages[-1]
+        update = self.site_update(stage, posterior.hyper.noise, outputs, valid)
+        factor, offset = posterior.factor @ stage.points.rotations, posterior.marginals.mean - self.prior.mean
+        return scale_site_factors(posterior.sites, factor, offset, update.by_group, self._group_counts())
 
     def _group_counts(self) -> Array | None:
         """Count the observations (G,) of each group of outputs whose noise is learnt."""

@@ -18,7 +18,13 @@ from typing import NamedTuple
 import numpy as np
 
 from invgp.core.backend import Array, array_namespace, product
-from invgp.core.coupled.coupled_gaussian import Marginals, SiteFactors, gaussian_from_natural, natural_parameters
+from invgp.core.coupled.coupled_gaussian import (
+    CoupledGaussian,
+    Marginals,
+    SiteFactors,
+    gaussian_from_natural,
+    natural_parameters,
+)
 from invgp.core.coupled.prior import Prior
 from invgp.core.geometry import GeometryGradient, pull_back_batch, pull_back_factor
 from invgp.core.optimisers import LBFGS
@@ -81,6 +87,24 @@ def site_evidence(prior: Prior, sites: SiteFactors) -> Evidence:
         kernels, inducing, factor = kernels + parts[0], inducing + parts[1], factor + parts[2]
     through = pull_back_factor(prior.kernels, prior.Z, prior.factor, factor, prior.jitter)
     return Evidence(value, kernels + through[0], inducing + through[1], Marginals.concatenate(marginals))
+
+
+def evidence_value(prior: Prior, sites: SiteFactors) -> tuple[float, CoupledGaussian]:
+    """Compute the evidence F of site factors under a prior without its gradient, and the posterior.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the posterior precision is not positive definite.
+    """
+    xp = array_namespace(sites.shift)
+    natural = natural_parameters(prior, sites)
+    q = gaussian_from_natural(natural)
+    value = 0.5 * (xp.sum(q.mean * natural.shift) - q.log_determinant)
+    for start, stop in () if prior.dense else prior.batches():
+        own = xp.linalg.diagonal(sites.precision[start:stop, ...]).T
+        value = value - 0.5 * xp.sum(own * prior.geometry(start, stop).residual)
+    return float(value), q
 
 
 class NoiseScaledFactors(NamedTuple):

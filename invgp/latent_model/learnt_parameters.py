@@ -1,0 +1,119 @@
+"""Learnt hyperparameters of a problem: their names, their priors, and the problem at given values of them.
+
+The prior of a hyperparameter is log-normal. Its median is the value in the configuration, and a change by a factor,
+which the configuration states, is one standard deviation of the logarithm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from invgp.latent_model.learned_problem import with_kernel
+from invgp.posterior.solution import HyperparameterDraws
+from invgp.problem import WEAK_FACTOR, Column, Floats, Problem
+
+
+@dataclass(frozen=True)
+class LearntParameters:
+    """Learnt hyperparameters theta (H,): logarithms of factors on the configured values.
+
+    It is true if any hyperparameter is learnt.
+
+    Parameters
+    ----------
+    problem : Problem
+        Problem with the configured values.
+    """
+
+    problem: Problem
+
+    @property
+    def coordinates(self) -> tuple[Column, ...]:
+        """Coordinates of the latents, in the order of their length-scales."""
+        grid = self.problem.grid
+        return self.problem.survey.coordinates if grid is None else grid.coordinates
+
+    @cached_property
+    def columns(self) -> dict[tuple[str, str], slice]:
+        """Elements of theta, by the latent and ``"length_scale"`` or ``"std"``, or ``"noise"`` and the observation."""
+        columns, first = {}, 0
+        for latent in self.problem.latents:
+            for name in latent.learn:
+                count = 1 if name == "std" else len(self.coordinates)
+                columns[latent.name, name] = slice(first, first + count)
+                first += count
+        for name in self.problem.noise.learn:
+            columns["noise", name] = slice(first, first + 1)
+            first += 1
+        return columns
+
+    @cached_property
+    def spreads(self) -> Floats:
+        """Prior standard deviations (H,) of theta; an infinite factor has the weak prior of `WEAK_FACTOR`."""
+        learnt = [(latent.learn[name], latent.name, name) for latent in self.problem.latents for name in latent.learn]
+        learnt += [(factor, "noise", name) for name, factor in self.problem.noise.learn.items()]
+        spreads = [
+            np.full(columns.stop - columns.start, np.log(factor if np.isfinite(factor) else WEAK_FACTOR))
+            for factor, owner, name in learnt
+            for columns in (self.columns[owner, name],)
+        ]
+        return np.concatenate(spreads) if spreads else np.empty(0)
+
+    def __bool__(self) -> bool:
+        return bool(self.columns)
+
+    def of(self, theta: Floats, owner: str, name: str) -> Floats:
+        """Return the elements of theta (H,) of one hyperparameter; zero if it is not learnt."""
+        columns = self.columns.get((owner, name))
+        return np.zeros(1) if columns is None else theta[columns]
+
+    def problem_at(self, theta: Floats) -> Problem:
+        """Return the problem with hyperparameters theta (H,)."""
+        latents = []
+        for latent in self.problem.latents:
+            _, std = latent.link.prior_to_process(latent.mean, latent.std)
+            variance = (std * np.exp(self.of(theta, latent.name, "std"))) ** 2
+            scales = latent.length_scale * np.exp(self.of(theta, latent.name, "length_scale"))
+            latents.append(with_kernel(latent, variance, scales))
+        noise = self.problem.noise
+        noise_std = {name: value * np.exp(self.of(theta, "noise", name)) for name, value in noise.std.items()}
+        return replace(self.problem, latents=tuple(latents), noise=replace(noise, std=noise_std))
+
+    def describe(self, theta: Floats, most_probable: Floats) -> tuple[HyperparameterDraws, ...]:
+        """Return draws theta (R, H) as values of the hyperparameters, with names and units.
+
+        Parameters
+        ----------
+        theta : array, shape (R, H)
+        most_probable : array, shape (H,)
+            Theta of the Gaussian approximation.
+        """
+        drawn, point = np.exp(theta), np.exp(most_probable)
+        found = []
+
+        def add(column: int, name: str, about: str, unit: str, median: float, std: Floats | None = None) -> None:
+            values, best = median * drawn[:, column], median * float(point[column])
+            factor = float(np.exp(self.spreads[column]))
+            found.append(HyperparameterDraws(name, about, unit, values, median, factor, best, std))
+
+        for latent in self.problem.latents:
+            what = latent.long_name or latent.name
+            for name in latent.learn:
+                first = self.columns[latent.name, name].start
+                if name == "std":
+                    _, std = latent.link.prior_to_process(latent.mean, latent.std)
+                    about = f"factor on the configured prior standard deviation of {what}"
+                    add(first, f"{latent.name}_std_factor", about, "1", 1.0, std)
+                    continue
+                for d, coordinate in enumerate(self.coordinates):
+                    about = f"length-scale of {what} along {coordinate.long_name or coordinate.name}"
+                    scale = float(latent.length_scale[d])
+                    add(first + d, f"{latent.name}_length_scale_{coordinate.name}", about, coordinate.unit, scale)
+        for name in self.problem.noise.learn:
+            observation = next(o for o in self.problem.survey.observations if o.name == name)
+            about = f"factor on the configured noise of {observation.long_name or name}"
+            add(self.columns["noise", name].start, f"{name}_noise_factor", about, "1", 1.0)
+        return tuple(found)
