@@ -6,6 +6,7 @@ from pathlib import Path
 
 import xarray as xr
 
+from invgp.errors import ConfigError
 from invgp.ledger import Ledger
 
 LEDGER = "posterior.ledger.sqlite"
@@ -137,8 +138,13 @@ def recorded(folder: Path) -> set[tuple[float, ...]]:
     """The inputs of the runs in the ledger."""
     if not (folder / LEDGER).exists():
         return set()
-    with Ledger(folder / LEDGER, read_only=True) as ledger:
-        return {tuple(run.inputs.tolist()) for run in ledger.runs()}
+    try:
+        with Ledger(folder / LEDGER, read_only=True) as ledger:
+            return {tuple(run.inputs.tolist()) for run in ledger.runs()}
+    except ConfigError as error:
+        if str(error).endswith("it is empty"):  # its process was killed before it made the tables
+            return set()
+        raise
 
 
 def posterior(folder: Path) -> xr.Dataset:
