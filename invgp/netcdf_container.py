@@ -19,7 +19,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from invgp.adapters.readers.netcdf import CLASSIC, MOST_COMPRESSED, find_outside_data
 from invgp.errors import ConfigError
 from invgp.library_paths import utf8_path
 
@@ -68,6 +67,8 @@ def check_container(path: Path) -> None:
     import h5py  # noqa: F401, PLC0415
     import netCDF4  # noqa: F401, PLC0415
 
+    from invgp.adapters.readers.netcdf import CLASSIC  # noqa: PLC0415
+
     if not path.is_file():
         raise unreadable_error(path, "it is not a file" if path.exists() else "no such file")
     try:
@@ -98,6 +99,8 @@ def find_table_defect(path: Path) -> str:
     """
     import h5py  # noqa: F401, PLC0415 - as above
     import netCDF4  # noqa: F401, PLC0415
+
+    from invgp.adapters.readers.netcdf import CLASSIC  # noqa: PLC0415
 
     with path.open("rb") as file:
         start = file.read(len(SIGNATURE))
@@ -186,6 +189,8 @@ def _inspect_posterior(path: Path) -> str:
     import h5py  # noqa: PLC0415
     import netCDF4  # noqa: PLC0415
 
+    from invgp.adapters.readers.netcdf import find_outside_data  # noqa: PLC0415
+
     with h5py.File(path) as file:
         found = find_outside_data(file) or _find_group(file)
     if found:
@@ -201,6 +206,8 @@ def _inspect_table(path: Path) -> str:
     """Return the defect of a file that must be a table, or `FINE`."""
     import h5py  # noqa: PLC0415
     import netCDF4  # noqa: PLC0415
+
+    from invgp.adapters.readers.netcdf import CLASSIC, find_outside_data  # noqa: PLC0415
 
     with path.open("rb") as start:
         classic = start.read(len(CLASSIC)) == CLASSIC
@@ -227,6 +234,8 @@ def _find_group(file: h5py.File) -> str:
 
 def _find_oversize(file: netCDF4.Dataset, file_size: int) -> str:
     """Return a size that a variable in a file of this size cannot have; empty if there is none."""
+    from invgp.adapters.readers.netcdf import MOST_COMPRESSED  # noqa: PLC0415
+
     total = 0
     for name, variable in file.variables.items():
         chunks = variable.chunking()
