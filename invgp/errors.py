@@ -115,6 +115,30 @@ class DeviceMissingError(InvgpError):
     exit_code = 4
 
 
+class PriorConflictError(InvgpError):
+    """The data are far outside everything that the simulator computes under the prior.
+
+    Parameters
+    ----------
+    sentences : sequence of str
+        One sentence per observation.
+    """
+
+    exit_code = 6
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        self._sentences = tuple(sentences)
+        super().__init__("\n".join(self._sentences))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The messages, one per observation."""
+        return self._sentences
+
+    def __reduce__(self) -> tuple[type[PriorConflictError], tuple[tuple[str, ...]]]:
+        return type(self), (self._sentences,)
+
+
 def replace_arguments(sentence: str, names: Mapping[str, str]) -> str:
     """Replace arguments at the start and in backticks of a message.
 

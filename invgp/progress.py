@@ -23,8 +23,8 @@ class ProgressState:
 
     Attributes
     ----------
-    most_runs : int
-        Largest number of runs of the inversion.
+    planned_runs, most_runs : int
+        Number of runs of the inversion if all goes well, and the most that it may make.
     purpose : str
         Purpose of the current batch of runs.
     batch_size, batch_done : int
@@ -43,6 +43,7 @@ class ProgressState:
         Times of the last finished run and of the start, in seconds.
     """
 
+    planned_runs: int = 0
     most_runs: int = 0
     purpose: str = ""
     batch_size: int = 0
@@ -57,9 +58,9 @@ class ProgressState:
     since: float = field(default_factory=time.perf_counter)
     started: float = field(default_factory=time.perf_counter)
 
-    def start(self, most_runs: int) -> None:
+    def start(self, planned_runs: int, most_runs: int) -> None:
         """Set the start of the inversion."""
-        self.most_runs, self.started = most_runs, time.perf_counter()
+        self.planned_runs, self.most_runs, self.started = planned_runs, most_runs, time.perf_counter()
 
     def start_batch(self, purpose: str, runs: int) -> None:
         """Set the start of a batch of runs."""
@@ -92,7 +93,6 @@ class ProgressState:
             return "starting", "", ""
         seconds = max(self.running, 1e-9)
         made = self.done - self.reused  # reused runs take no time
-        left = max(self.most_runs - self.done, 0) * seconds / max(made, 1)
         within = (
             f", {self.batch_done:,} of {count_noun(self.batch_size, 'run')}"
             if self.batch_done < self.batch_size
@@ -103,9 +103,21 @@ class ProgressState:
             f"{self.purpose}{within}{self.elsewhere if within else ''}",
             f"iteration {self.evaluations:,} | ELBO {elbo}",
             f"{count_noun(self.done, 'run')}, {self.failed:,} failed | "
-            f"{format_rate(made / seconds) if made else '- runs/s'} | "
-            f"up to {format_duration(left) if made else '-'} left",
+            f"{format_rate(made / seconds) if made else '- runs/s'}{self._time_left(seconds / made if made else None)}",
         )
+
+    def _time_left(self, pace: float | None) -> str:
+        """Return the longest time of the runs that follow, at a pace in s per run; nothing if none are planned."""
+        left = self._runs_left()
+        if pace is None:
+            return " | up to - left"
+        return f" | up to {format_duration(left * pace)} left" if left else ""
+
+    def _runs_left(self) -> int:
+        """Return the most runs that may follow: those of the plan, or all that are allowed once it is exceeded."""
+        unfinished = self.batch_size - self.batch_done
+        exceeded = self.done + unfinished > self.planned_runs
+        return max((self.most_runs if exceeded else self.planned_runs) - self.done, unfinished)
 
 
 class LogDisplay(ProgressState):
@@ -150,9 +162,9 @@ class NotebookDisplay(ProgressState):
     last: float = 0.0
     handle: Any = None
 
-    def start(self, most_runs: int) -> None:
+    def start(self, planned_runs: int, most_runs: int) -> None:
         """Set the start of the inversion and show the display."""
-        super().start(most_runs)
+        super().start(planned_runs, most_runs)
         self.handle = import_module("IPython.display").display(self, display_id=True)
 
     def add_runs(self, succeeded: int, failed: int, *, reused: int = 0) -> None:
@@ -177,7 +189,8 @@ class NotebookDisplay(ProgressState):
         return "\n".join(self.text)
 
     def _repr_html_(self) -> str:
-        share = min(self.done / self.most_runs, 1.0) if self.most_runs else 0.0
+        total = self.done + self._runs_left()
+        share = self.done / total if total else 0.0
         return f'<progress value="{share:.3f}"></progress> ' + "<br>".join(escape(line) for line in self.text)
 
 

@@ -2,7 +2,7 @@
 
 Exit codes: 0 success; 1 internal error, a file that cannot be written, or a limit of the machine; 2 wrong command,
 configuration or data file; 3 the simulator failed; 4 the device is not available; 5 a coverage is outside its band
-(`invgp calibrate --check`); 130 interrupted.
+(`invgp calibrate --check`); 6 the data are far outside the prior, as with a wrong unit; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INTERRUPTED = 130
 # Imported when called: `invgp --help` must not wait for xarray and SciPy.
 COMMANDS = {
     "calibrate": "Invert simulated surveys and count how often the intervals contain the truth.",
-    "check": "Check a configuration, run its simulator once and estimate the cost.",
+    "check": "Check a configuration, run its simulator and forecast the cost.",
     "compare": "Compare a posterior with Markov chains for the same problem.",
     "doctor": "Print devices, libraries and threads, and what is missing.",
     "export": "Write a posterior or a map as CSV, GeoTIFF, ASEG-GDF2, VTK, ArviZ or PEST ensemble.",
@@ -83,13 +83,13 @@ class Commands(click.Group):
     epilog="""\b
 Start with:
   invgp init                 # write a complete example project
-  invgp check survey.toml    # check the configuration and estimate the cost
+  invgp check survey.toml    # check the configuration and forecast the cost
   invgp run survey.toml      # write posterior.nc
   invgp plot posterior.nc
 
 Exit codes: 0 success, 1 internal error, file cannot be written or limit of the machine,
 2 wrong command, configuration or data, 3 simulator failed, 4 device not available,
-5 not calibrated (calibrate --check), 130 interrupted.""",
+5 not calibrated (calibrate --check), 6 data far outside the prior, 130 interrupted.""",
 )
 @click.version_option(package_name="invgp", prog_name="invgp")
 def app() -> None:

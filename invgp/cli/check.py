@@ -1,4 +1,4 @@
-"""`invgp check`: check a configuration, run its simulator once and estimate the cost."""
+"""`invgp check`: check a configuration, run its simulator and forecast the cost."""
 
 from __future__ import annotations
 
@@ -12,52 +12,70 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from invgp.api import ledger_path
 from invgp.cli.console import json_option, print_json, print_line, print_warning
 from invgp.cli.options import config_argument, data_option, workers_option
 from invgp.config import load
-from invgp.errors import DeviceMissingError, RunsFailedError
+from invgp.errors import DeviceMissingError, PriorConflictError, RunsFailedError
 from invgp.formatting import append_unit, count_noun, format_duration
 from invgp.output_paths import check_posterior_path, remove_if_empty
 
 if TYPE_CHECKING:
     from invgp.adapters.protocol import Evaluations, Quantity
     from invgp.inference.expected_cost import Cost
+    from invgp.inference.pilot import Pilot
     from invgp.problem import Column, Floats, Observation, Problem
 
 QUICK = 0.01  # s: a faster run is repeated to measure its duration
 REPEATS = 200
 MOST_NUMBERS = 12  # numbers printed per quantity
 LONGEST_WAIT = 5.0  # s: the misfit at every site is computed if it takes less
+LONGEST_COMPILATION = 60.0  # s: a Python function whose first call took less is called again, without compilation
+LONGEST_PILOT, LONGEST_UNRECORDED = 10.0, 1.0  # s: a shorter pilot is made by itself, with and without a ledger
+LONG_PILOT = 2.0  # s: a longer pilot measures the pace better than a single run
 
 
 @click.command(
-    epilog="Examples: invgp check survey.toml; invgp check survey.toml --workers 8; invgp check survey.toml --json"
+    epilog="Examples: invgp check survey.toml; invgp check survey.toml --workers 8; invgp check survey.toml --pilot; "
+    "invgp check survey.toml --json"
 )
 @config_argument
 @data_option
 @workers_option
+@click.option(
+    "--pilot/--no-pilot",
+    default=None,
+    help="Make the first runs of the inversion for a better forecast.  [default: if they take less than 10 s]",
+)
 @json_option
-def command(config: Path, data: Path | None, workers: int | None) -> None:
-    """Check CONFIG, run its simulator once at the prior mean, and estimate the cost of the inversion."""
+def command(config: Path, data: Path | None, workers: int | None, pilot: bool | None) -> None:
+    """Check CONFIG, run its simulator at the prior mean, and forecast the cost of the inversion.
+
+    The forecast is more accurate with a pilot: the first runs of the inversion. They are recorded in the ledger, and
+    `invgp run` continues from there. If the data are far outside what the simulator computes under the prior, the exit
+    code is 6: a unit may be wrong.
+    """
     problem = load(config, data=data)
     check_posterior_path(problem.output.file, "output.file", problem, config)
     check_device(problem.inference.device)
     check_learnt_noise(problem)
     where = "site 1" if problem.grid is None else "the whole grid"
     rows = prior_mean_inputs(problem)
+    workers = workers or problem.inference.workers
     with temporary_run_directory() as directory:
         outcome, seconds, pace = time_run(problem, rows, directory)
         if not outcome.ok[0]:
             raise RunsFailedError(f"the simulator failed at the prior mean, {where}: {outcome.messages[0]}")
         modelled = outputs_at_sites(problem, rows, outcome.outputs, pace, directory)
-    warn_about_missing_timeout(problem)
-    print_survey(problem)
-    print_line(f"\nOne run of {problem.forward.name!r} at the prior mean, {where}:")
-    print_quantities("in", problem.forward.inputs, rows[0])
-    print_quantities("out", problem.forward.outputs, outcome.outputs[0])
-    print_misfit(problem, modelled)
-    workers = workers or problem.inference.workers
-    cost = print_cost(problem, seconds, pace, workers)
+        warn_about_missing_timeout(problem)
+        print_survey(problem)
+        print_line(f"\nOne run of {problem.forward.name!r} at the prior mean, {where}:")
+        print_quantities("in", problem.forward.inputs, rows[0])
+        print_quantities("out", problem.forward.outputs, outcome.outputs[0])
+        print_misfit(problem, modelled)
+        stop_at_conflict(problem, modelled)
+        first = make_pilot(problem, pilot, pace, workers, directory)
+    cost = print_cost(problem, seconds, pace, workers, first)
     print_json(
         {
             "title": problem.title,
@@ -71,10 +89,36 @@ def command(config: Path, data: Path | None, workers: int | None) -> None:
             ],
             "seconds_a_run": seconds,
             "runs": cost.runs,
-            "max_runs": problem.inference.max_runs,
+            "pilot_runs": 0 if first is None else first.runs,
+            "max_runs": cost.most,
             "workers": workers,
         }
     )
+
+
+def stop_at_conflict(problem: Problem, modelled: Floats) -> None:
+    """Raise `PriorConflictError` if the data differ by a large factor from the outputs (N, P) at the prior mean."""
+    from invgp.inference.prior_conflict import find_conflicts_at_prior_mean  # noqa: PLC0415 - as below
+
+    conflicts = find_conflicts_at_prior_mean(problem, modelled)
+    if conflicts:
+        raise PriorConflictError(conflicts)
+
+
+def make_pilot(problem: Problem, wanted: bool | None, pace: float, workers: int, directory: Path) -> Pilot | None:
+    """Make the first runs of the inversion, if they are wanted or take little time; None otherwise."""
+    from invgp.inference.pilot import pilot_size, run_pilot  # noqa: PLC0415 - it waits for SciPy
+
+    size = pilot_size(problem)
+    ledger = ledger_path(problem, problem.output.file)
+    if wanted is None:
+        longest = LONGEST_UNRECORDED if ledger is None else LONGEST_PILOT
+        wanted = problem.inference.backend != "dask" and size * pace / workers <= longest
+        if not wanted and size:
+            print_line(f"\n--pilot makes the first {size:,} runs of the inversion, for a more accurate forecast.")
+    if not wanted or not size:
+        return None
+    return run_pilot(problem, size, directory=directory, workers=workers, ledger=ledger)
 
 
 def check_device(device: str) -> None:
@@ -120,6 +164,9 @@ def prior_mean_inputs(problem: Problem) -> Floats:
 def time_run(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluations, float, float]:
     """Run the first row and measure its duration.
 
+    The first call of a Python function may include its compilation, as of a function of Numba or JAX. It is called
+    again, unless the first call took very long. A function may be compiled for each size of a batch.
+
     Returns
     -------
     outcome : Evaluations
@@ -128,23 +175,29 @@ def time_run(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluatio
     pace : float
         Time from one run to the next in a worker, in seconds; shorter if the simulator runs several at once.
     """
-    from invgp.adapters.protocol import RunContext  # noqa: PLC0415
+    from invgp.adapters import CallableModel  # noqa: PLC0415
 
-    model = problem.forward
-    started = time.perf_counter()
-    outcome = model.evaluate(rows[:1], RunContext(["prior-mean" if problem.grid is not None else "site-1"], directory))
-    elapsed = time.perf_counter() - started
-    # An adapter that runs several rows at once reports the duration itself, without the time to connect.
-    seconds = elapsed if outcome.seconds is None else outcome.seconds
+    model, label = problem.forward, "prior-mean" if problem.grid is not None else "site-1"
+    outcome, seconds, _ = _time(problem, rows[:1], [label], directory)
+    if outcome.ok[0] and isinstance(model, CallableModel) and QUICK <= seconds < LONGEST_COMPILATION:
+        seconds = min(seconds, _time(problem, rows[:1], [f"{label}-again"], directory)[1])
     pace = seconds / getattr(model, "runs_at_once", 1)
     if outcome.ok[0] and seconds < QUICK:
         many = np.repeat(rows[:1], min(REPEATS, model.rows_per_task), axis=0)
-        labels = [f"repeat-{i + 1}" for i in range(len(many))]
-        started = time.perf_counter()
-        repeated = model.evaluate(many, RunContext(labels, directory))
-        pace = (time.perf_counter() - started) / len(many)
-        seconds = pace if repeated.seconds is None else repeated.seconds / len(many)
+        times = [_time(problem, many, [f"repeat-{k}-{i}" for i in range(len(many))], directory) for k in range(2)]
+        seconds, pace = (min(t[i] for t in times) for i in (1, 2))
     return outcome, seconds, pace
+
+
+def _time(problem: Problem, rows: Floats, labels: Sequence[str], directory: Path) -> tuple[Evaluations, float, float]:
+    """Run some rows; return the outcome, the duration of a run, and the time from one run to the next."""
+    from invgp.adapters.protocol import RunContext  # noqa: PLC0415
+
+    started = time.perf_counter()
+    outcome = problem.forward.evaluate(rows, RunContext(labels, directory))
+    pace = (time.perf_counter() - started) / len(rows)
+    # An adapter that runs several rows at once reports the duration itself, without the time to connect.
+    return outcome, pace if outcome.seconds is None else outcome.seconds / len(rows), pace
 
 
 def outputs_at_sites(problem: Problem, rows: Floats, first: Floats, pace: float, directory: Path) -> Floats:
@@ -267,15 +320,19 @@ def format_number(number: float) -> str:
     return f"{number:,.0f}" if 99.5 <= number < 1e7 else f"{number:.2g}"
 
 
-def print_cost(problem: Problem, seconds: float, pace: float, workers: int) -> Cost:
+def print_cost(problem: Problem, seconds: float, pace: float, workers: int, pilot: Pilot | None) -> Cost:
     """Print the expected cost of the inversion, for the duration and the pace from `time_run`."""
     from invgp.inference.expected_cost import expected_cost  # noqa: PLC0415 - it waits for SciPy
 
-    cost = expected_cost(problem)
+    cost, together = expected_cost(problem, pilot), pace / workers
+    if pilot is not None and pilot.pace * (pilot.runs - pilot.reused) > LONG_PILOT:
+        together = pilot.pace
     print_line(
         f"\nA run takes {format_duration(seconds)}. {cost.words}: about {cost.runs:,} runs, "
-        f"{format_duration(cost.runs * pace / workers)} of simulation with {count_noun(workers, 'worker')}."
+        f"{format_duration(cost.runs * together)} of simulation with {count_noun(workers, 'worker')}."
     )
-    if problem.inference.max_runs is not None:
-        print_line(f"Never more than inference.max_runs = {problem.inference.max_runs:,} runs.")
+    if pilot is not None and (ledger := ledger_path(problem, problem.output.file)) is not None:
+        print_line(f"The first {pilot.runs:,} of them are in {ledger}; `invgp run` continues from there.")
+    default = "" if problem.inference.max_runs is not None else ", its default"
+    print_line(f"Never more than inference.max_runs = {cost.most:,} runs{default}.")
     return cost

@@ -120,7 +120,7 @@ def rerun(ledger: Path, config: Path, workers: int | None, scheduler: str | None
         make_run_directory(kept) as directory,
         show_progress(quiet=current_console().quiet) as tally,
     ):
-        tally.start(len(ours))
+        tally.start(len(ours), len(ours))
         tally.start_batch("runs that failed", len(ours))
         outcome = evaluate(
             problem.forward,

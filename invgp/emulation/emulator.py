@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -21,6 +22,7 @@ from invgp.problem import Floats
 NUMBERS_AT_ONCE = 2**15  # features or kernel values in one block of `linearise`
 ROWS_AT_ONCE = 16_384  # rows that one call of the regression evaluates, to limit memory
 MOST_CHECKED_SAMPLES = 32  # samples per site that `is_among_runs` compares with the runs
+LARGEST_SHARE = 3.0  # largest squared error at a site that may be numerical noise, relative to its variance
 FEWEST_AMONG_RUNS = 0.9  # fraction of these samples that must lie among the runs
 
 
@@ -72,6 +74,8 @@ class Emulator:
         Root mean square of `errors` over the latest runs and all outputs.
     neighbours : Neighbours
         Runs near the runs of each site.
+    solver_noise : array, shape (P,), in the units of the observations, or float
+        Standard deviation of the numerical noise of the simulator, which is part of `errors`. The emulator averages it.
     """
 
     surface: Surface
@@ -83,6 +87,7 @@ class Emulator:
     name: str
     error: float
     neighbours: Neighbours
+    solver_noise: Floats | float = 0.0
 
     @property
     def held_out_error(self) -> Floats:
@@ -146,18 +151,39 @@ class Emulator:
 
         return xp.reshape(outputs, (samples, batch, -1)), pull_back
 
+    @property
+    def smooth_error(self) -> float:
+        """The part of `error` that is not numerical noise of the simulator, in `unit`."""
+        return math.sqrt(max(self.error**2 - float(np.mean((self.solver_noise / self.unit) ** 2)), 0.0))
+
     def site_error(self, sites: Integers) -> Floats:
         """Estimate the error (B,) at sites (B,): the largest over the outputs, in noise standard deviations.
+
+        Numerical noise of the simulator does not count.
 
         The estimate is a weighted root mean square over the newest runs of the site and the runs nearest to them. A
         site without runs has the estimate of the nearest site with runs.
         """
-        return np.asarray(self.output_error(sites).max(axis=-1))
+        return np.asarray(self.output_error(sites)[0].max(axis=-1))
 
-    def output_error(self, sites: Integers) -> Floats:
-        """Estimate the error (B, P) of each output at sites (B,), in noise standard deviations; 0 if not observed."""
+    def output_error(self, sites: Integers) -> tuple[Floats, Floats]:
+        """Estimate the error of each output at sites (B,), in noise standard deviations; 0 if not observed.
+
+        Returns
+        -------
+        smooth : array, shape (B, P)
+            Error of the emulator, which neighbouring sites share.
+        rough : array, shape (B, P)
+            Numerical noise of the simulator, which differs from run to run.
+        """
         squares = weighted_mean(self._weights[sites], self.errors**2)
-        return np.sqrt(np.where(np.isinf(self.noise[sites]), 0.0, squares / self.noise[sites] ** 2))
+        # The squares are means over few runs, and vary by chance.
+        noise = np.minimum(LARGEST_SHARE * (self.solver_noise / self.unit) ** 2, squares)
+        observed = ~np.isinf(self.noise[sites])
+        smooth, rough = (
+            np.sqrt(np.where(observed, part / self.noise[sites] ** 2, 0.0)) for part in (squares - noise, noise)
+        )
+        return smooth, rough
 
     def is_among_runs(self, latents: Floats, sites: Integers) -> NDArray[np.bool_]:
         """Return a mask (B,): whether the latent values (S, B, Q) of a site lie in the region of the runs.

@@ -1,4 +1,4 @@
-"""Number of runs of each outer step of an emulated inversion, and number of sites with similar emulator errors."""
+"""Number of runs of an inversion and of its steps, and number of sites with similar emulator errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,32 @@ ENOUGH_PER_FEATURE = 4  # most runs of a step, per coefficient of a cubic polyno
 FEWEST_PER_LATENT = 60  # runs in all that are always allowed, per latent and one more, if draws are the result
 FEWEST_IN_A_STEP = 4  # fewest runs of a step, per latent and one more, if draws are the result
 FEWEST_STEPS = 2  # outer steps without which no emulator is used
+# Largest number of runs if `inference.max_runs` is not set; for site models the larger one of two, in all and per site.
+MOST_FIELD_RUNS = 1000
+MOST_RUNS, MOST_PER_SITE = 2000, 100  # with an emulator
+MOST_DIRECT_RUNS, MOST_DIRECT_PER_SITE = 50_000, 5000  # without an emulator
+MOST_EVALUATIONS = 20  # evaluations of the bound that are always allowed without an emulator
+FACTORISED_SAMPLES = 256  # default samples per site of the full Gaussian
 MOST_COMPARED_SITES = 1000  # sites with which all sites are compared; a random subset if there are more
+
+
+def most_runs(problem: Problem) -> int:
+    """Return the largest number of runs of an inversion: `inference.max_runs`, or its default.
+
+    The default of a site model is far above what an inversion usually takes. It ends inversions that do not get
+    anywhere, such as those of data in the wrong unit.
+    """
+    settings, sites = problem.inference, problem.survey.size
+    if settings.max_runs is not None:
+        return settings.max_runs
+    if problem.grid is not None:
+        return MOST_FIELD_RUNS
+    if settings.posterior == "full gaussian":  # a fixed number of runs in each evaluation of the bound
+        return settings.max_evaluations * (settings.samples or FACTORISED_SAMPLES) * sites
+    if settings.emulator and can_emulate(problem):
+        return max(MOST_RUNS, MOST_PER_SITE * sites, 2 * run_budget(problem))
+    each = max(MOST_DIRECT_PER_SITE, MOST_EVALUATIONS * (settings.samples or 0))
+    return max(MOST_DIRECT_RUNS, each * sites)
 
 
 def run_budget(problem: Problem) -> int:

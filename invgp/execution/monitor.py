@@ -8,8 +8,8 @@ from typing import Protocol
 class Monitor(Protocol):
     """Receives a call for each step of an inversion. An implementation must return quickly."""
 
-    def start(self, most_runs: int) -> None:
-        """Report the start of an inversion, with the largest number of runs that it may make."""
+    def start(self, planned_runs: int, most_runs: int) -> None:
+        """Report the start of an inversion: runs that it makes if all goes well, and the most that it may make."""
 
     def start_batch(self, purpose: str, runs: int) -> None:
         """Report the start of a batch of runs for a purpose such as ``"evaluation 3"``."""
@@ -27,7 +27,7 @@ class Monitor(Protocol):
 class SilentMonitor:
     """A monitor that reports nothing."""
 
-    def start(self, most_runs: int) -> None:
+    def start(self, planned_runs: int, most_runs: int) -> None:
         """Do nothing."""
 
     def start_batch(self, purpose: str, runs: int) -> None:

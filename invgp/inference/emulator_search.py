@@ -11,10 +11,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from invgp.core.backend import to_numpy
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior, movement
-from invgp.emulation import fit_emulator
+from invgp.emulation import Emulator, fit_emulator
 from invgp.emulation.run_schedule import FEWEST_STEPS, runs_in_a_step, runs_of_steps
+from invgp.emulation.solver_noise import estimate_solver_noise, place_lines
 from invgp.formatting import count_noun
+from invgp.inference.prior_conflict import stop_at_prior_conflict
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import UNFINISHED, SearchResult, SearchState, Step
 from invgp.inference.site_evaluation import draw_for_runs, emulator_evaluator, optimise, site_errors
@@ -24,6 +27,7 @@ from invgp.problem import Problem
 
 CONVERGED = 0.15  # largest movement of the posterior of a site in the last outer step, in standard deviations
 WIDENED = 1.2  # factor on the posterior spread for new runs, so that the emulator does not extrapolate
+STALLED = 0.6  # relative change of the emulator error in a step above which it may be numerical noise of the simulator
 FARTHEST = 2.0  # most movement of a mean in one outer step, in standard deviations, to stay near the runs
 
 
@@ -48,7 +52,7 @@ def search_on_emulator(model: SiteModel, runner: Runner, state: SearchState, *, 
     BudgetSpent
         The budget has too few runs for the next step and the verification.
     """
-    problem, posterior, small = model.problem, state.posterior, False
+    problem, posterior, small, error = model.problem, state.posterior, False, np.inf
     state = replace(state, result=UNFINISHED)
     while state.steps:
         step = state.steps[0]
@@ -58,12 +62,15 @@ def search_on_emulator(model: SiteModel, runner: Runner, state: SearchState, *, 
             if runner.simulator.partial:  # further runs may have the missing outputs
                 continue
             break
+        error, before = state.emulator.error, error
+        if step.number and error > STALLED * before and not _is_small(problem, state.emulator):
+            state = measure_solver_noise(model, runner, state, posterior)
         state = optimise_on_emulator(model, runner, state, posterior)
         if state.candidate is None or state.emulator is None:
             break
         moved = movement(posterior, state.posterior)
         posterior = model.algorithm(model.emulator_stages).limit_movement(posterior, state.posterior, FARTHEST)
-        was_small, small = small, state.emulator.error <= 0.5 * problem.inference.emulator_error
+        was_small, small = small, _is_small(problem, state.emulator)
         if step.number + 1 < FEWEST_STEPS or not small:
             continue
         if state.result.converged and moved < CONVERGED:
@@ -92,7 +99,10 @@ def _fit_for_step(
     runner.require(step.runs + runs_in_a_step(problem))
     widened = WIDENED if step.number or problem.inference.posterior == "sampled" else 1.0
     latents, sites = draw_for_runs(model, posterior, step.runs, widened)
+    from_prior = runner.simulator.runs == 0
     batch = runner.evaluate(latents, f"emulator-step-{step.number + 1}", sites)
+    if from_prior:
+        stop_at_prior_conflict(problem, batch.outputs, batch.valid, sites)
     runs = state.runs.append(latents, batch.outputs, batch.valid, sites, step.number)
     state = fit(model, replace(state, runs=runs), posterior)
     return state if batch.valid.any() else replace(state, emulator=None)
@@ -102,7 +112,28 @@ def fit(model: SiteModel, state: SearchState, posterior: GaussianPosterior) -> S
     """Fit the emulator to all runs so far, with the noise of a posterior; it is None if this is not possible."""
     noise_std = with_learned_hyperparameters(model.problem, posterior).noise_std
     emulator = fit_emulator(model.problem, state.runs, noise_std=noise_std, rng=model.streams.design)
+    if emulator is not None and state.solver_noise is not None:
+        emulator = replace(emulator, solver_noise=state.solver_noise)
     return replace(state, emulator=emulator)
+
+
+def _is_small(problem: Problem, emulator: Emulator) -> bool:
+    return emulator.smooth_error <= 0.5 * problem.inference.emulator_error
+
+
+def measure_solver_noise(
+    model: SiteModel, runner: Runner, state: SearchState, posterior: GaussianPosterior
+) -> SearchState:
+    """Measure the numerical noise of the simulator near a posterior once, if the budget has enough runs."""
+    if state.emulator is None or state.solver_noise is not None:
+        return state
+    mean, factor = to_numpy(posterior.marginals.mean), to_numpy(posterior.factor)
+    latents, sites = place_lines(mean, factor, np.random.default_rng([model.seed, 3]))
+    if not runner.simulator.can_afford(latents.shape[0] * len(sites)):
+        return state
+    batch = runner.evaluate(latents, "solver-noise", sites)
+    noise = estimate_solver_noise(np.where(batch.valid[..., None], batch.outputs, np.nan))
+    return runner.keep(replace(state, solver_noise=noise, emulator=replace(state.emulator, solver_noise=noise)))
 
 
 def optimise_on_emulator(

@@ -14,6 +14,7 @@ from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
 from invgp.core.posteriors import Full
 from invgp.core.savigp import Savigp, State
+from invgp.emulation.run_schedule import FACTORISED_SAMPLES
 from invgp.execution.simulator import Batch
 from invgp.gaussian_processes import WhitenedGaussians
 from invgp.inference.diagnostics import diagnose
@@ -26,7 +27,6 @@ from invgp.posterior import Solution
 from invgp.problem import Problem
 
 START_SHARE = 0.1  # variance of the starting posterior, relative to the prior variance
-SAMPLES = 256  # default number of samples per site
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def prepare_factorised(
         bound,
         parameters,
         noise_log_density(problem, backend),
-        Points.draw(points, settings.samples or SAMPLES, problem.survey.size, problem.latent_count, backend),
+        Points.draw(points, settings.samples or FACTORISED_SAMPLES, problem.survey.size, problem.latent_count, backend),
         LBFGS(tolerance=settings.tolerance),
     )
     return FactorisedModel(problem, backend, seed, realizations, algorithm), FactorisedState(algorithm.init())

@@ -13,6 +13,7 @@ from invgp.core.backend import Backend, cholesky, to_numpy
 from invgp.core.field.field_gaussian import Gaussian, LowRankGaussian
 from invgp.core.field.field_inference import FieldInfo, FieldState
 from invgp.core.field.field_sampling import FieldDraws
+from invgp.emulation.run_schedule import most_runs
 from invgp.errors import RunsFailedError
 from invgp.execution.simulator import TooManyFailures
 from invgp.inference.diagnostics import diagnose
@@ -35,6 +36,7 @@ from invgp.inference.field_draws import (
 from invgp.inference.field_learning import FieldLearning
 from invgp.inference.field_model import FieldModel
 from invgp.inference.notes import noise_notes
+from invgp.inference.prior_conflict import stop_at_prior_conflict
 from invgp.inference.runner import BudgetSpent, Runner
 from invgp.inference.search_state import UNFINISHED, SearchResult
 from invgp.latent_model.changed_prior import ChangedPrior
@@ -47,7 +49,6 @@ FEWEST_LATER = 16  # runs of later batches
 FIRST_SHARE = 0.4  # largest part of `inference.max_runs` in the first batch
 GROWTH = 0.3  # runs of the next batch, relative to all runs so far
 MOST_HELD = 4000  # most inducing points of all processes in the file, which contains the square of this number
-MOST_RUNS = 1000  # budget if `inference.max_runs` is not set
 CONVERGED = 0.05  # largest movement of the posterior by the last batch, in standard deviations
 FEW_RUNS = 0.05  # largest part of the variance that more runs would remove, at convergence
 NARROWER_SPREADS = (
@@ -145,7 +146,7 @@ class FieldInversion:
 
     def search(self) -> SearchResult:
         """Make batches of runs from the current posterior until it has converged or the budget is used."""
-        budget = self.problem.inference.max_runs or MOST_RUNS
+        budget = most_runs(self.problem)
         self.runner.begin(budget)
         batch = first_batch(self.model.variables, self.problem.inference.max_runs)
         if self._knows_enough():
@@ -156,7 +157,7 @@ class FieldInversion:
             if self._has_converged():
                 return SearchResult("the posterior has converged", converged=True)
         if self.problem.inference.max_runs is None:
-            status = f"stopped at {MOST_RUNS} runs, since inference.max_runs is not set, before it converged"
+            status = f"stopped at {budget} runs, since inference.max_runs is not set, before it converged"
         else:
             status = f"stopped at inference.max_runs = {budget} before the posterior converged"
         return SearchResult(status, converged=False)
@@ -186,7 +187,12 @@ class FieldInversion:
         """Make one batch of runs, and update posterior and hyperparameters with it."""
         if not self.simulator.can_afford(count) or (self.state.regression is None and count < FEWEST_FIELD_RUNS):
             raise BudgetSpent(max(count, FEWEST_FIELD_RUNS))
+        from_prior = self.runner.simulator.runs == 0 and self.state.regression is None
         w, near, latents, outputs = self._runs(count)
+        if from_prior:
+            stop_at_prior_conflict(
+                self.problem, outputs, np.ones(outputs.shape[:2], dtype=bool), np.arange(self.problem.survey.size)
+            )
         if self.state.regression is not None and near.any():
             self.verification = Verification.from_runs(self.model, self.state, w[near], outputs[near], self.outputs)
         self.outputs = np.concatenate([self.outputs, outputs])

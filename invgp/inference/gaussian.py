@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.core.coupled.stage import Stage
@@ -18,9 +19,15 @@ from invgp.emulation.run_schedule import runs_in_a_step
 from invgp.errors import RunsFailedError
 from invgp.inference.alternative_modes import search_alternative_modes
 from invgp.inference.diagnostics import DOUBTFUL, Cavity
-from invgp.inference.emulator_search import outer_steps, search_on_emulator, trusted_sites, verify
+from invgp.inference.emulator_search import (
+    measure_solver_noise,
+    outer_steps,
+    search_on_emulator,
+    trusted_sites,
+    verify,
+)
 from invgp.inference.exact_draws import EmulatedPosterior, SamplingOptions, check_gaussian
-from invgp.inference.notes import undetermined_shape_notes
+from invgp.inference.notes import LARGE_SOLVER_NOISE, undetermined_shape_notes
 from invgp.inference.restart import restart_around, restart_where_unexplained
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState
@@ -82,18 +89,33 @@ def search_emulated(model: SiteModel, runner: Runner, state: SearchState) -> Sea
                 "simulator was used for every step."
             ),
         )
-    state = replace(state, direct=~trusted_sites(model, state))
-    if state.direct.any():
-        state = _optimise(model, runner, state, simulator_stages(model, runner), state.posterior)
+    direct = ~trusted_sites(model, state)
+    if direct.any():
+        state = _use_simulator_at(model, runner, state, direct)
     state = verify(model, runner, state)
     failed = np.nan_to_num(state.verification) > 2.0 * model.problem.inference.emulator_error
     if failed.any():
-        state = replace(state, direct=state.direct | failed)
-        state = _optimise(model, runner, state, simulator_stages(model, runner), state.posterior)
+        state = _use_simulator_at(model, runner, state, state.direct | failed)
     state = restart_where_unexplained(model, runner, state)
     state = check_shape(model, runner, state)
     state = _restart_where_doubtful(model, runner, state)
     return check_whole_posterior(model, state)
+
+
+def _use_simulator_at(model: SiteModel, runner: Runner, state: SearchState, sites: NDArray[np.bool_]) -> SearchState:
+    """Optimise with the simulator at some sites (N,), unless its numerical noise is the reason for the error there.
+
+    Estimates from a noisy simulator do not converge. The emulator averages the noise, and its error is added to the
+    noise of the data.
+    """
+    state = measure_solver_noise(model, runner, state, state.posterior)
+    if state.solver_noise is not None:
+        share = np.nanmedian(state.solver_noise / model.problem.noise_std, axis=0)
+        if share.max() > LARGE_SOLVER_NOISE:
+            before = np.zeros_like(sites) if state.inaccurate is None else state.inaccurate
+            return replace(state, inaccurate=before | sites)
+    state = replace(state, direct=sites)
+    return _optimise(model, runner, state, simulator_stages(model, runner), state.posterior)
 
 
 def search_simulated(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:

@@ -14,6 +14,7 @@ import xarray as xr
 from threadpoolctl import threadpool_limits
 
 from invgp.core.backend import Backend, DeviceError, select_backend
+from invgp.emulation.run_schedule import most_runs
 from invgp.errors import ConfigError, DeviceMissingError, RunsFailedError
 from invgp.execution.monitor import Monitor, SilentMonitor
 from invgp.execution.pools import open_pool
@@ -101,6 +102,8 @@ def invert(
         Ctrl-C; it contains the best posterior so far.
     ConfigError
         The problem cannot be inverted with its settings, or there is no such Dask scheduler.
+    PriorConflictError
+        The data are far outside what the simulator computes under the prior.
     LedgerError
         The ledger cannot be written, because the disk is full or another process has locked it.
     """
@@ -125,7 +128,7 @@ def invert(
             directory,
             pool,
             monitor or display,
-            settings.max_runs,
+            most_runs(problem),
             recorder,
             temporary=run_directory is None,
         )

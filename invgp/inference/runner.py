@@ -56,7 +56,8 @@ class Runner:
     @property
     def out_of_runs(self) -> SearchResult:
         """Outcome of a search that has used all runs of the budget."""
-        status = f"stopped at inference.max_runs = {self.simulator.budget} before the posterior converged"
+        default = ", its default," if self.simulator.problem.inference.max_runs is None else ""
+        status = f"stopped at inference.max_runs = {self.simulator.budget}{default} before the posterior converged"
         return SearchResult(status, converged=False)
 
     def keep(self, state: StateT) -> StateT:
@@ -64,10 +65,11 @@ class Runner:
         self.latest = state
         return state
 
-    def begin(self, most_runs: int) -> None:
-        """Report the largest possible number of runs to the monitor."""
-        left = self.simulator.runs_left
-        self.simulator.monitor.start(most_runs if left is None else min(most_runs, left))
+    def begin(self, planned_runs: int) -> None:
+        """Report the number of runs to the monitor: as planned, and the most that are allowed."""
+        most = self.simulator.budget
+        planned = planned_runs if most is None else min(planned_runs, most)
+        self.simulator.monitor.start(planned, planned if most is None else most)
 
     def record(self, elbo: float, *, accepted: bool) -> None:
         """Record an evaluation of the bound in the trace, if accepted, and report it to the monitor."""

@@ -94,6 +94,10 @@ class SearchState:
         Outer steps that are left.
     target : SampledTarget or None
         What was sampled last.
+    solver_noise : array, shape (P,), or None
+        Numerical noise of the simulator, in the units of the observations; None if it was not measured.
+    inaccurate : array of bool, shape (N,), or None
+        Sites where the emulator is used though it is not accurate enough, because of this noise.
     samples : Samples or None
         Draws from the exact posterior.
     notes, shape_notes : tuple of str
@@ -111,6 +115,8 @@ class SearchState:
     emulator: Emulator | None = None
     steps: tuple[Step, ...] = ()
     target: SampledTarget | None = None
+    solver_noise: Floats | None = None
+    inaccurate: NDArray[np.bool_] | None = None
     samples: Samples | None = None
     notes: tuple[str, ...] = ()
     shape_notes: tuple[str, ...] = ()

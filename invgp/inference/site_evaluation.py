@@ -92,6 +92,8 @@ def draw_for_runs(
 def run_errors(model: SiteModel, state: SearchState, batch: Batch, latents: Floats, sites: NDArray[np.intp]) -> Floats:
     """Compute the root mean square error (S, B) of the emulator at each run, in standard deviations of the noise.
 
+    Numerical noise of the simulator is subtracted.
+
     Parameters
     ----------
     model : SiteModel
@@ -130,6 +132,7 @@ def _errors(
     noise_std = with_learned_hyperparameters(model.problem, state.posterior).noise_std[sites]
     errors = (batch.outputs - state.emulator.predict(latents, sites)) / noise_std
     observed = batch.valid[..., None] & np.isfinite(model.problem.survey.Y[sites]) & np.isfinite(errors)
+    squares = errors**2 - (state.emulator.solver_noise / noise_std) ** 2
     counts = observed.sum(axis=axis)
-    error = np.sqrt(np.sum(np.where(observed, errors, 0.0) ** 2, axis=axis) / np.maximum(counts, 1))
-    return np.where(counts > 0, error, np.nan)
+    mean = np.sum(np.where(observed, squares, 0.0), axis=axis) / np.maximum(counts, 1)
+    return np.where(counts > 0, np.sqrt(np.maximum(mean, 0.0)), np.nan)

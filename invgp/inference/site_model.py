@@ -119,14 +119,15 @@ class SiteModel:
         """Return the problem with the error of an emulator added to the noise.
 
         Sites within a length-scale have nearly the same error, which does not average out; the error is scaled
-        accordingly. Learnt noise includes the error anyway.
+        accordingly. Numerical noise of the simulator differs from run to run. Learnt noise includes the error anyway.
         """
         if emulator is None:
             return self.problem
-        error = np.minimum(emulator.output_error(self.all_sites), LARGEST_ERROR)
+        smooth, rough = emulator.output_error(self.all_sites)
+        error = np.hypot(rough, np.sqrt(self.neighbour_counts)[:, None] * np.minimum(smooth, LARGEST_ERROR))
         for name in self.problem.noise.learn:
             error[:, self.problem.observation_slices[name]] = 0.0
-        return self.problem.with_scaled_noise(np.hypot(1.0, np.sqrt(self.neighbour_counts)[:, None] * error))
+        return self.problem.with_scaled_noise(np.hypot(1.0, error))
 
 
 def uses_emulator(problem: Problem) -> bool:

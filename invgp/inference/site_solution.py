@@ -11,7 +11,7 @@ from invgp.core.coupled import Prior
 from invgp.core.coupled.gaussian_posterior import GaussianPosterior
 from invgp.gaussian_processes import StoredSiteFactors
 from invgp.inference.diagnostics import diagnose, doubtful_latents
-from invgp.inference.notes import inducing_notes, noise_notes
+from invgp.inference.notes import inducing_notes, log_link_notes, noise_notes, solver_noise_notes, widened_notes
 from invgp.inference.runner import Runner
 from invgp.inference.search_state import SearchState
 from invgp.inference.site_model import SiteModel
@@ -74,7 +74,18 @@ def all_notes(model: SiteModel, runner: Runner, state: SearchState) -> list[str]
         *runner.simulator.describe_effects(*(to_numpy(part) for part in posterior.marginals)),
         *noise_notes(model.problem, to_numpy(posterior.hyper.noise)),
         *inducing_notes(posterior.prior),
+        *solver_noise_notes(model.problem, state.solver_noise),
+        *widened_notes(state.inaccurate),
+        *_link_notes(model, state),
     ]
+
+
+def _link_notes(model: SiteModel, state: SearchState) -> list[str]:
+    """Suggest log links where the emulator shows that they would straighten the posterior."""
+    if state.emulator is None:
+        return []
+    mean, covariance = (to_numpy(part) for part in state.posterior.marginals)
+    return log_link_notes(model.problem, mean, covariance, state.emulator.predict)
 
 
 def _draws(model: SiteModel, posterior: GaussianPosterior) -> Floats:

@@ -76,7 +76,9 @@ class InferenceSettings(Settings):
         default=None,
         ge=1,
         le=10**12,
-        description="maximum number of simulator runs, never exceeded; none: no limit, for field models 1,000",
+        description="maximum number of simulator runs, never exceeded; none: for field models 1,000; for site models "
+        "100 per site and at least 2,000 with an emulator, 5,000 per site and at least 50,000 without one; for 'full "
+        "gaussian' no limit",
     )
     kept_variance: float = Field(
         default=0.9999,

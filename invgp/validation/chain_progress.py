@@ -36,7 +36,7 @@ class ChainMonitor:
     began: float = 0.0
     started: float = field(default_factory=time.perf_counter)
 
-    def start(self, most_runs: int) -> None:
+    def start(self, planned_runs: int, most_runs: int) -> None:
         """Do nothing: the chains report the number of iterations."""
 
     def start_batch(self, purpose: str, runs: int) -> None:

@@ -177,8 +177,10 @@ def measure(survey: Survey, cache: Path, inference: dict[str, Any]) -> Row:
 
 
 def _doubts(line: str) -> bool:
-    """Whether a diagnostic puts the numbers in doubt; a list of the modes does not."""
-    return bool(line) and not (line.startswith("The posterior has") and " modes, " in line)
+    """Whether a diagnostic puts the numbers in doubt; a list of the modes or the suggestion of a link does not."""
+    return (
+        bool(line) and "link = 'log'" not in line and not (line.startswith("The posterior has") and " modes, " in line)
+    )
 
 
 def _matches(name: str, part: str) -> bool:

@@ -173,3 +173,11 @@ def test_that_both_chains_of_the_battery_give_the_posterior_of_a_linear_line(ben
         values = target.values(sample(target, np.random.default_rng(2), 1, **size)).swapaxes(1, 2).reshape(-1, 8)
         assert values.mean(axis=0) == pytest.approx(mean, abs=0.06 * std.max())
         assert values.std(axis=0) == pytest.approx(std, rel=0.05)
+
+
+def test_that_forecasts_are_compared_with_runs(benchmark, capsys):
+    rows = benchmark("forecasts").main(["--small"])
+    printed = capsys.readouterr().out
+    assert all(row.made <= row.used and row.ratio <= 2.0 for row in rows), printed
+    assert len({row.problem for row in rows}) >= 4
+    assert f"{len(rows)} of {len(rows)} forecasts are within a factor of two of the runs." in printed

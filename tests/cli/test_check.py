@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -25,11 +26,12 @@ from invgp.config import load
 from invgp.errors import ConfigError
 
 EMULATED = (
-    r"A run takes [\d.]+ (µs|ms)\. The emulator takes about 4 steps[^:\n]*: about 48 runs, [\d.]+ (µs|ms) of "
-    r"simulation with 1 worker\.\n"
+    r"A run takes [\d.]+ (µs|ms)\. The emulator [^:\n]*: about \d\d runs, [\d.]+ (µs|ms) of simulation with 1 "
+    r"worker\.\n"
+    r"Never more than inference\.max_runs = 2,000 runs, its default\.\n"
 )
 FACTORISED = (
-    r"A run takes [\d.]+ (µs|ms)\. The full Gaussian takes 16 runs per site[^:\n]*: about 5,760 runs, [\d.]+ m?s "
+    r"A run takes [\d.]+ (µs|ms)\. The full Gaussian takes 16 runs per site[^:\n]*: about 5,000 runs, [\d.]+ m?s "
     r"of simulation with 1 worker\.\nNever more than inference\.max_runs = 5,000 runs\.\n"
 )
 
@@ -88,15 +90,62 @@ def test_that_check_names_the_kind_of_noise(invgp_here: Command, tmp_path: Path)
 
 
 def test_that_check_runs_a_program(invgp_here: Command, tmp_path: Path) -> None:
-    config = with_program(directory=tmp_path).replace('["time"]', '[{ name = "time", unit = "ms" }]')
+    config = with_program(body='awk "BEGIN { print $1 }"', directory=tmp_path).replace(
+        '["time"]', '[{ name = "time", unit = "ms" }]'
+    )
     write_files(tmp_path, config.replace("seed = 3", "seed = 3\nworkers = 2"))
     result = invgp_here("check", "survey.toml", "--workers", "4", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "One run of 'simulator.sh' at the prior mean, site 1:" in result.stdout
-    assert "  out  time = 0.5 ms" in result.stdout
+    assert "  out  time = 500 ms" in result.stdout
     assert re.search(r"A run takes [\d.]+ m?s\.", result.stdout)
     assert "with 4 workers." in result.stdout
     assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_that_run_uses_the_runs_of_the_pilot(invgp_here: Command, tmp_path: Path) -> None:
+    write_files(tmp_path, with_program(directory=tmp_path))
+    none = invgp_here("check", "survey.toml", "--no-pilot", "--json", cwd=tmp_path)
+    assert json.loads(none.stdout)["pilot_runs"] == 0
+    assert not (tmp_path / "posterior.ledger.sqlite").exists()
+    check = invgp_here("check", "survey.toml", "--pilot", "--json", cwd=tmp_path)
+    forecast = json.loads(check.stdout)
+    assert forecast["pilot_runs"] > 0
+    assert forecast["max_runs"] == 2000
+    run = json.loads(invgp_here("run", "survey.toml", "--json", cwd=tmp_path).stdout)
+    assert run["runs_from_ledger"] == forecast["pilot_runs"] < run["runs"]
+    assert run["runs"] / 2 <= forecast["runs"] <= 2 * run["runs"]
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_that_data_in_the_wrong_unit_give_an_exit_code(command: str, invgp_here: Command, tmp_path: Path) -> None:
+    write_files(tmp_path, with_program(directory=tmp_path).replace('["time"]', '[{ name = "time", unit = "ms" }]'))
+    result = invgp_here(command, "survey.toml", cwd=tmp_path)
+    assert result.returncode == 6
+    assert "invgp: the data of time are far outside the outputs of the simulator under the prior" in result.stderr
+    assert re.search(r"a factor of about (990|1,000|1,100)\. Check the units of time, of the outputs", result.stderr)
+    assert not (tmp_path / "posterior.nc").exists()
+
+
+def test_that_the_compilation_of_a_function_is_not_taken_for_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function that takes 5 s when it is first called with a batch of some size, and then 1 ms per run."""
+    clock, compiled = [0.0], set()
+
+    def time(depth: np.ndarray) -> np.ndarray:
+        size = np.size(depth)
+        clock[0] += 1e-3 * size + (0.0 if size in compiled else 5.0)
+        compiled.add(size)
+        return depth / 1000.0
+
+    problem = load(write_files(tmp_path))
+    object.__setattr__(problem.forward, "_call", time)
+    monkeypatch.setattr("invgp.cli.check.time.perf_counter", lambda: clock[0])
+    _, seconds, pace = time_run(problem, prior_mean_inputs(problem), tmp_path)
+    assert seconds == pytest.approx(1e-3)
+    assert pace == pytest.approx(1e-3)
+    assert clock[0] > 10.0
 
 
 def test_that_check_keeps_the_directory_of_the_run_that_failed(invgp_here: Command, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_that_every_command_can_be_quiet_and_speak_json(name: str, tmp_path: Pat
 
 @pytest.mark.parametrize("plain", [True, False])
 def test_that_no_color_is_heeded(plain: bool, tmp_path: Path) -> None:
-    code = "from invgp.progress import show_progress\nwith show_progress() as state:\n    state.start(3)\n"
+    code = "from invgp.progress import show_progress\nwith show_progress() as state:\n    state.start(3, 3)\n"
     code += "    state.start_batch('step', 3)\n"
     ours, theirs = pty.openpty()
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}

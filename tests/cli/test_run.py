@@ -26,7 +26,7 @@ from helpers.command_line import (
 )
 from invgp.config.variable_names import RESERVED, SUFFIXES
 from invgp.formatting import format_duration
-from invgp.progress import TerminalDisplay, format_rate
+from invgp.progress import ProgressState, TerminalDisplay, format_rate
 
 Finished = tuple[Path, subprocess.CompletedProcess[str]]
 
@@ -191,6 +191,23 @@ def test_that_a_terminal_shows_a_live_display(tmp_path: Path) -> None:
         re.match(r"invgp: warning: the posterior has not converged; do not rely on its standard deviations yet", line)
         for line in plain
     )
+
+
+def test_that_a_display_shows_time_left_while_runs_follow() -> None:
+    """Ten runs are planned and made in a second; the simulator then has to make more."""
+    state = ProgressState()
+    state.start(10, 1000)
+    state.start_batch("step 1", 10)
+    state.add_runs(5, 0)
+    state.running = 0.5
+    assert state.text[2].endswith("| up to 500 ms left")
+    state.add_runs(5, 0)
+    state.running = 1.0
+    assert "left" not in state.text[2]  # all planned runs are made
+    state.start_batch("step 2", 20)
+    assert state.text[2].endswith("| up to 99 s left")  # 990 runs at 0.1 s
+    state.start(5, 5)  # as of a monitor that knows no more
+    assert state.text[2].endswith("| up to 2 s left")
 
 
 def test_that_a_display_fits_a_terminal() -> None:

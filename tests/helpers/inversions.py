@@ -40,7 +40,7 @@ def sites_on_a_line(x, length_scales=(1.0,), **inference):
 class ExactEmulator:
     """An emulator that is the simulator itself, a function of the first latent."""
 
-    name, error = "exact", 0.0
+    name, error, solver_noise = "exact", 0.0, 0.0
 
     def __init__(self, function, errors=0.0):
         self.function, self.errors, self.asked_of = function, errors, set()
@@ -50,7 +50,7 @@ class ExactEmulator:
         return self.function(latents[..., 0])[..., None]
 
     def output_error(self, sites):
-        return np.zeros((len(sites), 1)) + self.errors
+        return np.zeros((len(sites), 1)) + self.errors, np.zeros((len(sites), 1))
 
 
 class SearchUnderWay:

@@ -84,7 +84,7 @@ def test_that_runs_of_earlier_inversions_are_used_from_the_start(tmp_path, links
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("size", [3.0, 6.0, 10.0, 30.0])
 def test_that_sites_at_a_jump_are_detected_and_evaluated_directly(size, seed):
-    problem, truth = line_problem(partial(with_jump, size=size))
+    problem, truth = line_problem(partial(with_jump, size=size), max_runs=10**6)
     posterior = invgp.invert(problem, seed=seed)
     direct = posterior["direct_evaluation"].values.astype(bool)
     near = np.abs(truth[:, 0] - 0.8) < 0.1

@@ -1,0 +1,190 @@
+"""Pilot: the first runs of an inversion, from which its cost is forecast.
+
+The pilot is the beginning of the inversion itself. With a ledger, its runs are recorded, and the inversion continues
+from there: no run is made twice, and the posterior is the same as without a pilot.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from invgp.core.backend import select_backend
+from invgp.emulation import Runs, fit_emulator
+from invgp.emulation.run_schedule import can_emulate, most_runs, runs_of_steps
+from invgp.execution.pools import open_pool
+from invgp.execution.run_directories import make_run_directory
+from invgp.execution.simulator import Batch, Simulator
+from invgp.inference.field import FieldInversion, first_batch
+from invgp.inference.field_model import FieldModel
+from invgp.inference.invert import blas_threads, open_recorder, search_within_budget, strategy_of
+from invgp.inference.runner import Runner
+from invgp.problem import Floats, Problem
+
+
+class Pilot(NamedTuple):
+    """The first runs of an inversion.
+
+    Attributes
+    ----------
+    runs, reused : int
+        Number of runs, and how many of them were taken from the ledger.
+    pace : float
+        Time from one run to the next, in s; NaN if all runs were taken from the ledger.
+    finished : bool
+        Whether the whole inversion needed no more runs.
+    errors : tuple of float
+        Error of an emulator that is fitted to the runs so far, in noise standard deviations, after each batch of a site
+        model. It is the root mean square of cross-validation errors of the batch.
+    inaccurate_sites : int
+        Number of sites at which the error of the last of these emulators is above `inference.emulator_error`.
+    few_runs : float
+        Part of the posterior variance of a field model that is due to the small number of runs; NaN for a site model.
+    """
+
+    runs: int
+    reused: int
+    pace: float
+    finished: bool
+    errors: tuple[float, ...]
+    inaccurate_sites: int = 0
+    few_runs: float = math.nan
+
+
+class PilotEndedError(Exception):
+    """The pilot has made its runs."""
+
+
+@dataclass
+class PilotSimulator(Simulator):
+    """A simulator that ends an inversion after some runs.
+
+    Parameters
+    ----------
+    pilot_runs : int
+        Number of runs; the batch that reaches it is the last.
+
+    Attributes
+    ----------
+    known : Runs
+        Runs of a site model.
+    errors : list of float
+        As in `Pilot`.
+    inaccurate_sites : int
+        As in `Pilot`.
+    seconds : float
+        Time that the batches have taken, in s.
+    """
+
+    pilot_runs: int = 0
+    known: Runs = field(init=False)
+    errors: list[float] = field(default_factory=list)
+    inaccurate_sites: int = 0
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.known = Runs.empty(self.problem.latent_count, self.problem.noise_std.shape[1])
+
+    def run(self, f: Floats, label: str, sites: NDArray[np.intp] | None = None) -> Batch:
+        """Run a site model, and fit an emulator to all runs so far."""
+        started = time.perf_counter()
+        batch = super().run(f, label, sites)
+        self.seconds += time.perf_counter() - started
+        numbers = np.arange(self.problem.survey.size) if sites is None else sites
+        self.known = self.known.append(f, batch.outputs, batch.valid, numbers, len(self.errors))
+        emulator = fit_emulator(
+            self.problem, self.known, noise_std=self.problem.noise_std, rng=np.random.default_rng(0)
+        )
+        self.errors.append(np.nan if emulator is None else emulator.error)
+        if emulator is not None:
+            errors = emulator.site_error(np.arange(self.problem.survey.size))
+            self.inaccurate_sites = int(np.sum(errors > self.problem.inference.emulator_error))
+        if self.runs >= self.pilot_runs:
+            raise PilotEndedError
+        return batch
+
+    def run_fields(self, f: Floats, label: str) -> tuple[Floats, NDArray[np.bool_]]:
+        """Run a field model."""
+        if self.runs >= self.pilot_runs:  # the posterior of the runs so far is known only now
+            raise PilotEndedError
+        started = time.perf_counter()
+        outcome = super().run_fields(f, label)
+        self.seconds += time.perf_counter() - started
+        return outcome
+
+
+def pilot_size(problem: Problem) -> int:
+    """Return the number of runs of a pilot: the first steps of the inversion; 0 if a pilot would tell nothing.
+
+    A Gaussian posterior needs an emulator that is accurate near it, which shows in the second step.
+    """
+    if problem.grid is not None:
+        model = FieldModel.build(problem, select_backend("cpu"), None, np.random.default_rng(0))
+        return first_batch(model.variables, problem.inference.max_runs)
+    if problem.inference.posterior == "full gaussian" or not (problem.inference.emulator and can_emulate(problem)):
+        return 0
+    return sum(runs_of_steps(problem)[: 1 if problem.inference.posterior == "sampled" else 2])
+
+
+def run_pilot(
+    problem: Problem,
+    size: int,
+    *,
+    directory: Path,
+    workers: int | None = None,
+    ledger: str | Path | None = None,
+) -> Pilot:
+    """Make the first runs of the inversion of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    size : int
+        Number of runs; the batch that reaches it is the last.
+    directory : Path
+        Directory of the runs.
+    workers : int, optional
+        As in `invgp.invert`.
+    ledger : str or Path, optional
+        Ledger of the inversion.
+
+    Raises
+    ------
+    RunsFailedError, PriorConflictError, ConfigError, LedgerError
+        As in `invgp.invert`.
+    """
+    strategy, settings = strategy_of(problem), problem.inference
+    with (
+        threadpool_limits(blas_threads(problem)),
+        open_pool(settings, workers=workers) as pool,
+        make_run_directory(directory) as runs,
+        open_recorder(problem, ledger) as recorder,
+    ):
+        simulator = PilotSimulator(problem, runs, pool, budget=most_runs(problem), recorder=recorder, pilot_runs=size)
+        runner = Runner(simulator)
+        model, state = strategy.prepare(problem, select_backend(settings.device), runner, settings.seed)
+        runner.keep(state)
+        try:
+            search_within_budget(strategy.search, model, runner, state)
+        except PilotEndedError:
+            finished = False
+        else:
+            finished = True
+    made = simulator.runs - simulator.reused
+    return Pilot(
+        simulator.runs,
+        simulator.reused,
+        simulator.seconds / made if made else np.nan,
+        finished,
+        tuple(simulator.errors),
+        simulator.inaccurate_sites,
+        model.info.few_runs if isinstance(model, FieldInversion) and model.info else math.nan,
+    )
