@@ -13,8 +13,9 @@ from invgp.problem import FEWEST_FIELD_RUNS, Floats, Grid, InferenceSettings, La
 from invgp.settings.configuration import Config
 from invgp.units import IDENTITY, conversion
 
-# Keys of [inference] that only the coupled posterior looks at, with the value that says as much as leaving them out.
-OF_COUPLED = {
+OF_EMULATOR = ("runs_per_site", "emulator_error")
+# Keys of [inference] that only site models use, with the value that means the same as leaving them out.
+OF_SITE_MODELS = {
     "estimator": "auto",
     "emulator": False,
     "runs_per_site": None,
@@ -22,10 +23,9 @@ OF_COUPLED = {
     "inducing": None,
     "learn_inducing": False,
     "batch": None,
+    "samples": None,
+    "max_evaluations": None,
 }
-OF_EMULATOR = ("runs_per_site", "emulator_error")
-# Keys of [inference] that only models of a site look at, in the same way.
-OF_SITE_MODELS = OF_COUPLED | {"samples": None, "max_evaluations": None}
 
 
 def check_inference(config: Config, settings: InferenceSettings, latents: Sequence[Latent]) -> None:
@@ -60,18 +60,12 @@ def _check_estimator(config: Config) -> list[str]:
 def _check_ignored_keys(config: Config) -> list[str]:
     """Return messages about keys that would have no effect."""
     section, given = config.inference, config.inference.model_fields_set
+    ignored = []
     if section.posterior == "full gaussian":
         keys = [f"latents.{name}.learn" for name, latent in config.latents.items() if latent.learn.model_fields_set]
         keys += ["noise.learn"] if config.noise.learn else []
-        keys += [
-            f"inference.{key}" for key, none in OF_COUPLED.items() if key in given and getattr(section, key) != none
-        ]
-        return [f"{key}: must be left out with inference.posterior = 'full gaussian', was given" for key in keys]
-    ignored = []
-    if "tolerance" in given:
-        ignored.append(
-            f"inference.tolerance: must be left out with inference.posterior = {section.posterior!r}, was given"
-        )
+        keys += ["inference.learn_inducing"] if section.learn_inducing else []
+        ignored += [f"{key}: must be left out with inference.posterior = 'full gaussian', was given" for key in keys]
     if not section.emulator and section.posterior == "sampled" and "posterior" in given:
         ignored.append("inference.emulator: must be true with inference.posterior = 'sampled', was false")
     elif not section.emulator:

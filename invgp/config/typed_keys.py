@@ -98,7 +98,6 @@ class InferenceKeys(TypedDict, total=False):
     batch: int
     samples: int
     max_evaluations: int
-    tolerance: float
     max_failed_share: float
     retries: int
     seed: int

@@ -19,7 +19,6 @@ MOST_FIELD_RUNS = 1000
 MOST_RUNS, MOST_PER_SITE = 2000, 100  # with an emulator
 MOST_DIRECT_RUNS, MOST_DIRECT_PER_SITE = 50_000, 5000  # without an emulator
 MOST_EVALUATIONS = 20  # evaluations of the bound that are always allowed without an emulator
-FACTORISED_SAMPLES = 256  # default samples per site of the full Gaussian
 MOST_COMPARED_SITES = 1000  # sites with which all sites are compared; a random subset if there are more
 
 
@@ -34,8 +33,6 @@ def most_runs(problem: Problem) -> int:
         return settings.max_runs
     if problem.grid is not None:
         return MOST_FIELD_RUNS
-    if settings.posterior == "full gaussian":  # a fixed number of runs in each evaluation of the bound
-        return settings.max_evaluations * (settings.samples or FACTORISED_SAMPLES) * sites
     if settings.emulator and can_emulate(problem):
         return max(MOST_RUNS, MOST_PER_SITE * sites, 2 * run_budget(problem))
     each = max(MOST_DIRECT_PER_SITE, MOST_EVALUATIONS * (settings.samples or 0))

@@ -248,7 +248,7 @@ class Simulator:
             Posterior covariance at each site.
         """
         some, problem = [], self.problem
-        each = problem.noise.kind == "gaussian" and problem.inference.posterior != "full gaussian"
+        each = problem.noise.kind == "gaussian"
         if self.partial:
             some = [
                 f"{self.partial} of {self.runs} runs gave only some of their outputs; "

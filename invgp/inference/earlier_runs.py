@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from invgp.adapters.protocol import former_digest
 from invgp.emulation import Runs
@@ -99,12 +100,13 @@ def _add(digest: Any, value: Any, former: bool) -> None:
         digest.update(np.ascontiguousarray(value).tobytes() if value.dtype != object else repr(value.tolist()).encode())
     elif hasattr(value, "digest") and hasattr(value, "evaluate"):
         digest.update((former_digest(value) if former else value.digest).encode())
-    elif is_dataclass(value):
+    elif is_dataclass(value) or isinstance(value, BaseModel):
         ignored = IGNORED_FIELDS if former else IGNORED_FIELDS | PROVENANCE
-        for field in fields(value):
-            if field.name not in ignored:
-                digest.update(field.name.encode())
-                _add(digest, getattr(value, field.name), former)
+        names = type(value).model_fields if isinstance(value, BaseModel) else [field.name for field in fields(value)]
+        for name in names:
+            if name not in ignored:
+                digest.update(name.encode())
+                _add(digest, getattr(value, name), former)
     elif isinstance(value, dict):
         for key in sorted(value):
             digest.update(str(key).encode())

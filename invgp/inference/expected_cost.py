@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from invgp.emulation.run_schedule import (
-    FACTORISED_SAMPLES,
     can_emulate,
     most_runs,
     run_budget,
@@ -38,9 +37,7 @@ class CostOptions:
     direct : int
         Runs of a Gaussian posterior for each site where the emulator of the pilot is not accurate enough.
     direct_samples : int
-        Runs per site of the coupled posterior without an emulator.
-    evaluations : int
-        Evaluations of the bound of the full Gaussian.
+        Runs per site without an emulator.
     largest_error : float
         Emulator error above which the runs do not grow any more.
     usual_field : int
@@ -56,7 +53,6 @@ class CostOptions:
     usual_error: float = 0.3
     direct: int = 180
     direct_samples: int = 300
-    evaluations: int = 60
     largest_error: float = 3.0
     usual_field: int = 150
     field_growth: float = 9.5
@@ -94,12 +90,8 @@ def _expected_runs(problem: Problem, pilot: Pilot | None, options: CostOptions) 
     settings, sites = problem.inference, problem.survey.size
     if problem.grid is not None:
         return _runs_of_field(pilot, options)
-    if settings.posterior == "full gaussian":
-        each = settings.samples or FACTORISED_SAMPLES
-        words = f"The full Gaussian takes {each} runs per site, about {options.evaluations} times"
-        return options.evaluations * each * sites, words
     if not (settings.emulator and can_emulate(problem)):
-        words = f"The coupled posterior takes about {options.direct_samples} runs per site"
+        words = f"Without an emulator, the posterior takes about {options.direct_samples} runs per site"
         return options.direct_samples * sites, words
     if settings.posterior == "sampled":
         return _runs_with_draws(problem, options.usual_error if pilot is None else pilot.errors[-1], options)

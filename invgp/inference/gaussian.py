@@ -159,7 +159,12 @@ def _restart_where_doubtful(model: SiteModel, runner: Runner, state: SearchState
 
 
 def check_shape(model: SiteModel, runner: Runner, state: SearchState) -> SearchState:
-    """Test at each site whether the posterior is Gaussian, if the budget has enough runs."""
+    """Test at each site whether the posterior is Gaussian, if the budget has enough runs.
+
+    A posterior that factorises over the latents is not tested: it differs from the exact one in any case.
+    """
+    if model.factorised:
+        return state
     sites = model.all_sites
     simulated = len(sites) if state.emulator is None else int(state.direct.sum())
     samples = EMULATED_SHAPE_SAMPLES
@@ -184,6 +189,8 @@ def check_whole_posterior(model: SiteModel, state: SearchState) -> SearchState:
     """Add a note if the posterior of all sites together is not Gaussian; the shape test sees single sites only."""
     emulator, gaussian, size = state.emulator, state.posterior, model.problem.survey.size * model.problem.latent_count
     if emulator is None or state.candidate is None or not gaussian.prior.dense or size > MOST_CHECKED:
+        return state
+    if model.factorised:
         return state
     problem = with_learned_hyperparameters(model.with_emulator_error(emulator), gaussian)
     posterior = EmulatedPosterior(problem, emulator, model.all_sites, gaussian.prior, model.backend)

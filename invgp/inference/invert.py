@@ -20,7 +20,6 @@ from invgp.execution.monitor import Monitor, SilentMonitor
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import make_run_directory, remove_run_directories
 from invgp.execution.simulator import Simulator
-from invgp.inference.factorised import factorised_solution, prepare_factorised, search_factorised
 from invgp.inference.field import field_solution, prepare_field, search_field
 from invgp.inference.gaussian import search_gaussian
 from invgp.inference.runner import BudgetSpent, Runner
@@ -180,8 +179,6 @@ def strategy_of(problem: Problem) -> Strategy:
     """Return the strategy for a problem."""
     if problem.grid is not None:
         return Strategy(prepare_field, search_field, field_solution)
-    if problem.inference.posterior == "full gaussian":
-        return Strategy(prepare_factorised, search_factorised, factorised_solution)
     if problem.inference.posterior == "sampled":
         return Strategy(prepare_site_model, search_sampled, sampled_solution)
     return Strategy(prepare_site_model, search_gaussian, site_solution)
@@ -251,4 +248,8 @@ def _check(problem: Problem, seed: int) -> None:
         raise ConfigError(f"inference.samples: must be at least {least}, was {samples}")
     if seed < 0:
         raise ConfigError(f"seed: must be at least 0, was {seed}")
+    learnt = [f"latents.{latent.name}.learn" for latent in problem.latents if latent.learn]
+    learnt += ["noise.learn"] if problem.noise.learn else []
+    if learnt and problem.inference.posterior == "full gaussian":
+        raise ConfigError(f"{learnt[0]}: must be left out with inference.posterior = 'full gaussian', was given")
     refuse_to_learn_noise(problem)

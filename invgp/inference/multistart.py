@@ -111,7 +111,12 @@ class Multistart:
         likelihood = likelihood_of(problem, model.backend)
         stages = simulator_stages(model, runner)[:1], model.emulator_stages
         rough, exact = (
-            CoupledSavigp(prior, [_with_points(model, stage, len(sites)) for stage in some], likelihood)
+            CoupledSavigp(
+                prior,
+                [_with_points(model, stage, len(sites)) for stage in some],
+                likelihood,
+                factorised=model.factorised,
+            )
             for some in stages
         )
         optimiser = Optimiser(problem, model.backend, model.streams.multistart)

@@ -129,7 +129,7 @@ def pilot_size(problem: Problem) -> int:
     if problem.grid is not None:
         model = FieldModel.build(problem, select_backend("cpu"), None, np.random.default_rng(0))
         return first_batch(model.variables, problem.inference.max_runs)
-    if problem.inference.posterior == "full gaussian" or not (problem.inference.emulator and can_emulate(problem)):
+    if not (problem.inference.emulator and can_emulate(problem)):
         return 0
     return sum(runs_of_steps(problem)[: 1 if problem.inference.posterior == "sampled" else 2])
 

@@ -56,7 +56,7 @@ def sites_at_once(problem: Problem, samples: int) -> int:
 
 def refuse_to_learn_noise(problem: Problem) -> None:
     """Raise `ConfigError` if noise is to be learnt and there are too many sites to process them together."""
-    if problem.grid is not None or problem.inference.posterior == "full gaussian" or not problem.noise.learn:
+    if problem.grid is not None or not problem.noise.learn:
         return
     plan = plan_stages(problem)  # the simulator may have to replace an emulator
     if problem.inference.emulator and can_emulate(problem):

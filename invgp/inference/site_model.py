@@ -104,16 +104,20 @@ class SiteModel:
         return np.arange(self.problem.survey.size)
 
     @property
+    def factorised(self) -> bool:
+        """Whether the Gaussian posterior factorises over the latents."""
+        return self.problem.inference.posterior == "full gaussian"
+
+    @property
     def uses_minibatches(self) -> bool:
         """Whether there are too many sites to process them together on an emulator."""
         return self.optimiser.batch_size(self.emulator_stages) < self.problem.survey.size
 
     def algorithm(self, stages: list[Stage], problem: Problem | None = None) -> CoupledSavigp:
         """Return the algorithm with these stages, for this problem or for one with other noise."""
-        problem = problem or self.problem
-        return CoupledSavigp(
-            self.prior, stages, likelihood_of(problem, self.backend), learning_of(problem, self.backend)
-        )
+        problem, backend = problem or self.problem, self.backend
+        learning = learning_of(problem, backend)
+        return CoupledSavigp(self.prior, stages, likelihood_of(problem, backend), learning, self.factorised)
 
     def with_emulator_error(self, emulator: Emulator | None) -> Problem:
         """Return the problem with the error of an emulator added to the noise.

@@ -53,12 +53,10 @@ class InferenceSettings(Settings):
     )
     estimator: Literal["auto", "linearisation", "hermite", "score"] = Field(
         default="auto",
-        description="estimator of the site factors of the coupled posterior: 'hermite' starts with 'linearisation'; "
+        description="estimator of the site factors: 'hermite' starts with 'linearisation'; "
         "both need Gaussian noise; 'score' needs only log densities; 'auto' is 'hermite' for Gaussian noise",
     )
-    emulator: bool = Field(
-        default=True, description="whether an emulator may replace the simulator, for the coupled posterior"
-    )
+    emulator: bool = Field(default=True, description="whether an emulator may replace the simulator")
     runs_per_site: int = Field(
         default=10,
         ge=1,
@@ -114,17 +112,14 @@ class InferenceSettings(Settings):
         ge=1,
         le=10**6,
         description="samples per site at each evaluation of the bound; none: as many as the estimator needs. With Q "
-        "latent processes (a latent with L labels has L of them), the full Gaussian needs at least 2 (2 Q + 1), "
-        "linearisation 3 (Q + 1) / 2, the others 3 (Q + 1) (Q + 2) / 4",
+        "latent processes (a latent with L labels has L of them), linearisation needs at least 3 (Q + 1) / 2, "
+        "the others 3 (Q + 1) (Q + 2) / 4",
     )
     max_evaluations: int = Field(
         default=200,
         ge=1,
         le=MOST,
         description="maximum number of evaluations of the bound; with an emulator, in each of its steps",
-    )
-    tolerance: float = Field(
-        default=1e-7, gt=0, description="relative change of the bound at which the full Gaussian has converged"
     )
     max_failed_share: float = Field(
         default=0.1,
@@ -206,7 +201,5 @@ def fewest_samples(settings: InferenceSettings, processes: int) -> int:
         Number of latent processes, Q.
     """
     Q = processes
-    if settings.posterior == "full gaussian":
-        return 2 * (2 * Q + 1)
     features = Q + 1 if settings.estimator == "linearisation" else (Q + 1) * (Q + 2) // 2
     return features + (features + 1) // 2

@@ -97,7 +97,7 @@ awk '{ printf "%.15g\\n", 2 * $1 / 2000 + 1e-4 * sin($1) }' depths.txt
 KINDS = {
     "emulated": ("", "", ""),
     "direct": ("", "", "emulator = false\nsamples = 5\nmax_runs = 160"),
-    "factorised": ("", "", 'posterior = "full gaussian"\nsamples = 6\nmax_evaluations = 6'),
+    "factorised": ("", "", 'posterior = "full gaussian"\nemulator = false\nsamples = 6\nmax_evaluations = 6'),
     "sparse": ("", "", "inducing = 4"),
     "mini-batch": ("", "", "emulator = false\nbatch = 3\nsamples = 5\nmax_runs = 160"),
     "learnt": ("learn = { length_scale = 2, std = 2 }", "", ""),

@@ -79,13 +79,21 @@ def test_that_ctrl_c_keeps_and_reports_what_is_done(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_that_check_finds_a_posterior_wanting(tmp_path: Path) -> None:
-    """One evaluation leaves the posterior at its start, whatever the data."""
-    config = CONFIG.replace("samples = 16", "samples = 16\nmax_evaluations = 1\nposterior = 'full gaussian'")
-    write_files(tmp_path, config)
+    """The data do not show on which side of 500 m the depth is; a Gaussian is on one side."""
+    write_files(tmp_path, CONFIG.replace("samples = 16", "samples = 16\nposterior = 'full gaussian'"))
+    (tmp_path / "model.py").write_text("def time(depth):\n    return abs(depth - 500.0) / 100.0\n")
     result = here(*COMMAND, "--surveys", "8", "--check", cwd=tmp_path)
     assert result.returncode == 5, result.stderr
     assert "▼" in result.stdout
-    assert "invgp: warning: 8 of the inversions did not converge" in result.stderr
+
+
+@pytest.mark.slow
+def test_that_inversions_that_did_not_converge_are_counted(tmp_path: Path) -> None:
+    """One evaluation leaves the posterior at its start, whatever the data."""
+    write_files(tmp_path, CONFIG.replace("samples = 16", "samples = 16\nmax_evaluations = 1\nemulator = false"))
+    result = here(*COMMAND, "--surveys", "3", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "invgp: warning: 3 of the inversions did not converge" in result.stderr
 
 
 def test_that_a_mistake_is_a_sentence_before_any_run(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ EMULATED = (
     r"Never more than inference\.max_runs = 2,000 runs, its default\.\n"
 )
 FACTORISED = (
-    r"A run takes [\d.]+ (µs|ms)\. The full Gaussian takes 16 runs per site[^:\n]*: about 5,000 runs, [\d.]+ m?s "
-    r"of simulation with 1 worker\.\nNever more than inference\.max_runs = 5,000 runs\.\n"
+    r"A run takes [\d.]+ (µs|ms)\. Without an emulator, the posterior takes about 300 runs per site: about 1,800 runs, "
+    r"[\d.]+ (µs|ms|s) of simulation with 1 worker\.\nNever more than inference\.max_runs = 5,000 runs\.\n"
 )
 
 
@@ -64,7 +64,9 @@ def test_that_check_prints_inputs_outputs_and_cost(program: list[str], config: s
 def test_that_check_prints_what_the_simulator_itself_costs(invgp_here: Command, tmp_path: Path) -> None:
     write_files(tmp_path, with_inference("emulator = false"))
     result = invgp_here("check", "survey.toml", cwd=tmp_path)
-    assert re.search(r"The coupled posterior takes [^:\n]* runs per site[^:\n]*: about [\d,]+ runs, ", result.stdout)
+    assert re.search(
+        r"Without an emulator, the posterior takes [^:\n]* runs per site[^:\n]*: about [\d,]+ runs, ", result.stdout
+    )
 
 
 def test_that_what_a_server_does_before_its_first_run_is_not_taken_for_a_run(tmp_path: Path) -> None:

@@ -71,9 +71,9 @@ def test_that_log_lines_of_the_full_gaussian_count_its_evaluations(invgp_here: C
     write_files(tmp_path, with_inference(FULL_GAUSSIAN))
     result = invgp_here("run", "survey.toml", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith(f"{tmp_path}/posterior.nc: the bound has converged; ")
+    assert result.stdout.startswith(f"{tmp_path}/posterior.nc: the posterior has converged; ")
     lines = result.stderr.splitlines()
-    assert len(lines) > 3
+    assert len(lines) > 1
     for i, line in enumerate(lines, start=1):
         start = rf"evaluation {i} \| iteration {i} \| ELBO -?[\d.]+ \| {96 * i:,} runs, 0 failed \| "
         assert re.match(start, line), line

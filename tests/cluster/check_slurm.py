@@ -46,6 +46,7 @@ std.time = 0.02
 
 [inference]
 posterior = "full gaussian"
+emulator = false
 samples = 16
 max_evaluations = 2
 """

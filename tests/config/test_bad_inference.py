@@ -179,35 +179,11 @@ WRONG_INFERENCE = [
     Case("a fraction of runs", inference("max_runs = 0.5"), "inference.max_runs: must be a whole number, was 0.5"),
     Case("no inducing points", inference("inducing = 0"), "inference.inducing: must be at least 1, was 0"),
     Case(
-        "inducing points of the full Gaussian",
-        inference("inducing = 2", 'posterior = "full gaussian"'),
-        "inference.inducing: must be left out with inference.posterior = 'full gaussian', was given",
+        "learnt inducing points of the full Gaussian",
+        inference("inducing = 2", "learn_inducing = true", 'posterior = "full gaussian"'),
+        "inference.learn_inducing: must be left out with inference.posterior = 'full gaussian', was given",
     ),
     Case("no site in a batch", inference("batch = 0"), "inference.batch: must be at least 1, was 0"),
-    Case(
-        "batches of the full Gaussian",
-        inference("batch = 2", 'posterior = "full gaussian"'),
-        "inference.batch: must be left out with inference.posterior = 'full gaussian', was given",
-    ),
-    Case(
-        "keys of the coupled posterior, for the other",
-        inference(
-            'posterior = "full gaussian"',
-            'estimator = "hermite"',
-            "emulator = true",
-            "runs_per_site = 5",
-            "emulator_error = 0.1",
-        ),
-        "\n".join(
-            f"inference.{key}: must be left out with inference.posterior = 'full gaussian', was given"
-            for key in ("estimator", "emulator", "runs_per_site", "emulator_error")
-        ),
-    ),
-    Case(
-        "a key of the full Gaussian, for the coupled one",
-        inference('posterior = "coupled gaussian"', "tolerance = 1e-5"),
-        "inference.tolerance: must be left out with inference.posterior = 'coupled gaussian', was given",
-    ),
     Case(
         "draws without an emulator",
         inference('posterior = "sampled"', "emulator = false"),

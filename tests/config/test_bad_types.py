@@ -79,19 +79,14 @@ WRONG_TYPES = [
         "dimensions.layer: must be a list of labels, all whole numbers or all text, was []",
     ),
     Case(
-        "text for a tolerance",
-        {"samples = 16": 'samples = 16\ntolerance = "small"'},
-        "inference.tolerance: must be a number, was 'small'",
+        "text for an error",
+        {"samples = 16": 'samples = 16\nemulator_error = "small"'},
+        "inference.emulator_error: must be a number, was 'small'",
     ),
     Case(
-        "tolerance of zero",
-        {"samples = 16": "samples = 16\ntolerance = 0"},
-        "inference.tolerance: must be greater than 0, was 0",
-    ),
-    Case(
-        "NaN for a tolerance",
-        {"samples = 16": "samples = 16\ntolerance = nan"},
-        "inference.tolerance: must be a finite number, was nan",
+        "NaN for an error",
+        {"samples = 16": "samples = 16\nemulator_error = nan"},
+        "inference.emulator_error: must be a finite number, was nan",
     ),
     Case("no worker", {"samples = 16": "samples = 16\nworkers = 0"}, "inference.workers: must be at least 1, was 0"),
     Case(

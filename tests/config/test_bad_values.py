@@ -99,11 +99,6 @@ WRONG_VALUES = [
         "inference.samples: must be at least 15 for 3 latent processes, was 8",
     ),
     Case(
-        "too few samples for the full Gaussian",
-        {"samples = 16": 'samples = 13\nposterior = "full gaussian"'},
-        "inference.samples: must be at least 14 for 3 latent processes, was 13",
-    ),
-    Case(
         "too few samples for linearisation",
         {"samples = 16": 'samples = 5\nestimator = "linearisation"'},
         "inference.samples: must be at least 6 for 3 latent processes, was 5",

@@ -10,7 +10,6 @@ import pytest
 from helpers.config_files import WriteSurvey
 from invgp.config import load
 from invgp.core.coupled.site_estimators import min_fit_samples
-from invgp.core.estimators import fewest_samples as fewest_of_full
 from invgp.problem import fewest_samples
 
 PAGE = Path(__file__).parents[2] / "docs" / "config.md"
@@ -44,11 +43,7 @@ def test_that_no_timeout_is_the_default() -> None:
 @pytest.mark.parametrize("Q", [1, 2, 5])
 def test_that_the_fewest_samples_are_those_of_the_estimators(Q: int) -> None:
     [samples] = rows("samples")
-    assert (
-        "the full Gaussian needs at least 2 (2 Q + 1), linearisation 3 (Q + 1) / 2, the others 3 (Q + 1) (Q + 2) / 4"
-        in samples[2]
-    )
-    assert fewest_of_full(Q) == 2 * (2 * Q + 1)
+    assert "linearisation needs at least 3 (Q + 1) / 2, the others 3 (Q + 1) (Q + 2) / 4" in samples[2]
     assert min_fit_samples(Q, quadratic=False) == math.ceil(3 * (Q + 1) / 2)
     assert min_fit_samples(Q, quadratic=True) == math.ceil(3 * (Q + 1) * (Q + 2) / 4)
 
@@ -56,7 +51,7 @@ def test_that_the_fewest_samples_are_those_of_the_estimators(Q: int) -> None:
 @pytest.mark.parametrize(
     ("line", "fewest"),
     [
-        ('posterior = "full gaussian"', fewest_of_full(3)),
+        ('posterior = "full gaussian"', min_fit_samples(3, quadratic=True)),
         ('estimator = "linearisation"', min_fit_samples(3, quadratic=False)),
         ('estimator = "score"', min_fit_samples(3, quadratic=True)),
         ('estimator = "hermite"', min_fit_samples(3, quadratic=True)),

@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
+from scipy.stats import multivariate_normal
 
 from helpers.coupled_models import CONVERGED, identity_model, independent_noise, prior_of, run, run_batches, sobol
+from invgp.core.backend import to_numpy
 from invgp.core.bound import Bound
 from invgp.core.coupled.coupled_savigp import CoupledSavigp
 from invgp.core.coupled.hyperparameters import Hyperparameters
@@ -108,29 +111,98 @@ class Counts:
         return None
 
 
-def test_that_untied_latents_have_the_factorised_posterior(numpy_backend):
-    N, Q = 5, 2
-    X = np.linspace(0.0, 2.0, N)[:, None]
-    y = np.random.default_rng(3).poisson(2.0, (N, Q)).astype(float)
-    prior, points = prior_of(numpy_backend, X, Q, mean=0.2), sobol(numpy_backend, 2048, N, Q)
+class TiedCounts(Counts):
+    """Poisson counts of exp(f) of each latent and, in the first column, of their sum."""
 
-    def log_density(outputs, rows):
-        return Counts().log_density(y, outputs)
+    def log_density(self, y, f):
+        sums = 0.5 * f.sum(axis=-1)
+        return super().log_density(y[:, 1:], f) + y[:, 0] * sums - np.exp(sums)
 
-    state, history = run(CoupledSavigp(prior, [Stage("log density", points, 1e-6)], log_density), identity_model)
+
+def fit_by_gradients(prior, likelihood, y, points):
+    """Marginal means, variances and bound of the full Gaussian of the paper, by L-BFGS on its free parameters."""
+    Q, N = prior.latent_count, prior.site_count
     family = Full(Q, N)
     start = family.initial(inducing_factor(prior.kernels, prior.Z), 0.5, np.zeros((1, Q, N)))
     numbers = np.stack([kernel.parameters for kernel in prior.kernels])
     bound = Bound(family, prior.kernels, prior.mean, prior.X, dense=True)
     learnt = Blocks(learn=("posterior",), tolerance=1e-10, optimiser=LBFGS(tolerance=1e-12)).fit(
-        bound, Parameters(start, numbers, prior.Z, np.zeros(0)), Data(Counts(), y), points
+        bound, Parameters(start, numbers, prior.Z, np.zeros(0)), Data(likelihood, y), points
     )
     bound_state = bound.bound_state(learnt)
     mean, variance = (moment[0] for moment in bound_state.marginals(bound_state.geometry(0, N)))
+    log_density = Data(likelihood, y).log_density(np.zeros(0), derivatives=False)
+    return mean, variance, float(bound_state.evaluate(log_density, points, ()).elbo)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "factorised"),
+    [(Counts(), False), (Counts(), True), (TiedCounts(), True)],
+    ids=["untied", "untied, factorised", "tied, factorised"],
+)
+def test_that_a_factorised_posterior_is_the_full_gaussian_of_the_paper(likelihood, factorised, numpy_backend):
+    """Theorem 2: diagonal site precisions represent its optimum; latents that no datum ties are independent anyway."""
+    N, Q = 5, 2
+    X = np.linspace(0.0, 2.0, N)[:, None]
+    columns = Q + isinstance(likelihood, TiedCounts)
+    y = np.random.default_rng(3).poisson(2.0, (N, columns)).astype(float)
+    prior, points = prior_of(numpy_backend, X, Q, mean=0.2), sobol(numpy_backend, 2048, N, Q)
+    stages = [Stage("log density", points, 1e-6)]
+    algorithm = CoupledSavigp(prior, stages, lambda f, rows: likelihood.log_density(y, f), factorised=factorised)
+    state, history = run(algorithm, identity_model)
+    mean, variance, elbo = fit_by_gradients(prior, likelihood, y, points)
     found = state.best.marginals
     assert state.finished == CONVERGED
     np.testing.assert_allclose(found.mean, mean, atol=2e-3)
     np.testing.assert_allclose(np.diagonal(found.covariance, axis1=1, axis2=2), variance, rtol=1e-2)
     np.testing.assert_allclose(found.covariance[:, 0, 1], 0.0, atol=0.01 * variance.min())
-    elbo = float(bound_state.evaluate(Data(Counts(), y).log_density(np.zeros(0), derivatives=False), points, ()).elbo)
     assert history[-1][1].elbo == pytest.approx(elbo, abs=1e-3)
+
+
+@pytest.mark.parametrize("size", [None, 1], ids=["all sites", "mini-batches"])
+def test_that_a_factorised_posterior_is_stationary_in_its_site_factors(size, numpy_backend):
+    model = TwoByTwo("quadratic", numpy_backend)
+    stage = Stage("hermite", sobol(numpy_backend, 64, 2, 2), 1e-7)
+    algorithm = CoupledSavigp(model.prior, [stage], model.noise, factorised=True)
+    if size is None:
+        state, _ = run(algorithm, model.outputs)
+        found = state.best
+    else:
+        state, _ = run_batches(algorithm, model.outputs, size)
+        found = state.posterior
+    assert state.finished == CONVERGED
+    np.testing.assert_array_equal(found.sites.precision[:, 0, 1], 0.0)
+    slopes = model.slopes(algorithm, found.sites).reshape(2, 5)  # Lambda_11, eta_1, Lambda_21, Lambda_22, eta_2
+    np.testing.assert_allclose(slopes[:, [0, 1, 3, 4]], 0.0, atol=1e-5)
+    assert np.abs(slopes[:, 2]).max() > 1e-3  # a coupled posterior would be better
+
+
+@pytest.mark.parametrize("latents", [1, 3])
+def test_that_a_linear_factorised_posterior_has_its_closed_form(latents, backend, tolerance, rng):
+    N = 6
+    X, slope, std = np.linspace(0.0, 5.0, N)[:, None], rng.standard_normal((N, 2, latents)), 0.3
+    y = rng.standard_normal((N, 2))
+    prior = prior_of(backend, X, latents, variance=1.4, mean=0.7)
+    stage = Stage("hermite", sobol(backend, 64, N, latents), 1e-6)
+    algorithm = CoupledSavigp(prior, [stage], independent_noise(backend, y, std), factorised=True)
+    state = algorithm.init()
+    while not state.finished and state.evaluations < 60:
+        outputs = np.einsum("npq,snq->snp", slope, to_numpy(algorithm.ask(state)))
+        state, info = algorithm.tell(state, backend.asarray(outputs), backend.asmask(np.ones(outputs.shape[:2], bool)))
+    K = to_numpy(prior.kernels[0](backend.asarray(X), backend.asarray(X)))
+    precision = np.einsum("npi,npj->nij", slope, slope) / std**2
+    covariances = [np.linalg.inv(np.linalg.inv(K) + np.diag(precision[:, j, j])) for j in range(latents)]
+    J = np.einsum("npj,nm->npjm", slope, np.eye(N)).reshape(2 * N, latents * N)
+    K_all, R = np.kron(np.eye(latents), K), std**2 * np.eye(2 * N)
+    gain = K_all @ J.T @ np.linalg.inv(J @ K_all @ J.T + R)
+    residual = (y - 0.7 * slope.sum(axis=-1)).ravel()
+    mean = 0.7 + (gain @ residual).reshape(latents, N).T  # of the exact posterior
+    exact, close = K_all - gain @ J @ K_all, tolerance(backend, 1e-5, 0.02)
+    np.testing.assert_allclose(to_numpy(state.best.marginals.mean), mean, atol=close)
+    for j, covariance in enumerate(covariances):
+        variances = to_numpy(state.best.marginals.covariance)[:, j, j]
+        np.testing.assert_allclose(variances, np.diagonal(covariance), rtol=close)
+    evidence = multivariate_normal(np.zeros(2 * N), J @ K_all @ J.T + R).logpdf(residual)
+    q = block_diag(*covariances)
+    kl = 0.5 * (np.trace(np.linalg.solve(exact, q)) - len(q) + np.linalg.slogdet(exact)[1] - np.linalg.slogdet(q)[1])
+    assert info.elbo == pytest.approx(evidence - kl, abs=tolerance(backend, 1e-4, 0.05))

@@ -6,10 +6,12 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from helpers.coupled_models import independent_noise, prior_of, sobol
 from helpers.gp_regression import regression
-from helpers.savigp_models import Q, Quadratic, dense_savigp, small_model
+from helpers.savigp_models import Q, Quadratic, small_model
 from invgp.core.backend import Backend, to_numpy
-from invgp.core.kernels import CORRELATIONS, Kernel
+from invgp.core.coupled.coupled_savigp import CoupledSavigp
+from invgp.core.coupled.stage import Stage
 from invgp.core.observed_likelihood import Data
 from invgp.core.parameters import BLOCKS
 from invgp.core.training import MiniBatches
@@ -82,21 +84,21 @@ def test_that_a_black_box_gets_its_samples_and_gives_its_values_in_one_transfer_
     assert sum(waits[name] for name in TRANSFERS) == 2, waits
 
 
-def test_that_an_iteration_reads_only_the_numbers_that_decide_its_next_step(waits, device):
-    backend = device
-    X = np.linspace(0, 1, 6)[:, None]
-    kernels = [Kernel(c, backend.asarray(1.0), backend.asarray([0.5])) for c in list(CORRELATIONS.values())[:2]]
-    algorithm = dense_savigp(backend, X, kernels, np.zeros(2), np.zeros((6, 2)), 0.3, samples=32)
+@pytest.mark.parametrize("factorised", [False, True])
+def test_that_an_iteration_reads_only_the_numbers_that_decide_its_next_step(factorised, waits, device):
+    noise = independent_noise(device, np.zeros((6, 2)), 0.3)
+    stage = Stage("hermite", sobol(device, 32, 6, 2), 1e-6)
+    algorithm = CoupledSavigp(prior_of(device, np.linspace(0, 1, 6), 2), [stage], noise, factorised=factorised)
     state = algorithm.init()
-    valid = backend.asmask(np.ones((32, 6)))
-    for _ in range(3):
+    valid = device.asmask(np.ones((32, 6)))
+    for _ in range(2):
         waits.clear()
         samples = algorithm.ask(state)
         assert sum(waits.values()) == 0, f"asking waits for the device: {waits}"
         state, _ = algorithm.tell(state, samples, valid)
-        # The bound, its two terms and the count of valid runs; then L-BFGS: one slope, three products.
-        assert waits["__float__"] <= 4 + 4, waits
-        # Whether the factorisation of a natural-gradient step succeeded.
-        assert waits["__bool__"] <= 1, waits
+        # The two terms of the bound, and the movement of means and spreads.
+        assert waits["__float__"] <= 4, waits
+        # Whether runs are missing or lack outputs, twice each, and whether a covariance could be factorised.
+        assert waits["__bool__"] <= 5 + factorised, waits
         assert not set(waits) - {"__float__", "__bool__"}, waits
     assert to_numpy(samples).shape == (32, 6, 2)

@@ -115,8 +115,7 @@ def test_that_an_output_that_no_run_of_a_site_has_is_named() -> None:
 
 @pytest.mark.parametrize("kind", ["coupled gaussian", "full gaussian"])
 def test_that_failures_in_the_region_of_the_posterior_are_reported(kind: str) -> None:
-    chosen = {"posterior": kind} if kind == "full gaussian" else {"emulator": False}
-    problem = map_problem(max_failed_share=0.6, **chosen)
+    problem = map_problem(max_failed_share=0.6, posterior=kind, emulator=False)
     posterior = invgp.invert(lossy(problem, 0.0, loses="runs where it is thick"))
     assert "Failures are not random" in notes(posterior)
     assert "most of all where thickness is high" in notes(posterior)

@@ -71,7 +71,8 @@ def time(depth):
     return 2.0 * depth / 2000.0
 """
 
-FULL_GAUSSIAN = 'posterior = "full gaussian"'  # every evaluation of its bound takes runs at all sites
+# Every evaluation of the bound takes runs for all samples at all sites.
+FULL_GAUSSIAN = 'posterior = "full gaussian"\nemulator = false\nestimator = "score"'
 SIMULATOR = 'awk "BEGIN { print 2 * $1 / 2000 }"'
 SCRIPT = Path(sysconfig.get_path("scripts")) / "invgp"
 MODULE = [sys.executable, "-m", "invgp"]

@@ -1,18 +1,13 @@
 """Models small enough to check by finite differences."""
 
-from functools import partial
-
 import numpy as np
 
 from invgp.core.bound import Bound
 from invgp.core.geometry import inducing_factor
 from invgp.core.kernels import CORRELATIONS, Kernel
-from invgp.core.optimisers import LBFGS
 from invgp.core.parameters import Parameters
 from invgp.core.point_sets import Points
 from invgp.core.posteriors import Diagonal, Full, Sites
-from invgp.core.savigp import Savigp
-from invgp.likelihoods import Gaussian
 
 Q, M, D, N, S = 2, 4, 2, 7, 64
 FAMILIES = {
@@ -66,17 +61,3 @@ def small_model(family, kinds, dense, seed=0):
         return Bound(posterior, kernels, backend.asarray(mean), backend.asarray(X), dense), parameters, points
 
     return build
-
-
-def dense_savigp(backend, X, kernels, prior_mean, observed, std, *, samples, tolerance=1e-15, seed=0):
-    """SAVIGP with one full Gaussian at the sites and Gaussian noise."""
-    Q, N = len(kernels), len(X)
-    Z = backend.asarray(np.broadcast_to(X, (Q, *X.shape)))
-    family = Full(Q, N)
-    start = family.initial(inducing_factor(kernels, Z), 0.1, backend.asarray(np.zeros((1, Q, N))))
-    numbers = backend.namespace.stack([kernel.parameters for kernel in kernels])
-    parameters = Parameters(start, numbers, Z, backend.asarray(np.zeros(0)))
-    bound = Bound(family, tuple(kernels), backend.asarray(prior_mean), backend.asarray(X), dense=True)
-    density = partial(Gaussian(backend.asarray(np.full(observed.shape, std))).log_density, backend.asarray(observed))
-    points = Points.draw(np.random.default_rng(seed), samples, N, Q, backend)
-    return Savigp(bound, parameters, density, points, LBFGS(tolerance=tolerance))

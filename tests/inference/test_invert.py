@@ -130,13 +130,14 @@ def test_that_an_interruption_carries_the_best_posterior_so_far(posterior):
             if self.seen == 3:
                 raise KeyboardInterrupt
 
-    problem = map_problem(posterior=posterior)
+    direct = {"emulator": False, "estimator": "score"} if posterior == "full gaussian" else {}
+    problem = map_problem(posterior=posterior, **direct)
     with pytest.raises(InterruptedInversion) as interruption:
         invgp.invert(problem, monitor=Impatient())
     kept = interruption.value.posterior
     assert kept.attrs["invgp_status"] == "interrupted before it converged"
     if posterior == "full gaussian":
-        stopped = map_problem(posterior=posterior, max_evaluations=3)
+        stopped = map_problem(posterior=posterior, max_evaluations=3, **direct)
         xr.testing.assert_identical(data_of(kept), data_of(invgp.invert(stopped)))
 
 
@@ -150,9 +151,9 @@ def test_that_an_interruption_before_the_first_bound_keeps_nothing():
 
 
 def test_that_reaching_the_limit_of_evaluations_is_reported():
-    problem = map_problem(posterior="full gaussian", max_evaluations=2)
+    problem = map_problem(posterior="full gaussian", emulator=False, max_evaluations=2)
     assert invgp.invert(problem).attrs["invgp_status"] == (
-        "stopped at inference.max_evaluations = 2 before the bound converged"
+        "stopped at inference.max_evaluations = 2 before the posterior converged"
     )
 
 
@@ -207,7 +208,7 @@ def test_that_a_batch_that_cannot_end_well_is_cut_short_and_the_best_posterior_k
         single = apparent_resistivity(resistivity[None], np.asarray([thickness]), np.asarray([elevation]))
         return {name: value[0] for name, value in single.items()}
 
-    problem = map_problem(posterior="full gaussian")
+    problem = map_problem(posterior="full gaussian", emulator=False, estimator="score")
     model = CallableModel(
         function=breaks_later, inputs=problem.forward.inputs, outputs=problem.forward.outputs, vectorised=False
     )

@@ -77,7 +77,7 @@ SCRIPT = '#!/bin/sh\nawk "BEGIN { print 2 * $1 / (2000 + 0.1 * $1) }"\n'
 KINDS = {
     "emulated": {},
     "direct": {"INFERENCE": "emulator = false\nmax_evaluations = 4"},
-    "factorised": {"INFERENCE": 'posterior = "full gaussian"\nmax_evaluations = 3'},
+    "factorised": {"INFERENCE": 'posterior = "full gaussian"\nemulator = false\nmax_evaluations = 3'},
     "inducing points": {"INFERENCE": "inducing = 3"},
     "mini-batches": {"INFERENCE": "emulator = false\nbatch = 3\nmax_evaluations = 4"},
     "field": {"FORWARD": 'kind = "field"\nadapter = "callable"\nfunction = "model:times"\nvectorised = false'},
@@ -186,6 +186,13 @@ def test_that_an_inversion_continues_with_a_ledger_of_the_version_before(stopped
     again, made = invert(config.parent)
     assert made == runs - finished
     xr.testing.assert_identical(again, expected)
+
+
+def test_that_an_inversion_is_the_same_with_other_workers(tmp_path: Path) -> None:
+    make_project(tmp_path / "project", KINDS["emulated"])
+    problem = invgp.load(tmp_path / "project" / "survey.toml")
+    assert fingerprint(problem.with_inference(workers=3, backend="dask"), 3) == fingerprint(problem, 3)
+    assert fingerprint(problem.with_inference(emulator_error=0.3), 3) != fingerprint(problem, 3)
 
 
 def model(folder: Path, kind: str) -> Any:

@@ -13,6 +13,8 @@ from helpers.compliance import LOCAL_AXES, complaints
 from helpers.exact_posterior import joint_posterior
 from helpers.problems import linear_problem, map_problem
 from invgp import netcdf
+from invgp.core.geometry import inducing_factor
+from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import ConfigError
 from invgp.links import LINKS
 from invgp.maps.predict import plan_map, predict, write
@@ -35,6 +37,35 @@ def learning(problem):
     """Kernels of the first latent learnt."""
     learnt = replace(problem.latents[0], learn={"std": 2.0, "length_scale": 2.0})
     return replace(problem, latents=(learnt, *problem.latents[1:]))
+
+
+def of_an_earlier_version(posterior):
+    """The file of a full Gaussian with its whitened Gaussians instead of site factors."""
+    X = np.stack([posterior[name].values for name in ("easting", "northing")], axis=-1)
+    latents = [posterior[name].attrs for name in ("velocity", "depth")]
+    means, factors = [], []
+    for j, about in enumerate(latents):
+        kernel = Kernel(
+            CORRELATIONS[about["kernel"]], np.float64(about["process_std"]) ** 2, np.asarray(about["length_scale"])
+        )
+        L = inducing_factor([kernel], X[None])[0]
+        precision, shift = posterior["site_precision"].values[:, j, j], posterior["site_shift"].values[:, j]
+        covariance = np.linalg.inv(np.eye(len(X)) + L.T @ (precision[:, None] * L))
+        means.append(covariance @ L.T @ shift)
+        factors.append(np.linalg.cholesky(covariance))
+    return posterior.drop_vars(["site_precision", "site_shift"]).assign(
+        whitened_mean=(("process", "site"), np.asarray(means)),
+        whitened_factor=(("process", "site", "other_site"), np.asarray(factors)),
+    )
+
+
+def test_that_the_full_gaussian_of_an_earlier_version_is_read(tmp_path):
+    posterior = invgp.invert(linear_problem(posterior="full gaussian"))
+    now, before = (
+        predict(file, grid="20") for file in (posterior, through_a_file(of_an_earlier_version(posterior), tmp_path))
+    )
+    for name in ("velocity", "velocity_std", "depth", "depth_std"):
+        np.testing.assert_allclose(before[name], now[name], rtol=1e-6)
 
 
 CHANGES = {"log": lambda problem: problem, "increasing": increasing, "learnt": learning}

@@ -54,6 +54,23 @@ class SiteFactors(NamedTuple):
             (1.0 - step) * self.precision + step * target.precision, (1.0 - step) * self.shift + step * target.shift
         )
 
+    def uncouple(self, latents: Array) -> SiteFactors:
+        """Return factors with diagonal precisions that have the same gradient at some latents.
+
+        These are the site factors of a posterior that factorises over the latents.
+
+        Parameters
+        ----------
+        latents : Array, shape (N, Q)
+            Latents minus the prior mean.
+
+        References
+        ----------
+        Bonilla, Krauth and Dezfouli (2019), Theorem 2.
+        """
+        precision = self.precision * identity(self.precision)
+        return SiteFactors(precision, self.shift - ((self.precision - precision) @ latents[..., None])[..., 0])
+
 
 class Marginals(NamedTuple):
     """Marginal distribution q(f_n) at each of B sites.
@@ -118,12 +135,16 @@ class CoupledGaussian:
         """
         xp = array_namespace(self.mean)
         W, M = geometry.projection, self.mean.shape[1]
-        mean = (self.mean[:, None, :] @ W)[:, 0, :].T + prior_mean
+        mean = self.mean_at(geometry, prior_mean)
         # Columns T A_n^T of all sites, for each latent: (Q, Q M, B). Latent j uses the columns of T from j M.
         columns = xp.stack([product(self.root[:, j * M : (j + 1) * M], W[j, ...]) for j in range(W.shape[0])])
         by_site = xp.permute_dims(columns, (2, 0, 1))
         covariance = by_site @ xp.matrix_transpose(by_site)
         return Marginals(mean, covariance + geometry.residual.T[..., None] * identity(covariance))
+
+    def mean_at(self, geometry: Geometry, prior_mean: Array) -> Array:
+        """Compute the mean (B, Q) of the latents at each input; see `marginals`."""
+        return (self.mean[:, None, :] @ geometry.projection)[:, 0, :].T + prior_mean
 
     def sample_sites(self, prior: Prior, normals: Array) -> Array:
         """Draw joint samples of E[f | v] at all sites, with v from this distribution.

@@ -190,7 +190,8 @@ class MiniBatches:
         offset = mean - prior_mean
         bounded, step = False, state.step
         while step >= SMALLEST_LIMITED_STEP:
-            new = old.step_towards(update.site_factors(factor, offset, old, bounded=bounded), step)
+            target = update.site_factors(factor, offset, old, bounded=bounded)
+            new = old.step_towards(target.uncouple(offset) if self.algorithm.factorised else target, step)
             change = SiteFactors(new.precision - old.precision, new.shift - old.shift)
             natural = add_sites(state.natural, geometry, change)
             try:
