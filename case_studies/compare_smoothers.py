@@ -24,7 +24,9 @@ from recording import record
 from invgp.core.backend import select_backend
 from invgp.core.field.elliptical_slices import Density, run_slice_chains
 from invgp.execution.simulator import Simulator
-from invgp.inference.field import FieldInversion
+from invgp.inference.field import prepare_field, search_field
+from invgp.inference.field_solution import field_moments
+from invgp.inference.field_state import FieldSearch, FieldSearchState
 from invgp.inference.runner import Runner
 from invgp.latent_model.data_whitening import Whitening
 from invgp.latent_model.grid_modes import field_of
@@ -63,14 +65,13 @@ class Target:
         return self.field.latents(mean[None])[0], spread
 
 
-def inversion_of(target: Target, runs: int, seed: int) -> FieldInversion:
-    """Ours, with so many runs at the most."""
+def search_with(target: Target, runs: int, seed: int) -> tuple[FieldSearch, FieldSearchState, int]:
+    """Search with at most this number of runs: the search, its last state, and the runs that it took."""
     problem = target.problem
-    simulator = Simulator(problem, target.directory, budget=runs)
+    runner = Runner(Simulator(problem, target.directory, budget=runs))
     settings = problem.inference.replace(max_runs=runs)
-    inversion = FieldInversion(replace(problem, inference=settings), select_backend("cpu"), Runner(simulator), seed)
-    inversion.search()
-    return inversion
+    search, state = prepare_field(replace(problem, inference=settings), select_backend("cpu"), runner, seed)
+    return search, search_field(search, runner, state), runner.simulator.runs
 
 
 def smoothed(target: Target, runs: int, seed: int) -> tuple[Floats, Floats]:
@@ -101,8 +102,8 @@ def reference(target: Target, runs: int, steps: int) -> Reference:
     its own density is sampled whatever the regression is worth (delayed acceptance, Christen and Fox 2005).
     """
     rng = np.random.default_rng(7)
-    inversion = inversion_of(target, runs, 100)
-    algorithm, state = inversion.model.algorithm, inversion.state
+    _, found, _ = search_with(target, runs, 100)
+    algorithm, state = found.model.algorithm, found.inference
     near = algorithm.refine(state, rng, REFINING).q
     regression, weights = state.regression, algorithm.linearised_data(state).weights
     density = Density(
@@ -191,8 +192,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for runs in chosen.runs:
             ours, theirs = [], []
             for seed in range(chosen.seeds):
-                inversion = inversion_of(target, runs, seed)
-                q, used = inversion.moments(), inversion.simulator.runs
+                search, state, used = search_with(target, runs, seed)
+                q = field_moments(search, state)
                 ours.append(score(target, exact, np.asarray(q.mean), np.asarray(q.covariance)))
                 theirs.append(score(target, exact, *smoothed(target, runs, seed)))
                 print(f"| {runs} | {seed} | {used} | {ours[-1].cell} | {theirs[-1].cell} |", flush=True)

@@ -20,7 +20,8 @@ from invgp.execution.monitor import Monitor, SilentMonitor
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import make_run_directory, remove_run_directories
 from invgp.execution.simulator import Simulator
-from invgp.inference.field import field_solution, prepare_field, search_field
+from invgp.inference.field import prepare_field, search_field
+from invgp.inference.field_solution import field_solution
 from invgp.inference.gaussian import search_gaussian
 from invgp.inference.runner import BudgetSpent, Runner
 from invgp.inference.sample_sizes import refuse_to_learn_noise

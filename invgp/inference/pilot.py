@@ -22,8 +22,8 @@ from invgp.emulation.run_schedule import can_emulate, most_runs, runs_of_steps
 from invgp.execution.pools import open_pool
 from invgp.execution.run_directories import make_run_directory
 from invgp.execution.simulator import Batch, Simulator
-from invgp.inference.field import FieldInversion, first_batch
 from invgp.inference.field_model import FieldModel
+from invgp.inference.field_state import FieldOptions, FieldSearchState
 from invgp.inference.invert import blas_threads, open_recorder, search_within_budget, strategy_of
 from invgp.inference.runner import Runner
 from invgp.problem import Floats, Problem
@@ -128,7 +128,7 @@ def pilot_size(problem: Problem) -> int:
     """
     if problem.grid is not None:
         model = FieldModel.build(problem, select_backend("cpu"), None, np.random.default_rng(0))
-        return first_batch(model.variables, problem.inference.max_runs)
+        return FieldOptions().first_batch(model.variables, problem.inference.max_runs)
     if not (problem.inference.emulator and can_emulate(problem)):
         return 0
     return sum(runs_of_steps(problem)[: 1 if problem.inference.posterior == "sampled" else 2])
@@ -178,7 +178,7 @@ def run_pilot(
             finished = False
         else:
             finished = True
-    made = simulator.runs - simulator.reused
+    made, latest = simulator.runs - simulator.reused, runner.latest
     return Pilot(
         simulator.runs,
         simulator.reused,
@@ -186,5 +186,5 @@ def run_pilot(
         finished,
         tuple(simulator.errors),
         simulator.inaccurate_sites,
-        model.info.few_runs if isinstance(model, FieldInversion) and model.info else math.nan,
+        latest.info.few_runs if isinstance(latest, FieldSearchState) and latest.info is not None else math.nan,
     )

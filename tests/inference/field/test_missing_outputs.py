@@ -14,9 +14,9 @@ from helpers.missing_outputs import Lacking, Mask
 from invgp.core.backend import select_backend
 from invgp.core.field import field_inference as algorithm
 from invgp.execution.simulator import Simulator
-from invgp.inference.field import FieldInversion
+from invgp.inference.field import prepare_field, run_batch
+from invgp.inference.field_solution import field_solution
 from invgp.inference.runner import Runner
-from invgp.inference.search_state import SearchResult
 
 NODES, AT = np.arange(0.0, 60.0, 2.0), np.arange(3.0, 60.0, 6.0)
 CORRELATION = np.asarray([[1.0, 0.8], [0.8, 1.0]])
@@ -83,14 +83,15 @@ def test_that_numbers_of_a_site_with_correlated_noise_need_not_come_together(rea
 
 def test_that_runs_without_gaps_count_as_before_once_one_has_some(tmp_path: Path) -> None:
     problem = correlated(problem_with(None))
-    inversion = FieldInversion(problem, select_backend("cpu"), Runner(Simulator(problem, tmp_path)), 0)
-    inversion.run_batch(30)
-    whole = inversion.state.q
-    inversion.problem = inversion.simulator.problem = replace(problem, forward=Lacking(problem.forward, alternating))
-    inversion.run_batch(8)
-    assert inversion.model.whitening.unmixing is not None
-    np.testing.assert_allclose(inversion.state.q.mean, whole.mean, atol=0.01)
-    np.testing.assert_allclose(inversion.state.q.covariance, whole.covariance, atol=0.01)
+    runner = Runner(Simulator(problem, tmp_path))
+    search, state = prepare_field(problem, select_backend("cpu"), runner, 0)
+    state = run_batch(search, runner, state, 30)
+    whole = state.inference.q
+    runner.simulator.problem = replace(problem, forward=Lacking(problem.forward, alternating))
+    state = run_batch(search, runner, state, 8)
+    assert state.model.whitening.unmixing is not None
+    np.testing.assert_allclose(state.inference.q.mean, whole.mean, atol=0.01)
+    np.testing.assert_allclose(state.inference.q.covariance, whole.covariance, atol=0.01)
 
 
 def test_that_an_inversion_with_missing_outputs_can_be_stopped_and_resumed(tmp_path: Path) -> None:
@@ -120,18 +121,19 @@ def test_that_an_output_missing_in_the_nearest_runs_contributes_no_information(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     problem = problem_with(None)
-    inversion = FieldInversion(problem, select_backend("cpu"), Runner(Simulator(problem, tmp_path)), 0)
-    inversion.run_batch(12)
+    runner = Runner(Simulator(problem, tmp_path))
+    search, state = prepare_field(problem, select_backend("cpu"), runner, 0)
+    state = run_batch(search, runner, state, 12)
     monkeypatch.setattr(algorithm, "MAX_FITTED_RUNS", 1)  # or twice the modes
-    inversion.simulator.problem = replace(
+    runner.simulator.problem = replace(
         problem, forward=Lacking(problem.forward, lambda number: (number[:, None] < 2.0) & (np.arange(20) < 2))
     )
-    inversion.run_batch(4 * inversion.model.variables)
-    scale = np.asarray(inversion.state.regression.scale)
-    assert len(inversion.state.fitted_runs) == 2 * inversion.model.variables
+    state = run_batch(search, runner, state, 4 * state.model.variables)
+    scale = np.asarray(state.inference.regression.scale)
+    assert len(state.inference.fitted_runs) == 2 * state.model.variables
     assert np.all(scale[:2] < 1e-5)
     np.testing.assert_allclose(scale[2:], 1.0)
-    _, solution = inversion.solution(SearchResult("", converged=False))
+    _, solution = field_solution(search, runner, state)
     assert np.isnan(solution.predicted[0]).all()
     assert not np.isnan(solution.predicted[1:]).any()
     assert not np.isnan(solution.mean).any()

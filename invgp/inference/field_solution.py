@@ -1,0 +1,170 @@
+"""The result of the search for the posterior of a field model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from invgp.core.backend import cholesky, to_numpy
+from invgp.core.field.field_gaussian import Gaussian
+from invgp.core.field.field_inference import FieldState
+from invgp.inference.diagnostics import diagnose
+from invgp.inference.field import hyperparameter_cost
+from invgp.inference.field_draws import (
+    GAUSSIAN_DRAWS,
+    LONG,
+    LONGER,
+    SEVERAL_MODES,
+    Node,
+    draw_variables,
+    draw_with_prior,
+    has_several_modes,
+    to_samples,
+)
+from invgp.inference.field_model import FieldModel
+from invgp.inference.field_notes import field_notes
+from invgp.inference.field_state import FieldSearch, FieldSearchState
+from invgp.inference.runner import Runner
+from invgp.latent_model.changed_prior import ChangedPrior
+from invgp.posterior import Samples, Solution
+from invgp.problem import Floats, Problem
+
+
+def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState) -> tuple[Problem, Solution] | None:
+    """Return the posterior of a state.
+
+    Returns
+    -------
+    (Problem, Solution) or None
+        The problem with learnt hyperparameters, and the posterior; None if there is none yet.
+    """
+    if state.info is None or state.inference.regression is None:
+        return None
+    problem, field = search.learning.problem_at(state.theta), state.model.field
+    samples, predictions = draw_samples(search, state)
+    few = np.diagonal(field.covariance(to_numpy(state.inference.few_runs)), axis1=1, axis2=2) / field.std**2
+    if samples is None:
+        q = refine(search, state)
+        mean = field.latents(to_numpy(q.mean)[None])[0]
+        covariance = field.covariance(to_numpy(q.covariance))
+        covariance = covariance + field.omitted_variance()[:, :, None] * np.eye(len(field.std))
+        predictions = _gaussian_predictions(search, state, q)
+        draws = _gaussian_draws(search, state, q)
+    else:
+        mean, covariance = samples.moments()
+        draws = samples.latents[samples.thin(problem.stored_draws)]
+        q = gaussian_of(search, state, samples)
+        if field.pivots <= search.options.most_held:
+            samples = replace(samples, whitened=field.whitened(problem, samples.latents))
+    predicted, predicted_std = predictions.mean(axis=0), predictions.std(axis=0)
+    return problem, Solution(
+        mean=mean,
+        covariance=covariance,
+        draws=draws,
+        processes=field.processes(problem, q) if field.pivots <= search.options.most_held else None,
+        predicted=predicted,
+        predicted_std=predicted_std,
+        elbo=np.asarray([bound for bound, _ in runner.trace]),
+        runs=np.asarray([runs for _, runs in runner.trace], dtype=np.int64),
+        runs_total=runner.simulator.runs,
+        runs_failed=runner.simulator.failed,
+        seed=search.seed,
+        status=state.result.status,
+        converged=state.result.converged,
+        diagnostics=diagnose(
+            problem,
+            predicted,
+            predicted_std,
+            np.empty(0),
+            field_notes(search, state, samples),
+            converged=state.result.converged,
+        ),
+        emulator=state.verification.report,
+        few_runs_std=np.sqrt(np.maximum(few, 0.0)),
+        samples=samples,
+    )
+
+
+def field_moments(search: FieldSearch, state: FieldSearchState) -> Gaussian:
+    """Return the mean and the covariance of the variables, from draws unless the posterior is Gaussian."""
+    samples, _ = draw_samples(search, state)
+    return refine(search, state) if samples is None else gaussian_of(search, state, samples)
+
+
+def refine(search: FieldSearch, state: FieldSearchState) -> Gaussian:
+    """Return the Gaussian posterior, from more steps of slice sampling unless the exact one is Gaussian."""
+    rng = search.streams.refining.spawn(1)[0]
+    return state.model.algorithm.refine(state.inference, rng, search.options.refining_steps).q
+
+
+def draw_samples(search: FieldSearch, state: FieldSearchState) -> tuple[Samples | None, Floats]:
+    """Return draws from the exact posterior and their outputs (S, N, P); None if the posterior is Gaussian."""
+    rng, realizations = search.streams.sampling.spawn(1)[0], search.streams.realizations
+    if not search.samples_exactly:
+        return None, np.empty(0)
+    if state.has_learned:
+        thetas, nodes = _draw_nodes(search, state, rng)
+        samples, predictions = to_samples(nodes, state.outputs, realizations.spawn(1)[0])
+        drawn = np.repeat(thetas, len(samples.latents) // len(nodes), axis=0)
+        hyperparameters = search.learning.parameters.describe(drawn, state.theta)
+        return replace(samples, hyperparameters=hyperparameters), predictions
+    if state.model.is_gaussian(state.inference):
+        return None, np.empty(0)
+    several = state.drawn is not None and has_several_modes(state.drawn.draws)
+    for options in (SEVERAL_MODES,) if several else (LONG, LONGER):
+        draws = draw_variables(state.model, state.inference, rng, options)
+        node = Node(state.model, state.inference, draws)
+        samples, predictions = to_samples([node], state.outputs, realizations.spawn(1)[0])
+        enough = samples.effective.min() >= search.options.fewest_effective
+        if enough or state.verification.error >= search.options.verified:
+            break
+    return samples, predictions
+
+
+def _draw_nodes(search: FieldSearch, state: FieldSearchState, rng: np.random.Generator) -> tuple[Floats, list[Node]]:
+    """Draw hyperparameters (K, H) from their posterior, and the variables at each of them."""
+    sampling, drawing = rng.spawn(2)
+    options, nodes = search.options, []
+    count = options.gaussian_nodes if state.model.is_gaussian(state.inference) else options.nodes
+    thetas = search.learning.sample(state.theta, hyperparameter_cost(search, state), count, sampling)
+    for theta in thetas:
+        problem = search.learning.problem_at(theta)
+        model, inference = _with_noise_of(search, state, problem)
+        prior = ChangedPrior.build(model.field, model.problem, problem, search.backend)
+        nodes.append(draw_with_prior(model, inference, prior, drawing.spawn(1)[0], GAUSSIAN_DRAWS // count))
+    return thetas, nodes
+
+
+def _with_noise_of(search: FieldSearch, state: FieldSearchState, problem: Problem) -> tuple[FieldModel, FieldState]:
+    """Return the model and the inference of a state with the noise of a problem."""
+    if not search.problem.noise.learn:
+        return state.model, state.inference
+    model = search.build(replace(state.model.problem, noise=problem.noise), state.outputs)
+    outputs = search.backend.asarray(model.whitening(state.outputs))
+    start = FieldState(state.inference.q, state.inference.linear)
+    return model, model.algorithm.tell(start, state.inference.w, outputs, search.streams.slices)[0]
+
+
+def gaussian_of(search: FieldSearch, state: FieldSearchState, samples: Samples) -> Gaussian:
+    """Return a Gaussian of the variables with the mean and covariance of draws."""
+    w = state.model.field.coordinates(samples.latents)
+    trust = 1.0 / (1.0 + state.model.variables / len(w))
+    own = to_numpy(state.inference.q.covariance)
+    covariance = search.backend.asarray(trust * np.cov(w.T).reshape(w.shape[1], -1) + (1.0 - trust) * own)
+    return Gaussian(search.backend.asarray(w.mean(axis=0)), covariance, cholesky(covariance))
+
+
+def _gaussian_predictions(search: FieldSearch, state: FieldSearchState, q: Gaussian) -> Floats:
+    """Compute the outputs (S, N, P) of draws from a Gaussian posterior, by the regression."""
+    rng = search.streams.predicting.spawn(1)[0]
+    normals = search.backend.asarray(rng.standard_normal((search.options.predicted, state.model.variables)))
+    return state.model.predict(state.inference, to_numpy(q.samples(normals)), state.outputs)
+
+
+def _gaussian_draws(search: FieldSearch, state: FieldSearchState, q: Gaussian) -> Floats:
+    """Draw joint samples (R, G, Q) of the latents on the grid from a Gaussian posterior."""
+    modes, rest = search.streams.realizations.spawn(2)
+    count, field = search.problem.stored_draws, state.model.field
+    normals = search.backend.asarray(modes.standard_normal((count, state.model.variables)))
+    return field.latents(to_numpy(q.samples(normals))) + field.draw_omitted(rest, count)
