@@ -299,12 +299,10 @@ def compare(
     config: str | Path | Problem | None = None,
     *,
     data: str | Path | None = None,
-    chains: int = 4,
-    draws: int = 2000,
-    burn_in: int = 200,
-    thin: int = 1,
+    runs: int | None = None,
+    chains: int | None = None,
+    effective: int = 1000,
     seed: int = 0,
-    emulator: bool = False,
     ledger: str | Path | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -313,10 +311,11 @@ def compare(
     progress: bool = False,
     monitor: ChainMonitor | None = None,
 ) -> xr.Dataset:
-    """Compare a posterior with samples from the exact posterior by elliptical slice sampling.
+    """Compare a posterior with samples from the exact posterior, by Markov chains on the simulator itself.
 
-    The chains need many simulator runs. If `posterior` is a file, the chains and the runs are kept beside it; after an
-    interruption, or with more `draws`, the same call continues from there.
+    The chains start at the prior and are tempered to the posterior, so that they find all modes. They need many
+    simulator runs. If `posterior` is a file and the simulator is not very fast, the runs are kept in the ledger beside
+    it; after an interruption, or with more `runs`, the same call continues from there.
 
     Parameters
     ----------
@@ -327,18 +326,16 @@ def compare(
         the file of the posterior.
     data : str or Path, optional
         Survey file, if it is not that of the configuration.
-    chains : int
-        Number of chains, at least 2.
-    draws : int
-        Samples kept per chain, at least 4.
-    burn_in : int
-        Iterations discarded per chain.
-    thin : int
-        Iterations per sample.
+    runs : int, optional
+        Largest number of simulator runs; by default 30,000 per site with observations, or for a field model. The chains
+        end earlier if they have converged.
+    chains : int, optional
+        Number of chains, a multiple of 4 and at least 8; by default 64 to 256, fewer for larger problems. Fewer chains
+        need fewer runs to reach the posterior.
+    effective : int
+        Effective sample size of each latent value at which the chains end.
     seed : int
         Random seed.
-    emulator : bool
-        Whether an emulator replaces the simulator where it is accurate enough.
     ledger : str or Path, optional
         Ledger of the runs; by default that of the posterior.
     workers : int, optional
@@ -359,12 +356,14 @@ def compare(
     xarray.Dataset
         For each latent, here depth: ``depth_reference`` (the mean of the samples) with ``_std``, ``_quantile``,
         ``_draw``, ``_mcse``, ``_r_hat`` and ``_ess``; ``depth_error`` of the posterior mean, in standard deviations of
-        the reference; ``depth_ratio`` of the standard deviations.
+        the reference; ``depth_ratio`` of the standard deviations; ``depth_inside``, the share of the samples inside the
+        widest posterior interval.
 
     Raises
     ------
     ConfigError
-        The configuration or the survey is not that of the posterior, or an argument is not valid.
+        The configuration or the survey is not that of the posterior, an argument is not valid, or `runs` do not suffice
+        to reach the posterior.
     RunsFailedError
         The chains cannot start because all runs fail.
     InterruptedComparison
@@ -372,13 +371,15 @@ def compare(
 
     Examples
     --------
-    >>> comparison = invgp.compare(posterior, problem, chains=2, draws=100, burn_in=20)
+    >>> comparison = invgp.compare(posterior, problem, chains=16, effective=50)
     >>> comparison["depth_reference_draw"].dims
     ('chain', 'draw', 'site')
     """
-    for name, value, least in (("chains", chains, 2), ("draws", draws, 4), ("burn_in", burn_in, 0), ("thin", thin, 1)):
-        if value < least:
+    for name, value, least in (("runs", runs, 1), ("chains", chains, 8), ("effective", effective, 1)):
+        if value is not None and value < least:
             raise ArgumentError(f"{name}: must be at least {least}, was {value}")
+    if chains is not None and chains % 4:
+        raise ArgumentError(f"chains: must be a multiple of 4, was {chains}")
     from invgp.problem import Problem  # noqa: PLC0415 - mistakes are reported without waiting for SciPy
     from invgp.validation.posterior_problem import check_problem_of, find_config, load_problem_of  # noqa: PLC0415
 
@@ -393,10 +394,7 @@ def compare(
         problem = load_problem_of(dataset, file, None if data is None else Path(data))
     output, plot = (None if path is None else Path(path) for path in (output, plot))
     _check_comparison_paths(output, plot, source, problem)
-    if emulator:
-        _check_emulator(problem)
     ledger = Path(ledger) if ledger is not None else None if source is None else ledger_path(problem, source)
-    settings = {"chains": chains, "draws": draws, "burn_in": burn_in, "thin": thin, "seed": seed}
     from invgp.validation.chain_progress import ChainMonitor, show_chains  # noqa: PLC0415
     from invgp.validation.run_comparison import run_comparison  # noqa: PLC0415
 
@@ -404,13 +402,15 @@ def compare(
         comparison = run_comparison(
             problem,
             dataset,
-            checkpoint=None if source is None else chains_path(source, emulator=emulator),
             ledger=ledger,
+            run_directory=None if source is None else source.with_suffix(".runs"),
             workers=workers,
             scheduler=scheduler,
-            emulator=emulator,
             monitor=display,
-            **settings,
+            runs=runs,
+            chains=chains,
+            effective=effective,
+            seed=seed,
         )
     if output is not None:
         netcdf.write(comparison, output)
@@ -480,9 +480,7 @@ def calibrate(
     ('interval',)
     """
     from invgp.validation.calibration import InterruptedCalibration, run_calibration  # noqa: PLC0415 - as above
-    from invgp.validation.posterior_problem import refuse_field  # noqa: PLC0415
 
-    refuse_field(problem, "calibrate")
     output, plot = (None if path is None else Path(path) for path in (output, plot))
     if output is not None:
         check_posterior_path(output, "output", problem)
@@ -510,11 +508,6 @@ def calibrate(
 def interrupted_path(path: Path | None) -> Path | None:
     """Return the file for an incomplete result, ``<path>.interrupted.nc``."""
     return None if path is None else path.with_suffix(f".interrupted{path.suffix}")
-
-
-def chains_path(posterior: Path, *, emulator: bool) -> Path:
-    """Return the file beside a posterior that keeps the chains of a comparison."""
-    return posterior.with_suffix(".emulated_chains.npz" if emulator else ".chains.npz")
 
 
 def ledger_path(problem: Problem, posterior: Path) -> Path | None:
@@ -628,19 +621,6 @@ def _check_comparison_paths(output: Path | None, plot: Path | None, source: Path
 
         check_format(plot, "plot")
         check_writable(plot, "plot")
-    if source is not None:
-        check_writable(chains_path(source, emulator=False), "posterior")
-
-
-def _check_emulator(problem: Problem) -> None:
-    """Raise `ArgumentError` if the settings do not allow an emulator."""
-    from invgp.emulation.run_schedule import can_emulate  # noqa: PLC0415 - as above
-
-    if not can_emulate(problem):
-        raise ArgumentError(
-            "emulator: inference.runs_per_site must allow more runs for an emulator of this survey, "
-            f"was {problem.inference.runs_per_site}"
-        )
 
 
 def _check_not_fewer_surveys(surveys: int, output: Path) -> None:

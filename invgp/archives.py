@@ -19,7 +19,6 @@ from invgp.atomic_files import atomic_file
 FORMAT = 1
 MODEL = "a saved model"
 CHECKPOINT = "the checkpoint of a fit"
-CHAINS = "the chains of a reference"
 
 Keys = Mapping[str, type | tuple[type, ...]]
 
@@ -40,7 +39,7 @@ def read_archive(path: Path, kind: str, keys: Keys) -> tuple[dict[str, Any], dic
     path : Path
         The file.
     kind : str
-        One of `MODEL`, `CHECKPOINT` and `CHAINS`.
+        `MODEL` or `CHECKPOINT`.
     keys : mapping of str to types
         Required keys of the description, with the types of their values.
 

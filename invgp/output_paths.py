@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from invgp.problem import Problem
 
 
-KEPT_BESIDE = (".interrupted.nc", ".ledger.sqlite-journal", ".emulated_chains.npz")
+KEPT_BESIDE = (".interrupted.nc", ".ledger.sqlite-journal")
 
 
 def check_posterior_path(path: Path, key: str, problem: Problem, config: Path | None = None) -> None:

@@ -85,11 +85,11 @@ def test_that_a_single_figure_is_written_to_its_own_file(posterior: xr.Dataset) 
 
 @pytest.mark.slow
 def test_that_a_posterior_is_compared_with_chains_of_its_problem(problem: invgp.Problem, posterior: xr.Dataset) -> None:
-    found = invgp.compare(posterior, problem, chains=2, draws=300, burn_in=50, output="draws.nc", plot="draws.png")
+    found = invgp.compare(posterior, problem, chains=16, effective=200, output="draws.nc", plot="draws.png")
     # The problem is linear and Gaussian, so that the posterior is exact.
     assert float(np.abs(found["depth_error"]).max()) < 0.5
     assert float(np.abs(found["depth_ratio"] - 1.0).max()) < 0.3
-    assert found.attrs["invgp_reference_draws"] == 300
+    assert found.attrs["invgp_reference_chains"] == 16
     assert sorted(path.name for path in Path().iterdir()) == ["draws.nc", "draws.png"]
 
 
@@ -120,7 +120,8 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda p: invgp.export(p, "csv", variables=["dept"]), "variables: must be a field of the file, was 'dept'"),
     (lambda p: invgp.write(p, "a.txt"), "path: must end in .nc, was 'a.txt'"),
     (invgp.compare, "config: must be the problem or the configuration of the posterior, was not given"),
-    (lambda p: invgp.compare(p, chains=1), "chains: must be at least 2, was 1"),
+    (lambda p: invgp.compare(p, chains=1), "chains: must be at least 8, was 1"),
+    (lambda p: invgp.compare(p, chains=10), "chains: must be a multiple of 4, was 10"),
     (lambda p: invgp.open_posterior("none.nc"), "the posterior 'none.nc' cannot be read"),
 ]
 

@@ -172,8 +172,9 @@ def explain_table(result: xr.Dataset, outside: int) -> str:
     attributes = result.attrs
     redrawn = attributes["invgp_truths_redrawn"]
     lines = [
-        f"{count_noun(attributes['invgp_surveys'], 'simulated survey')} of {count_noun(result.sizes['site'], 'site')}, "
-        f"seed {attributes['invgp_seed']}; ± is one standard error, across surveys.",
+        f"{count_noun(attributes['invgp_surveys'], 'simulated survey')} of {count_noun(result.sizes['site'], 'site')}"
+        + (f" and {count_noun(result.sizes['node'], 'node')}, " if "node" in result.dims else ", ")
+        + f"seed {attributes['invgp_seed']}; ± is one standard error, across surveys.",
         "|error|: mean absolute error in posterior standard deviations, which should be 0.80; "
         "rms: root mean square error divided by the reported one, which should be 1.",
         f"{outside} of {attributes['invgp_bands']} coverages lie outside their bands ({BELOW} overconfident, "

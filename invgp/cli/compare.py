@@ -18,32 +18,28 @@ from invgp.formatting import count_noun
 
 
 @click.command(
-    epilog="Examples: invgp compare posterior.nc; invgp compare posterior.nc --draws 5000 -o reference.nc; "
+    epilog="Examples: invgp compare posterior.nc; invgp compare posterior.nc --effective 4000 -o reference.nc; "
     "invgp compare results/line.nc --config survey.toml --workers 4"
 )
 @click.argument("posterior", type=FilePath())
 @click.option("--config", type=FilePath(), help="Configuration of the posterior.  [default: found by its text]")
 @data_option
-@click.option("--chains", type=click.IntRange(min=2), **default_of(api.compare, "chains"), help="Number of chains.")
 @click.option(
-    "--draws", type=click.IntRange(min=4), **default_of(api.compare, "draws"), help="Number of draws per chain."
+    "--runs",
+    type=click.IntRange(min=1),
+    help="Largest number of simulator runs.  [default: 30,000 per site, or for a field model]",
 )
 @click.option(
-    "--burn-in",
-    type=click.IntRange(min=0),
-    **default_of(api.compare, "burn_in"),
-    help="Number of discarded first iterations.",
+    "--chains", type=click.IntRange(min=8), help="Number of chains, a multiple of 4.  [default: 64 to 256, by size]"
 )
 @click.option(
-    "--thin", type=click.IntRange(min=1), **default_of(api.compare, "thin"), help="Number of iterations per draw."
+    "--effective",
+    type=click.IntRange(min=1),
+    **default_of(api.compare, "effective"),
+    help="Effective sample size at which the chains end.",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0, max=LARGEST_SEED), **default_of(api.compare, "seed"), help="Random seed."
-)
-@click.option(
-    "--emulator",
-    is_flag=True,
-    help="Use an emulator, and the simulator only where the emulator is not accurate enough.",
 )
 @click.option("--ledger", type=FilePath(), help="Ledger of the runs.  [default: that of POSTERIOR]")
 @workers_option
@@ -52,10 +48,10 @@ from invgp.formatting import count_noun
 @click.option("--plot", type=FilePath(), help="Figure: PNG, SVG or PDF.  [default: next to POSTERIOR]")
 @json_option
 def command(posterior: Path, output: Path | None, plot: Path | None, **options: Any) -> None:
-    """Compare POSTERIOR, a file of `invgp run`, with elliptical slice sampling of the same problem.
+    """Compare POSTERIOR, a file of `invgp run`, with Markov chains on the simulator of the same problem.
 
-    The chains need many simulator runs. Chains and runs are saved next to POSTERIOR. After Ctrl-C, or with more draws,
-    the same command continues from there.
+    The chains need many simulator runs. Unless the simulator is very fast, they are kept in the ledger of POSTERIOR.
+    After Ctrl-C, or with more runs, the same command continues from there.
     """
     try:
         from invgp.validation.chain_progress import ChainMonitor, show_chains  # noqa: PLC0415 - help does not wait
@@ -85,8 +81,7 @@ def command(posterior: Path, output: Path | None, plot: Path | None, **options: 
 
 def describe_interruption(interruption: Any) -> str:
     """Return what was kept, and how to continue."""
-    if interruption.chains is not None:
-        return f"; the chains are kept in {interruption.chains}, and the same command continues from there"
     ledger = interruption.ledger
-    kept = f"the runs are kept in {ledger}, and the same command continues from there" if ledger else "nothing was kept"
-    return f", before the chains had started; {kept}"
+    if ledger is None:
+        return "; nothing was kept, since there is no ledger"
+    return f"; the runs are kept in {ledger}, and the same command continues from there"

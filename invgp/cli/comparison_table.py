@@ -27,6 +27,7 @@ def as_dictionary(comparison: xr.Dataset) -> dict[str, Any]:
         "reference_runs": attributes["invgp_reference_runs"],
         "reference_chains": attributes["invgp_reference_chains"],
         "reference_draws": attributes["invgp_reference_draws"],
+        "interval": attributes.get("invgp_interval"),
     }
 
 
@@ -49,29 +50,39 @@ def print_comparison(comparison: xr.Dataset, runs: int, seconds: float) -> None:
 
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("", no_wrap=True)
-    for heading in ("error of mean", "± sampler's", "ratio of spreads", "± sampler's", "R-hat", "effective"):
+    attributes: dict[str, Any] = comparison.attrs
+    interval = attributes.get("invgp_interval")
+    share = [] if interval is None else [f"inside {interval:.0%}"]
+    for heading in ("error of mean", "± sampler's", "ratio of spreads", "± sampler's", *share, "R-hat", "effective"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in comparison_rows(comparison):
         name = f"{row.latent}, {row.label}" if row.label else row.latent
         errors = f"{row.error:.3f}", f"{row.error_mcse:.3f}", f"{row.ratio:.3f}", f"{row.ratio_mcse:.3f}"
-        table.add_row(name, *errors, f"{row.r_hat:.3f}", f"{row.ess:,.0f}")
+        inside = [f"{row.inside:.1%}"] if share else []
+        table.add_row(name, *errors, *inside, f"{row.r_hat:.3f}", f"{row.ess:,.0f}")
     if prints_text():
         Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH).print(table)
-    attributes: dict[str, Any] = comparison.attrs
+    where = "nodes" if "node" in comparison.dims else "sites"
     print_line(
-        "Error of the posterior mean in standard deviations of the reference, root mean square over the sites.\n"
-        "Posterior standard deviation divided by that of the reference, median over the sites.\n"
-        "Each with the Monte Carlo error of the reference. Worst R-hat and effective sample size over the sites."
+        f"Error of the posterior mean in standard deviations of the reference, root mean square over the {where}.\n"
+        f"Posterior standard deviation divided by that of the reference, median over the {where}.\n"
+        "Each with the Monte Carlo error of the reference."
+        + (f" Share of the reference inside the posterior {interval:.0%} intervals.\n" if share else "\n")
+        + f"Worst R-hat and effective sample size over the {where}."
     )
     print_line(
         f"Runs: posterior {attributes['invgp_runs']:,}; reference {attributes['invgp_reference_runs']:,} "
         f"({attributes['invgp_reference_chains']} chains of {attributes['invgp_reference_draws']:,} draws, "
         f"{count_noun(runs, 'run')} and {format_duration(seconds)} now)."
     )
+    if "invgp_reference_fixed" in attributes:
+        print_line(
+            "The reference has the learnt hyperparameters fixed at their values in the posterior: a posterior that is "
+            "averaged over them is wider."
+        )
     if chains_have_converged(comparison):
         print_line(f"Reference: {describe_convergence(comparison)}.")
     else:
         print_warning(
-            f"{describe_convergence(comparison)}; a larger --draws continues from here; if it does not help, "
-            "remove the file of the chains and increase --burn-in"
+            f"{describe_convergence(comparison)}; a larger --runs draws more; if R-hat stays large, increase --chains"
         )

@@ -113,7 +113,11 @@ def check_disk_space(outcome: Evaluations, directory: Path, ledger: Path) -> Non
 
 def _end_leftover_programs(context: RunContext) -> None:
     """End the programs of a worker that died with these runs; they may still write into the run directories."""
-    for label in context.labels:
+    try:
+        present = {path.name for path in context.directory.iterdir()}  # one look for the many runs of a batch
+    except FileNotFoundError:
+        return
+    for label in present.intersection(context.labels):
         place = context.directory / label
         if place.exists():
             end_programs(place)

@@ -182,6 +182,16 @@ def label_dimension(array: xr.DataArray) -> str | None:
     return next((str(d) for d in array.dims if d not in others and "units" not in array[d].attrs), None)
 
 
+def point_dimension(ds: xr.Dataset) -> str:
+    """Return the dimension of the latents of a posterior: the nodes of a field model, or the sites."""
+    return "node" if "node" in ds.dims else "site"
+
+
+def with_nodes_as_sites(ds: xr.Dataset) -> xr.Dataset:
+    """Return the latents of a field model with the name of the dimension of a site model, without the data."""
+    return ds.drop_dims("site", errors="ignore").rename(node="site") if "node" in ds.dims else ds
+
+
 def read_site(ds: xr.Dataset, number: int | None) -> int:
     """Return the index of a site by its number, from 1; by default of the site in the middle of the table."""
     if number is None:

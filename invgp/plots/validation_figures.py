@@ -23,10 +23,12 @@ from invgp.plots.plot_data import (
     Curve,
     Floats,
     increases_downwards,
+    point_dimension,
     read_curves,
     read_interval,
     read_names,
     read_values,
+    with_nodes_as_sites,
 )
 from invgp.plots.sections import LinePanels, finish_panel
 from invgp.plots.style import COLOURS, COLUMN, GREY, PAGE, STYLE, add_legend, letter_panels
@@ -117,7 +119,7 @@ def _calibration_panels(latents: int, processes: int) -> tuple[Figure, list[Axes
 def _draw_coverage(ax: Axes, ds: xr.Dataset, name: str) -> None:
     """Draw curves of coverage over the band of chance variations, in per cent."""
     curves = read_curves(ds, f"{name}_error_ratio")
-    pit = np.asarray(ds[f"{name}_pit"].transpose("survey", "site", ...).values, dtype=np.float64)
+    pit = np.asarray(ds[f"{name}_pit"].transpose("survey", point_dimension(ds), ...).values, dtype=np.float64)
     pit = pit.reshape(*pit.shape[:2], -1)
     found = [interval_coverage(pit, float(p), int(ds.attrs["invgp_bands"])) for p in _PROBABILITIES]
     lower, upper = np.asarray([(one.lower.min(), one.upper.max()) for one in found]).T
@@ -157,10 +159,11 @@ def _draw_ranks(ax: Axes, ds: xr.Dataset, name: str, curve: Curve) -> None:
 
 
 def selected_ranks(ds: xr.Dataset, latent: str) -> Any:
-    """Return the ranks (K, L) of a latent at the selected site of each of K surveys."""
-    sites = ds["rank_site"].values - 1
-    ranks = ds[f"{latent}_rank"].transpose("survey", "site", ...).values
-    return ranks[np.arange(len(sites)), sites].reshape(len(sites), -1)
+    """Return the ranks (K, L) of a latent at the selected site or node of each of K surveys."""
+    point = point_dimension(ds)
+    selected = ds[f"rank_{point}"].values - 1
+    ranks = ds[f"{latent}_rank"].transpose("survey", point, ...).values
+    return ranks[np.arange(len(selected)), selected].reshape(len(selected), -1)
 
 
 def _share_limits(panels: list[Axes]) -> None:
@@ -183,9 +186,9 @@ def _calibration_handles() -> list[Any]:
 def plot_comparison(posterior: xr.Dataset, reference: xr.Dataset) -> Figure:
     """Draw a posterior and its reference chains.
 
-    Along a line, one panel per latent shows the mean and the 95% interval of the reference (filled) and of the
-    posterior (lines). At a single site, the intervals of each label are side by side. Panels below show the error of
-    the mean and the ratio of the standard deviations. For sites with two or more coordinates, one row per latent shows
+    Along a line of sites or nodes, one panel per latent shows the mean and the 95% interval of the reference (filled)
+    and of the posterior (lines). At a single site, the intervals of each label are side by side. Panels below show the
+    error of the mean and the ratio of the standard deviations. With two or more coordinates, one row per latent shows
     posterior against reference means and standard deviations.
 
     Parameters
@@ -208,11 +211,15 @@ def plot_comparison(posterior: xr.Dataset, reference: xr.Dataset) -> Figure:
     missing = [name for name in latents if f"{name}_reference" not in reference]
     if missing:
         raise PlotError(f"The dataset is not an invgp comparison of this posterior: it lacks {missing[0]}_reference.")
+    point = point_dimension(posterior)
+    posterior, reference = with_nodes_as_sites(posterior), with_nodes_as_sites(reference)
     on_line = len(read_names(posterior, "coordinates")) == 1
     with rc_context(STYLE):
         if posterior.sizes["site"] == 1:
             return _compare_at_one_site(posterior, reference, latents)
-        return (_compare_along_line if on_line else _compare_in_cross_plots)(posterior, reference, latents)
+        if on_line:
+            return _compare_along_line(posterior, reference, latents)
+        return _compare_in_cross_plots(posterior, reference, latents, point)
 
 
 def _compare_along_line(posterior: xr.Dataset, reference: xr.Dataset, latents: list[str]) -> Figure:
@@ -263,7 +270,7 @@ def _draw_errors(middle: Axes, below: Axes, reference: xr.Dataset, name: str, x:
     _frame_errors(middle, below)
 
 
-def _compare_in_cross_plots(posterior: xr.Dataset, reference: xr.Dataset, latents: list[str]) -> Figure:
+def _compare_in_cross_plots(posterior: xr.Dataset, reference: xr.Dataset, latents: list[str], point: str) -> Figure:
     """Draw one row per latent: means against means, standard deviations against standard deviations."""
     figure = Figure((PAGE, 3.0 * len(latents) + 0.2), layout="constrained")
     axes = figure.subplots(len(latents), 2, squeeze=False)
@@ -281,7 +288,7 @@ def _compare_in_cross_plots(posterior: xr.Dataset, reference: xr.Dataset, latent
             left.legend(frameon=False, loc="upper left", handletextpad=0.1)
     letter_panels(axes.ravel())
     bar = axes[0, 0].errorbar([], [], xerr=[], fmt="o", color=GREY, markersize=_POINT, elinewidth=0.4)
-    bar.set_label("site ± 2 Monte Carlo errors of the reference")
+    bar.set_label(f"{point} ± 2 Monte Carlo errors of the reference")
     add_legend(figure, [bar, Line2D([], [], color=GREY, linewidth=0.7, label="posterior = reference")])
     return figure
 

@@ -1,1 +1,1 @@
-"""Samples from the exact posterior of a problem, by Markov chain Monte Carlo."""
+"""Samples from the exact posterior of a problem, with the simulator itself as the target."""

@@ -1,77 +1,45 @@
-"""State, schedule and result of Markov chains."""
+"""Draws of a reference sampler."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, SupportsInt
 
 import numpy as np
-from numpy.typing import NDArray
 
 from invgp.problem import Floats
-
-Integers = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class State:
-    """State of W walkers, each at its own attempt of its own iteration.
-
-    A walker is a chain, or one site of a chain.
-
-    Attributes
-    ----------
-    v : array, shape (W, D)
-        Whitened latents.
-    log_likelihood : array, shape (W,)
-        Log likelihood at `v`.
-    point, direction : arrays, shape (W, D)
-        They span the ellipse: `v` and a random draw, in standard units of the Gaussian of the ellipse.
-    threshold : array, shape (W,)
-        Slice level: an accepted point has a larger log ratio of the target to this Gaussian.
-    angle, lower, upper : arrays, shape (W,), radians
-        Next angle on the ellipse, and the bracket that contains it.
-    iteration, attempt : arrays of int, shape (W,)
-        Number of completed iterations, and of attempts in the current one.
-    evaluations : int
-        Number of simulator runs so far.
-    """
-
-    v: Floats
-    log_likelihood: Floats
-    point: Floats
-    direction: Floats
-    threshold: Floats
-    angle: Floats
-    lower: Floats
-    upper: Floats
-    iteration: Integers
-    attempt: Integers
-    evaluations: int
-
-
-class Schedule(NamedTuple):
-    """Selection of the iterations that are stored: every `thin`-th after `burn_in`, up to iteration `goal`."""
-
-    burn_in: int
-    thin: int
-    goal: int
-
-    def draws(self, iteration: SupportsInt) -> int:
-        """Return the number of samples that are stored after `iteration` iterations."""
-        return max(int(iteration) - self.burn_in, 0) // self.thin
 
 
 @dataclass(frozen=True)
 class Chains:
-    """Samples from the posterior.
+    """Draws from the exact posterior.
 
     Attributes
     ----------
-    draws : array, shape (C, draws, N, Q), on the scale of the Gaussian processes
+    draws : array, shape (K, n, T, M, Q), on the scale of the Gaussian processes
+        T draws of n chains in K independent populations, at M sites or nodes.
     runs : int
-        Number of simulator runs, including the runs of the proposal and of earlier calls with the same checkpoint.
+        Number of simulator runs, including those that the ledger answered.
+    acceptance : float
+        Share of the moves that the simulator accepted.
     """
 
     draws: Floats
     runs: int
+    acceptance: float = 1.0
+
+    @property
+    def by_chain(self) -> Floats:
+        """The draws (K, n T, M, Q) of each population, chain after chain: neighbours are correlated as in a chain."""
+        K, n, T, *shape = self.draws.shape
+        return self.draws.reshape(K, n * T, *shape)
+
+    @property
+    def by_iteration(self) -> Floats:
+        """The draws (K, T n, M, Q) of each population, iteration after iteration: its halves are early and late."""
+        return by_iteration(self.draws)
+
+
+def by_iteration(draws: Floats) -> Floats:
+    """Arrange draws (K, n, T, ...) of populations by iteration, (K, T n, ...)."""
+    K, n, T, *shape = draws.shape
+    return np.swapaxes(draws, 1, 2).reshape(K, T * n, *shape)

@@ -40,8 +40,8 @@ DECISIVE = (
 )  # packages whose code determines a posterior
 SUFFIXES = ("truth", "mean", "std", "score", "pit", "rank", "coverage", "coverage_error", "coverage_lower",
             "coverage_upper", "absolute_score", "error_ratio")  # fmt: skip
-RESERVED = ("survey", "interval", "rank_site", "redrawn", "runs", "converged", "coverage", "coverage_error",
-            "coverage_lower", "coverage_upper")  # fmt: skip
+RESERVED = ("survey", "interval", "rank_site", "rank_node", "redrawn", "runs", "converged", "coverage",
+            "coverage_error", "coverage_lower", "coverage_upper")  # fmt: skip
 
 
 class InterruptedCalibration(KeyboardInterrupt):
@@ -177,6 +177,7 @@ def identity(problem: Problem, seed: int, drawn_from: Problem | None = None) -> 
             p.noise,
             p.inputs,
             p.outputs,
+            p.grid,
             with_serial_runs(p.inference).replace(seed=seed).model_dump(),
         )
         for p in (problem, drawn_from or problem)
@@ -216,8 +217,8 @@ def _check(problem: Problem, source: Problem, surveys: int, workers: int, seed: 
     for name, value, least in (("surveys", surveys, 1), ("workers", workers, 1), ("seed", seed, 0)):
         if value < least:
             raise ArgumentError(f"{name}: must be at least {least}, was {value}")
-    if (source.survey.Y.shape, source.latent_count) != (problem.survey.Y.shape, problem.latent_count):
-        raise ArgumentError("drawn_from: must have the sites, observations and latents of the problem")
+    if _shape(source) != _shape(problem):
+        raise ArgumentError("drawn_from: must have the sites, observations, latents and grid of the problem")
     for name, count in Counter([*_variable_names(problem), *RESERVED]).items():
         if count > 1:
             raise ConfigError(
@@ -225,12 +226,18 @@ def _check(problem: Problem, source: Problem, surveys: int, workers: int, seed: 
             )
 
 
+def _shape(problem: Problem) -> tuple[tuple[int, ...], int, int]:
+    """Return the numbers of sites and observations, of latents, and of nodes."""
+    return problem.survey.Y.shape, problem.latent_count, 0 if problem.grid is None else problem.grid.size
+
+
 def _variable_names(problem: Problem) -> list[str]:
     """Return the names of variables and dimensions of a calibration file that derive from names of the problem."""
-    survey = problem.survey
+    survey, nodes = problem.survey, () if problem.grid is None else problem.grid.coordinates
     dimensions = [*(latent.dimension for latent in problem.latents), *(o.dimension for o in survey.observations)]
     return [
-        *(column.name for column in (*survey.coordinates, *survey.covariates)),
+        *(column.name for column in survey.covariates),
+        *{column.name for column in (*survey.coordinates, *nodes)},
         *(f"{latent.name}_{suffix}" for latent in problem.latents for suffix in SUFFIXES),
         *(f"{observation.name}_observed" for observation in survey.observations),
         *{dimension for dimension in dimensions if dimension is not None},

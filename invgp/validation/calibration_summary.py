@@ -83,9 +83,10 @@ def coverage_of(result: xr.Dataset, latent: str = "") -> Coverage:
 def _add_latent(result: xr.Dataset, name: str, tests: int) -> None:
     """Add the coverage (interval, label) and the errors (label) of one latent."""
     pit = result[f"{name}_pit"]
-    labels = tuple(str(d) for d in pit.dims if d not in {"survey", "site"})
-    _add_coverage(result, name, pit.transpose("survey", "site", *labels).values, labels, tests, name)
-    over = ["survey", "site"]
+    point = "node" if "node" in pit.dims else "site"
+    labels = tuple(str(d) for d in pit.dims if d not in {"survey", point})
+    _add_coverage(result, name, pit.transpose("survey", point, *labels).values, labels, tests, name)
+    over = ["survey", point]
     absolute_score: xr.DataArray = abs(result[f"{name}_score"]).mean(over)
     squared_error = ((result[f"{name}_truth"] - result[f"{name}_mean"]) ** 2).mean(over)
     error_ratio: xr.DataArray = (squared_error / (result[f"{name}_std"] ** 2).mean(over)) ** 0.5
@@ -112,11 +113,13 @@ def _add_coverage(result: xr.Dataset, name: str, pit: Floats, labels: tuple[str,
 def _describe_surveys(result: xr.Dataset) -> None:
     for name, long_name in (
         ("rank_site", "site whose ranks are in the histogram"),
+        ("rank_node", "node whose ranks are in the histogram"),
         ("redrawn", "truths rejected because the simulator failed"),
         ("runs", "simulator runs of the inversion"),
         ("converged", "whether the inversion converged"),
     ):
-        result[name].attrs = {"long_name": long_name, "units": "1"}
+        if name in result:
+            result[name].attrs = {"long_name": long_name, "units": "1"}
 
 
 def _attributes(

@@ -33,7 +33,7 @@ class Trial(NamedTuple):
     number : int
         Number of the survey, from 1.
     scores : xarray.Dataset or None
-        Truths, their posterior probabilities and ranks by site; None if the inversion failed.
+        Truths, their posterior probabilities and ranks by site or node; None if the inversion failed.
     failure : str
         Why the inversion failed.
     """
@@ -74,7 +74,8 @@ def run_trial(problem: Problem, drawn_from: Problem, number: int, seed: int, dir
             return Trial(number, None, str(error))
     remove_run_directories(directory)  # directories of failed runs
     scores = score_posterior(problem, drawn, posterior)
-    scores["rank_site"] = int(picks.integers(problem.survey.size)) + 1
+    point, size = ("site", problem.survey.size) if problem.grid is None else ("node", problem.grid.size)
+    scores[f"rank_{point}"] = int(picks.integers(size)) + 1
     return Trial(number, scores)
 
 
@@ -101,18 +102,19 @@ def with_serial_runs(settings: InferenceSettings) -> InferenceSettings:
 
 
 def score_posterior(problem: Problem, drawn: SimulatedSurvey, posterior: xr.Dataset) -> xr.Dataset:
-    """Compute scores, probabilities and ranks of the truth in the posterior marginals, by site and label."""
+    """Compute scores, probabilities and ranks of the truth in the posterior marginals, by site or node and label."""
     variables = {name: posterior[name] for name in ("crs",) if name in posterior}
     for latent in problem.latents:
         name, what = latent.name, latent.long_name or latent.name
         mean = posterior[name]
         truth = drawn.truth[:, problem.latent_slices[name]].reshape(mean.shape)
-        score = normal_scores(truth, posterior[f"{name}_quantile"].values)
+        spread = posterior[f"{name}_std"].values
+        score = normal_scores(truth, posterior[f"{name}_quantile"].values, spread)
         rank = np.sum(posterior[f"{name}_sample"].values < truth, axis=0)
         for suffix, values, long_name, unit in (
             ("truth", truth, f"true {what}", latent.unit),
             ("mean", mean.values, f"posterior mean of {what}", latent.unit),
-            ("std", posterior[f"{name}_std"].values, f"posterior standard deviation of {what}", latent.unit),
+            ("std", spread, f"posterior standard deviation of {what}", latent.unit),
             ("score", score, f"standardised error of {what}", "1"),
             ("pit", ndtr(score), f"posterior probability of less than the true {what}", "1"),
             ("rank", rank, f"rank of the true {what} among {DRAWS} posterior draws", "1"),
@@ -136,17 +138,21 @@ def score_posterior(problem: Problem, drawn: SimulatedSurvey, posterior: xr.Data
     return scores
 
 
-def normal_scores(truth: Floats, quantiles: Floats) -> Floats:
-    """Transform truths (...) to standard normal scores with the posterior quantiles (G, ...) at `LEVELS`.
+def normal_scores(truth: Floats, quantiles: Floats, std: Floats) -> Floats:
+    """Transform truths (...) to standard normal scores with posterior quantiles (G, ...) at `LEVELS`.
 
-    Between two quantiles, and beyond the outermost, the score is linear in the truth. For a Gaussian marginal this is
-    exact, and the score is (truth - mean) / standard deviation.
+    Between two quantiles the score is linear in the truth, and beyond the outermost it has the slope of a Gaussian with
+    the posterior standard deviation (...). For a Gaussian marginal this is exact, and the score is (truth - mean) /
+    standard deviation. Draws can have equal quantiles, and their outermost quantiles can be close together.
     """
-    scores = ndtri(np.asarray(LEVELS)).reshape(-1, *([1] * truth.ndim))
+    levels = ndtri(np.asarray(LEVELS))
+    scores = np.broadcast_to(levels.reshape(-1, *([1] * truth.ndim)), quantiles.shape)
     above = np.clip(np.sum(quantiles <= truth, axis=0, keepdims=True), 1, len(LEVELS) - 1)
-    scores = np.broadcast_to(scores, quantiles.shape)
     (x0, z0), (x1, z1) = (
         (np.take_along_axis(quantiles, at, axis=0)[0], np.take_along_axis(scores, at, axis=0)[0])
         for at in (above - 1, above)
     )
-    return np.asarray(z0 + (z1 - z0) * (truth - x0) / (x1 - x0))
+    share = np.divide(truth - x0, x1 - x0, out=np.full_like(truth, 0.5), where=x1 > x0)
+    inner = z0 + (z1 - z0) * np.clip(share, 0.0, 1.0)
+    below, beyond = np.minimum(truth - quantiles[0], 0.0), np.maximum(truth - quantiles[-1], 0.0)
+    return np.asarray(inner + (below + beyond) / std)

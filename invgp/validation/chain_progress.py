@@ -14,30 +14,32 @@ from invgp.progress import SECONDS_BETWEEN_LINES, format_rate
 
 @dataclass
 class ChainMonitor:
-    """Counts of iterations and runs; a monitor of the simulator that displays nothing.
+    """Counts of draws and runs; a monitor of the simulator that displays nothing.
 
     Attributes
     ----------
     runs, failed : int
         Runs of this call, without those that the ledger answered; failed runs.
-    done, goal : int
-        Iterations done, and of the finished chains.
-    first : int or None
-        Iterations done when the chains started or continued.
-    began : float
-        Time at which the chains started or continued.
+    reused : int
+        Runs that the ledger answered.
+    limit : int
+        Largest number of runs.
+    power : float
+        Power of the likelihood that the chains have reached: they start at 0, the prior, and draw at 1, the posterior.
+    draws : int
+        Draws of each chain.
     """
 
     runs: int = 0
     failed: int = 0
-    done: int = 0
-    goal: int = 0
-    first: int | None = None
-    began: float = 0.0
+    reused: int = 0
+    limit: int = 0
+    power: float = 0.0
+    draws: int = 0
     started: float = field(default_factory=time.perf_counter)
 
     def start(self, planned_runs: int, most_runs: int) -> None:
-        """Do nothing: the chains report the number of iterations."""
+        """Do nothing: the number of runs is limited by `limit`."""
 
     def start_batch(self, purpose: str, runs: int) -> None:
         """Do nothing: batches are small."""
@@ -52,24 +54,21 @@ class ChainMonitor:
         """Count runs."""
         self.runs += succeeded + failed - reused
         self.failed += failed
+        self.reused += reused
 
-    def count_iterations(self, done: int, goal: int) -> None:
-        """Count iterations."""
-        if self.first is None:
-            self.first, self.began = done, time.perf_counter()
-        self.done, self.goal = done, goal
+    def report_chains(self, power: float, draws: int) -> None:
+        """Store the state of the chains."""
+        self.power, self.draws = power, draws
 
     @property
     def text(self) -> str:
-        """Iterations, runs and the time left."""
-        now = time.perf_counter()
-        seconds = max(now - self.started, 1e-9)
-        spent = f"{count_noun(self.runs, 'run')}, {self.failed:,} failed | {format_rate(self.runs / seconds)}"
-        if not self.goal:
-            return f"fitting a Gaussian | {spent}"
-        gone = self.done - (self.first or 0)
-        left = format_duration((self.goal - self.done) * (now - self.began) / gone) if gone else "-"
-        return f"iteration {self.done:,} of {self.goal:,} | {spent} | about {left} left"
+        """State of the chains, runs, and the longest time left."""
+        seconds = max(time.perf_counter() - self.started, 1e-9)
+        made = self.runs + self.reused
+        stage = f"draw {self.draws:,} of each chain" if self.draws else f"power of the likelihood {self.power:.2g}"
+        spent = f"{made:,} of at most {count_noun(self.limit, 'run')}, {self.failed:,} failed"
+        left = format_duration((self.limit - made) * seconds / made) if made else "-"
+        return f"{stage} | {spent} | {format_rate(self.runs / seconds)} | at most {left} left"
 
 
 class _Lines(ChainMonitor):

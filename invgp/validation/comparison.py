@@ -11,10 +11,11 @@ from arviz_stats.base.array import array_stats
 
 from invgp.problem import Floats, Latent, Problem
 from invgp.sampling.chains import Chains
+from invgp.validation.reference_chains import FEWEST_EFFECTIVE, LARGEST_R_HAT
 
 QUANTILES = (0.025, 0.5, 0.975)
-LARGEST_R_HAT, FEWEST_EFFECTIVE = 1.01, 400.0  # Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021)
-FEWEST_CONVERGED = 0.99  # fraction of sites and latents at which chains must meet both limits
+TAILS = (0.05, 0.95)  # quantiles of the tail effective sample size
+FEWEST_CONVERGED = 0.99  # share of the latent values at which chains must meet both limits
 ATTRIBUTES = (
     *("Conventions", "title", "history", "source", "references"),
     *("invgp_survey", "invgp_survey_digest", "invgp_simulator", "invgp_config", "invgp_coordinates"),
@@ -28,15 +29,18 @@ class Row(NamedTuple):
     ----------
     latent, label : str
     error : float, in standard deviations of the reference
-        Error of the posterior mean, root mean square over the sites.
+        Error of the posterior mean, root mean square over the sites or nodes.
     error_mcse : float
-        Monte Carlo standard error of the reference mean, in the same units, root mean square over the sites.
+        Monte Carlo standard error of the reference mean, in the same units, root mean square.
     ratio : float
-        Posterior standard deviation divided by that of the reference, median over the sites.
+        Posterior standard deviation divided by that of the reference, median.
     ratio_mcse : float
-        Monte Carlo standard error of the ratio, median over the sites.
+        Monte Carlo standard error of the ratio, median.
+    inside : float
+        Share of the reference inside the posterior intervals of the probability `invgp_interval` of the comparison,
+        mean; NaN if the posterior has no such quantiles.
     r_hat, ess : float
-        Largest R-hat and smallest effective sample size over the sites.
+        Largest R-hat and smallest effective sample size.
     """
 
     latent: str
@@ -45,12 +49,13 @@ class Row(NamedTuple):
     error_mcse: float
     ratio: float
     ratio_mcse: float
+    inside: float
     r_hat: float
     ess: float
 
 
 def compare_with_chains(problem: Problem, posterior: xr.Dataset, chains: Chains) -> xr.Dataset:
-    """Compare a posterior with reference chains, for each latent and site.
+    """Compare a posterior with reference chains, for each latent and site or node.
 
     Parameters
     ----------
@@ -65,12 +70,14 @@ def compare_with_chains(problem: Problem, posterior: xr.Dataset, chains: Chains)
     xarray.Dataset
         For each latent, here depth: ``depth_reference`` and its ``_std``, ``_quantile``, ``_draw``, ``_mcse`` (Monte
         Carlo standard error), ``_std_mcse``, ``_r_hat`` and ``_ess``; ``depth_error`` of the posterior's mean, in
-        standard deviations of the reference; ``depth_ratio`` of the posterior's spread to that of the reference.
+        standard deviations of the reference; ``depth_ratio`` of the posterior's spread to that of the reference;
+        ``depth_inside``, the share of the reference inside the posterior interval of probability ``invgp_interval``.
     """
     variables: dict[str, xr.DataArray] = {}
     for latent in problem.latents:
-        draws = latent.link(chains.draws[..., problem.latent_slices[latent.name]])
-        variables |= _latent_variables(latent, posterior, draws)
+        columns = problem.latent_slices[latent.name]
+        draws, early_and_late = (latent.link(part[..., columns]) for part in (chains.by_chain, chains.by_iteration))
+        variables |= _latent_variables(latent, posterior, draws, early_and_late)
     coordinates = {name: c for name, c in posterior.coords.items() if set(c.dims) <= _dimensions(posterior, problem)}
     attributes = {name: posterior.attrs[name] for name in ATTRIBUTES if name in posterior.attrs}
     runs = {"invgp_runs": int(posterior.attrs.get("invgp_runs", 0)), "invgp_reference_runs": chains.runs}
@@ -78,6 +85,11 @@ def compare_with_chains(problem: Problem, posterior: xr.Dataset, chains: Chains)
     dataset = xr.Dataset(variables, coordinates, {**attributes, **names, **runs})
     about = {"long_name": "probability of the quantile", "units": "1"}
     dataset["quantile"] = xr.DataArray(np.asarray(QUANTILES), dims="quantile", attrs=about)
+    if (interval := widest_interval(posterior)) is not None:
+        dataset.attrs["invgp_interval"] = interval[1] - interval[0]
+    learnt = [name for latent in problem.latents if "learnt" in posterior[(name := latent.name)].attrs]
+    if learnt:
+        dataset.attrs["invgp_reference_fixed"] = " ".join(learnt)
     dataset.attrs["invgp_reference_converged"] = "yes" if chains_have_converged(dataset) else "no"
     return dataset
 
@@ -88,7 +100,7 @@ def comparison_rows(comparison: xr.Dataset) -> list[Row]:
 
 
 def chains_have_converged(comparison: xr.Dataset) -> bool:
-    """Return whether the chains have converged: R-hat and effective sample size are good at nearly all sites."""
+    """Return whether the chains have converged: R-hat and effective sample size are good nearly everywhere."""
     r_hat, ess = (_values_of_all_latents(comparison, suffix) for suffix in ("_r_hat", "_ess"))
     return bool(np.mean((r_hat < LARGEST_R_HAT) & (ess > FEWEST_EFFECTIVE)) >= FEWEST_CONVERGED)
 
@@ -102,15 +114,25 @@ def describe_convergence(comparison: xr.Dataset) -> str:
     good = np.mean((r_hat < LARGEST_R_HAT) & (ess > FEWEST_EFFECTIVE))
     return (
         f"the chains have not converged, and are no reference yet: {worst}; R-hat is below {LARGEST_R_HAT} and the "
-        f"effective sample size above {FEWEST_EFFECTIVE:g} for {good:.0%} of sites and latents, which should be "
+        f"effective sample size above {FEWEST_EFFECTIVE:g} for {good:.0%} of all latent values, which should be "
         f"{FEWEST_CONVERGED:.0%}"
     )
 
 
-def _latent_variables(latent: Latent, posterior: xr.Dataset, draws: Floats) -> dict[str, xr.DataArray]:
-    """Build the variables of one latent from reference samples (C, R, N, L) of the physical quantity."""
+def widest_interval(posterior: xr.Dataset) -> tuple[float, float] | None:
+    """Return the probabilities of the widest central interval among the quantiles of a posterior; None without one."""
+    levels = posterior["quantile"].values.tolist() if "quantile" in posterior else []
+    pairs = [(q, p) for q in levels for p in levels if q < 0.5 and np.isclose(q + p, 1.0)]
+    return min(pairs, default=None)
+
+
+def _latent_variables(
+    latent: Latent, posterior: xr.Dataset, draws: Floats, early_and_late: Floats
+) -> dict[str, xr.DataArray]:
+    """Build the variables of one latent from reference draws (K, R, N, L) of the physical quantity, in two orders."""
     what, mean = latent.long_name or latent.name, posterior[latent.name]
-    draws = draws.reshape(*draws.shape[:2], *mean.shape)  # a latent without a dimension has no axis for its label
+    # A latent without a dimension has no axis for its label.
+    draws, early_and_late = (part.reshape(*part.shape[:2], *mean.shape) for part in (draws, early_and_late))
 
     def field(values: Floats, long_name: str, unit: str = latent.unit, leading: tuple[str, ...] = ()) -> xr.DataArray:
         return xr.DataArray(
@@ -124,20 +146,33 @@ def _latent_variables(latent: Latent, posterior: xr.Dataset, draws: Floats) -> d
         "": field(centre, "reference mean"),
         "_std": field(spread, "reference standard deviation"),
         "_quantile": field(np.quantile(pooled, QUANTILES, axis=0), "reference quantile", leading=("quantile",)),
-        "_draw": field(draws, "reference draw", leading=("chain", "draw")),
+        "_draw": field(draws.astype(np.float32), "reference draw", leading=("chain", "draw")),
         "_mcse": field(_diagnostic("mcse", draws), "Monte Carlo standard error of the reference mean"),
         "_std_mcse": field(spread_mcse(draws), "Monte Carlo standard error of the reference standard deviation"),
-        "_r_hat": field(_diagnostic("rhat", draws), "split R-hat, rank-normalised", "1"),
-        "_ess": field(_diagnostic("ess", draws), "bulk effective sample size", "1"),
-    }
-    return {f"{latent.name}_reference{suffix}": variable for suffix, variable in reference.items()} | {
-        f"{latent.name}_error": field(
-            (measured[0] - centre) / spread,
-            "error (in standard deviations of the reference) of the posterior mean",
+        "_r_hat": field(_diagnostic("rhat", early_and_late), "split R-hat, rank-normalised, of the populations", "1"),
+        "_ess": field(
+            np.minimum(_diagnostic("ess", draws), _diagnostic("ess", draws, method="tail", prob=TAILS)),
+            "smaller of the bulk and tail effective sample sizes",
             "1",
         ),
-        f"{latent.name}_ratio": field(measured[1] / spread, "ratio of posterior to reference spread", "1"),
     }
+    inside = {}
+    if (interval := widest_interval(posterior)) is not None:
+        lower, upper = (posterior[f"{latent.name}_quantile"].sel(quantile=level).values for level in interval)
+        share = np.mean((pooled >= lower) & (pooled <= upper), axis=0)
+        inside[f"{latent.name}_inside"] = field(share, "share inside the posterior interval of the reference", "1")
+    return (
+        inside
+        | {f"{latent.name}_reference{suffix}": variable for suffix, variable in reference.items()}
+        | {
+            f"{latent.name}_error": field(
+                (measured[0] - centre) / spread,
+                "error (in standard deviations of the reference) of the posterior mean",
+                "1",
+            ),
+            f"{latent.name}_ratio": field(measured[1] / spread, "ratio of posterior to reference spread", "1"),
+        }
+    )
 
 
 def _diagnostic(name: str, draws: Floats, **how: Any) -> Floats:
@@ -166,6 +201,7 @@ def _rows(comparison: xr.Dataset, name: str) -> list[Row]:
     error_mcse = columns(f"{name}_reference_mcse") / spread
     ratio_mcse = ratio * columns(f"{name}_reference_std_mcse") / spread
     r_hat, ess = columns(f"{name}_reference_r_hat"), columns(f"{name}_reference_ess")
+    inside = columns(f"{name}_inside") if f"{name}_inside" in comparison else np.full_like(ratio, np.nan)
     return [
         Row(
             name,
@@ -174,6 +210,7 @@ def _rows(comparison: xr.Dataset, name: str) -> list[Row]:
             error_mcse=_root_mean_square(error_mcse[i]),
             ratio=float(np.median(ratio[i])),
             ratio_mcse=float(np.median(ratio_mcse[i])),
+            inside=float(np.mean(inside[i])),
             r_hat=float(np.max(r_hat[i])),
             ess=float(np.min(ess[i])),
         )

@@ -14,6 +14,7 @@ from invgp.config import load
 from invgp.config.toml_document import read_text
 from invgp.errors import ArgumentError, ConfigError
 from invgp.formatting import join_names
+from invgp.posterior.coordinates import coordinate_order
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
 
 LEVELS = 4  # directories to search for the configuration: those of the posterior and of its survey, and their parents
 logger = logging.getLogger("invgp")
-
-
-def refuse_field(problem: Problem, command: str) -> None:
-    """Raise `ConfigError` for a field model, for which a command is not available."""
-    if problem.grid is not None:
-        raise ConfigError(f"forward.kind: must be 'site' for `invgp {command}`, was 'field'; see docs/field.md")
 
 
 def find_config(path: Path, posterior: xr.Dataset) -> Path:
@@ -71,7 +66,6 @@ def load_problem_of(posterior: xr.Dataset, config: Path, data: Path | None) -> P
         The configuration or the survey is not that of the posterior.
     """
     problem, wanted = load(config, data=data), posterior.attrs["invgp_survey_digest"]
-    refuse_field(problem, "compare")
     made_from = Path(posterior.attrs["invgp_survey"])
     if data is None and problem.survey.digest != wanted and made_from.is_file():  # as of `invgp run --data`
         problem = load(config, data=made_from)
@@ -92,17 +86,19 @@ def check_problem_of(posterior: xr.Dataset, problem: Problem) -> Problem:
     ConfigError
         The latents or their priors differ from those of the posterior.
     """
-    refuse_field(problem, "compare")
     names = posterior.attrs["invgp_latents"].split()
+    point = "site" if problem.grid is None else "node"
     if "site" not in posterior.dims or any(f"{name}_prior" not in posterior for name in names):
         raise ArgumentError("posterior: must be a file that `invgp run` wrote, was a map")
+    if any(point not in posterior[name].dims for name in names):
+        raise ArgumentError("config: must be that of the posterior; one is a field model, the other is a site model")
     shapes = {latent.name: latent.size for latent in problem.latents}
-    if {name: _labels(posterior, name) for name in names} != shapes:
+    if {name: posterior[name].size // posterior.sizes[point] for name in names} != shapes:
         raise ArgumentError(
             f"config: must have the latents of the posterior, {join_names(names)}, had {join_names(shapes)}"
         )
     for latent in problem.latents:
-        given = posterior[f"{latent.name}_prior"].isel(site=0).values
+        given = posterior[f"{latent.name}_prior"].isel({point: 0}).values
         if not latent.learn and not np.allclose(given, latent.mean, rtol=1e-6):
             raise ArgumentError(f"config: must have the prior of the posterior, had another one for {latent.name!r}")
     if problem.forward.digest != posterior.attrs["invgp_simulator_digest"]:
@@ -110,18 +106,16 @@ def check_problem_of(posterior: xr.Dataset, problem: Problem) -> Problem:
     noise = {
         o.name: posterior[f"{o.name}_noise_std"].values.reshape(o.values.shape) for o in problem.survey.observations
     }
-    latents = tuple(_with_learnt_prior(latent, posterior[latent.name].attrs) for latent in problem.latents)
+    order = coordinate_order(problem)
+    latents = tuple(_with_learnt_prior(latent, posterior[latent.name].attrs, order) for latent in problem.latents)
     return replace(problem, latents=latents, noise=replace(problem.noise, std=noise, learn={}))
 
 
-def _with_learnt_prior(latent: Latent, attributes: Mapping[str, Any]) -> Latent:
-    """Return the latent with the prior that was learnt, as a fixed prior."""
+def _with_learnt_prior(latent: Latent, attributes: Mapping[str, Any], order: list[int]) -> Latent:
+    """Return the latent with the prior that was learnt, as a fixed prior; `order` is that of scales in a file."""
     if not latent.learn:
         return latent
     process_mean, _ = latent.link.prior_to_process(latent.mean, latent.std)
     mean, std = latent.link.process_to_prior(process_mean, np.atleast_1d(attributes["process_std"]))
-    return replace(latent, mean=mean, std=std, length_scale=np.atleast_1d(attributes["length_scale"]), learn={})
-
-
-def _labels(posterior: xr.Dataset, name: str) -> int:
-    return int(posterior[name].size // posterior.sizes["site"])
+    length_scale = np.atleast_1d(attributes["length_scale"])[np.argsort(order)]
+    return replace(latent, mean=mean, std=std, length_scale=length_scale, learn={})

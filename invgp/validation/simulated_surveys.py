@@ -1,4 +1,4 @@
-"""Simulated surveys: truths from the prior of a problem, and data with noise."""
+"""Simulated surveys of site and field models: truths from the prior of a problem, and data with noise."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invgp.core.backend import cholesky
+from invgp.core.backend import Backend, cholesky
 from invgp.core.kernels import CORRELATIONS, Kernel
 from invgp.errors import ConfigError, RunsFailedError
 from invgp.execution.simulator import Simulator, TooManyFailures
+from invgp.latent_model.grid_modes import field_of
 from invgp.latent_model.noise_density import draw_noise
 from invgp.problem import Floats, Latent, Problem
 
-MOST_ATTEMPTS = 100  # most truths drawn for one survey until the simulator runs at all sites
+MOST_ATTEMPTS = 100  # most truths drawn for one survey until the simulator runs and gives all outputs
 
 
 class SimulatedSurvey(NamedTuple):
@@ -23,7 +24,7 @@ class SimulatedSurvey(NamedTuple):
 
     Attributes
     ----------
-    truth : array, shape (N, Q)
+    truth : array, shape (N, Q), or (G, Q) on the grid of a field model
         Physical values of the latents.
     data : array, shape (N, P)
         Data with noise; NaN where the problem has no observation.
@@ -39,7 +40,7 @@ class SimulatedSurvey(NamedTuple):
 def draw_survey(
     problem: Problem, truths: np.random.Generator, noise: np.random.Generator, directory: Path
 ) -> SimulatedSurvey:
-    """Draw a truth at which the simulator runs at every site, and its data.
+    """Draw a truth at which the simulator runs and gives every observed output, and its data.
 
     Raises
     ------
@@ -51,18 +52,31 @@ def draw_survey(
         drawn = with_drawn_hyperparameters(problem, truths)
         f = draw_prior(drawn, truths)
         try:
-            batch = simulator.run(f[None], f"truth{redrawn + 1}")
+            outputs = _run(simulator, f, f"truth{redrawn + 1}")
         except TooManyFailures:
             continue
-        if batch.complete(np.isfinite(problem.survey.Y)).all():
-            return SimulatedSurvey(problem.to_physical(f), batch.outputs[0] + draw_noise(drawn, noise), redrawn)
+        if np.isfinite(outputs[np.isfinite(problem.survey.Y)]).all():
+            return SimulatedSurvey(problem.to_physical(f), outputs + draw_noise(drawn, noise), redrawn)
     raise RunsFailedError(
         simulator.describe_failures(f"none of {MOST_ATTEMPTS} truths drawn from the prior could be simulated")
     )
 
 
+def _run(simulator: Simulator, f: Floats, label: str) -> Floats:
+    """Run the simulator at one truth, and return the outputs (N, P), NaN where a run failed."""
+    if simulator.problem.grid is None:
+        batch = simulator.run(f[None], label)
+        return np.where(batch.valid[0, :, None], batch.outputs[0], np.nan)
+    outputs, valid = simulator.run_fields(f[None], label)
+    return np.where(valid[0], outputs[0], np.nan)
+
+
 def draw_prior(problem: Problem, rng: np.random.Generator) -> Floats:
-    """Draw one sample (N, Q) of the latent processes from the prior, joint over the sites."""
+    """Draw one sample of the latent processes from the prior: (N, Q) at the sites, or (G, Q) on the grid."""
+    if problem.grid is not None:
+        field = field_of(problem, Backend(np, "cpu"))
+        w = rng.standard_normal((1, sum(basis.size for basis in field.bases)))
+        return np.asarray((field.latents(w) + field.draw_omitted(rng, 1))[0])
     X, (mean, std) = problem.survey.X, problem.prior_moments()
     normals = rng.standard_normal((problem.latent_count, problem.survey.size))
     draw = np.empty((problem.survey.size, problem.latent_count))

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     measured = []
     for measure in (
         lambda: peers_otway.main(
-            ["--seconds", chosen.seconds, *(["--sites", "8", "--draws", "400"] if chosen.small else [])]
+            ["--seconds", chosen.seconds, *(["--sites", "8", "--effective", "400"] if chosen.small else [])]
         ),
         lambda: peers_bound.main(["--repeats", chosen.repeats, *(["--small"] if chosen.small else [])]),
         lambda: peers_adapters.main(["--repeats", chosen.repeats, *(["--runs", "5"] if chosen.small else [])]),

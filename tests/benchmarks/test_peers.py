@@ -19,7 +19,7 @@ def test_that_adapters_are_compared_with_subprocess_and_the_original_umbridge(be
 
 @pytest.mark.slow
 def test_that_the_line_is_inverted_as_accurately_as_others_must(benchmark, capsys):
-    table = benchmark("peers_otway").main(["--methods", "--sites", "8", "--draws", "400"])
+    table = benchmark("peers_otway").main(["--methods", "--sites", "8", "--effective", "400"])
     assert table.rows[0][0] == "invgp"
     assert table.rows[0][-2:] == ("reached", "default settings")
     assert not table.reading

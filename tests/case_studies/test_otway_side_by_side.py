@@ -25,13 +25,14 @@ def short_line(otway, tmp_path):
     return folder
 
 
-def accuracy(folder, draws, *arguments):
-    command = [sys.executable, str(folder / "accuracy.py"), "--draws", str(draws), "--record", *map(str, arguments)]
+def accuracy(folder, effective, *arguments):
+    sampling = ["--chains", "32", "--effective", str(effective)]
+    command = [sys.executable, str(folder / "accuracy.py"), *sampling, "--record", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_that_posteriors_and_chains_are_in_table_figure_and_results(short_line):
-    said = accuracy(short_line, 250)
+    said = accuracy(short_line, 200)
     numbers = {
         name: [float(n.rstrip("%").replace(",", "")) for n in re.findall(r"[\d.,]+%?", said.split(name)[1])[:4]]
         for name in ("coupled, emulator", "coupled, C program", "independent fields (paper)")

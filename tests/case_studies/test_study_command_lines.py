@@ -59,7 +59,7 @@ def complaint(script, capsys):
         ("em_survey/make_survey.py", "--seed", 0, ["--seed", "-1"]),
         ("gmt_valley/make_survey.py", "--profiles", 1, ["--profiles", "0"]),
         ("otway/make_survey.py", "--sites", 1, ["--sites", "0"]),
-        ("otway/accuracy.py", "--draws", 4, ["--draws", "0"]),
+        ("otway/accuracy.py", "--effective", 1, ["--effective", "0"]),
         ("field_coverage.py", "--surveys", 1, ["profile.toml", "--surveys", "0"]),
         ("compare_smoothers.py", "--runs", 8, ["profile.toml", "--runs", "100", "4"]),
     ],

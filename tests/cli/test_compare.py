@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from helpers.command_line import CONFIG, SIMULATOR, here, with_inference, with_program, write_files
+from helpers.command_line import CONFIG, SIMULATOR, here, with_program, write_files
 from helpers.running_commands import PROMPT, interrupt, left_behind, own_words, running, wait_for
 from invgp import netcdf
 from invgp.cli import app
 from invgp.errors import ConfigError, PlotError
 
-COMPARE = ("compare", "results/otway.nc", "--burn-in", "50", "--draws", "250")
+COMPARE = ("compare", "results/otway.nc", "--chains", "32", "--effective", "100")
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,10 @@ def test_that_a_posterior_is_compared_latent_by_latent(
         [f"{name},", "layer", str(layer)] for name in ("depth", "velocity") for layer in (1, 2, 3, 4)
     ]
     for line in table:
-        error, error_mcse, ratio, ratio_mcse, r_hat = map(float, line[3:8])
+        error, error_mcse, ratio, ratio_mcse = map(float, line[3:7])
+        inside, r_hat = float(line[7].removesuffix("%")), float(line[8])
         assert error < 0.4
+        assert 85.0 < inside < 99.9
         assert 0.8 < ratio < 1.2
         assert 0.0 < error_mcse < 0.2
         assert 0.0 < ratio_mcse < 0.2
@@ -62,52 +64,77 @@ def test_that_draws_and_diagnostics_are_in_the_file(
     with xr.open_dataset(compared[0] / "draws.nc") as found:
         draws = found["depth_reference_draw"]
         assert draws.dims == ("chain", "draw", "site", "layer")
-        assert draws.shape == (4, 250, 10, 4)
-        np.testing.assert_allclose(draws.mean(("chain", "draw")), found["depth_reference"])
+        assert draws.shape == (4, 8 * found.attrs["invgp_reference_draws"], 10, 4)
+        np.testing.assert_allclose(draws.mean(("chain", "draw")), found["depth_reference"], rtol=1e-5)
         assert found["depth_reference"].attrs["units"] == "m"
-        for name in ("depth_error", "depth_ratio", "depth_reference_r_hat", "depth_reference_ess"):
+        for name in ("depth_error", "depth_ratio", "depth_inside", "depth_reference_r_hat", "depth_reference_ess"):
             assert found[name].notnull().all()
-        assert found.attrs["invgp_reference_draws"] == 250
-        assert found.attrs["invgp_reference_runs"] > 4 * 300 * 10
+        assert found.attrs["invgp_reference_chains"] == 32
+        assert 32 * 10 * found.attrs["invgp_reference_draws"] < found.attrs["invgp_reference_runs"] <= 300_000
 
 
 @pytest.mark.slow
-def test_that_few_draws_give_a_warning_and_more_draws_continue_the_chains(
+def test_that_few_runs_give_a_warning_or_a_message_and_more_converge(
     finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     folder = shutil.copytree(finished[0], tmp_path / "survey")
-    command = ("compare", "posterior.nc", "--burn-in", "20", "--draws")
-    few = here(*command, "20", cwd=folder)
-    assert few.returncode == 0
+    command = ("compare", "posterior.nc", "--chains", "32", "--runs")
+    none = here(*command, "1000", cwd=folder)
+    assert none.returncode == 2
+    assert "--runs: must be larger than 1,000 here: the chains, which start at the prior, did not reach" in none.stderr
+    few = here(*command, "8000", cwd=folder)
+    assert few.returncode == 0, few.stderr
     assert "invgp: warning: the chains have not converged, and are no reference yet" in few.stderr
-    assert (folder / "posterior.chains.npz").exists()
-    more = here(*command, "300", cwd=folder)
+    more = here(*command, "200000", cwd=folder)
     assert "Reference: the chains have converged" in more.stdout, more.stderr
     assert not (folder / "posterior.runs").exists()
-    (folder / "was_called").unlink()
-    again = here(*command, "300", cwd=folder)
-    assert again.stdout.splitlines()[:4] == more.stdout.splitlines()[:4]
-    assert not (folder / "was_called").exists(), "the same draws were paid for twice"
+
+
+def with_counted_program(folder: Path, mark: str, pause: str = "0.05") -> Path:
+    """Write a survey of two sites with a program that lists its calls, and marks the first of a batch of the chains."""
+    calls = folder / "calls"
+    body = f"echo $1 >> {calls}; case $PWD in */{mark}-*) touch {folder}/reached; sleep {pause};; esac; {SIMULATOR}"
+    config = with_program(body=body, directory=folder)
+    write_files(folder, config.replace("sites.csv", "two_sites.csv").replace("samples = 16", "samples = 6"))
+    assert here("run", "survey.toml", cwd=folder).returncode == 0
+    calls.unlink()
+    return calls
 
 
 @pytest.mark.slow
-def test_that_ctrl_c_keeps_the_chains_and_states_how_to_continue(tmp_path: Path) -> None:
-    body = f"case $PWD in */chains9-*) touch ../../../samples;; esac; {SIMULATOR}"  # after the fit, of 8 steps
-    config = with_program(body=body, directory=tmp_path)
-    write_files(tmp_path, config.replace("sites.csv", "two_sites.csv").replace("samples = 16", "samples = 6"))
-    assert here("run", "survey.toml", cwd=tmp_path).returncode == 0
-    with running("compare", "posterior.nc", "--draws", "100000", cwd=tmp_path) as (process, mark):
-        wait_for(tmp_path / "samples", process)
+def test_that_ctrl_c_keeps_the_runs_and_no_run_is_repeated(tmp_path: Path) -> None:
+    calls = with_counted_program(tmp_path, "chains5")
+    command = ("compare", "posterior.nc", "--chains", "8", "--effective", "1", "--runs", "1200", "--workers", "1")
+    with running(*command, cwd=tmp_path) as (process, mark):
+        wait_for(tmp_path / "reached", process)
         errors, seconds = interrupt(process)
     assert process.returncode == 130
     said = own_words(errors)[-1]
     assert said.startswith("invgp: interrupted after ")
-    kept = "the chains are kept in posterior.chains.npz, and the same command continues from there"
-    assert said.endswith(f" runs; {kept}")
+    assert said.endswith(
+        " runs; the runs are kept in posterior.ledger.sqlite, and the same command continues from there"
+    )
     assert "Traceback" not in errors
     assert seconds < PROMPT
     assert left_behind(mark) == []
-    assert [path.name for path in tmp_path.glob("*.npz")] == ["posterior.chains.npz"]
+    stopped = len(calls.read_text().split())
+    result = here(*command, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    runs, made = told_runs(result.stdout)
+    called = calls.read_text().split()
+    assert len(called) - stopped == made
+    assert len(called) <= runs + 1  # the one that Ctrl-C cut short
+    again = here(*command, cwd=tmp_path)
+    assert told_runs(again.stdout) == (runs, 0)
+    assert again.stdout.splitlines()[:3] == result.stdout.splitlines()[:3]
+    assert len(calls.read_text().split()) == len(called)
+
+
+def told_runs(stdout: str) -> tuple[int, int]:
+    """Runs of the reference, and those that were made now."""
+    said = re.search(r"reference ([\d,]+) \(.* draws, ([\d,]+) runs? and ", stdout)
+    assert said is not None, stdout
+    return int(said[1].replace(",", "")), int(said[2].replace(",", ""))
 
 
 MISTAKES = [
@@ -131,7 +158,8 @@ MISTAKES = [
         ["posterior.nc", "-o", "posterior.nc"],
         "--output: must be a file of its own, was 'posterior.nc', which is the posterior",
     ),
-    (["posterior.nc", "--chains", "1"], "1 is not in the range x>=2."),
+    (["posterior.nc", "--chains", "1"], "1 is not in the range x>=8."),
+    (["posterior.nc", "--chains", "9"], "--chains: must be a multiple of 4, was 9"),
 ]
 
 
@@ -160,94 +188,14 @@ def test_that_a_mistake_is_reported_before_any_run(
 
 
 @pytest.mark.slow
-def test_that_draws_on_an_emulator_cost_a_few_runs(compared: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
-    folder, direct = compared
-    result = here(*COMPARE, "--emulator", "--plot", "emulated.png", cwd=folder)
-    assert result.returncode == 0, result.stderr
-
-    def ratios(text: str) -> np.ndarray:
-        rows = [line.split() for line in text.splitlines() if line.startswith(("depth,", "velocity,"))]
-        return np.asarray([float(row[5]) for row in rows])
-
-    np.testing.assert_allclose(ratios(result.stdout), ratios(direct.stdout), atol=0.2)
-    runs = int(result.stdout.split("reference ")[1].split()[0].replace(",", ""))
-    assert runs <= 10 * 10  # runs_per_site, at ten sites
-
-
-def told_runs(stdout: str) -> tuple[int, int]:
-    """Runs of the reference, and those that were made now."""
-    said = re.search(r"reference ([\d,]+) \(.* draws, ([\d,]+) runs? and ", stdout)
-    assert said is not None, stdout
-    return int(said[1].replace(",", "")), int(said[2].replace(",", ""))
-
-
-@pytest.mark.slow
-def test_that_a_stopped_comparison_on_an_emulator_continues_with_the_runs_of_the_ledger(tmp_path: Path) -> None:
-    calls = tmp_path / "calls"
-    body = (
-        f"echo $1 >> {calls}; case $PWD in */emulator-step-2-*) touch {tmp_path}/second; sleep 0.2;; esac; {SIMULATOR}"
-    )
-    write_files(tmp_path, with_program(with_inference("runs_per_site = 20"), body, directory=tmp_path))
-
-    def called() -> list[str]:
-        return calls.read_text().split()
-
-    assert here("run", "survey.toml", "--ledger", "elsewhere.sqlite", cwd=tmp_path).returncode == 0
-    paid = len(called())
-    (tmp_path / "second").unlink()
-    command = ("compare", "posterior.nc", "--emulator", "--workers", "1")
-    with running(*command, "--draws", "40", cwd=tmp_path) as (process, _):
-        wait_for(tmp_path / "second", process)
-        errors, _ = interrupt(process)
-    assert process.returncode == 130
-    kept = "the runs are kept in posterior.ledger.sqlite, and the same command continues from there"
-    assert own_words(errors)[-1].endswith(f", before the chains had started; {kept}")
-
-    stopped = len(called())
-    few = here(*command, "--draws", "40", cwd=tmp_path)
-    assert few.returncode == 0, few.stderr
-    runs, made = told_runs(few.stdout)
-    assert made == len(called()) - stopped < runs
-    assert len(called()) - paid <= runs + 1  # the one that Ctrl-C cut short
-
-    before = len(called())
-    more = here(*command, "--draws", "80", cwd=tmp_path)
-    assert told_runs(more.stdout) == (runs, 0), more.stderr
-    assert len(called()) == before
-
-
-@pytest.mark.slow
-def test_that_a_comparison_stopped_while_its_gaussian_is_fitted_repeats_no_run(tmp_path: Path) -> None:
-    calls = tmp_path / "calls"
-    body = f"echo $1 >> {calls}; case $PWD in */chains3-*) touch {tmp_path}/third; sleep 0.1;; esac; {SIMULATOR}"
-    config = with_program(body=body, directory=tmp_path)
-    write_files(tmp_path, config.replace("sites.csv", "two_sites.csv").replace("samples = 16", "samples = 6"))
-    assert here("run", "survey.toml", cwd=tmp_path).returncode == 0
-    calls.unlink()
-    command = ("compare", "posterior.nc", "--draws", "10", "--burn-in", "0", "--chains", "2", "--workers", "1")
-    with running(*command, cwd=tmp_path) as (process, _):
-        wait_for(tmp_path / "third", process)
-        errors, _ = interrupt(process)
-    assert process.returncode == 130
-    kept = "the runs are kept in posterior.ledger.sqlite, and the same command continues from there"
-    assert own_words(errors)[-1].endswith(f", before the chains had started; {kept}")
-    stopped = len(calls.read_text().split())
-    result = here(*command, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    runs, made = told_runs(result.stdout)
-    assert len(calls.read_text().split()) - stopped == made
-    assert stopped + made <= runs + 1  # the one that Ctrl-C cut short
-    assert stopped >= 2 * 8 * 2  # two steps of the fit at least, of eight runs at each of two sites
-
-
-@pytest.mark.slow
 def test_that_learnt_parameters_are_fixed_in_a_comparison(tmp_path: Path) -> None:
     config = CONFIG.replace("positive =", "learn = { length_scale = 2, std = 2 }\npositive =")
     assert config != CONFIG
     write_files(tmp_path, config)
     assert here("run", "survey.toml", cwd=tmp_path).returncode == 0
-    result = here("compare", "posterior.nc", "--burn-in", "20", "--draws", "200", cwd=tmp_path)
+    result = here("compare", "posterior.nc", "--chains", "32", "--effective", "200", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
+    assert "The reference has the learnt hyperparameters fixed at their values in the posterior" in result.stdout
     error, ratio = (float(result.stdout.split("depth")[1].split()[i]) for i in (0, 2))
     assert error < 0.3
     assert 0.8 < ratio < 1.2

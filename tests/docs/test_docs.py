@@ -55,8 +55,8 @@ ON_THE_LINE = {
     },
     "choosing": {},
     "compare": {
-        "invgp compare posterior.nc": "invgp compare posterior.nc --draws 10 --burn-in 10",
-        "draws=2000": "draws=10, burn_in=10",
+        "invgp compare posterior.nc": "invgp compare posterior.nc --chains 8 --effective 10",
+        "effective=1000": "chains=8, effective=10",
     },
     "reading": {},
 }

@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
+from helpers.averaged_fields import averages, field_problem
 from helpers.problems import map_problem
 from invgp import calibrate, netcdf, plots
 from invgp.adapters import CallableModel, Quantity
@@ -208,8 +209,9 @@ def test_that_scores_on_the_scale_of_a_log_link_are_right():
     f = mean + std * np.asarray([[-1.3, 5.0]])
     levels = stats.norm.ppf(np.asarray(trial.LEVELS))[:, None, None]
     link = LINKS["log"]
-    np.testing.assert_allclose(trial.normal_scores(f, mean + std * levels), [[-1.3, 5.0]])
-    scores = trial.normal_scores(link(f), link(mean + std * levels))
+    np.testing.assert_allclose(trial.normal_scores(f, mean + std * levels, std), [[-1.3, 5.0]])
+    _, physical_std = link.moments(mean[0], np.diag(std[0] ** 2))
+    scores = trial.normal_scores(link(f), link(mean + std * levels), physical_std[None])
     assert scores[0, 0] == pytest.approx(-1.3, abs=1e-3)
     assert scores[0, 1] > 4.5
 
@@ -294,7 +296,7 @@ def test_that_the_identity_of_a_calibration_is_all_that_decides_it():
         ({"surveys": 0}, "surveys: must be at least 1, was 0"),
         ({"surveys": 1, "workers": 0}, "workers: must be at least 1, was 0"),
         ({"surveys": 1, "seed": -1}, "seed: must be at least 0, was -1"),
-        ({"surveys": 1, "drawn_from": map_problem()}, "drawn_from: must have the sites, observations and latents"),
+        ({"surveys": 1, "drawn_from": map_problem()}, "drawn_from: must have the sites, observations, latents and"),
     ],
 )
 def test_that_settings_out_of_range_are_refused(settings, sentence):
@@ -307,3 +309,34 @@ def test_that_a_name_that_the_file_needs_itself_is_refused():
     named = replace(problem, survey=replace(problem.survey, coordinates=(Column("survey", "m", POSITION),)))
     with pytest.raises(ConfigError, match="'survey' must be the name of one thing in a calibration's file"):
         calibrate(named, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("posterior", ["coupled gaussian", "sampled"])
+def test_that_field_models_are_calibrated_at_their_nodes(posterior, tmp_path):
+    problem = field_problem(posterior=posterior, max_runs=60, seed=2)
+    result = calibrate(problem, 12, output=tmp_path / "field.nc", plot=tmp_path / "field.png")
+    assert result["field_pit"].dims == ("survey", "node")
+    assert result["datum_observed"].dims == ("survey", "site")
+    assert len(set(result["rank_node"].values)) > 1
+    found = coverage_of(result)
+    assert not found.below.any()
+    assert not found.above.any()
+    assert float(result["field_error_ratio"]) == pytest.approx(1.0, abs=0.35)
+    # The truths have the spread of the prior, and the data are theirs with noise.
+    assert float(result["field_truth"].std()) == pytest.approx(1.0, abs=0.3)
+    residual = result["datum_observed"].values - averages(result["field_truth"].values)
+    assert np.sqrt(np.mean(residual**2)) == pytest.approx(0.1, rel=0.25)
+    assert (tmp_path / "field.png").stat().st_size > 10_000
+
+
+def test_that_scores_of_draws_are_finite_for_ties_and_beyond_the_outermost_draw():
+    draws = np.sort(np.random.default_rng(0).standard_normal(500))
+    draws[200:300] = draws[200]  # equal draws, as resampling makes them
+    quantiles = np.quantile(draws, trial.LEVELS)[:, None]
+    truth = np.asarray([draws[200], -20.0, 20.0, draws[-1]])
+    scores = trial.normal_scores(truth, np.broadcast_to(quantiles, (len(quantiles), 4)), np.ones(4))
+    assert np.isfinite(scores).all()
+    assert scores[1:3] == pytest.approx([-4.0 - (20.0 + draws[0]), 4.0 + (20.0 - draws[-1])], abs=0.2)
+    middle = stats.norm.ppf([0.4, 0.6])
+    assert middle[0] - 0.1 < scores[0] < middle[1] + 0.1

@@ -1,0 +1,80 @@
+"""Interface between a sampler and a problem: the exact likelihood, and a surrogate that has a gradient."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from invgp.problem import Floats
+
+
+class Surrogate(Protocol):
+    """Approximation of the log likelihood with a gradient. Its errors cost acceptance, not accuracy."""
+
+    def linearise(self, v: Floats, blocks: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Compute the log likelihood (b, C) and its gradient (b, C, d) at variables v (b, C, d) of blocks (b,)."""
+
+    def information(self, v: Floats, blocks: NDArray[np.intp]) -> Floats:
+        """Compute the Fisher information (b, d, d), averaged over variables v (b, C, d) of blocks (b,)."""
+
+
+class ExactTarget(Protocol):
+    """Posterior of a problem with the simulator itself.
+
+    The variables v are standard normal in the prior. They consist of B blocks of d variables that are independent in
+    the posterior: one block for all sites or the whole field, or one block per site if the sites are independent.
+
+    Attributes
+    ----------
+    blocks, size : int
+        Number of blocks B, and of variables d of a block.
+    runs : int
+        Number of simulator runs so far.
+    """
+
+    blocks: int
+    size: int
+
+    @property
+    def runs(self) -> int:
+        """Number of simulator runs so far."""
+
+    def cost(self, blocks: NDArray[np.intp]) -> int:
+        """Return the number of runs for one evaluation of these blocks (b,)."""
+
+    def log_likelihood(
+        self, v: Floats, blocks: NDArray[np.intp], *, near: bool = True
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Run the simulator at variables v (b, C, d) of blocks (b,).
+
+        Parameters
+        ----------
+        v : array, shape (b, C, d)
+        blocks : array of int, shape (b,)
+        near : bool
+            Whether later surrogates are fitted to these runs.
+
+        Returns
+        -------
+        value : array, shape (b, C)
+            Log likelihood. That of a failed run is very small but finite, so that tempering leads away from failures.
+        failed : array of bool, shape (b, C)
+            Whether a run failed.
+        """
+
+    def fit_surrogate(self, power: float) -> Surrogate | None:
+        """Fit a surrogate to the latest runs; None if there are too few.
+
+        Parameters
+        ----------
+        power : float
+            Power of the likelihood at present; the errors of a surrogate matter less if it is small.
+        """
+
+    def latents(self, v: Floats) -> Floats:
+        """Compute the latents (C, M, Q) at sites or nodes from variables v (B, C, d)."""
+
+    def draw_latents(self, v: Floats, rng: np.random.Generator) -> Floats:
+        """Compute the latents (C, M, Q) as `latents` does, with what the variables leave open drawn at random."""
