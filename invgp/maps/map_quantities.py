@@ -82,7 +82,7 @@ class LatentQuantity:
     def summary(self, at: LocatedPosterior, levels: Floats) -> PointSummary:
         """Return its summary at points, as `invgp run` computes it at the sites."""
         if at.posterior.groups:
-            return self._summary_of_draws(at, levels)
+            return _join([self._summary_of_draws(part, levels) for part in at.split()])
         link, size = self.field.link, self.field.size
         if link.elementwise:
             # Labels do not mix, and one process at a time costs the fewest operations.
@@ -156,19 +156,13 @@ class DerivedQuantity:
     def summary(self, at: LocatedPosterior, levels: Floats) -> PointSummary:
         """Return its summary at points."""
         if at.posterior.groups:
-            values = self._evaluate(_stack_draws(at, self.processes))
-            return _summarise_values(values, levels, self.thresholds)
+            parts = (self._evaluate(_stack_draws(part, self.processes)) for part in at.split())
+            return _join([_summarise_values(values, levels, self.thresholds) for values in parts])
         mean, covariance = at.moments(self.processes)
         if self.expression.linear:
             return self._closed_form_summary(mean, covariance, levels)
-        parts = [_summarise_values(self._evaluate(f), levels, self.thresholds) for f in normal_draws(mean, covariance)]
-        means, stds, quantiles, exceedance, _ = zip(*parts, strict=True)
-        return PointSummary(
-            np.concatenate(means),
-            np.concatenate(stds),
-            np.concatenate(quantiles, axis=1),
-            np.concatenate(exceedance, axis=1),
-        )
+        draws = normal_draws(mean, covariance)
+        return _join([_summarise_values(self._evaluate(f), levels, self.thresholds) for f in draws])
 
     def values(self, f: Floats) -> Floats:
         """Return values (R, B, L) for draws (R, B, Q) of all processes."""
@@ -266,13 +260,25 @@ def _stack(parts: list[Floats], like: Floats) -> Floats:
     return np.stack(parts) if parts else np.empty((0, *like.shape))
 
 
+def _join(parts: Sequence[PointSummary]) -> PointSummary:
+    """Return the summary at the points of all parts."""
+    means, stds, quantiles, exceedance, information = zip(*parts, strict=True)
+    return PointSummary(
+        np.concatenate(means),
+        np.concatenate(stds),
+        np.concatenate(quantiles, axis=1),
+        np.concatenate(exceedance, axis=1),
+        None if information[0] is None else np.concatenate(information),
+    )
+
+
 def _stack_draws(at: LocatedPosterior, processes: Sequence[int]) -> Floats:
     """Return draws (B, S, g) of g processes at each point from the exact posterior."""
     return np.stack([at.process_draws(j) for j in processes], axis=-1)
 
 
 def _mixture_variance(mean: Floats, variance: Floats) -> Floats:
-    """Return the variance (B,) of a mixture with means and variances (B, R); draws of the means are independent."""
+    """Return the variance (B,) of a mixture with means (B, R) and variances (B, R) or (B, 1)."""
     between = mean.var(axis=1, ddof=1) if mean.shape[1] > 1 else 0.0
     return np.asarray(variance.mean(axis=1) + between)
 

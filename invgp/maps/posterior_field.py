@@ -10,7 +10,7 @@ mean is interpolated from the draw at the inducing points, and its variance is t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -39,6 +39,7 @@ from invgp.problem import Floats
 
 Projections = dict[int, tuple[Floats, Floats]]  # result of `SharedKernel.project` by index of the kernel
 FEWEST_VALUES = 2000  # values of a process at a point from which quantiles are computed
+CACHED_VALUES = 2**16  # values of a process that are computed at once
 
 
 @dataclass(frozen=True)
@@ -314,6 +315,19 @@ class LocatedPosterior:
     posterior: PosteriorField
     projections: tuple[Projections, ...]
 
+    def split(self) -> Iterator[LocatedPosterior]:
+        """Yield the posterior at a few points at a time, so that the values of all draws fit in the processor cache."""
+        points = next(iter(self.projections[0].values()))[0].shape[1]
+        step = max(CACHED_VALUES // max(self.posterior.draw_count, FEWEST_VALUES), 1)
+        for start in range(0, points, step):
+            part = slice(start, start + step)
+            yield LocatedPosterior(
+                self.posterior,
+                tuple(
+                    {k: (W[:, part], conditional[part]) for k, (W, conditional) in p.items()} for p in self.projections
+                ),
+            )
+
     def moments(self, processes: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the moments of g processes of a Gaussian posterior at each point.
 
@@ -344,8 +358,8 @@ class LocatedPosterior:
         -------
         mean : array, shape (B, R)
             Mean given each of R draws.
-        variance : array, shape (B, R)
-            Variance given each draw; the same for draws of one group.
+        variance : array, shape (B, R), or (B, 1) if it is the same for all draws
+            Variance given each draw.
         """
         means, variances = [], []
         for group, at in zip(self.posterior.groups, self.projections, strict=True):
@@ -355,10 +369,11 @@ class LocatedPosterior:
             mean *= prior.std[j]
             mean += prior.mean[j]
             means.append(mean)
-            variances.append(np.broadcast_to((prior.std[j] ** 2 * conditional)[:, None], mean.shape))
+            variances.append((prior.std[j] ** 2 * conditional)[:, None])
         if len(means) == 1:
             return means[0], variances[0]
-        return np.concatenate(means, axis=1), np.concatenate(variances, axis=1)
+        counts = [mean.shape[1] for mean in means]
+        return np.concatenate(means, axis=1), np.repeat(np.concatenate(variances, axis=1), counts, axis=1)
 
     def process_draws(self, process: int) -> Floats:
         """Return draws (B, S) of a process at each point, from its mixture; see `draw_mixture`."""
@@ -375,7 +390,7 @@ def draw_mixture(mean: Floats, variance: Floats, process: int) -> Floats:
     Parameters
     ----------
     mean, variance : array, shape (B, R)
-        Moments given each of R draws at the inducing points.
+        Moments given each of R draws at the inducing points; the variance can also be (B, 1).
     process : int
         Index of the process, which selects the numbers.
 
