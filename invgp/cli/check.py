@@ -185,7 +185,7 @@ def time_run(problem: Problem, rows: Floats, directory: Path) -> tuple[Evaluatio
     if outcome.ok[0] and seconds < QUICK:
         many = np.repeat(rows[:1], min(REPEATS, model.rows_per_task), axis=0)
         times = [_time(problem, many, [f"repeat-{k}-{i}" for i in range(len(many))], directory) for k in range(2)]
-        seconds, pace = (min(t[i] for t in times) for i in (1, 2))
+        seconds, pace = min(duration for _, duration, _ in times), min(between for _, _, between in times)
     return outcome, seconds, pace
 
 
