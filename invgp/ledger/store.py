@@ -312,9 +312,10 @@ class Ledger:
         number = known[former]
         self.connection.execute("UPDATE models SET digest = ?, checksum = NULL WHERE model = ?", (digest, number))
         # An assignment uses the old values, hence the new key in the checksum.
-        key = "run_key(?1, CAST(inputs AS BLOB))"
+        key = "run_key(:digest, CAST(inputs AS BLOB))"
         renew = f"UPDATE runs SET digest = {key}, checksum = run_checksum({row_expression(digest=key)})"  # noqa: S608 - our own
-        self.connection.execute(f"{renew} WHERE model = ? AND {INTACT}", (digest.encode(), number))
+        values = {"digest": digest.encode(), "number": number}
+        self.connection.execute(f"{renew} WHERE model = :number AND {INTACT}", values)
 
     def _restore(self, digest: str) -> None:
         """Restore the digest of a damaged description if its runs belong to the model."""
