@@ -141,10 +141,9 @@ def to_samples(nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator)
     most = most_draws(nodes[0].model) // len(nodes)
     parts, predicted, predicted_modes, chains, modes, r_hats, sizes = [], [], [], [], [], [], []
     for number, node in enumerate(nodes):
-        w = node.draws.w
-        kept = np.unique(np.linspace(0, len(w) - 1, min(len(w), max(most // w.shape[1], 1))).round().astype(np.intp))
-        n, C, R = len(kept), w.shape[1], w.shape[2]
-        flat = w[kept].reshape(n * C, R)[:most]
+        w, C = node.draws.w, node.draws.w.shape[1]
+        flat = _kept_draws(node, most)
+        n = math.ceil(len(flat) / C)
         parts.append(node.latents(flat, rng.spawn(1)[0]))
         stride = math.ceil(len(flat) * len(nodes) / PREDICTED)
         predicted.append(node.model.predict(node.state, node.variables(flat[::stride]), outputs))
@@ -170,6 +169,19 @@ def to_samples(nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator)
         predicted_mode=np.concatenate(predicted_modes),
     )
     return samples, np.concatenate(predicted)
+
+
+def draw_counts(nodes: Sequence[Node]) -> list[int]:
+    """Return the number of draws of each node in the result of `to_samples`."""
+    most = most_draws(nodes[0].model) // len(nodes)
+    return [len(_kept_draws(node, most)) for node in nodes]
+
+
+def _kept_draws(node: Node, most: int) -> Floats:
+    """Return at most `most` draws (S, R) of a node, evenly spaced along its chains."""
+    w = node.draws.w
+    kept = np.unique(np.linspace(0, len(w) - 1, min(len(w), max(most // w.shape[1], 1))).round().astype(np.intp))
+    return w[kept].reshape(-1, w.shape[2])[:most]
 
 
 def _method(nodes: Sequence[Node]) -> str:

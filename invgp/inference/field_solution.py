@@ -17,6 +17,7 @@ from invgp.inference.field_draws import (
     LONGER,
     SEVERAL_MODES,
     Node,
+    draw_counts,
     draw_variables,
     draw_with_prior,
     has_several_modes,
@@ -106,7 +107,7 @@ def draw_samples(search: FieldSearch, state: FieldSearchState) -> tuple[Samples 
     if state.has_learned:
         thetas, nodes = _draw_nodes(search, state, rng)
         samples, predictions = to_samples(nodes, state.outputs, realizations.spawn(1)[0])
-        drawn = np.repeat(thetas, len(samples.latents) // len(nodes), axis=0)
+        drawn = np.repeat(thetas, draw_counts(nodes), axis=0)
         hyperparameters = search.learning.parameters.describe(drawn, state.theta)
         return replace(samples, hyperparameters=hyperparameters), predictions
     if state.model.is_gaussian(state.inference):
