@@ -75,7 +75,7 @@ UNKNOWN_KEYS = [
         {"samples =": "sample ="},
         "inference.sample: unknown key; valid: 'posterior', 'estimator', 'emulator', 'runs_per_site', "
         "'emulator_error', 'max_runs', 'kept_variance', 'localisation', 'inducing', 'learn_inducing', 'batch' and "
-        "11 more; did you mean 'samples'?",
+        "10 more; did you mean 'samples'?",
     ),
     Case(
         "output",
