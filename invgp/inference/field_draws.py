@@ -139,12 +139,14 @@ def to_samples(nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator)
         Outputs of at most about `PREDICTED` draws by the regression.
     """
     most = most_draws(nodes[0].model) // len(nodes)
-    parts, predicted, predicted_modes, chains, modes, r_hats, sizes = [], [], [], [], [], [], []
+    parts, whitened, predicted, predicted_modes, chains, modes, r_hats, sizes = [], [], [], [], [], [], [], []
     for number, node in enumerate(nodes):
         w, C = node.draws.w, node.draws.w.shape[1]
         flat = _kept_draws(node, most)
         n = math.ceil(len(flat) / C)
         parts.append(node.latents(flat, rng.spawn(1)[0]))
+        if node.prior is not None:
+            whitened.append(node.prior.whitened(flat))
         stride = math.ceil(len(flat) * len(nodes) / PREDICTED)
         predicted.append(node.model.predict(node.state, node.variables(flat[::stride]), outputs))
         of_chain = label_modes(w) if C > 1 else np.zeros(C, dtype=np.intp)
@@ -165,6 +167,7 @@ def to_samples(nodes: Sequence[Node], outputs: Floats, rng: np.random.Generator)
         np.mean(r_hats, axis=0),  # each node has few draws, so that the largest would be high by chance
         np.minimum(np.sum(sizes, axis=0), sum(len(part) for part in parts)),
         *(_log_evidence(nodes[0]) if len(nodes) == 1 else (np.nan, np.nan)),
+        whitened=np.concatenate(whitened) if whitened else None,
         predicted=np.concatenate(predicted),
         predicted_mode=np.concatenate(predicted_modes),
     )

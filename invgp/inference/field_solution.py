@@ -56,7 +56,9 @@ def field_solution(search: FieldSearch, runner: Runner, state: FieldSearchState)
         mean, covariance = samples.moments()
         draws = samples.latents[samples.thin(problem.stored_draws)]
         q = gaussian_of(search, state, samples)
-        if field.pivots <= search.options.most_held:
+        if field.pivots > search.options.most_held:
+            samples = replace(samples, whitened=None)
+        elif samples.whitened is None:
             samples = replace(samples, whitened=field.whitened(problem, samples.latents))
     predicted, predicted_std = predictions.mean(axis=0), predictions.std(axis=0)
     return problem, Solution(

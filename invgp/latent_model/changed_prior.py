@@ -70,6 +70,15 @@ class ChangedPrior:
             mixing.append(field.std[j] / first.std[j] * rotation.T @ to_numpy(rotated))
         return ChangedPrior(first, field, tuple(factors), tuple(weights), np.asarray(scipy.linalg.block_diag(*mixing)))
 
+    def whitened(self, v: Floats) -> Floats:
+        """Return the variables v (S, V) by process, (S, Q, M); where a process has fewer than M, the rest is 0."""
+        found = np.zeros((len(v), len(self.factors), max(len(factor) for factor in self.factors)))
+        start = 0
+        for j, factor in enumerate(self.factors):
+            found[:, j, : len(factor)] = v[:, start : start + len(factor)]
+            start += len(factor)
+        return found
+
     def draw_latents(self, v: Floats, rng: np.random.Generator) -> Floats:
         """Draw the processes (S, G, Q) on the grid, given the variables v (S, V)."""
         modes, rest = rng.spawn(2)

@@ -121,8 +121,7 @@ class Field:
     def whitened(self, problem: Problem, latents: Floats) -> Floats:
         """Convert draws (S, G, Q) on the grid to whitened variables (S, Q, M) at the inducing points of `processes`.
 
-        The hyperparameters are those of the problem; draws with others are interpolated between the pivot nodes with
-        these.
+        The draws must have the hyperparameters of the problem.
         """
         if problem.grid is None:
             raise ValueError("the problem has no grid")

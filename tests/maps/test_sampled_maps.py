@@ -229,6 +229,6 @@ def test_that_groups_of_draws_with_the_same_prior_are_one_mixture(rng):
     X = rng.uniform(0.0, 100.0, (5, 2))
     for process in (0, 1):
         for one, other in zip(whole.at(X, [0, 1]).mixture(process), parts.at(X, [0, 1]).mixture(process), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-12)
+            np.testing.assert_allclose(np.broadcast_to(one, other.shape), other, rtol=1e-12)
     drawn = parts.draw_inducing(rng, 12)
     assert sum(len(part.whitened) for part in drawn) == 12

@@ -100,3 +100,9 @@ def test_that_the_posterior_is_averaged_over_hyperparameters(changed: Callable[.
     assert 0.96 < np.median(ratio) < 1.04
     assert ratio.min() > 0.85
     assert ratio.max() < 1.15
+    # On a map, each draw is interpolated with its own hyperparameters.
+    nodes = problem.grid.X[:, 0]
+    found = invgp.predict(posterior, f"position={nodes[0]}:{nodes[-1]}:{nodes[1] - nodes[0]}", draws=50)
+    assert np.abs((found["depth"].values - posterior["depth"].values) / std).max() < 0.1
+    np.testing.assert_allclose(found["depth_std"].values / posterior["depth_std"].values, 1.0, atol=0.06)
+    assert np.abs((found["depth_sample"].mean("realization").values - mean) / std).max() < 0.7
