@@ -59,8 +59,8 @@ def place_lines(
         Points of the lines; line k is `latents[:, k]`.
     sites : array of int, shape (B,)
     """
-    sites = rng.permutation(np.resize(rng.permutation(len(mean)), options.lines))
-    normals = rng.standard_normal((options.lines, mean.shape[1]))
+    sites = rng.permutation(len(mean))[: options.lines]
+    normals = rng.standard_normal((len(sites), mean.shape[1]))
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     steps = options.spacing * (np.arange(options.points) - 0.5 * (options.points - 1))
     along = (factor[sites] @ normals[..., None])[..., 0]

@@ -56,7 +56,7 @@ def test_that_doctor_and_init_speak_json(tmp_path: Path, invgp_here: Command) ->
 def test_that_compare_and_calibrate_speak_json(survey: Path, invgp_here: Command) -> None:
     (survey / "survey.toml").write_text(CONFIG.replace("sites.csv", "two_sites.csv"))
     invgp_here("run", "survey.toml", cwd=survey)
-    compared = told(invgp_here("compare", "posterior.nc", "--draws", "10", "--burn-in", "1", "--json", cwd=survey))
+    compared = told(invgp_here("compare", "posterior.nc", "--chains", "8", "--effective", "1", "--json", cwd=survey))
     assert compared["latents"][0]["latent"] == "depth"
     assert isinstance(compared["converged"], bool)
     calibrated = told(invgp_here("calibrate", "survey.toml", "--surveys", "2", "--json", cwd=survey))

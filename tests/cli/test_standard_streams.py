@@ -24,7 +24,7 @@ COMMANDS = {
     "report": (["report", "posterior.nc"], "posterior.html"),
     "export": (["export", "posterior.nc", "--format", "csv", "--json"], "posterior.csv"),
     "calibrate": (["calibrate", "survey.toml", "--surveys", "1"], "posterior_calibration.nc"),
-    "compare": (["compare", "posterior.nc", "--draws", "4", "--burn-in", "0", "-o", "c.nc"], "c.nc"),
+    "compare": (["compare", "posterior.nc", "--chains", "8", "--effective", "1", "-o", "c.nc"], "c.nc"),
     "doctor": (["doctor"], ""),
     "init": (["init", "python", "new"], "new/survey.toml"),
     "list of runs": (["runs", "list", "posterior.ledger.sqlite"], ""),

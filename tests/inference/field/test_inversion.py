@@ -160,9 +160,9 @@ PROGRAM = """
 import sys
 
 depth = [float(line) for line in open("layer.txt")]
-sums = [sum(depth[i : i + 10]) for i in range(0, 50, 4)]
+sums = [10 * sum(depth[i : i + 10]) for i in range(0, 50, 4)]
 while len(sums) < 14:
-    sums.append(depth[len(sums)])
+    sums.append(100 * depth[len(sums)])
 print("station value", file=open("table.txt", "w"))
 with open("table.txt", "a") as table:
     for n, value in enumerate(sums):
@@ -191,7 +191,7 @@ def test_that_a_program_takes_a_whole_layer_and_gives_a_whole_table(
     outputs, valid = Simulator(problem, folder / "runs").run_fields(f, "try")
     assert valid.all()
     assert outputs.shape == (1, 14, 1)
-    np.testing.assert_allclose(outputs[0, 2, 0], 0.01 * f[0, 8:18, 0].sum(), rtol=1e-10)
+    np.testing.assert_allclose(outputs[0, 2, 0], 0.1 * f[0, 8:18, 0].sum(), rtol=1e-10)
     assert invgp.invert(problem)["depth"].shape == (50,)
 
 
