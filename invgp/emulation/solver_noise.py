@@ -24,7 +24,7 @@ class SolverNoiseOptions:
     Parameters
     ----------
     lines : int
-        Number of lines, at different sites if there are enough.
+        Number of lines, at different sites; fewer if there are fewer sites.
     points : int
         Runs per line.
     spacing : float
